@@ -76,11 +76,10 @@ lint: packages web/dist/.gitkeep ## Check format, vet, imports, generated code a
 	if [ -n "$$found" ]; then printf 'not formatted (gofmt -w mends it):\n%s\n' "$$found" >&2; exit 1; fi
 	$(GO) vet ./...
 	@linter=$$($(GO) run ./integration/prepare linter); $$linter run --allow-parallel-runners ./...
-	@$(GO) test -count=1 -run '^(TestImports|TestTheAgentCarries|TestTheCommandLine)' ./integration
-	@$(MAKE) lint-titles
+	@$(GO) test -count=1 -run '^(TestImports|TestTheAgentCarries|TestTheCommandLine|TestContributing)' ./integration
 	@$(MAKE) generate-check
 	$(if $(web),@$(MAKE) lint-web)
-	@cd integration/tools && $(GO) vet ./... && $(GO) test -count=1 ./... && $(GO) run ./words -root ../.. && $(GO) run ./sizes -root ../..
+	@cd integration/tools && $(GO) vet ./... && $(GO) test -count=1 ./... && $(GO) run ./titles -root ../.. && $(GO) run ./words -root ../.. && $(GO) run ./sizes -root ../..
 
 .PHONY: features
 features: ## Say which behaviours of docs/features.csv the last test run has shown (MISSING=1: which not)
@@ -152,16 +151,6 @@ packages:
 .PHONY: test-browser
 test-browser:
 	@if grep -qs '"e2e":' web/package.json; then integration/packages chromium; fi
-
-# Titles of commits after this one have 72 characters at most; those before
-# it were written without that rule.
-first_title := 14e4081
-
-.PHONY: lint-titles
-lint-titles:
-	@if ! git cat-file -e $(first_title) 2>/dev/null; then exit 0; fi; \
-	found=$$(git log --no-merges --format='%h %s' $(first_title)..HEAD | awk '{ title = $$0; sub(/^[^ ]+ /, "", title); if (length(title) > 72) print "  " $$0 }'); \
-	if [ -n "$$found" ]; then printf 'titles of commits of more than 72 characters (the reasons belong into the body):\n%s\n' "$$found" >&2; exit 1; fi
 
 .PHONY: lint-web
 lint-web: $(installed)

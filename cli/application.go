@@ -20,7 +20,7 @@ import (
 const defaultNamespace = "argocd"
 
 func (a *app) applicationCommand() *cobra.Command {
-	return noun("app", "Applications: list, look at, sync, roll back", []string{"application", "applications"},
+	return noun("app", "Applications: list, show, sync, roll back", []string{"application", "applications"},
 		a.appList(), a.appGet(), a.appTree(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(), a.appResume(),
 		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appActions(), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource())
 }
@@ -227,7 +227,7 @@ func (a *app) appGet() *cobra.Command {
 			}
 			return a.describe(x, tree)
 		})
-	c.Flags().BoolVar(&refresh, "refresh", false, "look at the sources first, and wait for it")
+	c.Flags().BoolVar(&refresh, "refresh", false, "refresh the sources first, and wait for it")
 	c.Flags().BoolVar(&hard, "hard-refresh", false, "the same, and render even if nothing changed")
 	return c
 }
@@ -249,7 +249,7 @@ func (a *app) describe(x client.Application, tree client.Tree) error {
 		fmt.Fprintf(out, "\nRendered by: application %s\n", qualified(client.Metadata{Namespace: &st.Capstan.Parent.Namespace, Name: st.Capstan.Parent.Name}))
 	}
 	if p := deref(st.Capstan).Paused; p != nil {
-		fmt.Fprintf(out, "\nPaused: %s.\nAutomation goes on when Git renders something else than revision %s. `capstan app resume %s` ends the pause.\n",
+		fmt.Fprintf(out, "\nPaused: %s.\nAutomated sync resumes when Git renders something else than revision %s. `capstan app resume %s` ends the pause.\n",
 			p.Message, short(p.Skipped), qualified(x.Metadata))
 	}
 	if st.Capstan != nil && deref(st.Capstan.Hold) != "" {
@@ -275,7 +275,8 @@ func treeTable(tree client.Tree) table {
 			t.rows = append(t.rows, []string{n.Kind, dash(deref(n.Namespace)), n.Name, "-", "-", "orphaned: no application manages it"})
 			continue
 		}
-		// What a broken object made, such as its pods, tells why it is broken.
+		// Child objects of a broken object, such as its pods, explain why it is
+		// broken.
 		if !n.Managed && deref(n.Health) != client.HealthStatusCodeDegraded {
 			continue
 		}
@@ -362,7 +363,7 @@ func (a *app) appRollback() *cobra.Command {
 		Use: "rollback NAME ID", Short: "Apply what an entry of the history applied, and pause the application there",
 		Long: "Apply what an entry of the history applied, and pause the application there. While it is paused, automation skips the revision that was rolled back " +
 			"from, and everything that renders the same. The pause ends when Git renders something else, or with `capstan app sync` or `capstan app resume`. " +
-			"The application is OutOfSync meanwhile, unless Git renders the same as what is deployed.",
+			"Until then the application is OutOfSync, unless Git renders what is deployed.",
 		Example: "  capstan app history shop\n  capstan app rollback shop 3 --reason 'checkout broken'\n  capstan app rollback shop 3 --dry-run",
 		Args:    exactly("the name of an application", "an id of its history"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -484,7 +485,7 @@ func (a *app) confirm(yes bool, question string) error {
 		return nil
 	}
 	if !a.interactive() {
-		return usageError{fmt.Errorf("%s Nobody can be asked here; add --yes", question)}
+		return usageError{fmt.Errorf("%s There is no terminal to ask; add --yes", question)}
 	}
 	answer, err := a.promptFor(question + " [y/N] ")
 	if err != nil {

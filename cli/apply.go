@@ -45,8 +45,8 @@ func (a *app) applyCommand() *cobra.Command {
 	return c
 }
 
-// applied prints what became of each object. The error is that of the objects
-// which were refused.
+// applied prints the result of each object. The error is that of the refused
+// objects.
 func (a *app) applied(given input, result client.ApplyResult, raw []byte) error {
 	var t table
 	failed := failures{of: len(result.Results)}
@@ -184,7 +184,7 @@ func manifestsBelow(name string) ([]string, error) {
 		return nil
 	})
 	if err == nil && len(out) == 0 {
-		err = fault.New(fault.Invalid, "%s holds no .yaml, .yml or .json file", name)
+		err = fault.New(fault.Invalid, "%s contains no .yaml, .yml or .json file", name)
 	}
 	return out, err
 }

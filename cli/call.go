@@ -35,7 +35,8 @@ func (e *answerError) sentence() string {
 	return fmt.Sprintf("%s [%s, request %s]", s, e.body.Code, e.body.RequestId)
 }
 
-// unavailable reports whether what the hub needs for the answer is away.
+// unavailable reports whether something that the hub needs for the response is
+// unreachable.
 func (e *answerError) unavailable() bool { return e.status == http.StatusServiceUnavailable }
 
 func (e *answerError) exitCode() int {
@@ -84,8 +85,8 @@ func newClient(c config) (*client.Client, error) {
 	}))
 }
 
-// call takes what a method of the client returned and reads the answer into
-// T, beside its raw form. An answer without a body leaves both empty.
+// call processes the result of a client method and decodes the response into T,
+// beside its raw form. A response without a body leaves both empty.
 func call[T any](res *http.Response, err error) (T, []byte, error) {
 	var out T
 	raw, err := read(res, err)

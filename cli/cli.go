@@ -1,8 +1,8 @@
-// Package cli is the command line of Capstan, noun by noun. It talks to a hub
-// through its HTTP API alone: it holds no cluster credential, reads no
-// kubeconfig and needs no rights beyond those of whoever signed in. The
-// capstan command is its only caller. What goes to standard output is the
-// answer, in the form that -o asks for; everything else goes to standard error.
+// Package cli is the command line of Capstan, with a file for each noun. It
+// uses only a hub's HTTP API: it has no cluster credentials, reads no
+// kubeconfig and needs only the rights of the signed-in user. The capstan
+// command is its only caller. Standard output has the result, in the format of
+// -o; everything else goes to standard error.
 package cli
 
 import (
@@ -33,7 +33,7 @@ type app struct {
 	output  string
 }
 
-// Main runs a command line and gives the exit code of the process.
+// Main runs a command line and returns the exit code of the process.
 func Main(ctx context.Context, args []string, s Streams) int {
 	a := &app{streams: s}
 	root := a.root()

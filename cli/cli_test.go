@@ -107,7 +107,7 @@ func TestExitCodes(t *testing.T) {
 		"misspelt value":    {"a typo", nil, "", []string{"app", "list", "--sync", "OutOfSink"}, exitUsage, `--sync is one of Synced, OutOfSync, Unknown, not "OutOfSink"; did you mean "OutOfSync"?`},
 		"misspelt output":   {"a typo", nil, "", []string{"app", "list", "-o", "jsn"}, exitUsage, `did you mean "json"?`},
 		"not of delete":     {"it waits until they are gone, not for a state", nil, "", []string{"app", "delete", "shop", "--yes", "--health"}, exitUsage, "--health"},
-		"cancelled":         {"a program did not say --yes", nil, "", []string{"app", "delete", "shop"}, exitUsage, "Delete application shop? Nobody can be asked here; add --yes"},
+		"cancelled":         {"a program did not say --yes", nil, "", []string{"app", "delete", "shop"}, exitUsage, "Delete application shop? There is no terminal to ask; add --yes"},
 		"diff failed":       {"1 would mean that there is a difference", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {500, refusal("internal", "broken")}}, "", []string{"app", "diff", "shop"}, exitUsage, "broken"},
 		"diff conflict":     {"1 would mean that there is a difference", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {409, refusal("conflict", "no cluster")}}, "", []string{"app", "diff", "shop"}, exitUsage, "no cluster"},
 		"diff, agent away":  {"it may come back", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {503, unconfirmed}}, "", []string{"app", "diff", "shop"}, exitAway, "its agent is not connected"},

@@ -84,7 +84,7 @@ func (a *app) clusterList() *cobra.Command {
 	}
 }
 
-// lastRefusal says what the newest agent that was turned away failed at.
+// lastRefusal explains the last refusal of an agent.
 func lastRefusal(c client.Cluster) string {
 	if c.Refusal == nil {
 		return "-"

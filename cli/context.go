@@ -37,12 +37,12 @@ func (a *app) contextCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&remove, "delete", false, "forget the context; its session goes on until it expires, so log out first")
+	c.Flags().BoolVar(&remove, "delete", false, "delete the context; its session stays valid until it expires, so log out first")
 	return c
 }
 
-// deleteContext forgets one context. Without a current one, commands want one
-// named.
+// deleteContext deletes one context. Without a current one, commands need
+// --context.
 func (a *app) deleteContext(f configFile, name string) error {
 	f.Contexts = slices.DeleteFunc(f.Contexts, func(c config) bool { return c.Name == name })
 	if f.Current == name {

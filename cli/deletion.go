@@ -113,7 +113,7 @@ func (a *app) appConfirm() *cobra.Command {
 			return err
 		})
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	c.Flags().StringVar(&reason, "reason", "", "kept in the audit log")
+	c.Flags().StringVar(&reason, "reason", "", "recorded in the audit log")
 	return c
 }
 
@@ -139,7 +139,7 @@ func (a *app) appAbandon() *cobra.Command {
 			return a.print(raw, t)
 		})
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	c.Flags().StringVar(&reason, "reason", "", "kept in the audit log")
+	c.Flags().StringVar(&reason, "reason", "", "recorded in the audit log")
 	return c
 }
 

@@ -39,7 +39,7 @@ func (a *app) appDiff() *cobra.Command {
 		})
 	f := c.Flags()
 	f.BoolVar(&d.predict, "server-side-diff", false, "ask the cluster what an apply would make of each object; nothing is written")
-	f.BoolVar(&d.refresh, "refresh", false, "look at the sources first, and wait for it")
+	f.BoolVar(&d.refresh, "refresh", false, "refresh the sources first, and wait for it")
 	f.BoolVar(&d.hard, "hard-refresh", false, "the same, and render even if nothing changed")
 	f.BoolVar(&d.three, "three-way", false, "show what was applied last, too")
 	f.StringVar(&d.local, "local", "", "compare the cluster with these manifests instead: a file, a folder, or - for the input")
@@ -176,7 +176,7 @@ func (a *app) external(cmd *cobra.Command, program string, o client.ObjectDiff, 
 	run.Stdout, run.Stderr = a.streams.Out, a.streams.Err
 	var ended *exec.ExitError
 	if err := run.Run(); err != nil && !(errors.As(err, &ended) && ended.ExitCode() == 1) {
-		return usageError{fmt.Errorf("%s=%q cannot be run; name a program that takes two files, such as diff -u", externalDiff, program)}
+		return usageError{fmt.Errorf("%s=%q cannot be run; name a program with two file arguments, such as diff -u", externalDiff, program)}
 	}
 	return nil
 }
@@ -362,8 +362,8 @@ func (p inputPart) objects() ([]localObject, error) {
 	return out, nil
 }
 
-// object reads one document, which begins on a line of the file. One that holds
-// nothing is empty.
+// object parses one document, which begins on a line of the file. An empty
+// document has no object.
 func (p inputPart) object(text string, start int) (localObject, error) {
 	var o localObject
 	if err := yaml.Unmarshal([]byte(text), &o); err != nil {

@@ -33,7 +33,7 @@ const exitCodes = `  0  done; of app diff: nothing differs
   5  forbidden
   6  not found
   7  timed out
-  8  the state cannot be confirmed: the agent of the application's cluster is away
+  8  the state cannot be confirmed: the agent of the application's cluster is disconnected
 
 A comparison has 1 for a difference and 2 or more for an error, as diff, kubectl
 and argocd have it; --diff-exit-code of app diff is another code for a difference.
@@ -97,8 +97,8 @@ type failures struct {
 
 func (f *failures) add(code int) { f.codes = append(f.codes, code) }
 
-// err is nil if nothing failed. what says in the plural what the objects are,
-// and verb what became of them.
+// err is nil if nothing failed. what is the plural of the objects, and verb the
+// participle of the action.
 func (f *failures) err(what, verb string) error {
 	if len(f.codes) == 0 {
 		return nil

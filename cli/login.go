@@ -35,7 +35,7 @@ func (a *app) loginCommand() *cobra.Command {
 	c.Flags().StringVarP(&username, "username", "u", "", "user name; asked for if absent")
 	c.Flags().BoolVar(&passwordIn, "password-stdin", false, "read the password from standard input")
 	c.Flags().BoolVar(&tokenIn, "token-stdin", false, "read an API token from standard input")
-	c.Flags().StringVar(&name, "name", "", "name of the context that keeps the sign-in (default: the host of the hub)")
+	c.Flags().StringVar(&name, "name", "", "name of the context for this sign-in (default: the host of the hub)")
 	return c
 }
 
@@ -134,7 +134,7 @@ func (a *app) setupCommand() *cobra.Command {
 			return a.storeSignIn(cmd.Context(), cfg)
 		},
 	}
-	c.Flags().StringVar(&name, "name", "", "name of the context that keeps the sign-in (default: the host of the hub)")
+	c.Flags().StringVar(&name, "name", "", "name of the context for this sign-in (default: the host of the hub)")
 	c.Flags().StringVar(&secret, "setup-token", "", "the secret of the setup link")
 	c.Flags().StringVarP(&username, "username", "u", "admin", "user name of the new account")
 	_ = c.MarkFlagRequired("setup-token")
@@ -264,7 +264,7 @@ func (a *app) secret(prompt string) (string, error) {
 	}
 	line, _, _ := strings.Cut(string(b), "\n")
 	if line = strings.TrimRight(line, "\r"); line == "" {
-		return "", fault.New(fault.Invalid, "standard input holds no secret")
+		return "", fault.New(fault.Invalid, "standard input contains no secret")
 	}
 	return line, nil
 }

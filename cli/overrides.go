@@ -20,7 +20,7 @@ import (
 // maxManifest bounds a file that is tried out.
 const maxManifest = 16 << 20
 
-// adminCommand holds what is tried out on this machine, without a hub.
+// adminCommand has commands that run on this machine, without a hub.
 func (a *app) adminCommand() *cobra.Command {
 	return noun("admin", "Try out settings on this machine, without a hub", nil,
 		noun("settings", "Try out settings", nil,
@@ -151,7 +151,7 @@ func liveObject(name string) (map[string]any, error) {
 		return nil, err
 	}
 	if kind, _ := o["kind"].(string); kind == "" {
-		return nil, fault.New(fault.Invalid, "%q holds no object with a kind", name)
+		return nil, fault.New(fault.Invalid, "%q contains no object with a kind", name)
 	}
 	return o, nil
 }

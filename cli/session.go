@@ -18,14 +18,15 @@ type config struct {
 	Server string `json:"server"`
 	Tenant string `json:"tenant,omitempty"`
 	User   string `json:"user,omitempty"`
-	Token  string `json:"token,omitempty"` // empty: nobody is signed in
+	Token  string `json:"token,omitempty"` // empty: not signed in
 }
 
 // A configFile is the file that logins leave behind.
 type configFile struct {
 	Current  string   `json:"current,omitempty"`
 	Contexts []config `json:"contexts,omitempty"`
-	// Server and Token are all that the file held before there were contexts.
+	// Server and Token are all that the file contained before there were
+	// contexts.
 	Server string `json:"server,omitempty"`
 	Token  string `json:"token,omitempty"`
 }
@@ -47,7 +48,7 @@ func contextOf(server string) string {
 	return server
 }
 
-// readConfig reads the file. One that is not there holds nothing.
+// readConfig reads the file. A missing file is empty.
 func (a *app) readConfig() (configFile, error) {
 	var f configFile
 	path, err := configPath()

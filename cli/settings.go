@@ -46,7 +46,7 @@ func (a *app) settingsGet() *cobra.Command {
 			return a.print(raw, settingsTable(all.Items))
 		},
 	}
-	c.Flags().StringVar(&name, "map", settingsMap, "ConfigMap or Secret that holds KEY")
+	c.Flags().StringVar(&name, "map", settingsMap, "ConfigMap or Secret with KEY")
 	c.Flags().BoolVar(&known, "known", false, "show the keys that this release knows")
 	return c
 }
@@ -58,7 +58,7 @@ func (a *app) oneSetting(all client.Settings, name, key string) error {
 			continue
 		}
 		if s.Secret {
-			return fault.New(fault.Denied, "the key %s of %s is a secret: it is kept sealed and never given back", key, name)
+			return fault.New(fault.Denied, "the key %s of %s is a secret: it is stored encrypted and never returned", key, name)
 		}
 		_, err := fmt.Fprintln(a.streams.Out, strings.TrimSuffix(deref(s.Value), "\n"))
 		return err
@@ -105,7 +105,7 @@ func (a *app) settingsSet() *cobra.Command {
 	var name, from string
 	var unset, dryRun bool
 	c := &cobra.Command{
-		Use: "set KEY=VALUE…", Short: "Set keys, or take them away", Args: cobra.MinimumNArgs(1),
+		Use: "set KEY=VALUE…", Short: "Set or remove keys", Args: cobra.MinimumNArgs(1),
 		Example: "  capstan settings set application.resourceTrackingMethod=annotation\n" +
 			"  capstan settings set resource.exclusions --from-file exclusions.yaml\n" +
 			"  capstan settings set webhook.github.secret --map argocd-secret --from-file -\n" +
@@ -134,9 +134,9 @@ func (a *app) settingsSet() *cobra.Command {
 			return a.print(raw, settingsTable(touched))
 		},
 	}
-	c.Flags().StringVar(&name, "map", settingsMap, "ConfigMap or Secret that holds the keys")
+	c.Flags().StringVar(&name, "map", settingsMap, "ConfigMap or Secret with the keys")
 	c.Flags().StringVar(&from, "from-file", "", "file with the value of the one key given, or - for standard input")
-	c.Flags().BoolVar(&unset, "unset", false, "take the keys away")
+	c.Flags().BoolVar(&unset, "unset", false, "remove the keys")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "check everything, change nothing")
 	return c
 }
@@ -146,7 +146,7 @@ func (a *app) settingsGiven(args []string, from string, unset bool) (map[string]
 	out := map[string]*string{}
 	if from != "" {
 		if unset || len(args) != 1 || strings.Contains(args[0], "=") {
-			return nil, usageError{errors.New("--from-file takes one KEY, without a value")}
+			return nil, usageError{errors.New("--from-file needs one KEY, without a value")}
 		}
 		value, err := a.settingFrom(from)
 		out[args[0]] = &value

@@ -60,7 +60,7 @@ func (s *syncing) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.sourceNames, "source-names", nil, "which sources --revisions are for, by their names")
 	f.StringVar(&s.local, "local", "", "apply the manifests of this file or directory instead of Git's")
 	f.StringVar(&s.strategy, "strategy", "", "apply (no hooks) or hook")
-	f.StringSliceVar(&s.infos, "info", nil, "kept with the operation: name=value")
+	f.StringSliceVar(&s.infos, "info", nil, "stored with the operation: name=value")
 	f.BoolVar(&s.preview, "preview-changes", false, "show the difference and ask before anything is applied")
 	f.BoolVarP(&s.yes, "yes", "y", false, "with --preview-changes: do not ask")
 	f.BoolVar(&s.yes, "assumeYes", false, "the same as --yes")
@@ -68,8 +68,8 @@ func (s *syncing) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.retryDuration, "retry-backoff-duration", "", "first pause before a retry, such as 5s")
 	f.StringVar(&s.retryMax, "retry-backoff-max-duration", "", "longest pause before a retry, such as 3m")
 	f.Int64Var(&s.retryFactor, "retry-backoff-factor", 0, "how many times longer each pause is than the one before")
-	f.BoolVar(&s.retryRefresh, "retry-refresh", false, "resolve the revision anew before each retry")
-	f.StringVar(&s.reason, "reason", "", "kept in the history")
+	f.BoolVar(&s.retryRefresh, "retry-refresh", false, "resolve the revision again before each retry")
+	f.StringVar(&s.reason, "reason", "", "recorded in the history")
 	f.StringSliceVar(&s.options, "sync-option", nil, "such as Replace=true")
 	f.StringSliceVar(&s.resources, "resource", nil, "only this object: group:kind:namespace/name or group:kind:name; with ! before it: all but this one")
 	f.StringArrayVar(&s.labels, "label", nil, "only objects with this label, as key=value; of several, all must be there")
@@ -96,7 +96,7 @@ func (a *app) syncAll(cmd *cobra.Command, api *client.Client, names []string, s 
 	var under []begun
 	var t table
 	failed := failures{of: len(names)}
-	// One failure of one application is told as it is.
+	// A single failure of a single application is reported unchanged.
 	fail := func(err error) error {
 		if len(names) == 1 {
 			return err
@@ -264,7 +264,7 @@ func (s syncing) fillRetry(req *client.SyncRequest) error {
 	return json.Unmarshal(text, req)
 }
 
-// sourcePositions finds sources by the names that the specification gives them.
+// sourcePositions finds sources by their names in the specification.
 func (a *app) sourcePositions(cmd *cobra.Command, api *client.Client, namespace, name string, s syncing) (*[]int, error) {
 	x, _, err := call[client.Application](api.GetApplication(cmd.Context(), namespace, name, nil))
 	if err != nil {

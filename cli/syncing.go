@@ -72,13 +72,13 @@ func localManifests(place string) ([]string, error) {
 		return nil, fmt.Errorf("read %s: %w", place, err)
 	}
 	if len(files) == 0 || len(files) > mostLocal {
-		return nil, usageError{fmt.Errorf("--local %s holds %d manifest files; 1 to %d are taken", place, len(files), mostLocal)}
+		return nil, usageError{fmt.Errorf("--local %s contains %d manifest files; the limit is 1 to %d", place, len(files), mostLocal)}
 	}
 	slices.Sort(files)
 	var out []string
 	for _, f := range files {
 		if base := filepath.Base(f); slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "Chart.yaml"}, base) {
-			return nil, usageError{errors.New("--local takes plain manifests; render " + f + " first, and give the result")}
+			return nil, usageError{errors.New("--local needs plain manifests; render " + f + " first, and give the result")}
 		}
 		text, err := os.ReadFile(f)
 		if err != nil {

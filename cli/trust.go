@@ -26,23 +26,23 @@ func (a *app) explainClusters(clusters []client.Cluster) error {
 	for _, c := range clusters {
 		held = held || deref(c.Held)
 		if r := c.Rewind; r != nil {
-			seen := "was not heard yet"
+			seen := "has not connected yet"
 			if r.AgentSeq > 0 {
-				seen = fmt.Sprintf("holds row %d", r.AgentSeq)
+				seen = fmt.Sprintf("has row %d", r.AgentSeq)
 			}
-			fmt.Fprintf(a.streams.Out, "\n%s takes no change since %s: %s. Its agent %s, the hub's log ended at row %d.\n  Take the hub's state: capstan cluster accept-hub %s\n",
+			fmt.Fprintf(a.streams.Out, "\n%s accepts no change since %s: %s. Its agent %s, the hub's log ended at row %d.\n  Accept the hub's state: capstan cluster accept-hub %s\n",
 				c.Name, r.Since.Local().Format("2006-01-02 15:04 MST"), r.Reason, seen, r.HubSeq, c.Name)
 		}
 		if q := c.Quarantine; q != nil {
-			fmt.Fprintf(a.streams.Out, "\n%s: cloned? Two Kubernetes clusters use its identity since %s, the later one from %s. Neither is let in.\n  Choose one: capstan cluster keep %s --fingerprint %s (the one that enrolled) or %s\n",
+			fmt.Fprintf(a.streams.Out, "\n%s: cloned? Two Kubernetes clusters use its identity since %s, the later one from %s. Both are refused.\n  Choose one: capstan cluster keep %s --fingerprint %s (the one that enrolled) or %s\n",
 				c.Name, q.Since.Local().Format("2006-01-02 15:04 MST"), q.Address, c.Name, q.Known, q.Other)
 		}
 		if r := c.Refused; r != nil {
-			fmt.Fprintf(a.streams.Out, "\n%s: a second agent process with the same identity was turned away at %s, from %s.\n", c.Name, r.At.Local().Format("15:04:05 MST"), r.Address)
+			fmt.Fprintf(a.streams.Out, "\n%s: a second agent process with the same identity was refused at %s, from %s.\n", c.Name, r.At.Local().Format("15:04:05 MST"), r.Address)
 		}
 	}
 	if held {
-		fmt.Fprint(a.streams.Out, "\nThe hub was restored from a backup: nobody enrols and nothing is pruned anywhere until every such cluster is accepted.\n")
+		fmt.Fprint(a.streams.Out, "\nThe hub was restored from a backup: enrolment and pruning are stopped until every such cluster is accepted.\n")
 	}
 	return nil
 }
@@ -50,9 +50,9 @@ func (a *app) explainClusters(clusters []client.Cluster) error {
 func (a *app) clusterAccept() *cobra.Command {
 	var yes, all bool
 	c := &cobra.Command{
-		Use: "accept-hub [NAME]", Short: "Make the hub's state the truth for a cluster whose agent holds another past, as after a restore",
-		Long: "After the hub was restored from a backup, agents that have seen more than the hub knows take no change and go on enforcing what they have.\n" +
-			"This command lets the agent of a cluster go over to what the hub holds. Nothing is deleted by it.",
+		Use: "accept-hub [NAME]", Short: "Accept the hub's state for a cluster whose agent has a newer log, as after a restore",
+		Long: "After the hub was restored from a backup, agents with a newer log accept no change and enforce what they have.\n" +
+			"This command makes the agent of a cluster accept the hub's state. It deletes nothing.",
 		Example: "  capstan cluster accept-hub production\n  capstan cluster accept-hub --all --yes",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -81,14 +81,14 @@ func (a *app) clusterAccept() *cobra.Command {
 				_, err := fmt.Fprintln(a.streams.Out, "No cluster waits for this decision.")
 				return err
 			}
-			if err := a.confirm(yes, fmt.Sprintf("Roll %d clusters to what the hub holds now?", len(names))); err != nil {
+			if err := a.confirm(yes, fmt.Sprintf("Accept the hub's state for %d clusters?", len(names))); err != nil {
 				return err
 			}
 			for _, name := range names {
 				if _, err := read(api.AcceptHub(cmd.Context(), name)); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.streams.Out, "cluster/%s takes the hub's state\n", name)
+				fmt.Fprintf(a.streams.Out, "cluster/%s accepts the hub's state\n", name)
 			}
 			return nil
 		},
@@ -101,7 +101,7 @@ func (a *app) clusterAccept() *cobra.Command {
 func (a *app) clusterKeep() *cobra.Command {
 	var fingerprint string
 	c := &cobra.Command{
-		Use: "keep NAME", Short: "End a quarantine: say which of two Kubernetes clusters keeps the identity", Args: exactly("the name of the cluster"),
+		Use: "keep NAME", Short: "End a quarantine: choose which of two Kubernetes clusters keeps the identity", Args: exactly("the name of the cluster"),
 		Example: "  capstan cluster keep production --fingerprint 0b6c1d2e-5a55-4d52-8f6c-0f5d9c7e1b11",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			api, err := a.client()

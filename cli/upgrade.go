@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// upgradePoll is how often a wait looks how upgrades stand.
+// upgradePoll is the polling interval of a wait for upgrades.
 const upgradePoll = 2 * time.Second
 
 // upgrading is what an upgrade of agents is to be.
@@ -30,7 +30,7 @@ type upgrading struct {
 func (a *app) clusterUpgrade() *cobra.Command {
 	var u upgrading
 	c := &cobra.Command{
-		Use: "upgrade [NAME...] --image IMAGE", Short: "Exchange the image of agents; a version that does not connect is taken back by itself",
+		Use: "upgrade [NAME...] --image IMAGE", Short: "Upgrade agents; a version that fails to connect is rolled back automatically",
 		Long: "Orders the agents of clusters to exchange their image. An updater in the cluster puts the new one in the place of the old one, and brings\n" +
 			"the old one back if the new version is not connected within the deadline. The owner of a cluster allows it with upgrades.enabled=true\n" +
 			"in the agent's chart. With --batch so many clusters are upgraded at a time, and the first that fails stops the rest.",
@@ -60,7 +60,7 @@ func (a *app) clusterUpgrade() *cobra.Command {
 	f.StringToStringVarP(&u.labels, "selector", "l", nil, "the clusters with these labels, instead of names")
 	f.DurationVar(&u.deadline, "deadline", 0, "how long a new version has to connect (default 5m)")
 	f.IntVar(&u.batch, "batch", 0, "how many clusters at a time; waits for each batch and stops at the first failure (default all at once)")
-	f.BoolVar(&u.wait, "wait", false, "wait until the upgrades are over; fails if one was taken back")
+	f.BoolVar(&u.wait, "wait", false, "wait until the upgrades are over; fails if one was rolled back")
 	f.DurationVar(&u.timeout, "timeout", 15*time.Minute, "how long to wait for each batch")
 	return c
 }
@@ -154,7 +154,7 @@ func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[
 			case err != nil:
 				return err
 			case c.Upgrade == nil || c.Upgrade.Id != orders[name]:
-				return fault.New(fault.Conflict, "cluster %s: a newer upgrade has taken the place of this one", name)
+				return fault.New(fault.Conflict, "cluster %s: a newer upgrade has replaced this one", name)
 			case c.Upgrade.Phase == "Pending" || c.Upgrade.Phase == "Running":
 				rest = append(rest, name)
 				continue

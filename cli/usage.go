@@ -61,7 +61,7 @@ func among(flag, value string, known ...string) (string, error) {
 	return "", usageError{fmt.Errorf("%s is one of %s, not %q%s", flag, strings.Join(known, ", "), value, suggest.Question(value, known))}
 }
 
-// allAmong is among for a flag that takes several values.
+// allAmong is among for a flag with several values.
 func allAmong[T ~string](flag string, values []string, known ...string) (*[]T, error) {
 	if len(values) == 0 {
 		return nil, nil

@@ -17,22 +17,22 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// errTimeout ends a wait that took too long.
+// errTimeout ends a wait after its timeout.
 var errTimeout = errors.New("timed out")
 
-// errAway ends a wait whose result nobody can confirm: the agent of the
-// application's cluster is away.
+// errAway ends a wait whose result cannot be confirmed: the agent of the
+// application's cluster is disconnected.
 var errAway = errors.New("the state cannot be confirmed")
 
-// rereadPause is the longest time between two reads of a wait: that an agent
-// goes away is no event of its applications.
+// rereadPause is the longest time between two reads of a wait: the
+// disconnection of an agent is no event of its applications.
 const rereadPause = 2 * time.Second
 
 // waiting says what is waited for. Without any of the states, it is synced,
 // healthy and at rest. Of several healths any will do.
 type waiting struct {
 	timeout                time.Duration
-	away                   time.Duration // how long an agent that is away is waited for
+	away                   time.Duration // how long a disconnected agent is waited for
 	sync, health, finished bool
 	suspended, degraded    bool
 	resources              []client.ResourceSelector // of these objects alone; empty: of the application
@@ -43,7 +43,7 @@ type waiting struct {
 
 func (w *waiting) flags(f *pflag.FlagSet) {
 	w.timeoutFlag(f)
-	f.DurationVar(&w.away, "agent-timeout", 30*time.Second, "how long to wait for an agent that is away; then the exit code is 8")
+	f.DurationVar(&w.away, "agent-timeout", 30*time.Second, "how long to wait for a disconnected agent; then the exit code is 8")
 	f.BoolVar(&w.sync, "sync", false, "wait for Synced")
 	f.BoolVar(&w.health, "health", false, "wait for Healthy")
 	f.BoolVar(&w.finished, "operation", false, "wait for the end of the operation")
@@ -94,7 +94,7 @@ func (w waiting) decide(x client.Application) (over bool, why string, err error)
 		return false, "the operation has not been seen yet", nil
 	}
 	if len(w.resources) > 0 {
-		return true, "", nil // their states are looked at one by one
+		return true, "", nil // their states are read one by one
 	}
 	if p := deref(st.Capstan).Paused; p != nil && (all || w.sync) && !w.rollback && st.Sync != nil && st.Sync.Status == "OutOfSync" {
 		// Nothing happens by itself, so there is nothing to wait for.
@@ -130,8 +130,8 @@ func (w waiting) definite(x client.Application) bool {
 	return w.operation != "" && op.Operation != nil && op.Operation.Sync != nil && deref(op.Operation.Sync.DryRun)
 }
 
-// unusable says why what the sources say now cannot be deployed; empty if it
-// can. The application may be Synced all the same, with what they said before.
+// unusable is the reason why the newest revision cannot be deployed; empty if
+// it can. The application may be Synced with an earlier one.
 func unusable(st client.ApplicationStatus) string {
 	for _, c := range deref(st.Conditions) {
 		if c.Type == "ComparisonError" || c.Type == "InvalidSpecError" {
@@ -240,8 +240,8 @@ func (w waiting) resourcesAwaited(ctx context.Context, api *client.Client, names
 	return "", nil
 }
 
-// An absence is the time during which nobody could confirm the state of an
-// application.
+// An absence is the time during which the state of an application could not be
+// confirmed.
 type absence struct {
 	app   string
 	most  time.Duration
@@ -250,7 +250,7 @@ type absence struct {
 	known string // what the hub knew last
 }
 
-// note takes up why the state could not be confirmed at a time, empty: it could.
+// note records why the state could not be confirmed at a time, empty: it could.
 // The error is errAway once that has lasted too long.
 func (b *absence) note(a *app, at time.Time, why string, x client.Application) error {
 	if why == "" {
@@ -272,8 +272,8 @@ func (b *absence) err() error {
 	return fmt.Errorf("application %s: %w: %s; %s", b.app, errAway, b.why, b.known)
 }
 
-// awayReason is why the state of an application is not current for want of its
-// agent; empty: the agent is there.
+// awayReason is why the state of an application is outdated because of its
+// agent; empty: it is connected.
 func awayReason(x client.Application) string {
 	on := deref(deref(x.Status).Capstan)
 	if on.Stale == nil || on.Stale.Reason == client.StaleReasonSourceError {
@@ -331,8 +331,8 @@ const (
 	refreshPoll  = 100 * time.Millisecond // a refresh that changes nothing is no event of the stream
 )
 
-// A refresh is what an application was before and after its sources were looked
-// at; raw is the answer for the latter.
+// A refresh has an application before and after its refresh; raw is the
+// response for the latter.
 type refresh struct {
 	before, after client.Application
 	raw           []byte
@@ -408,9 +408,9 @@ func (r refresh) table() table {
 	}
 }
 
-// compared waits until the cluster has compared itself with what the sources
-// say now: before, it answers for what they said then. A cluster that is away
-// is not waited for.
+// compared waits until the cluster has compared itself with the newest
+// revision: before, its status is that of an earlier one. It does not wait for
+// a disconnected cluster.
 func (a *app) compared(ctx context.Context, api *client.Client, namespace, name string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, longRefresh, errTimeout)
 	defer cancel()
@@ -447,7 +447,7 @@ func (a *app) appWait() *cobra.Command {
 			}
 			w.resources = deref(selected)
 			if slices.ContainsFunc(w.resources, func(r client.ResourceSelector) bool { return deref(r.Exclude) }) {
-				return usageError{errors.New("--resource of wait names objects to wait for; ! is not taken here")}
+				return usageError{errors.New("--resource of wait names objects to wait for; ! is not supported here")}
 			}
 			if gone && (!w.everything() || len(w.resources) > 0) {
 				return usageError{errors.New("--delete does not go together with other states")}
@@ -469,8 +469,8 @@ func (a *app) appWait() *cobra.Command {
 	return c
 }
 
-// awaitAll waits for several applications, one after the other: what holds of
-// the first is not looked at again.
+// awaitAll waits for several applications, one after the other; earlier ones
+// are not checked again.
 func (a *app) awaitAll(ctx context.Context, api *client.Client, names []string, w waiting, gone bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
 	defer cancel()
@@ -509,8 +509,8 @@ func (a *app) awaitGone(ctx context.Context, api *client.Client, namespace, name
 	return err
 }
 
-// watch reads the application, and again with each change that the stream
-// tells of, until see has seen enough. The stream is opened before the first
+// watch reads the application, and again after each change in the event stream,
+// until see returns that it is done. The stream is opened before the first
 // read, so nothing is missed.
 func (a *app) watch(ctx context.Context, api *client.Client, namespace, name string, see func(client.Application, []byte) (bool, error)) error {
 	for {
@@ -563,7 +563,7 @@ func (a *app) readState(ctx context.Context, api *client.Client, namespace, name
 	}
 }
 
-// events returns a hint for each event about one application.
+// events returns a notification for each event about one application.
 func (a *app) events(ctx context.Context, api *client.Client, app string) (<-chan struct{}, func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
 	res, err := api.StreamChanges(ctx, &client.StreamChangesParams{Application: &app, View: ref(client.StreamChangesParamsViewCompact)})
@@ -576,7 +576,7 @@ func (a *app) events(ctx context.Context, api *client.Client, app string) (<-cha
 		cancel()
 		return nil, nil, err
 	}
-	// One hint waits at most: what changed is read anew anyway.
+	// Capacity 1: what changed is read again anyway.
 	events := make(chan struct{}, 1)
 	go func() {
 		defer close(events)

@@ -107,7 +107,7 @@ func (w *windowFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&w.clusters, "clusters", nil, "clusters that it concerns, by name or server as the applications have it")
 	f.BoolVar(&w.manual, "manual-sync", false, "people may sync while it closes an application")
 	f.BoolVar(&w.overrun, "sync-overrun", false, "operations that began in time may end")
-	f.BoolVar(&w.heal, "self-heal", false, "healing goes on while it closes an application")
+	f.BoolVar(&w.heal, "self-heal", false, "self-heal continues while it closes an application")
 	f.BoolVar(&w.and, "use-and-operator", false, "all of the lists given must match, not one of them")
 }
 
@@ -203,8 +203,8 @@ func windowIndex(id string, n int) (int, error) {
 	return i, nil
 }
 
-// changeWindows reads a project, changes its windows and writes it back, if
-// nobody else has changed it meanwhile.
+// changeWindows reads a project, changes its windows and writes it back, unless
+// it was changed in between.
 func (a *app) changeWindows(cmd *cobra.Command, name string, change func([]any) ([]any, error)) error {
 	api, err := a.client()
 	if err != nil {

@@ -10,7 +10,7 @@ type Action struct {
 	Params      []ActionParam
 }
 
-// An ActionParam is what an action takes.
+// An ActionParam is a parameter of an action.
 type ActionParam struct {
 	Name    string
 	Value   string

@@ -11,8 +11,8 @@ import (
 
 // Annotations of an Application, under capstan.dev/ or argocd.argoproj.io/.
 const (
-	// RefreshAnnotation asks for a look at the sources, "normal" or "hard". It
-	// is taken away when the look is done (APP-22).
+	// RefreshAnnotation requests a refresh, "normal" or "hard". It is removed
+	// when the refresh is done (APP-22).
 	RefreshAnnotation = "refresh"
 	// refreshTimestamp comes with it from Argo CD's API, and goes with it.
 	refreshTimestamp = "refresh-timestamp"
@@ -25,8 +25,8 @@ const (
 	managedByAnnotation = "managed-by-url"
 )
 
-// RefreshAnnotations are the keys that are taken away when a look that the
-// annotation asked for is done.
+// RefreshAnnotations are the keys that are removed when the refresh that they
+// requested is done.
 func RefreshAnnotations() []string {
 	var out []string
 	for _, prefix := range [...]string{ownPrefix, argoPrefix} {
@@ -35,8 +35,8 @@ func RefreshAnnotations() []string {
 	return out
 }
 
-// AsksRefresh reports whether a look at the sources is asked for, and whether
-// everything is to be rendered anew. A value that is not known is a normal one.
+// AsksRefresh reports whether a refresh is requested, and whether everything is
+// to be rendered again. An unknown value means normal.
 func (m Meta) AsksRefresh() (asked, hard bool) {
 	text, found := m.Annotation(RefreshAnnotation)
 	return found, text == "hard"
@@ -74,9 +74,9 @@ func SplitLink(text string) (title, address string, ok bool) {
 // maxNotice is how many characters of a notice are shown.
 const maxNotice = 500
 
-// CheckNotices returns a warning for each annotation of an Application that
-// changes nothing although it looks as if it did: what the console would pass
-// over, and what Capstan does not do.
+// CheckNotices returns a warning for each annotation of an Application that has
+// no effect although it looks as if it did: what the console would ignore, and
+// what Capstan does not support.
 func CheckNotices(m Meta) []string {
 	var out []string
 	say := func(key, format string, args ...any) {

@@ -61,8 +61,8 @@ type Pin struct {
 	Newest    SnapshotID `json:"newest,omitempty"`
 	Revision  string     `json:"revision,omitempty"`
 	Revisions []string   `json:"revisions,omitempty"`
-	// Behind says that Newest holds other objects than Snapshot: against Git
-	// the application is OutOfSync.
+	// Behind means that Newest has other objects than Snapshot: against Git the
+	// application is OutOfSync.
 	Behind bool `json:"behind"`
 }
 
@@ -125,9 +125,9 @@ const (
 	SyncError        = "SyncError"        // automation stopped after a failed operation
 	DeletionError    = "DeletionError"
 	ImpureWarning    = "ImpureWarning"           // templates use random or time functions
-	RenderWarning    = "RenderWarning"           // what a renderer wants people to know
-	AgentWarning     = "AgentWarning"            // what an agent wants people to know, such as a field that is fought over
+	RenderWarning    = "RenderWarning"           // a renderer's warnings for users
+	AgentWarning     = "AgentWarning"            // an agent's warnings for users, such as a field that is changed again and again
 	SharedWarning    = "SharedResourceWarning"   // an object that others track or manage, too
 	OrphanedWarning  = "OrphanedResourceWarning" // objects in its namespace that no application manages
-	ExcludedWarning  = "ExcludedResourceWarning" // the settings exclude a kind that the application holds
+	ExcludedWarning  = "ExcludedResourceWarning" // the settings exclude a kind of the application
 )

@@ -2,8 +2,8 @@ package hub
 
 import "time"
 
-// ErrorGrace is how long a repository that was there before may be away until
-// its applications say so. What was fetched stays in force all the while
+// ErrorGrace is how long a repository that could be read before may be
+// unreachable until its applications report it. What was fetched stays in use
 // (CMPR-04).
 const ErrorGrace = 180 * time.Second
 
@@ -33,11 +33,11 @@ type Cluster struct {
 	// Upgradable says that the agent lets the hub upgrade it.
 	Upgradable bool     `json:"upgradable,omitempty"`
 	Upgrade    *Upgrade `json:"upgrade,omitempty"` // the newest
-	// Held says that the hub as a whole waits for an admin: some agent, of
-	// whichever tenant, has proved that the hub's past is not the right one.
+	// Held means that the whole hub waits for an admin: some agent, of
+	// whichever tenant, has proved that the hub's log was rewound.
 	Held bool `json:"held,omitempty"`
-	// InClusterOff says that the tenant has switched Argo CD's own cluster off
-	// as a destination. It is read where destinations are judged.
+	// InClusterOff means that the tenant has disabled Argo CD's own cluster as
+	// a destination. It is read where destinations are checked.
 	InClusterOff bool `json:"-"`
 }
 
@@ -51,7 +51,7 @@ type Refusal struct {
 	AgentVersion string    `json:"agentVersion,omitempty"`
 }
 
-// A Receipt proves that hub and agent held the same desired state.
+// A Receipt proves that hub and agent had the same desired state.
 type Receipt struct {
 	Seq  int64     `json:"seq"`
 	Root []byte    `json:"root"`

@@ -33,7 +33,7 @@ type ClusterFigures struct {
 	KubeVersion  string
 	APIVersions  int
 	Connected    bool
-	Replica      string  // that holds the agent, or held it last
+	Replica      string  // that has the agent, or had it last
 	LagRows      int64   // of the desired log, not acknowledged
 	LagSeconds   float64 // since the oldest of them was written
 }

@@ -22,7 +22,7 @@ type LogRow struct {
 	Body        []byte      // serialised link.v1 message
 	Chain       []byte      // chain hash after this row, 32 bytes
 	Lists       []Digest    // blobs that a state refers to besides those of its snapshots; not read back
-	Objects     []Digest    // what a state lists itself, if whoever made the row has said so; not stored
+	Objects     []Digest    // inline tombstones, if the row's writer has set them; not stored
 }
 
 // A LogHead is the end of a cluster's desired log.
@@ -49,8 +49,8 @@ type LogPage struct {
 	Lost bool
 }
 
-// A LogAck says how far an agent has stored its log, and with a receipt that
-// it holds the very same states.
+// A LogAck is how far an agent has stored its log, and with a receipt the proof
+// that it has the same states.
 type LogAck struct {
 	Cluster ClusterID
 	Seq     int64

@@ -37,8 +37,8 @@ type LabelTerm struct {
 	Not    bool
 }
 
-// A RepositoryTemplate holds a credential for all repositories under a URL
-// prefix. The credential itself is sealed in the store.
+// A RepositoryTemplate is a credential for all repositories under a URL prefix.
+// The credential itself is stored encrypted.
 type RepositoryTemplate struct {
 	ID        RepositoryID   `json:"id"`
 	URL       string         `json:"url"` // prefix
@@ -48,7 +48,7 @@ type RepositoryTemplate struct {
 	CreatedAt time.Time      `json:"createdAt"`
 }
 
-// A Session is a signed-in person. Only the hash of its secret is kept.
+// A Session is a signed-in user. Only the hash of its secret is stored.
 type Session struct {
 	Hash      [32]byte // SHA-256 of the secret
 	Tenant    TenantID
@@ -58,7 +58,8 @@ type Session struct {
 	ExpiresAt time.Time // absolute end
 }
 
-// An APIToken lets a program act as a user. Only the hash of its secret is kept.
+// An APIToken lets a program act as a user. Only the hash of its secret is
+// stored.
 type APIToken struct {
 	ID        TokenID    `json:"id"`
 	Tenant    TenantID   `json:"-"`
@@ -91,7 +92,7 @@ type SyncRequest struct {
 	Reason    string
 }
 
-// WriteContext are what a write of an application is judged by.
+// WriteContext is the data by which a write of an application is checked.
 type WriteContext struct {
 	Application *Application // of that name, as it is stored; nil: there is none
 	Project     *Project     // nil: there is none

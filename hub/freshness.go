@@ -53,7 +53,7 @@ func (c *Cluster) Staleness(now time.Time) *Staleness {
 		s.Reason = AgentBehind
 		s.Message = fmt.Sprintf("the agent of cluster %s is connected, and the hub has its reports only up to %s", c.Name, stamp(*s.Since))
 	default:
-		s.Message = fmt.Sprintf("the agent of cluster %s is not connected; it was last heard at %s", c.Name, stamp(*c.LastSeen))
+		s.Message = fmt.Sprintf("the agent of cluster %s is not connected; it was last connected at %s", c.Name, stamp(*c.LastSeen))
 		s.Expired = now.Sub(*s.Since) > StaleAfter
 	}
 	return s
@@ -77,7 +77,7 @@ type Shown struct {
 	Stale  *Staleness // nil: current
 }
 
-// Show judges how current the status of an application is. On is its cluster,
+// Show sets how current the status of an application is. On is its cluster,
 // nil: it has none.
 func (s ApplicationStatus) Show(on *Cluster, now time.Time) Shown {
 	out := Shown{Sync: s.Sync, Health: s.Health, Stale: on.Staleness(now)}
@@ -111,7 +111,7 @@ type State string
 // The states, in the order in which they prevail.
 const (
 	StateDeleting    State = "Deleting"
-	StateStale       State = "Stale" // live state is unknown because its agent is away
+	StateStale       State = "Stale" // live state is unknown because its agent is disconnected
 	StateSyncFailed  State = "SyncFailed"
 	StateDegraded    State = "Degraded"
 	StateSourceError State = "SourceError"

@@ -122,7 +122,7 @@ func TestHeadline(t *testing.T) {
 		},
 		"an agent that is away hides everything else": {
 			app: hub.Application{Status: hub.ApplicationStatus{Sync: hub.Synced, Health: hub.Degraded, Operation: failed}}, on: &hub.Cluster{Meta: hub.Meta{Name: "prod"}, LastSeen: &at},
-			want: hub.StateStale, why: "the agent of cluster prod is not connected; it was last heard at " + at.UTC().Format(time.RFC3339),
+			want: hub.StateStale, why: "the agent of cluster prod is not connected; it was last connected at " + at.UTC().Format(time.RFC3339),
 		},
 		"an application without a cluster": {app: hub.Application{Status: hub.ApplicationStatus{}}, want: hub.StateUnknown},
 	} {

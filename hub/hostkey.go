@@ -21,7 +21,7 @@ type HostKey struct {
 	Host      string    `json:"host"`    // as in known_hosts: name, [name]:port, *.example.com, or a hashed name
 	Type      string    `json:"type"`    // ssh-ed25519, ecdsa-sha2-nistp256 …
 	Key       string    `json:"key"`     // base64
-	BuiltIn   bool      `json:"builtIn"` // came with this release; nobody added it
+	BuiltIn   bool      `json:"builtIn"` // came with this release
 	CreatedAt time.Time `json:"createdAt"`
 }
 
@@ -111,10 +111,9 @@ func hostPattern(pattern, name string) bool {
 	return p == len(pattern)
 }
 
-// ParseKnownHosts reads text in the format of known_hosts, which is also what
-// ssh-keyscan prints. A line for several names gives a key for each. Empty
-// lines and comments are skipped. The error is fault.Invalid and names the
-// line.
+// ParseKnownHosts parses text in the format of known_hosts, which is also what
+// ssh-keyscan prints. A line for several names is a key for each. Empty lines
+// and comments are skipped. The error is fault.Invalid and names the line.
 func ParseKnownHosts(text string) ([]HostKey, error) {
 	if len(text) > maxHostKeyText {
 		return nil, fault.New(fault.Exceeded, "the list of host keys has more than %d bytes", maxHostKeyText)
@@ -137,7 +136,7 @@ func ParseKnownHosts(text string) ([]HostKey, error) {
 			case same < 0:
 				out = append(out, k)
 			case out[same].Key != k.Key:
-				return nil, knownHostsFault(n, fault.New(fault.Invalid, "it gives %s a second key of type %s", k.Host, k.Type))
+				return nil, knownHostsFault(n, fault.New(fault.Invalid, "it contains a second key of type %[2]s for %[1]s", k.Host, k.Type))
 			}
 		}
 		if len(out) > maxHostKeys {

@@ -1,7 +1,7 @@
-// Package hub holds the nouns of Capstan and their invariants: tenants,
+// Package hub defines the nouns of Capstan and their invariants: tenants,
 // projects, repositories, clusters, applications, snapshots, operations and
-// what is known of them. It does no I/O and imports no stage. Every stage and
-// the store speak in these types, so that none of them needs to know another.
+// their status. It does no I/O and imports no stage. Every stage and the store
+// use these types, so that none of them needs to know another.
 package hub
 
 import "github.com/google/uuid"

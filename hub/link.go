@@ -2,8 +2,8 @@ package hub
 
 import "time"
 
-// An Invitation is an enrolment as the agent's side of it needs it: with the
-// cluster that it invites into, and who took it up.
+// An Invitation is an enrolment as the agent's side needs it: with its cluster,
+// and who redeemed it.
 type Invitation struct {
 	Enrolment
 	ClusterName string
@@ -41,8 +41,8 @@ type Revocation struct {
 	Serial  string // empty: every certificate of the agent
 	Tenant  TenantID
 	Until   time.Time
-	// Cluster is set, and all else but Tenant empty, for a quarantine: no
-	// agent of the cluster is let in.
+	// Cluster is set, and all else but Tenant empty, for a quarantine: no agent
+	// of the cluster is admitted.
 	Cluster ClusterID
 }
 
@@ -78,7 +78,7 @@ type Attachment struct {
 	Lease        time.Duration // how long it counts unless it is seen again; zero: 30 s
 }
 
-// An AgentHome says which replica holds the agent of a cluster. Of two for one
+// An AgentHome is the replica that has the agent of a cluster. Of two for one
 // cluster, that with the higher fence is the newer one.
 type AgentHome struct {
 	Tenant  TenantID
@@ -91,9 +91,9 @@ type AgentHome struct {
 // A Replica is one process of the hub.
 type Replica struct {
 	ID       string // of this process; never used again
-	Name     string // that the operator gave, or the machine's
+	Name     string // from the configuration, or the machine's
 	Address  string // host:port at which other replicas reach it; empty: none
-	Draining bool   // it is about to stop and wants no new work
+	Draining bool   // it is about to stop and accepts no new work
 }
 
 // A Heartbeat says that an attachment was alive at a time.

@@ -11,7 +11,7 @@ type ClusterObservation struct {
 	Observation
 }
 
-// An Observation is one report of an agent, as the store takes it in.
+// An Observation is one report of an agent, as the store receives it.
 type Observation struct {
 	Epoch        string
 	Seq          int64
@@ -24,11 +24,11 @@ type Observation struct {
 	Sweep        int64 // not 0: the snapshot of this generation is complete
 	Bounded      bool  // only Buckets were compared, and only they are swept
 	Buckets      []uint16
-	Sums         *Sums // what the agent holds; nil: it does not ask for a comparison
+	Sums         *Sums // the agent's hashes; nil: it does not ask for a comparison
 }
 
-// Passing reports whether the report tells of live state alone, which the agent
-// can tell again. What ended cannot be told again.
+// Passing reports whether the report is about live state alone, which the agent
+// can report again. Ended operations cannot be reported again.
 func (o Observation) Passing() bool {
 	return len(o.Operations) == 0 && len(o.Closed) == 0 &&
 		!slices.ContainsFunc(o.Applications, func(a ApplicationObservation) bool { return a.Gone })
@@ -48,7 +48,7 @@ type ApplicationObservation struct {
 	Excluded    []string // sentences about kinds that the settings exclude
 	Error       string
 	Gone        bool
-	Stamp       []byte      // the agent's own hash of it; empty: it gives none
+	Stamp       []byte      // the agent's own hash of it; empty: none
 	Unblocked   OperationID // that failed because of who owned objects, which is no longer in its way; empty: there is none
 }
 

@@ -66,7 +66,7 @@ type OperationOptions struct {
 	// Asked is when the operation was first asked for, over all its attempts:
 	// approvals of deletions count from then on. Zero: when it was made.
 	Asked time.Time `json:"asked,omitzero"`
-	// From is what the operation's manifests come from; nil: nothing is told.
+	// From is the origin of the operation's manifests; nil: not reported.
 	From *SyncedFrom `json:"from,omitempty"`
 }
 
@@ -79,8 +79,8 @@ type SyncedFrom struct {
 	Namespace *NamespaceMetadata `json:"namespaceMetadata,omitempty"`
 }
 
-// From is what an operation takes its manifests from that applies revisions of
-// the sources of a specification, or what the override puts in their place.
+// From is the origin of an operation's manifests: revisions of the sources of a
+// specification, or what the override replaces them with.
 func (s ApplicationSpec) From(o *Override, revisions []string) *SyncedFrom {
 	if o != nil {
 		if other, err := o.Apply(s); err == nil {

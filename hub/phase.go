@@ -5,7 +5,7 @@ type Phase string
 
 // The phases. An operation is over in the last three.
 const (
-	Pending     Phase = "Pending" // in the log, not yet taken up by the agent
+	Pending     Phase = "Pending" // in the log, not yet started by the agent
 	Running     Phase = "Running"
 	Terminating Phase = "Terminating"
 	Succeeded   Phase = "Succeeded"

@@ -2,21 +2,21 @@ package hub
 
 import "time"
 
-// A Rewind says that a cluster's agent holds another past than the hub: it
-// takes no change, and goes on enforcing what it has, until an admin decides.
+// A Rewind means that a cluster's agent has another log than the hub: it
+// accepts no change, and enforces what it has, until an admin decides.
 type Rewind struct {
 	Since            time.Time `json:"since"`
 	SeenAt           time.Time `json:"seenAt"`
 	Reason           string    `json:"reason"`
 	Proven           bool      `json:"proven"` // the agent showed what this very hub had signed
 	AgentIncarnation string    `json:"agentIncarnation,omitempty"`
-	AgentSeq         int64     `json:"agentSeq"` // row that the agent holds; 0: not known yet
+	AgentSeq         int64     `json:"agentSeq"` // row that the agent has; 0: not known yet
 	HubSeq           int64     `json:"hubSeq"`   // row where the hub's log ended
-	Former           string    `json:"-"`        // the log's incarnation before the hub was told of its restore
+	Former           string    `json:"-"`        // the log's incarnation before the hub was marked as restored
 }
 
-// A Quarantine says that two Kubernetes clusters use one identity, as a clone
-// or a restored backup does. Neither agent is let in until an admin decides.
+// A Quarantine means that two Kubernetes clusters use one identity, as a clone
+// or a restored backup does. Neither agent is admitted until an admin decides.
 type Quarantine struct {
 	Since   time.Time `json:"since"`
 	Known   string    `json:"known"` // fingerprint of the cluster that enrolled
@@ -24,8 +24,8 @@ type Quarantine struct {
 	Address string    `json:"address"`
 }
 
-// Refused says that a second process with the same identity was turned away
-// while the present one is connected.
+// Refused means that a second process with the same identity was refused while
+// the present one is connected.
 type Refused struct {
 	Address string    `json:"address"`
 	At      time.Time `json:"at"`
@@ -45,6 +45,6 @@ type BucketSums struct {
 
 // A Comparison says where an agent and the hub hold different things.
 type Comparison struct {
-	First  []uint8  // buckets of the first level that the agent shall look into
+	First  []uint8  // buckets of the first level of which the agent shall send details
 	Second []uint16 // buckets that differ
 }

@@ -38,7 +38,7 @@ type RenderedWrite struct {
 	DryRun bool
 }
 
-// A RenderedDeletion is what became of the deletion of such an object.
+// A RenderedDeletion is the result of the deletion of such an object.
 type RenderedDeletion struct {
 	Gone  bool   // it is not there any more
 	Other bool   // what is there under its name is not the parent's
@@ -101,8 +101,8 @@ func (p ProjectSpec) reaches(cluster Destination, namespace string) bool {
 }
 
 // Rules reports whether the applications of a project may render projects, and
-// with them applications of every project: whoever writes projects can give
-// any right. A project says so by naming the kind AppProject of the group
+// with them applications of every project: a writer of projects can grant any
+// right. A project permits it by naming the kind AppProject of the group
 // argoproj.io in its namespaceResourceWhitelist, or by permitting everything.
 func (p ProjectSpec) Rules(project, namespace string) bool {
 	key := manifest.Key{Group: manifest.HubGroup, Kind: "AppProject", Namespace: namespace, Name: "*"}

@@ -16,9 +16,9 @@ const (
 	// HiddenDirectoriesKey of ParamsMap says whether manifests are read from
 	// directories whose names begin with a dot, too (DIR-08).
 	HiddenDirectoriesKey = "reposerver.include.hidden.directories"
-	// KustomizeOptionsKey of SettingsMap holds the options of all builds whose
-	// source names no version of Kustomize, and those of one version with the
-	// version behind it: kustomize.buildOptions.v5.4.1 (KUST-08).
+	// KustomizeOptionsKey of SettingsMap has the options of all builds whose
+	// source names no version of Kustomize, and with a version appended those
+	// of that version: kustomize.buildOptions.v5.4.1 (KUST-08).
 	KustomizeOptionsKey = "kustomize.buildOptions"
 	// KustomizeVersionsKey of SettingsMap lists versions of Kustomize that are
 	// built with the one that is here (KUST-07).
@@ -53,7 +53,7 @@ func KustomizeServed(version string) bool {
 	return true
 }
 
-// A KustomizeVersions is what KustomizeVersionsKey holds.
+// A KustomizeVersions is the value of KustomizeVersionsKey.
 type KustomizeVersions []string
 
 // ParseKustomizeVersions reads versions, or patterns of them, between commas.
@@ -166,11 +166,11 @@ func (o *KustomizeOptions) set(name, value string) (err error) {
 	case "--helm-api-versions":
 		o.HelmAPIs = append(o.HelmAPIs, strings.Split(value, ",")...)
 	case "--helm-debug", "--stack-trace":
-		_, err = turned(name, value) // it says more of what it does, to nobody here
+		_, err = turned(name, value) // it logs more, which is not read here
 	case "--enable-alpha-plugins", "--enable-exec", "--enable-star", "--network", "--network-name", "--mount", "--helm-command", "--as-current-user", "--env", "-e":
 		return o.programs(name, value)
 	case "--output", "-o":
-		return fault.With(fault.New(fault.Invalid, "the option %s is not taken: what is built is not written to files", name), "", "take the option away")
+		return fault.With(fault.New(fault.Invalid, "the option %s is not supported: the result is not written to files", name), "", "remove the option")
 	default:
 		return fault.With(fault.New(fault.Invalid, "%q is no option of kustomize build that is known here", cut(name)), "",
 			"the options are --load-restrictor, --reorder, --enable-managedby-label, --enable-helm, --helm-kube-version and --helm-api-versions")
@@ -183,8 +183,8 @@ func (o *KustomizeOptions) programs(name, value string) error {
 	if off, err := strconv.ParseBool(value); err == nil && !off && strings.HasPrefix(name, "--enable-") {
 		return nil
 	}
-	return fault.With(fault.New(fault.Invalid, "the option %s is not taken: builds run in a sandbox that starts no program and has no network", name), "",
-		"take the option away, and commit what the plugin would make")
+	return fault.With(fault.New(fault.Invalid, "the option %s is not supported: builds run in a sandbox that starts no program and has no network", name), "",
+		"remove the option, and commit the plugin's output")
 }
 
 func either(name, value, yes, no string) (bool, error) {

@@ -66,8 +66,9 @@ func NormalizeRepoURL(raw string) (string, error) {
 	return out, nil
 }
 
-// RepoKey tells the repository of a project from those of others with the same
-// normalised URL, which has no fragment; without a project it is the URL.
+// RepoKey distinguishes the repository of a project from those of others with
+// the same normalised URL, which has no fragment; without a project it is the
+// URL.
 func RepoKey(url, project string) string {
 	if project == "" {
 		return url
@@ -75,7 +76,7 @@ func RepoKey(url, project string) string {
 	return url + "#" + project
 }
 
-// RedactURL takes user information, query and fragment out of a URL of any
+// RedactURL removes user information, query and fragment from a URL of any
 // kind, for logs and messages. Text that is no URL is cut at its last "@".
 func RedactURL(raw string) string {
 	scheme, rest, found := strings.Cut(raw, "://")
@@ -116,7 +117,7 @@ func checkRepoText(s string) error {
 	case strings.HasPrefix(s, "-"):
 		return repoURLFault("it starts with a hyphen")
 	case strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' || r == 0xfffd }):
-		return repoURLFault("it holds a space, a backslash or a control character")
+		return repoURLFault("it contains a space, a backslash or a control character")
 	case strings.Contains(s, "::"):
 		if before, _, _ := strings.Cut(s, "::"); !strings.ContainsAny(before, "/[") {
 			return repoURLFault("transport helpers such as ext:: are not allowed")
@@ -158,7 +159,7 @@ func checkRepoParts(u *url.URL) error {
 			return repoURLFault("its path has a . or .. element")
 		}
 		if strings.ContainsFunc(part, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return repoURLFault("its path holds a control character")
+			return repoURLFault("its path contains a control character")
 		}
 	}
 	return nil

@@ -26,6 +26,6 @@ type Resource struct {
 	Info          []Info        `json:"info,omitempty"`    // columns: images, replicas, restarts …
 	CreatedAt     *time.Time    `json:"createdAt,omitempty"`
 	UpdatedAt     time.Time     `json:"updatedAt"`
-	Orphan        bool          `json:"orphaned,omitempty"` // in the application's namespace, and managed by nobody: neither managed nor a child
-	Stamp         []byte        `json:"-"`                  // the agent's own hash of it; empty: it gives none
+	Orphan        bool          `json:"orphaned,omitempty"` // in the application's namespace, and orphaned: neither managed nor a child
+	Stamp         []byte        `json:"-"`                  // the agent's own hash of it; empty: none
 }

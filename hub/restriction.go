@@ -64,7 +64,7 @@ func (u Unenforced) Refusal(project string) error {
 	}
 	return fault.With(fault.New(fault.Invalid, "project %q restricts its applications with %s, which %s not enforced: %s; so nothing new is deployed for them",
 		project, strings.Join(names, " and "), verb, strings.Join(about, ", and ")), "",
-		fmt.Sprintf("take %s out of the project, if you accept what it would have kept away, or leave these applications to Argo CD", strings.Join(names, " and ")))
+		fmt.Sprintf("remove %s from the project, if you accept what it would have prevented, or deploy these applications with Argo CD", strings.Join(names, " and ")))
 }
 
 // UnmarshalJSON notes the fields that this release does not know.

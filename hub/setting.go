@@ -2,8 +2,8 @@ package hub
 
 import "time"
 
-// A Setting is one key of a tenant's settings. They are kept under the names
-// that Argo CD's ConfigMaps and Secrets give them.
+// A Setting is one key of a tenant's settings. They are stored under the names
+// of Argo CD's ConfigMaps and Secrets.
 type Setting struct {
 	Map       string    // of the ConfigMap or Secret: argocd-cm, argocd-secret …
 	Key       string    // such as resource.exclusions
@@ -13,7 +13,7 @@ type Setting struct {
 	UpdatedBy string    // by whom
 }
 
-// A SettingChange sets one key, or takes it away.
+// A SettingChange sets one key, or removes it.
 type SettingChange struct {
 	Map   string
 	Key   string
@@ -25,14 +25,14 @@ const (
 	SettingsMap = "argocd-cm"
 	ParamsMap   = "argocd-cmd-params-cm"
 	SecretMap   = "argocd-secret"
-	// CertificatesMap holds, by the name of a host, the authorities that
-	// certificates of its servers must come from (CRED-08).
+	// CertificatesMap has, by host name, the authorities that must have signed
+	// the certificates of its servers (CRED-08).
 	CertificatesMap = "argocd-tls-certs-cm"
 )
 
-// Keys of SecretMap that say how events of Git hosts prove their sender to this
-// tenant (HOOKW-03). The directory keeps their values by tenant as well, sealed
-// (migration 50): another one of these names needs a migration.
+// Keys of SecretMap with the secrets of push events for this tenant (HOOKW-03).
+// The directory stores their values by tenant as well, encrypted (migration
+// 50): another name needs a migration.
 const (
 	WebhookGitHub          = "webhook.github.secret"
 	WebhookGitLab          = "webhook.gitlab.secret"

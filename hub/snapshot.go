@@ -14,7 +14,7 @@ type ObjectRef struct {
 	Hook      string `json:"hook,omitempty"` // hook types, comma separated; empty: an ordinary object
 }
 
-// A Snapshot is the result of rendering one set of inputs, for ever.
+// A Snapshot is the result of rendering one set of inputs. It never changes.
 type Snapshot struct {
 	ID          SnapshotID    `json:"id"`
 	Tenant      TenantID      `json:"-"`

@@ -99,7 +99,7 @@ type Source struct {
 	Plugin         json.RawMessage  `json:"plugin,omitempty"`
 }
 
-// A HelmSource holds the Helm settings of a source (rows HELM).
+// A HelmSource has the Helm settings of a source (rows HELM).
 type HelmSource struct {
 	ReleaseName             string          `json:"releaseName,omitempty"`
 	Namespace               string          `json:"namespace,omitempty"`
@@ -131,7 +131,7 @@ type HelmFile struct {
 	Path string `json:"path"`
 }
 
-// A KustomizeSource holds the edits made before a Kustomize build (rows KUST).
+// A KustomizeSource has the edits made before a Kustomize build (rows KUST).
 type KustomizeSource struct {
 	NamePrefix                string             `json:"namePrefix,omitempty"`
 	NameSuffix                string             `json:"nameSuffix,omitempty"`
@@ -178,7 +178,7 @@ type KustomizeSelector struct {
 	AnnotationSelector string `json:"annotationSelector,omitempty"`
 }
 
-// A DirectorySource holds the settings of a plain directory (rows DIR).
+// A DirectorySource has the settings of a plain directory (rows DIR).
 type DirectorySource struct {
 	Recurse                bool            `json:"recurse,omitempty"`
 	Include                string          `json:"include,omitempty"`
@@ -317,7 +317,7 @@ type ProjectRole struct {
 	Groups      []string `json:"groups,omitempty"`
 }
 
-// Meta is the metadata that the hub keeps of every object a user applies.
+// Meta is the metadata that the hub stores of every object a user applies.
 type Meta struct {
 	Namespace   string            `json:"namespace,omitempty"`
 	Name        string            `json:"name"`

@@ -18,9 +18,9 @@ const (
 	minSSHKeyBits = 2048 // of RSA
 )
 
-// NormalizeSSHKey checks a private key for SSH and gives it with the line
-// ends that every parser takes. Keys of type ed25519, ECDSA and RSA in the
-// formats of OpenSSH and PEM are good. The error is fault.Invalid, says what
+// NormalizeSSHKey checks a private key for SSH and returns it with the line
+// ends that every parser accepts. Keys of type ed25519, ECDSA and RSA in the
+// formats of OpenSSH and PEM are valid. The error is fault.Invalid, says what
 // kind of text it is instead, and repeats nothing of it.
 func NormalizeSSHKey(text string) (string, error) {
 	text = strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")) + "\n"

@@ -9,16 +9,17 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// The annotations that steer how an application is synchronised. Each is
-// looked for as capstan.dev/NAME and then as argocd.argoproj.io/NAME.
+// The annotations that control how an application is synchronised. Each is read
+// as capstan.dev/NAME and then as argocd.argoproj.io/NAME.
 const (
-	// ApprovedAnnotation holds when a person approved deletions (RFC 3339).
+	// ApprovedAnnotation is the time at which a person approved deletions (RFC
+	// 3339).
 	ApprovedAnnotation = "deletion-approved"
 	// FollowAnnotation says whether new revisions are applied without being
 	// asked; without it spec.syncPolicy.automated does.
 	FollowAnnotation = "follow-revision"
-	// KeepAnnotation says whether live objects are kept equal to what was
-	// accepted; without it spec.syncPolicy.automated.selfHeal does.
+	// KeepAnnotation sets whether drift from what was accepted is reverted;
+	// without it spec.syncPolicy.automated.selfHeal does.
 	KeepAnnotation = "keep-live"
 	// RollbackHooksAnnotation says whether a rollback runs hooks that does not
 	// say so itself.
@@ -59,8 +60,8 @@ func (a Application) Follows(spec ApplicationSpec) bool {
 	return a.flag(FollowAnnotation, spec.Automated())
 }
 
-// KeepsLive reports whether live objects are kept equal to what was accepted,
-// whether or not new revisions are followed.
+// KeepsLive reports whether drift from what was accepted is reverted, whether
+// or not new revisions are followed.
 func (a Application) KeepsLive(spec ApplicationSpec) bool {
 	return a.flag(KeepAnnotation, spec.SelfHeal())
 }
@@ -78,8 +79,8 @@ func (a Application) flag(name string, otherwise bool) bool {
 	return v
 }
 
-// ApprovedAt is when a person approved deletions of the application last; the
-// zero time if nobody has.
+// ApprovedAt is when a person last approved deletions of the application; zero:
+// never.
 func (a Application) ApprovedAt() time.Time {
 	text, _ := a.Annotation(ApprovedAnnotation)
 	at, err := time.Parse(time.RFC3339, text)

@@ -22,11 +22,10 @@ var truths = []string{
 	"ClientSideApplyMigration", "FailOnSharedResource", "RespectIgnoreDifferences", "CreateNamespace", "Adopt", "capstan.dev/wait",
 }
 
-// CheckSyncOptions reads the sync options that are stored with an application.
-// Of those that Argo CD has, a value that cannot be read counts as not set, as
-// it does there, and a sentence for each comes back; so does one for each name
-// that nobody knows. Capstan's own options are refused: no repository has them
-// that works elsewhere, and most of them bound what may be done.
+// CheckSyncOptions checks the sync options of an application. An invalid value
+// of one of Argo CD's options counts as not set, as it does there, and returns
+// a sentence; so does an unknown name. Capstan's own options are refused: no
+// repository for Argo CD has them, and most of them are limits.
 func CheckSyncOptions(options []string) (warnings []string, err error) {
 	for _, o := range options {
 		known, own, problem := readSyncOption(o)
@@ -43,8 +42,8 @@ func CheckSyncOptions(options []string) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// RefuseSyncOptions refuses sync options that cannot be read. Whoever gives
-// them for one operation is there to correct them.
+// RefuseSyncOptions refuses invalid sync options of one operation, whose author
+// can correct them.
 func RefuseSyncOptions(options []string) error {
 	for _, o := range options {
 		if _, _, problem := readSyncOption(o); problem != nil {
@@ -85,7 +84,7 @@ func notSet(problem error) string {
 	return e.Cause + ", which cannot be read and counts as not set; " + e.Fix
 }
 
-// readSyncOption judges one option: whether its name is known, whether Argo CD
+// readSyncOption checks one option: whether its name is known, whether Argo CD
 // does not have it, and what is wrong with its value.
 func readSyncOption(o string) (known, own bool, problem error) {
 	name, value, found := strings.Cut(o, "=")

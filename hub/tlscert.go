@@ -51,7 +51,7 @@ func (a Authority) KeyType() string {
 	return "unknown"
 }
 
-// AuthorityServer checks the name of a server and gives it in lower case, as
+// AuthorityServer checks the name of a server and returns it in lower case, as
 // it is looked up.
 func AuthorityServer(name string) (string, error) {
 	name = strings.ToLower(strings.TrimSpace(name))
@@ -98,7 +98,7 @@ func ParseAuthorities(server, text string) ([]Authority, error) {
 	case bytes.Contains(rest, []byte(pemBegin)):
 		return nil, damagedEntry(len(out) + 1)
 	case len(out) == 0:
-		return nil, authorityFault(fault.New(fault.Invalid, "it holds no certificate that can be read"))
+		return nil, authorityFault(fault.New(fault.Invalid, "it contains no certificate that can be read"))
 	}
 	return out, nil
 }

@@ -10,15 +10,15 @@ import (
 
 // The phases of an Upgrade.
 const (
-	UpgradePending    = "Pending"    // the agent has not heard of it
+	UpgradePending    = "Pending"    // the agent has not received it
 	UpgradeRunning    = "Running"    // the agent has
 	UpgradeSucceeded  = "Succeeded"  // the new version is connected
 	UpgradeRolledBack = "RolledBack" // it was not in time, and the former one runs again
 	UpgradeFailed     = "Failed"     // nothing was exchanged, or nothing is known of it
 )
 
-// An Upgrade is the newest order to exchange the image of a cluster's agent,
-// and what became of it.
+// An Upgrade is the newest request to replace the image of a cluster's agent,
+// and its result.
 type Upgrade struct {
 	ID        string        `json:"id"`
 	Image     string        `json:"image"`
@@ -42,8 +42,7 @@ func (u Upgrade) End(phase, message string, at time.Time) Upgrade {
 }
 
 const (
-	// UpgradeDeadline is how long a new version has to connect, if nobody says
-	// otherwise.
+	// UpgradeDeadline is the default time for a new version to connect.
 	UpgradeDeadline = 5 * time.Minute
 	// UpgradeExpiry is how long an order waits for its agent.
 	UpgradeExpiry = time.Hour

@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// minToken is the length from which a user name alone is taken for a token:
-// hosts accept tokens in its place, and name organisations there.
+// minToken is the length from which a user name alone counts as a token: hosts
+// accept tokens there, and short names of organisations.
 const minToken = 20
 
 // CheckNoSecret refuses a URL, or a pattern of URLs, with a password or a token
@@ -20,7 +20,7 @@ func CheckNoSecret(raw string) error {
 	if !holdsSecret(strings.TrimSpace(raw)) {
 		return nil
 	}
-	return fault.With(fault.New(fault.Invalid, "the URL holds a password or a token, which everybody who sees this object could read"), "",
+	return fault.With(fault.New(fault.Invalid, "the URL contains a password or a token, which everybody who sees this object could read"), "",
 		"take it out of the URL and register it with `capstan repo add URL --username NAME --password-stdin`; if it was in use, have it replaced at the Git host")
 }
 
@@ -48,8 +48,8 @@ func holdsSecret(raw string) bool {
 // urlsInText finds URLs with user information.
 var urlsInText = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#"'<>]*@[^\s"'<>]*`)
 
-// RedactText takes user information out of the URLs in a text if a password or
-// a token is among it.
+// RedactText removes user information from the URLs in a text if it contains a
+// password or a token.
 func RedactText(s string) string {
 	if !strings.Contains(s, "@") {
 		return s
@@ -64,8 +64,8 @@ func RedactText(s string) string {
 	})
 }
 
-// RedactJSON is RedactText for every text in a JSON value. What holds none to
-// redact comes back as it is, byte for byte.
+// RedactJSON is RedactText for every text in a JSON value. A value without
+// secrets is returned unchanged, byte for byte.
 func RedactJSON(raw json.RawMessage) json.RawMessage {
 	if !bytes.Contains(raw, []byte("@")) && !bytes.Contains(raw, []byte(`\u0040`)) {
 		return raw

@@ -39,7 +39,7 @@ type Caller struct {
 // An IdempotencyKey is a request that its caller may send again under the same key.
 type IdempotencyKey struct {
 	Key     string // empty: there is none
-	Attempt string // tells this try from others of the same request
+	Attempt string // distinguishes this attempt from others of the same request
 }
 
 // An AuditRecord is one write, or one refused write. Records of a tenant are

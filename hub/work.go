@@ -4,7 +4,7 @@ package hub
 // about; enqueueing the same again is one item.
 const (
 	WorkFetch   = "fetch"   // key: repository whose refs are to be read
-	WorkRefresh = "refresh" // key: application whose sources are to be looked at
+	WorkRefresh = "refresh" // key: application that is to be refreshed
 	WorkOutcome = "outcome" // key: operation that is over
 	WorkRetry   = "retry"   // key: operation that is to be tried again
 	WorkUpgrade = "upgrade" // key: cluster whose agent is to be upgraded

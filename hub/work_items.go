@@ -2,8 +2,8 @@ package hub
 
 import "time"
 
-// A Refresh is one application whose sources are looked at anew, with all
-// that the decision needs. The store loads many at once.
+// A Refresh is one application that is refreshed, with all that the decision
+// needs. The store loads many at once.
 type Refresh struct {
 	Application Application
 	Version     RowVersion // of Application, as it was read
@@ -51,7 +51,7 @@ type Unchanged struct {
 }
 
 // A Rendered is the complete, error-free result of rendering one application,
-// or an older snapshot that the same inputs gave.
+// or an older snapshot with the same inputs.
 type Rendered struct {
 	Application ApplicationID
 	Generation  int64    // of the application that was rendered; a newer one voids the result
@@ -77,14 +77,14 @@ type RefreshFailure struct {
 	Lease       int64       // of the work that it came from; 0: none guards it
 }
 
-// A WorkItem is one entry of the work queue, leased to one replica. It holds
+// A WorkItem is one entry of the work queue, leased to one replica. It contains
 // ids only.
 type WorkItem struct {
 	Kind   string
 	Tenant TenantID
 	Key    string
 	Forced bool
-	Token  int64 // tells a later enqueueing apart from the one that was claimed
+	Token  int64 // distinguishes a later enqueueing from the one that was claimed
 	// Attempts counts the earlier claims that did not end in Done.
 	Attempts int
 	// Trace continues what asked for the work; it is known on the replica that

@@ -1,10 +1,9 @@
-// Package act offers and runs actions on single live objects: people ask for
-// them through the hub, scripts say what they do, and the engine writes it. It
-// decides no right of people; the hub has. It runs only what belongs to the
-// application that is named. What always holds: an action with one id is run
-// at most once, it goes on to its end though nobody waits for it any more,
-// and what became of it can be asked for afterwards. The daemon serves it on
-// the link.
+// Package actions offers and runs actions on single live objects. Users request
+// them through the hub, scripts define them, and the engine writes the change.
+// The hub checks the user's rights; this package does not. An action runs only
+// on objects of the named application. An action with one id runs at most once
+// and runs to its end even if the caller disconnects; its result can be read
+// afterwards. The daemon serves it on the link.
 package actions
 
 import (
@@ -33,8 +32,8 @@ type Cluster interface {
 	Belongs(app string, key manifest.Key) bool
 	// Read returns a live object, without managedFields.
 	Read(ctx context.Context, key manifest.Key, version string) (*manifest.Object, error)
-	// Act reads the object, asks do what is to be changed, and writes that.
-	// What is created is marked with the wish's id, and within its limits.
+	// Act reads the object, calls do for the changes and writes them. Created
+	// objects are marked with the request's id, within its limits.
 	Act(ctx context.Context, wish *linkv1.RunActionRequest, key manifest.Key,
 		do func(ctx context.Context, live *manifest.Object) ([]action.Change, error)) ([]*manifest.Object, error)
 }
@@ -52,7 +51,7 @@ type Server struct {
 	runs map[string]*run
 }
 
-// run is an action that was asked for.
+// run is a requested action.
 type run struct {
 	began  time.Time
 	done   chan struct{}
@@ -60,9 +59,9 @@ type run struct {
 	err    error
 }
 
-// New makes a server. Own gives the actions that users wrote for a kind, and
-// hidden the annotations of Secrets that are as secret as their values; both
-// are asked each time.
+// New makes a server. Own returns the actions that users wrote for a kind,
+// hidden the annotations of Secrets that are masked like their values. Both are
+// called for each request.
 func New(cluster Cluster, own func(group, kind string) (action.Set, bool), hidden func() []string, log *slog.Logger) *Server {
 	return &Server{cluster: cluster, actions: action.New(own), hidden: hidden, log: log, runs: map[string]*run{}}
 }
@@ -92,7 +91,7 @@ func (s *Server) ListActions(ctx context.Context, r *linkv1.ListActionsRequest) 
 	return out, nil
 }
 
-// object checks what is asked about.
+// object validates the request's object.
 func (s *Server) object(o *linkv1.ActionObject) (manifest.Key, error) {
 	key := manifest.Key{Group: o.GetGroup(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
 	if o.GetAppId() == "" || o.GetVersion() == "" || key.Kind == "" || key.Name == "" {
@@ -104,7 +103,7 @@ func (s *Server) object(o *linkv1.ActionObject) (manifest.Key, error) {
 	return key, nil
 }
 
-// RunAction runs an action, or tells what became of it.
+// RunAction runs an action, or returns the result of one that was run.
 func (s *Server) RunAction(ctx context.Context, r *linkv1.RunActionRequest) (*linkv1.RunActionResponse, error) {
 	if r.GetId() == "" || r.GetAction() == "" {
 		return nil, fault.New(fault.Invalid, "an action is asked for by id and name")
@@ -114,7 +113,7 @@ func (s *Server) RunAction(ctx context.Context, r *linkv1.RunActionRequest) (*li
 		return nil, fault.New(fault.Missing, "this agent has not been asked for the action, or was restarted since")
 	}
 	if begun {
-		s.run(context.WithoutCancel(ctx), r, held) // it goes on when the connection is lost
+		s.run(context.WithoutCancel(ctx), r, held) // it continues when the connection is lost
 	}
 	select {
 	case <-held.done:
@@ -124,8 +123,8 @@ func (s *Server) RunAction(ctx context.Context, r *linkv1.RunActionRequest) (*li
 	}
 }
 
-// held returns the run of an id, and says whether it is new. There is none if
-// it is only to be recalled and not known.
+// held returns the run of an id and whether it is new. It returns none if the
+// request only asks for a result and the id is unknown.
 func (s *Server) held(r *linkv1.RunActionRequest) (held *run, begun bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,8 +186,8 @@ func (s *Server) execute(ctx context.Context, r *linkv1.RunActionRequest) (*link
 	return out, nil
 }
 
-// blind gives a script a Secret without its values and hidden annotations:
-// what a script returns or complains about is shown to people.
+// blind returns a Secret for a script, without values and hidden annotations:
+// users see what a script returns and its errors.
 func blind(o *manifest.Object, hidden []string) *manifest.Object {
 	if key := manifest.KeyOf(o); key.Group != "" || key.Kind != "Secret" {
 		return o

@@ -16,10 +16,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// This file is where the engine meets the state machine of package ownership.
+// This file connects the engine with the state machine of package ownership.
 // Every change of an object's ownership happens here, under the engine's mu,
-// together with the inventory's record of it. Locks are taken in the order
-// application, engine; nobody holds the locks of two applications.
+// together with the inventory's record. Locks are acquired in the order
+// application, engine; no goroutine holds the locks of two applications.
 
 // A slot is an object of the cluster that some application has to do with: who
 // owns it, and how each application that may have it sees it. Applications
@@ -30,7 +30,7 @@ type slot struct {
 	waiting []*app  // that list the object while another application owns it
 }
 
-// A listing is what an application lists by the newest state that it has taken.
+// A listing is the set of objects in an application's newest state.
 type listing struct {
 	target, accepted *snapshot
 	automated        bool // the target is accepted without anybody's doing, if it was not yet
@@ -46,7 +46,8 @@ func (l *listing) accepts(key manifest.Key) bool {
 	return l != nil && (l.accepted.get(key) != nil || l.automated && l.target.get(key) != nil)
 }
 
-// slotOf finds the slot of an object or makes it. The caller holds mu.
+// slotOf returns the slot of an object, and creates it if needed. The caller
+// holds mu.
 func (e *Engine) slotOf(key manifest.Key) *slot {
 	s := e.objects[key]
 	if s == nil {
@@ -56,7 +57,7 @@ func (e *Engine) slotOf(key manifest.Key) *slot {
 	return s
 }
 
-// tidy drops a slot that nobody has to do with. The caller holds mu.
+// tidy removes an unused slot. The caller holds mu.
 func (e *Engine) tidy(key manifest.Key) {
 	if s := e.objects[key]; s != nil && s.State == ownership.Free && s.views == nil && len(s.waiting) == 0 {
 		delete(e.objects, key)
@@ -118,7 +119,8 @@ func (e *Engine) viewsOf(key manifest.Key) (first *object, more []*object) {
 	return s.views, more
 }
 
-// each calls f with every view of every object. The caller holds mu.
+// each calls f with every application's view of every object. The caller holds
+// mu.
 func (e *Engine) each(f func(x *object)) {
 	for _, s := range e.objects {
 		for x := s.views; x != nil; x = x.next {
@@ -152,8 +154,8 @@ func (e *Engine) titleOf(id string) string {
 	return id
 }
 
-// restore takes up what a stored record says. One that contradicts another
-// application's record is forgotten: an object has one owner.
+// restore applies a stored record. One that contradicts another application's
+// record is deleted: an object has one owner.
 func (e *Engine) restore(r inventory.Record) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -166,8 +168,8 @@ func (e *Engine) restore(r inventory.Record) bool {
 	return ok
 }
 
-// interestOf is what an application says of an object, as far as the engine's mu
-// guards it. The caller holds mu.
+// interestOf returns what an application declares about an object, as far as
+// the engine's mu guards it. The caller holds mu.
 func (e *Engine) interestOf(id string, key manifest.Key, permitted bool) ownership.Interest {
 	c := ownership.Interest{App: id, Permitted: permitted, Leaving: true}
 	if a := e.apps[id]; a != nil {
@@ -176,9 +178,9 @@ func (e *Engine) interestOf(id string, key manifest.Key, permitted bool) ownersh
 	return c
 }
 
-// acquire makes an object the application's, before it is written. It fails if
-// the application must not write it or another one owns it. The caller holds
-// the application's mu.
+// acquire makes the application the object's owner, before it is written. It
+// fails if the application must not write it or another one owns it. The caller
+// holds the application's mu.
 func (a *app) acquire(key manifest.Key, namespaced bool) error {
 	if err := a.permits(key, namespaced); err != nil {
 		return err
@@ -229,16 +231,16 @@ func (e *Engine) event(id string, key manifest.Key, ev ownership.Event) {
 	e.tidy(key)
 }
 
-// notifyWaiting has the applications that wait for an object find out who owns it now.
-// The caller holds mu.
+// notifyWaiting makes the applications that wait for an object check who owns
+// it now. The caller holds mu.
 func (e *Engine) notifyWaiting(s *slot) {
 	for _, b := range s.waiting {
 		e.reconsider(b)
 	}
 }
 
-// reconsider has an application take its state again: who owns one of its
-// objects has changed. The caller holds mu.
+// reconsider makes an application process its state again, because the owner of
+// one of its objects has changed. The caller holds mu.
 func (e *Engine) reconsider(a *app) {
 	if !e.begun {
 		return
@@ -249,8 +251,8 @@ func (e *Engine) reconsider(a *app) {
 	})
 }
 
-// wait puts an application in line for an object that another one owns; false
-// if nobody does.
+// wait queues an application for an object that another one owns; false if it
+// has no owner.
 func (e *Engine) wait(a *app, key manifest.Key) (owner string, waits bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -264,8 +266,8 @@ func (e *Engine) wait(a *app, key manifest.Key) (owner string, waits bool) {
 	return s.Owner, true
 }
 
-// unlisted tells those who wait for an object that its owner does not list it
-// any more.
+// unlisted notifies the waiting applications that the owner does not list the
+// object any more.
 func (e *Engine) unlisted(key manifest.Key) {
 	e.mu.RLock()
 	s := e.objects[key]
@@ -281,7 +283,7 @@ func (e *Engine) unlisted(key manifest.Key) {
 	}
 }
 
-// stopWaiting takes an application out of the lines for the given objects.
+// stopWaiting removes an application from the queues of the given objects.
 func (e *Engine) stopWaiting(a *app, keys map[manifest.Key]string) {
 	if len(keys) == 0 {
 		return
@@ -315,7 +317,7 @@ func (e *Engine) contested(key manifest.Key) bool {
 	return s != nil && len(s.waiting) > 0
 }
 
-// publish says what an application lists from now on. The caller holds the
+// publish sets what an application lists from now on. The caller holds the
 // application's mu.
 func (a *app) publish() {
 	a.e.mu.Lock()
@@ -337,9 +339,9 @@ type candidate struct {
 	interest ownership.Interest
 }
 
-// candidates returns what other applications say of an object that its owner
-// is about to delete. The error says that one of them cannot be asked now. No
-// lock of an application may be held.
+// candidates returns what other applications declare about an object that its
+// owner is about to delete. The error means that one of them cannot be read
+// now. The caller must hold no application's lock.
 func (e *Engine) candidates(ctx context.Context, a *app, key manifest.Key, namespaced bool) ([]candidate, error) {
 	var out []candidate
 	add := func(b *app) error {
@@ -364,7 +366,8 @@ func (e *Engine) candidates(ctx context.Context, a *app, key manifest.Key, names
 			}
 		}
 	}
-	// Who took a state up just now stepped out of line for that moment.
+	// An application that has just processed a state was not queued at that
+	// moment.
 	for _, b := range e.waitingFor(key) {
 		if err := add(b); err != nil {
 			return nil, err
@@ -373,8 +376,8 @@ func (e *Engine) candidates(ctx context.Context, a *app, key manifest.Key, names
 	return out, nil
 }
 
-// claims is what the application says of an object by its newest state, whether
-// that was taken up or not.
+// claims returns what the application's newest state declares about the object,
+// processed or not.
 func (a *app) claims(ctx context.Context, key manifest.Key, namespaced bool) (candidate, error) {
 	unread := a.unread()
 	a.e.mu.RLock()
@@ -406,8 +409,8 @@ func (a *app) claims(ctx context.Context, key manifest.Key, namespaced bool) (ca
 	return c, nil
 }
 
-// successor returns who adopts an object that an application is about to
-// delete; nil: nobody, so it is deleted.
+// successor returns the application that adopts an object which its owner is
+// about to delete; nil: none, so it is deleted.
 func (e *Engine) successor(ctx context.Context, a *app, key manifest.Key, namespaced bool) (*candidate, error) {
 	all, err := e.candidates(ctx, a, key, namespaced)
 	if err != nil {
@@ -426,10 +429,10 @@ func (e *Engine) successor(ctx context.Context, a *app, key manifest.Key, namesp
 	return nil, nil
 }
 
-// release hands an object over to another application. It stays in the cluster as it
-// is, and the record of it changes hands in one write. It fails if the other
-// application has meanwhile taken another state, or is going. The caller holds
-// the mu of the owner.
+// release transfers an object to another application. It stays in the cluster
+// as it is, and its record changes in one write. It fails if the other
+// application has a new state since, or is in deletion. The caller holds the mu
+// of the owner.
 func (a *app) release(x *object, to candidate) bool {
 	if x.inflight > 0 || x.record == nil {
 		return false
@@ -472,7 +475,7 @@ func (a *app) release(x *object, to candidate) bool {
 	return true
 }
 
-// adopted takes up what other applications have released to this one.
+// adopted processes what other applications have released to this one.
 func (a *app) adopted(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -485,8 +488,8 @@ func (a *app) adopted(ctx context.Context) {
 	a.e.reconsiderKinds()
 }
 
-// adoptReleased takes up the records of what was released to the application, and
-// says how many there were. The caller holds mu.
+// adoptReleased processes the records released to the application, and returns
+// their number. The caller holds mu.
 func (a *app) adoptReleased() int {
 	a.e.mu.Lock()
 	list := a.arrived
@@ -512,10 +515,10 @@ func (a *app) adoptReleased() int {
 // take up the state that may no longer list it.
 const releasePause = 3 * time.Second
 
-// obtain has the owner of an object release it to the application whose
-// operation is about to write it, if the owner does not want it any more. It
-// fails, naming the owner, if it does. With try nothing changes hands. No lock
-// of an application may be held.
+// obtain makes the owner of an object release it to the application whose
+// operation is about to write it, if the owner does not list it any more.
+// Otherwise it fails and names the owner. With try nothing is transferred. The
+// caller must hold no application's lock.
 func (a *app) obtain(ctx context.Context, key manifest.Key, namespaced, try bool) error {
 	for until := a.e.Clock.Now().Add(releasePause); ; {
 		id := a.e.owner(key)
@@ -545,10 +548,10 @@ func (a *app) obtain(ctx context.Context, key manifest.Key, namespaced, try bool
 	}
 }
 
-// releaseUnlisted releases an object that the application does not list any more to
-// another one that is about to write it, and one that is not in the cluster
-// and that the application does not restore. again says that this cannot be
-// told yet.
+// releaseUnlisted releases an object that the application does not list any
+// more to another one that is about to write it, and an object that is missing
+// in the cluster and that the application does not restore. again means that
+// this cannot be decided yet.
 func (a *app) releaseUnlisted(ctx context.Context, key manifest.Key, to candidate, try bool) (ok, again bool) {
 	unread := a.unread()
 	if unread {
@@ -589,22 +592,22 @@ func (a *app) releaseUnlisted(ctx context.Context, key manifest.Key, to candidat
 	return a.release(x, to), true
 }
 
-// restores reports whether the application itself makes an object again that is
-// not there, or may be about to. The caller holds mu.
+// restores reports whether the application itself recreates a missing object,
+// or may be about to. The caller holds mu.
 func (a *app) restores() bool {
 	return a.state.GetPolicy().GetSelfHeal() || a.running != nil || len(a.queue) > 0 || a.newState
 }
 
-// releaseMissing releases an object that is not in the cluster: it belongs to whoever
-// writes it first. The caller holds mu.
+// releaseMissing releases an object that is missing in the cluster: the first
+// writer owns it. The caller holds mu.
 func (a *app) releaseMissing(x *object) {
 	a.e.Inventory.Disown(a.id, x.key)
 	x.record, x.doomed = nil, false
 	a.e.event(a.id, x.key, ownership.Release)
 }
 
-// releaseUnwritten releases an object whose first write came to nothing. Should the API
-// server have carried it out all the same, live tracking says whose it is.
+// releaseUnwritten releases an object whose first write failed. If the API
+// server has executed it nevertheless, live tracking names the owner.
 func (a *app) releaseUnwritten(x *object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -613,10 +616,10 @@ func (a *app) releaseUnwritten(x *object) {
 	}
 }
 
-// unrecorded reports whether there are tombstones of objects without a record. The
-// application may have written them all the same: the agent may have ended
-// between a write and its record, or an answer may never have come. The caller
-// holds mu.
+// unrecorded reports whether there are tombstones of objects without a record.
+// The application may have written them nevertheless: the agent may have
+// stopped between a write and its record, or the response may be lost. The
+// caller holds mu.
 func (a *app) unrecorded() bool {
 	return slices.ContainsFunc(a.tombstones.all, func(t *linkv1.Tombstone) bool {
 		x := a.objects[a.keyOfTombstone(t)]
@@ -625,8 +628,8 @@ func (a *app) unrecorded() bool {
 }
 
 // holder returns the application that a live object's tracking names, if it is
-// one of this cluster that still has to do with the object: such an object is
-// not taken from it, even while its own record is missing.
+// one of this cluster that still lists, records or deletes the object. Such an
+// object keeps its owner, even while its record is missing.
 func (e *Engine) holder(a *app, name string, key manifest.Key) *app {
 	for _, b := range e.all() {
 		if b == a {

@@ -19,7 +19,7 @@ import (
 const (
 	actManager    = "-act"               // behind the field manager's name
 	actAnnotation = "capstan.dev/action" // on what an action created: its id
-	actTries      = 12                   // if somebody else changes the object meanwhile
+	actTries      = 12                   // if the object changes at the same time
 )
 
 // An ActionRequest is an action that is to be done with one object.
@@ -32,9 +32,9 @@ type ActionRequest struct {
 	Limits      *linkv1.Limits // of the project as it is now; nil: those of the application's newest state
 }
 
-// Act reads an object of an application, asks do what is to be changed, and
-// writes that. Nothing is written unless all of it is permitted. It gives what
-// was written. If somebody changes the object meanwhile, do is asked again.
+// Act reads an object of an application, calls do for the changes, and writes
+// them. Nothing is written unless all of it is permitted. It returns what was
+// written. If the object changes in between, do is called again.
 func (e *Engine) Act(ctx context.Context, w ActionRequest,
 	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
 ) ([]*manifest.Object, error) {
@@ -104,7 +104,7 @@ func (t acting) partly(err error, done, all int) error {
 		return err
 	}
 	kind := fault.KindOf(err)
-	return fault.With(fault.Wrap(kind, err, "%d of the action's %d changes were made, then: %s", done, all, fault.Sentence(err)), t.key.Describe(), "look at the object before you run it again")
+	return fault.With(fault.Wrap(kind, err, "%d of the action's %d changes were made, then: %s", done, all, fault.Sentence(err)), t.key.Describe(), "check the object before you run it again")
 }
 
 // A making is an object that is to be created.
@@ -150,7 +150,7 @@ func (t acting) all(ctx context.Context, live *manifest.Object, changes []action
 // and of the cluster's owner (ACT-05).
 func (t acting) permitted(ctx context.Context, c action.Change, n int) (making, error) {
 	o := &manifest.Object{Object: c.Object}
-	if o.GetName() == "" { // one action gives one name, however often it is sent
+	if o.GetName() == "" { // one action has one name, however often it is sent
 		o.SetName(fmt.Sprintf("%s%.8s%d", o.GetGenerateName(), shortMark(t.ID), n))
 		o.SetGenerateName("")
 	}
@@ -238,7 +238,7 @@ func (t acting) mergeStatus(ctx context.Context, live *manifest.Object, body map
 	return t.send(ctx, live, body, "status")
 }
 
-// send sends a merge patch that holds only for the version that was read.
+// send sends a merge patch that applies only to the version that was read.
 func (t acting) send(ctx context.Context, live *manifest.Object, body map[string]any, part string) (*manifest.Object, error) {
 	full := (&manifest.Object{Object: body}).DeepCopy()
 	_ = unstructured.SetNestedField(full.Object, live.GetResourceVersion(), "metadata", "resourceVersion")

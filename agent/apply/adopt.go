@@ -44,10 +44,10 @@ func (a *app) meet(ctx context.Context, x *object) {
 	}
 }
 
-// adoptLive takes over an object that others have applied, before our first
-// write of it: their fields become ours, so that what the manifests leave out
-// goes, and their marks are taken off. It changes metadata alone. An object
-// that somebody else still enforces is refused.
+// adoptLive adopts an object that others have applied, before our first write
+// of it: their fields become ours, so that fields missing in the manifests are
+// removed, and their marks are removed. It changes metadata alone. An object
+// that another tool still enforces is refused.
 func (a *app) adoptLive(ctx context.Context, x *object, s *sending) error {
 	a.mu.Lock()
 	skip := s.problem != nil || inHub(s.key) || x.record != nil || x.live.known && (!x.live.found || !x.live.inherits && x.live.foreign == nil)
@@ -99,7 +99,7 @@ func (a *app) adoptLive(ctx context.Context, x *object, s *sending) error {
 	}
 }
 
-// adoption makes the patch that takes an object over, and names from whom.
+// adoption returns the patch that adopts an object, and the former managers.
 func (a *app) adoption(live *manifest.Object, options []string) (ops []any, from string) {
 	former := func(manager string) bool {
 		if hasOption(options, "ClientSideApplyMigration", "false") {
@@ -151,7 +151,7 @@ func inherits(o *manifest.Object) bool {
 // the cluster has no Applications of Argo CD. An operation finds out once.
 const argoMemory = 10 * time.Second
 
-// checkConflict refuses to take an object from somebody who still holds it.
+// checkConflict refuses to adopt an object that another tool still enforces.
 func (a *app) checkConflict(ctx context.Context, s *sending, m *tracking.Mark) error {
 	if m == nil || hasOption(s.options, adoptOption, "true") {
 		return nil
@@ -175,7 +175,7 @@ func (a *app) checkConflict(ctx context.Context, s *sending, m *tracking.Mark) e
 	if err != nil || why == "" {
 		return err
 	}
-	return fault.With(fault.New(fault.Conflict, "%s still holds it: %s", m.Title(), why), s.key.Describe(),
+	return fault.With(fault.New(fault.Conflict, "%s still manages it: %s", m.Title(), why), s.key.Describe(),
 		"turn off automation and take the finalizer "+argoFinalizer+" off in Argo CD, then sync again")
 }
 
@@ -202,7 +202,7 @@ func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark, since time.Time
 		return "", nil
 	}
 	if apierrors.IsForbidden(err) {
-		return "the agent may not look whether it is still active", nil
+		return "the agent may not check whether it is still active", nil
 	}
 	if err != nil {
 		return "", fault.Wrap(fault.Offline, err, "the API server does not say which applications Argo CD has")

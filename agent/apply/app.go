@@ -20,8 +20,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
-// An app is one application in this cluster. One worker at a time takes its
-// states, runs its operations and compares it; events are judged beside it.
+// An app is one application in this cluster. One worker at a time processes its
+// states, runs its operations and compares it; events are processed
+// concurrently.
 type app struct {
 	e  *Engine
 	id string
@@ -34,12 +35,12 @@ type app struct {
 	windows           syncwindow.Set // of the state
 	target            *snapshot
 	accepted          *snapshot
-	exclusionsChanged bool // other kinds are excluded than when objects were taken up
+	exclusionsChanged bool // the excluded kinds have changed since objects were processed
 	unserved          bool // some kind of the snapshots is not served yet
 	objects           map[manifest.Key]*object
 	orphans           map[manifest.Key]*linkv1.Resource // that were reported
 	orphanNote        string
-	settingsChanged   bool                    // the settings have changed since the state was taken
+	settingsChanged   bool                    // the settings have changed since the state was processed
 	problem           string                  // why the application cannot be compared; empty: it can
 	warnings          map[string]string       // what a person should know, by what it is about
 	conflicts         map[manifest.Key]string // listed objects that another application owns, by its title
@@ -47,9 +48,9 @@ type app struct {
 	closed            bool
 
 	// The engine's mu guards these.
-	listing *listing           // what the newest state that was taken lists; nil: none was taken
+	listing *listing           // objects of the newest received state; nil: none was received
 	leaving bool               // the application is being deleted: it adopts nothing
-	arrived []inventory.Record // of objects that others have released to it, to be taken up
+	arrived []inventory.Record // of objects that others have released to it, to be processed
 	nsMeta  *nsMeta            // what it manages on its namespace; nil: nothing; written with both locks held
 
 	newState          bool     // a newer state waits to be resolved
@@ -59,8 +60,8 @@ type app struct {
 	running           *running
 	deleting          bool                    // a delete operation began; nothing is healed any more
 	rebuild           bool                    // its records were lost with the state directory
-	doubt             bool                    // tombstones have no record, and are yet to be looked up
-	tombstonesChecked bool                    // with rebuild or doubt: its tombstones were looked up
+	doubt             bool                    // tombstones have no record, and must be checked in the cluster
+	tombstonesChecked bool                    // with rebuild or doubt: its tombstones were checked
 	healthy           *linkv1.OperationReport // result of the operation whose health is waited for; nil: none
 	gone              bool                    // a delete operation has succeeded
 	stale             bool                    // some object must be compared by a dry run or read
@@ -74,7 +75,7 @@ type app struct {
 	compareScheduled  bool          // a comparison is planned
 	waits             string        // the operation that was said to wait for its windows
 	graceLeft         time.Duration // until the nearest object counts as bad that became so lately; 0: none
-	recheckAt         time.Time     // when that is looked at; zero: it is not planned
+	recheckAt         time.Time     // when that is due; zero: not scheduled
 }
 
 // running is the operation under way.
@@ -84,7 +85,7 @@ type running struct {
 	since   time.Time
 	hooks   bool // it runs hooks, which are not broken off for a newer revision
 	stop    func(actor string)
-	changed chan struct{} // holds one hint that some object has changed
+	changed chan struct{} // capacity 1: some object has changed
 }
 
 func newApp(e *Engine, id string) *app {
@@ -94,7 +95,7 @@ func newApp(e *Engine, id string) *app {
 	}
 }
 
-// adoptAll takes up what the inventory has of the application. The caller
+// adoptAll processes the inventory's records of the application. The caller
 // holds mu.
 func (a *app) adoptAll() {
 	records := a.e.Inventory.Owned(a.id)
@@ -107,7 +108,7 @@ func (a *app) adoptAll() {
 	}
 }
 
-// adopt takes up a record of the inventory.
+// adopt processes a record of the inventory.
 func (a *app) adopt(r inventory.Record) {
 	gvk := kindOf(r.Key, r.Version)
 	if !a.e.restore(r) {
@@ -134,7 +135,7 @@ func (a *app) stateChanged(ctx context.Context) {
 	a.mu.Unlock()
 }
 
-// enqueue takes an operation in line.
+// enqueue queues an operation.
 func (a *app) enqueue(_ context.Context, id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,9 +147,9 @@ func (a *app) enqueue(_ context.Context, id string) {
 	a.start()
 }
 
-// supersede ends the operation that runs in favour of a newer one: the hub has
-// one at a time, so the older one is over for it. Hooks are broken off for the
-// application's deletion alone. The caller holds mu.
+// supersede ends the running operation in favour of a newer one: the hub has
+// one at a time, so the older one is over for it. Hooks are aborted only for
+// the application's deletion. The caller holds mu.
 func (a *app) supersede(id string) {
 	r := a.running
 	o, ok := a.e.Inventory.Operation(id)
@@ -180,7 +181,7 @@ func (a *app) terminate(_ context.Context, o inventory.Operation) {
 	}
 }
 
-// start makes sure that a worker runs. The caller holds mu.
+// start starts a worker if none runs. The caller holds mu.
 func (a *app) start() {
 	if !a.working && !a.closed {
 		a.working = a.e.do(a.reconcile)
@@ -203,14 +204,14 @@ func (a *app) reconcile(ctx context.Context) {
 			back.Reset()
 			continue
 		}
-		// A defect keeps this application waiting, and no other one.
+		// A defect delays only this application.
 		if lifecycle.Sleep(ctx, a.e.Clock, max(time.Second, back.Next())) != nil {
 			continue
 		}
 	}
 }
 
-// pick gives the worker what is to be done next; nil: nothing, and it ends.
+// pick returns the worker's next task; nil: none, and the worker ends.
 func (a *app) pick(ctx context.Context) func(ctx context.Context) {
 	a.e.arriving.RLock()
 	defer a.e.arriving.RUnlock()
@@ -224,7 +225,7 @@ func (a *app) pick(ctx context.Context) func(ctx context.Context) {
 	return next
 }
 
-// next returns what is to be done next; nil: nothing. The caller holds mu.
+// next returns the next task; nil: none. The caller holds mu.
 func (a *app) next() func(ctx context.Context) {
 	switch {
 	case a.newState:
@@ -265,7 +266,7 @@ func (a *app) nextOperation(ctx context.Context, first string) {
 	a.startOperation(ctx, o)
 }
 
-// setDesired resolves the newest state and judges every object by it.
+// setDesired resolves the newest state and compares every object with it.
 func (a *app) setDesired(ctx context.Context) {
 	defer func() {
 		a.mu.Lock()
@@ -279,7 +280,7 @@ func (a *app) setDesired(ctx context.Context) {
 	state := row.State
 	a.mu.Lock()
 	again, recount := a.settingsChanged, a.exclusionsChanged
-	a.settingsChanged, a.exclusionsChanged = false, false // settings that change from here on are taken next
+	a.settingsChanged, a.exclusionsChanged = false, false // settings that change from here on are processed next
 	a.mu.Unlock()
 	target, err := a.e.resolve(ctx, state.GetTarget(), state.GetNamespace())
 	accepted := target
@@ -305,7 +306,7 @@ func (a *app) setDesired(ctx context.Context) {
 		return
 	}
 	a.mu.Lock()
-	// What was seen before a state was taken was judged without any rules.
+	// Events before the first state were processed without any rules.
 	again = again || a.ignore == nil || !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
 	a.state, a.target, a.accepted, a.ignore, a.problem, a.unresolved = state, target, accepted, ignore, "", false
 	a.tombstones = tombstones
@@ -331,13 +332,13 @@ func (a *app) setDesired(ctx context.Context) {
 	a.e.orphans.rescan()
 }
 
-// failed keeps what was, says why the new state cannot be compared, and tries
-// again where time may help.
+// failed keeps the former state, reports why the new one cannot be compared,
+// and retries where time may help.
 func (a *app) failed(ctx context.Context, state *linkv1.AppState, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	a.e.Log.WarnContext(ctx, "state not taken", logkey.Application, a.id, logkey.Error, err)
+	a.e.Log.WarnContext(ctx, "state not processed", logkey.Application, a.id, logkey.Error, err)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state == nil {
@@ -351,7 +352,8 @@ func (a *app) failed(ctx context.Context, state *linkv1.AppState, err error) {
 	a.e.runAfter(2*time.Second, func(ctx context.Context) { a.stateChanged(ctx) })
 }
 
-// syncObjectSet makes the set of objects fit the snapshots. The caller holds mu.
+// syncObjectSet updates the set of objects to the snapshots. The caller holds
+// mu.
 func (a *app) syncObjectSet() {
 	a.adoptReleased()
 	a.publish()
@@ -406,8 +408,8 @@ func (a *app) list(key manifest.Key, d *desired) {
 	}
 }
 
-// conflicting reports whether another application owns an object, and waits for it
-// then. The caller holds mu.
+// conflicting reports whether another application owns an object, and queues
+// for it then. The caller holds mu.
 func (a *app) conflicting(key manifest.Key) bool {
 	owner, waits := a.e.wait(a, key)
 	if waits {
@@ -470,8 +472,8 @@ func (a *app) close() {
 // title names the application for people.
 func (a *app) title() string { return a.e.titleOf(a.id) }
 
-// enforced reports whether live state must be kept equal to what was accepted.
-// The caller holds mu.
+// enforced reports whether drift from what was accepted must be reverted. The
+// caller holds mu.
 func (a *app) enforced() bool {
 	return a.state.GetPolicy().GetSelfHeal() && a.accepted != nil && !a.newState && !a.deleting && !a.closed &&
 		a.running == nil && len(a.queue) == 0
@@ -488,8 +490,8 @@ func ignoreRules(rules []*linkv1.IgnoreRule) []diff.Rule {
 	return out
 }
 
-// sentence is what a person may read of an error of the engine. Errors that
-// nobody classified are the cluster's network or our own, and say so.
+// sentence is the text of an error for users. Unclassified errors are the
+// cluster's network or our own defects, and say so.
 func sentence(err error) string {
 	var f *fault.Error
 	if errors.As(err, &f) && f.Kind != fault.Internal {

@@ -24,7 +24,7 @@ const longestLabel = 63
 // without a namespace.
 const controlNamespace = "argocd"
 
-// argoName is how marks of Argo CD name the application. The caller holds mu.
+// argoName is the application's name in Argo CD's marks. The caller holds mu.
 func (a *app) argoName() string {
 	namespace, name := tracking.ID{App: a.name()}.Application()
 	if namespace == "" || namespace == controlNamespace {
@@ -46,8 +46,8 @@ func (a *app) markLabel() (key, value string) {
 	return key, value
 }
 
-// marksNow says in one word which marks an object of the application is
-// written with; empty: with ours alone. The caller holds mu.
+// marksNow returns which marks are written to an object of the application, as
+// one word; empty: only our own. The caller holds mu.
 func (a *app) marksNow(key manifest.Key) string {
 	c := a.e.tenantSettings()
 	if c.Marks == "" || key.Kind == "CustomResourceDefinition" || inHub(key) {
@@ -57,7 +57,8 @@ func (a *app) marksNow(key manifest.Key) string {
 	return c.Marks + " " + label
 }
 
-// writeMarks writes the marks of Argo CD that the tenant asks for. The caller holds mu.
+// writeMarks writes Argo CD's marks as the tenant's settings demand. The caller
+// holds mu.
 func (a *app) writeMarks(o *manifest.Object, key manifest.Key) {
 	if a.marksNow(key) == "" {
 		return
@@ -76,8 +77,8 @@ func (a *app) writeMarks(o *manifest.Object, key manifest.Key) {
 	}
 }
 
-// labelled writes the label alone. That it is missing makes an object differ,
-// unlike an annotation (TRK-08). The caller holds mu.
+// labelled writes the label alone. Unlike an annotation, a missing label makes
+// an object differ (TRK-08). The caller holds mu.
 func (a *app) labelled(o *manifest.Object, key manifest.Key) {
 	if how := a.e.tenantSettings().Marks; a.marksNow(key) == "" || how != marksLabel && how != marksBoth {
 		return
@@ -86,9 +87,9 @@ func (a *app) labelled(o *manifest.Object, key manifest.Key) {
 	setEntry(o, "labels", name, value)
 }
 
-// mirrors reports whether a mark is the one of Argo CD that stands beside ours and
-// says the same: we have written it, and it is nobody else's. Where Argo CD
-// itself has written some of the object, it may be its own. The caller holds mu.
+// mirrors reports whether an Argo CD mark stands beside ours and names the same
+// application: then we have written it. If Argo CD itself has written some of
+// the object, the mark may be its own. The caller holds mu.
 func (a *app) mirrors(o *manifest.Object, m tracking.Mark) bool {
 	if m.System != tracking.Argo || m.App != a.argoName() || m.Label || tracking.ByArgo(o) {
 		return false

@@ -85,7 +85,7 @@ func (a *app) examine(ctx context.Context, x *object) {
 	a.after(ctx, x, was)
 }
 
-// compareLater begins a comparison after a while. The caller holds mu.
+// compareLater schedules a comparison. The caller holds mu.
 func (a *app) compareLater(wait time.Duration) {
 	if a.compareScheduled {
 		return
@@ -189,8 +189,8 @@ func (a *app) readLive(ctx context.Context, x *object, d *desired, s *sending) (
 	return live, nil
 }
 
-// awaitDeletion looks at a deleted object until it is gone: its kind is not served
-// in its version any more, so that no watch sees that.
+// awaitDeletion polls a deleted object until it is gone, because its kind is
+// not served in its version any more and no watch reports it.
 func (a *app) awaitDeletion(ctx context.Context, x *object) {
 	back := lifecycle.Backoff{First: 100 * time.Millisecond, Max: 30 * time.Second}
 	for {
@@ -202,7 +202,7 @@ func (a *app) awaitDeletion(ctx context.Context, x *object) {
 			return
 		}
 		if err != nil {
-			a.e.Log.WarnContext(ctx, "deleted object not looked up", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
+			a.e.Log.WarnContext(ctx, "deleted object not read", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
 		}
 		if lifecycle.Sleep(ctx, a.e.Clock, back.Next()) != nil {
 			return
@@ -210,8 +210,8 @@ func (a *app) awaitDeletion(ctx context.Context, x *object) {
 	}
 }
 
-// recordDryRun keeps what a dry run said. Where it says that nothing would change
-// and our own apply made live what it is, the lost or void record is made anew.
+// recordDryRun stores the result of a dry run. If nothing would change and our
+// own apply produced the live state, the lost or void record is restored.
 func (a *app) recordDryRun(ctx context.Context, x *object, d *desired, s *sending, live, out *manifest.Object) error {
 	owned, err := a.recordOwned(s, d.digest, out)
 	if err != nil {
@@ -257,7 +257,7 @@ func untracked(object map[string]any) map[string]any {
 	return o.Object
 }
 
-// rerecord makes the record of an object that is as it should be. The caller
+// rerecord creates the record of an object that equals its manifest. The caller
 // holds mu.
 func (a *app) rerecord(ctx context.Context, x *object, d *desired, s *sending, live *manifest.Object) {
 	owned, err := a.recordOwned(s, d.digest, live)
@@ -269,8 +269,8 @@ func (a *app) rerecord(ctx context.Context, x *object, d *desired, s *sending, l
 	x.compareLive(live)
 }
 
-// drifted records what an accepted object should be, so that live is seen to
-// differ from it and is healed. The caller holds mu.
+// drifted records what an accepted object should be, so that the difference is
+// detected and healed. The caller holds mu.
 func (x *object) drifted(d *desired, owned diff.Owned, s *sending) {
 	if x.accepted == nil || x.accepted.digest != d.digest {
 		return
@@ -296,9 +296,8 @@ func (x *object) storeRecord(d *desired, owned diff.Owned, s *sending) {
 	a.e.event(a.id, x.key, ownership.Applied)
 }
 
-// reclaimAll finds out which objects of tombstones are ours, before any
-// operation could pass them over: those that carry our tracking id. Nothing
-// else is taken for ours.
+// reclaimAll finds which objects of tombstones are ours, before any operation
+// could miss them: those with our tracking id. No others count as ours.
 func (a *app) reclaimAll(ctx context.Context) {
 	a.mu.Lock()
 	tombstones, rebuild := a.tombstones.all, a.rebuild
@@ -308,7 +307,7 @@ func (a *app) reclaimAll(ctx context.Context) {
 		key := manifest.Key{Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}
 		if err := a.reclaim(ctx, key, kindOf(key, t.GetVersion())); err != nil {
 			if ctx.Err() == nil {
-				a.e.Log.WarnContext(ctx, "tombstone not looked up", logkey.Application, a.id, logkey.Object, key.String(), logkey.Error, err)
+				a.e.Log.WarnContext(ctx, "object of a tombstone not read", logkey.Application, a.id, logkey.Object, key.String(), logkey.Error, err)
 			}
 			if missed = true; rebuild {
 				_ = lifecycle.Sleep(ctx, a.e.Clock, comparePause) // then the worker tries again
@@ -326,7 +325,7 @@ func (a *app) reclaimAll(ctx context.Context) {
 	}
 }
 
-// rebuilt ends the rebuilding of lost records once every object was looked at.
+// rebuilt ends the rebuilding of lost records once every object was checked.
 func (a *app) rebuilt(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -346,9 +345,8 @@ func (a *app) rebuilt(ctx context.Context) {
 	a.e.reconsiderKinds()
 }
 
-// remake heals the accepted objects that are not there at all: with the
-// records lost, that they were applied before is taken from the Secret, which
-// knows the application. The caller holds mu.
+// remake heals accepted objects that do not exist. With lost records, the
+// Secret proves that the application was applied before. The caller holds mu.
 func (a *app) remake(ctx context.Context) {
 	if a.accepted.name() == "" || a.accepted.name() != a.target.name() {
 		return
@@ -365,7 +363,7 @@ func (a *app) remake(ctx context.Context) {
 	}
 }
 
-// reclaim looks whether the object of a tombstone is ours.
+// reclaim checks whether the object of a tombstone is ours.
 func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVersionKind) error {
 	if a.e.Excluded(key.Group, key.Kind) {
 		return nil

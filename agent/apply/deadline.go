@@ -8,11 +8,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
-// An operation has one clock. It stands still while windows do not let the
-// operation go on and while a person is asked to approve something, and what
-// is both counts once. Until the machine begins, the clock is reckoned here,
-// from the windows and the ledger; from then on the machine measures what it
-// waits for by itself.
+// An operation has one clock. It is stopped while windows block the operation
+// and while a person is asked for approval; both at once count once. Until the
+// machine starts, the clock is computed here, from the windows and the ledger;
+// from then on the machine measures its own waits.
 
 // longest is how long an operation may take whose row names no deadline.
 const longest = 24 * time.Hour
@@ -20,8 +19,8 @@ const longest = 24 * time.Hour
 // A period is a part of time.
 type period struct{ from, to time.Time }
 
-// left is how much of an operation's time is left at a moment: asked is when a
-// person was asked, until now if nobody has answered.
+// left is how much of an operation's time remains at a moment. asked is the
+// period of the approval request, until now without an answer.
 func left(set syncwindow.Set, use syncwindow.Use, whole, asked period, now time.Time) time.Duration {
 	rest := whole.to.Sub(whole.from)
 	if asked.from.IsZero() || asked.from.After(now) {
@@ -61,14 +60,14 @@ func (a *app) remains(o inventory.Operation, now time.Time) (rest, asked time.Du
 	}
 	whole := period{time.Unix(0, created), end.Add(offset)}
 	if !ask.from.IsZero() {
-		ask = period{ask.from.Add(offset), ask.to.Add(offset)} // windows are reckoned by the hub's time
+		ask = period{ask.from.Add(offset), ask.to.Add(offset)} // windows are evaluated by the hub's time
 	}
 	return left(set, syncwindow.Of(o.Order.GetAutomated()), whole, ask, now.Add(offset)), asked, true
 }
 
-// deadline is when an operation must be over, by our clock, unless it waits
-// from now on. The machine adds what it waits for, and all that a person takes
-// to approve.
+// deadline is when an operation must be over, by the agent's clock, unless it
+// waits from now on. The machine adds its waits, and all of the time for
+// approvals.
 func (a *app) deadline(o inventory.Operation) time.Time {
 	now := a.e.Clock.Now()
 	rest, asked, _ := a.remains(o, now)

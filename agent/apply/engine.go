@@ -1,10 +1,10 @@
-// Package apply is the agent's engine: it brings a cluster to what the hub has
-// accepted, keeps it there, and says how far both agree. It never decides what
-// should be deployed, deletes only what a tombstone names and its own
-// inventory holds, and sends no request for an object that is as it should
-// be. The daemon feeds it rows of the desired log, the watcher what it sees.
-// One application has at most one operation at a time, one object one write at
-// a time, and an older generation never wins.
+// Package apply is the agent's sync engine: it brings a cluster to the state
+// that the hub has accepted, reverts drift, and reports the difference. It does
+// not decide what is deployed. It deletes only what both a tombstone and its
+// own inventory name, and sends no request for an unchanged object. The daemon
+// passes it rows of the desired log, the watcher passes events. One application
+// has at most one operation at a time, one object one write at a time, and an
+// older generation never wins.
 package apply
 
 import (
@@ -30,13 +30,14 @@ import (
 type Mapper interface {
 	// Resource finds a kind; fault.Missing if it is not served.
 	Resource(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error)
-	// Find is Resource, but looks once more if the last look was a moment ago.
+	// Find is Resource, but reads discovery again if the last read was a moment
+	// ago.
 	Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error)
 	// Other finds a kind in another version than the one given.
 	Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced, ok bool)
 	// Lost says what it means that the server does not know a resource.
 	Lost(ctx context.Context, gvr schema.GroupVersionResource, cause error) error
-	// Forget makes the next search for a kind look at the server anew.
+	// Forget makes the next lookup of a kind read from the server again.
 	Forget(gvk schema.GroupVersionKind)
 	// Namespaced returns the kinds of objects in namespaces, each in one version.
 	Namespaced() []schema.GroupVersionKind
@@ -44,7 +45,7 @@ type Mapper interface {
 	Changed() <-chan struct{}
 }
 
-// Reports takes the newest values for the hub. None of its methods blocks.
+// Reports receives the newest values for the hub. None of its methods blocks.
 type Reports interface {
 	App(r *linkv1.AppReport)
 	Resource(r *linkv1.Resource)
@@ -88,16 +89,16 @@ type Config struct {
 
 	Hub      HubObjects                    // objects that live in the hub; nil: none can be had
 	Excluded func(group, kind string) bool // kinds that are left alone; nil: none
-	Happened func(Happening)               // told what Kubernetes events may tell; must not block; nil: nobody is
+	Happened func(Happening)               // receives what Kubernetes events may report; must not block; nil: none
 	Settings func() Settings               // what else the tenant's settings say; nil: nothing
 
-	Metrics  Metrics              // counts what is done to objects; nil: nobody does
+	Metrics  Metrics              // counts what is done to objects; nil: no metrics
 	Guard    Guard                // rules that the hub cannot change; zero: none
 	Manager  string               // field manager; empty: the default
 	Offset   func() time.Duration // the hub's time minus ours; nil: none
 	Clock    lifecycle.Clock      // nil: the real one
 	Parallel int                  // requests at a time; 0: 32
-	Poll     time.Duration        // how often waited-for objects are looked at without a hint; 0: 5 s
+	Poll     time.Duration        // interval at which awaited objects are checked without a notification; 0: 5 s
 }
 
 // An Engine runs the applications of one cluster.
@@ -115,11 +116,11 @@ type Engine struct {
 	orphans *Orphans
 	turns   windowQueue // when windows of applications open or close
 
-	// arriving is held while a batch of the desired log is handed out. Workers
-	// look for work between two batches: one that saw a state without the
-	// operation that came with it would compare, by requests, what is about to
-	// be written, and one that saw an operation before the other applications'
-	// states would prune what they list.
+	// arriving is locked while a batch of the desired log is passed on. Workers
+	// pick tasks between two batches. Otherwise a worker that has a state
+	// without its operation would compare, by requests, what is about to be
+	// written. And an operation that precedes other applications' states would
+	// prune what they list.
 	arriving sync.RWMutex
 
 	life    context.Context //nolint:containedctx // the life of Run, for work that rows and events begin
@@ -187,9 +188,9 @@ func New(c Config) *Engine {
 // Orphans follows what no application manages.
 func (e *Engine) Orphans() *Orphans { return e.orphans }
 
-// Run begins with what the inventory holds, works until ctx ends, waits for
-// its workers and returns nil. Operations that are cut off go on after the
-// next start.
+// Run starts with the inventory's content, works until ctx ends, waits for its
+// workers and returns nil. Interrupted operations continue after the next
+// start.
 func (e *Engine) Run(ctx context.Context, w Watches) error {
 	e.begin(ctx, w)
 	collect := e.Clock.Now()
@@ -244,8 +245,8 @@ func (e *Engine) begin(ctx context.Context, w Watches) {
 	e.want()
 }
 
-// Changed tells the engine what a batch of the desired log asks for. It
-// returns at once; operations begin before it does.
+// Changed passes a batch of the desired log to the engine. It returns at once;
+// operations start before it does.
 func (e *Engine) Changed(ctx context.Context, c inventory.Changes) {
 	for _, id := range c.Forgotten {
 		e.forget(id)
@@ -297,7 +298,7 @@ func (e *Engine) app(id string) *app {
 		return a
 	}
 	a = newApp(e, id)
-	a.mu.Lock() // nobody sees it before its records are taken up
+	a.mu.Lock() // nobody else has a reference before its records are processed
 	defer a.mu.Unlock()
 	e.apps[id] = a
 	e.mu.Unlock()
@@ -354,7 +355,7 @@ func (e *Engine) reconsiderKinds() {
 	}
 }
 
-// want tells the watcher which kinds are managed now.
+// want sets the kinds that the watcher watches.
 func (e *Engine) want() {
 	e.mu.Lock()
 	set := map[schema.GroupVersionKind]struct{}{}
@@ -411,7 +412,7 @@ func (e *Engine) runAfter(d time.Duration, work func(ctx context.Context)) {
 	})
 }
 
-// rescope takes the states again of applications whose kinds were not all
+// rescope processes the states of applications again whose kinds were not all
 // served before.
 func (e *Engine) rescope(ctx context.Context) {
 	for _, a := range e.all() {

@@ -12,10 +12,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// OnUpdate takes an object that a watch gave.
+// OnUpdate processes an object of a watch.
 func (e *Engine) OnUpdate(ctx context.Context, o *manifest.Object) {
 	key := manifest.KeyOf(o)
-	e.present.add(e.watched(o.GroupVersionKind(), key), key) // before anybody is looked for who wants it
+	e.present.add(e.watched(o.GroupVersionKind(), key), key) // before looking up who lists it
 	if o.GroupVersionKind() == namespaceKind() {
 		e.nsEvent(ctx, o, false)
 	}
@@ -29,7 +29,7 @@ func (e *Engine) OnUpdate(ctx context.Context, o *manifest.Object) {
 	}
 }
 
-// onUpdate judges an object that a watch gave.
+// onUpdate processes an object of a watch.
 func (x *object) onUpdate(ctx context.Context, o *manifest.Object) {
 	a := x.app
 	a.mu.Lock()
@@ -48,7 +48,8 @@ func (x *object) onUpdate(ctx context.Context, o *manifest.Object) {
 	x.observeLive(ctx, o)
 }
 
-// observeLive judges an object that is not being written. The caller holds mu.
+// observeLive compares an object that is not being written. The caller holds
+// mu.
 func (x *object) observeLive(ctx context.Context, o *manifest.Object) {
 	a := x.app
 	was := x.healthState()
@@ -72,8 +73,8 @@ func (x *object) healthState() healthState {
 	return healthState{s, h, cause, x.live.foreign != nil}
 }
 
-// after tells of an object that may have changed, and heals it. The caller
-// holds mu.
+// after reports an object that may have changed, and heals it. The caller holds
+// mu.
 func (a *app) after(ctx context.Context, x *object, was healthState) {
 	if a.closed {
 		return
@@ -95,7 +96,8 @@ func (a *app) after(ctx context.Context, x *object, was healthState) {
 	a.nudge()
 }
 
-// unsure reports whether only a request can tell how an object stands.
+// unsure reports whether the state of an object can only be found by a request.
+// The caller holds mu.
 func (x *object) unsure() bool {
 	a := x.app
 	if x.target == nil || a.running != nil || len(a.queue) > 0 || x.inflight > 0 {
@@ -111,7 +113,7 @@ func (x *object) unsure() bool {
 	return x.live.found && !x.current(x.target) && !x.expects(x.target)
 }
 
-// nudge wakes the operation that runs. The caller holds mu.
+// nudge notifies the running operation. The caller holds mu.
 func (a *app) nudge() {
 	if a.running == nil {
 		return
@@ -122,7 +124,7 @@ func (a *app) nudge() {
 	}
 }
 
-// OnDelete takes the deletion of an object.
+// OnDelete processes the deletion of an object.
 func (e *Engine) OnDelete(ctx context.Context, o *manifest.Object) {
 	key := manifest.KeyOf(o)
 	e.present.remove(e.watched(o.GroupVersionKind(), key), key)
@@ -139,7 +141,7 @@ func (e *Engine) OnDelete(ctx context.Context, o *manifest.Object) {
 	}
 }
 
-// onDelete judges the deletion of an object that a watch gave.
+// onDelete processes the deletion of a watched object.
 func (x *object) onDelete(ctx context.Context, o *manifest.Object) {
 	a := x.app
 	a.mu.Lock()
@@ -159,7 +161,7 @@ func (x *object) onDelete(ctx context.Context, o *manifest.Object) {
 	}
 }
 
-// vanish takes note that an object is not there. The caller holds mu.
+// vanish records that an object does not exist. The caller holds mu.
 func (x *object) vanish(ctx context.Context) {
 	a := x.app
 	was := x.healthState()
@@ -184,7 +186,8 @@ func (x *object) vanish(ctx context.Context) {
 	a.after(ctx, x, was)
 }
 
-// disown forgets an object that is gone and wanted no more. The caller holds mu.
+// disown deletes the record of an object that is gone and not desired any more.
+// The caller holds mu.
 func (a *app) disown(x *object) {
 	a.e.Inventory.Disown(a.id, x.key)
 	x.record, x.hook, x.doomed = nil, "", false
@@ -197,9 +200,10 @@ func (a *app) disown(x *object) {
 	a.e.Reports.Resource(x.report(a))
 }
 
-// OnReplace takes a complete list: objects of the kind that were not in it and
-// are not newer are gone. The list has uids, and names as "namespace/name"; it
-// is of one namespace, or of the whole cluster for an empty one.
+// OnReplace processes a complete list: objects of the kind that are missing in
+// it and are not newer are gone. The list has uids, and names as
+// "namespace/name". It is of one namespace, or of the whole cluster for an
+// empty one.
 func (e *Engine) OnReplace(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{}) {
 	s := scope{gvk, namespace}
 	e.present.list(s, list)
@@ -228,7 +232,7 @@ func (e *Engine) OnReplace(ctx context.Context, gvk schema.GroupVersionKind, nam
 	}
 }
 
-// listed judges an object by a complete list. The caller holds mu.
+// listed updates an object from a complete list. The caller holds mu.
 func (x *object) listed(ctx context.Context, at uint64, back bool, list map[string]struct{}) {
 	_, there := list[x.live.uid]
 	_, named := list[x.key.Namespace+"/"+x.key.Name]
@@ -254,8 +258,9 @@ func (x *object) listed(ctx context.Context, at uint64, back bool, list map[stri
 	}
 }
 
-// Broken takes note that a kind is not being watched, or is again. What could
-// not be written because its kind was not served is healed at once then.
+// Broken records that a kind is not being watched, or is again. Objects that
+// could not be written because their kind was not served are then healed at
+// once.
 func (e *Engine) Broken(ctx context.Context, gvk schema.GroupVersionKind, namespace string, err error) {
 	e.mu.Lock()
 	s := scope{gvk, namespace}
@@ -285,7 +290,7 @@ func (e *Engine) Broken(ctx context.Context, gvk schema.GroupVersionKind, namesp
 	}
 }
 
-// Warned takes note of what the API server says of the version of a kind.
+// Warned records the API server's warning about the version of a kind.
 func (e *Engine) Warned(_ context.Context, gvk schema.GroupVersionKind, text string) {
 	e.mu.Lock()
 	if text == "" {
@@ -306,8 +311,8 @@ func (e *Engine) Warned(_ context.Context, gvk schema.GroupVersionKind, text str
 	}
 }
 
-// outdated returns what the API server says of the versions in which the
-// application wants its objects. The caller holds mu.
+// outdated returns the API server's warnings about the versions that the
+// application uses. The caller holds mu.
 func (a *app) outdated() []string {
 	a.e.mu.RLock()
 	defer a.e.mu.RUnlock()
@@ -327,7 +332,7 @@ func (a *app) outdated() []string {
 	return out
 }
 
-// Left takes note that a kind is watched no more.
+// Left records that a kind is no longer watched.
 func (e *Engine) Left(_ context.Context, gvk schema.GroupVersionKind) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -338,8 +343,8 @@ func (e *Engine) Left(_ context.Context, gvk schema.GroupVersionKind) {
 	e.present.forget(gone)
 }
 
-// Ready reports whether every state was taken and every managed kind was listed,
-// or is known not to be watched, so that a complete picture can be given.
+// Ready reports whether every state was processed and every managed kind was
+// listed, or cannot be watched, so that a complete report is possible.
 func (e *Engine) Ready() bool {
 	for _, a := range e.all() {
 		a.mu.Lock()

@@ -12,9 +12,9 @@ import (
 // settleWrites is how long a write that is under way may be waited for.
 const settleWrites = 200 * time.Millisecond
 
-// Reconsider takes every application's state again, because the settings have
-// changed: other kinds may be excluded, and every object is judged anew. An
-// operation that is under way ends as it began.
+// Reconsider processes every application's state again, because the settings
+// have changed: other kinds may be excluded, and every object is compared
+// again. A running operation is not affected.
 func (e *Engine) Reconsider(ctx context.Context) {
 	for _, a := range e.all() {
 		a.mu.Lock()
@@ -24,9 +24,9 @@ func (e *Engine) Reconsider(ctx context.Context) {
 	}
 }
 
-// leaveAlone stops managing objects of kinds that are excluded. What was
-// applied stays in the cluster, and is remembered for the case that its kind
-// is excluded no more. The caller holds mu.
+// leaveAlone stops managing objects of excluded kinds. What was applied stays
+// in the cluster, and stays in memory in case the exclusion ends. The caller
+// holds mu.
 func (a *app) leaveAlone() {
 	again := false
 	for _, key := range a.keys() {
@@ -55,17 +55,16 @@ func (a *app) takeBack() {
 	}
 }
 
-// forgetExcluded forgets an object that is wanted no more while its kind is
-// excluded: nobody deletes it, and nobody waits for its deletion. The caller
-// holds mu.
+// forgetExcluded drops an object that is not desired any more while its kind is
+// excluded: it is not deleted, and no deletion is awaited. The caller holds mu.
 func (a *app) forgetExcluded(key manifest.Key) {
 	if a.e.Excluded(key.Group, key.Kind) {
 		a.e.Inventory.Disown(a.id, key)
 	}
 }
 
-// excludedKinds says what of the application is left alone, one sentence for
-// each kind. The caller holds mu.
+// excludedKinds lists the application's excluded kinds, one sentence each. The
+// caller holds mu.
 func (a *app) excludedKinds() []string {
 	type kind struct{ group, name string }
 	count, first := map[kind]int{}, map[kind]manifest.Key{}

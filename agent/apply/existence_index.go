@@ -11,9 +11,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// An existenceIndex knows which objects are in the cluster, of all kinds that are
-// watched: what no application wants yet is known to be there or not when one
-// does, and its first write needs no question. It keeps a hash of each name.
+// An existenceIndex contains which objects of all watched kinds exist in the
+// cluster. So the first write of a newly listed object needs no read. It stores
+// a hash of each name.
 type existenceIndex struct {
 	seed maphash.Seed
 
@@ -45,7 +45,7 @@ func (p *existenceIndex) remove(s scope, key manifest.Key) {
 	delete(p.of[s], p.name(key))
 }
 
-// list takes a complete list, which has uids, too.
+// list processes a complete list, which has uids, too.
 func (p *existenceIndex) list(s scope, list map[string]struct{}) {
 	all := make(map[uint64]struct{}, len(list)/2)
 	for name := range list {

@@ -83,7 +83,7 @@ func (g Guard) refuse(key manifest.Key, format string, args ...any) error {
 	return fault.With(fault.New(fault.Denied, format, args...), key.Describe(), guardFix)
 }
 
-// mayRead reports whether the agent may look at an object at all.
+// mayRead reports whether the agent may read an object at all.
 func (g Guard) mayRead(key manifest.Key, namespaced bool) error {
 	switch {
 	case inHub(key): // it is none of the cluster's
@@ -160,8 +160,8 @@ func (g Guard) deletes(key manifest.Key, namespaced bool) error {
 	return nil
 }
 
-// enters reports whether the agent may make sure of a namespace. One of its
-// scope is there already, and may be looked at.
+// enters reports whether the agent may ensure a namespace. A namespace of its
+// scope exists already, and may be read.
 func (g Guard) enters(key manifest.Key, name string) error {
 	if slices.Contains(g.Scope, name) && !g.Observe {
 		return nil
@@ -169,8 +169,8 @@ func (g Guard) enters(key manifest.Key, name string) error {
 	return g.writes(key, false)
 }
 
-// permits reports whether an object of the application may be written: by the
-// cluster's owner and by its project. The caller holds mu.
+// permits reports whether the cluster's owner and the project permit writing an
+// object of the application. The caller holds mu.
 func (a *app) permits(key manifest.Key, namespaced bool) error {
 	if err := a.e.Guard.writes(key, namespaced); err != nil || inHub(key) {
 		return err

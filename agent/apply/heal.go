@@ -12,11 +12,11 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// The pace of healing. What a person edits is healed at once each time. A
-// manager that has undone us three times within ten seconds is left alone for a
-// while. The first waits are short, because a tool in a person's hand that we do
-// not know looks like a program; they grow until a program that never stops
-// costs one write in five minutes.
+// The back-off of self-heal. A person's edit is reverted at once each time.
+// After a manager has undone three heals within ten seconds, self-heal backs
+// off. The first delays are short, because an unknown command-line tool looks
+// like a controller. They grow until a controller that never stops costs one
+// write in five minutes.
 const (
 	fightCount  = 3
 	fightWindow = 10 * time.Second
@@ -27,16 +27,16 @@ const (
 	retryMost   = 60 * time.Second
 )
 
-// A fight is what one manager does to the same fields of one object.
+// A fight is the repeated change of one object's fields by one manager.
 type fight struct {
-	times   []time.Time // of our healings, newest last
+	times   []time.Time // of our heals, newest last
 	delay   time.Duration
 	until   time.Time
-	healDue bool // the healing at until is still to be done
+	healDue bool // the heal at until is still to be done
 }
 
-// selfHeal brings an object back to what was accepted, if that is what the
-// policy says and it is not so now. The caller holds mu.
+// selfHeal reverts an object to what was accepted, if the policy says so and it
+// differs. The caller holds mu.
 func (a *app) selfHeal(_ context.Context, x *object) {
 	if !a.healable(x) || !a.heals() {
 		return
@@ -79,19 +79,19 @@ func (a *app) healable(x *object) bool {
 		return false
 	}
 	if x.record.Owned.UID != x.live.uid {
-		return true // somebody has made it anew
+		return true // it was recreated
 	}
 	return x.comparison.Void == "" && !x.comparison.Equal
 }
 
-// backoff says how long to leave an object to the manager that changes it
-// again and again. People are never made to wait.
+// backoff returns the delay before healing an object that a manager changes
+// again and again. People's changes are not delayed.
 func (x *object) backoff(now time.Time) time.Duration {
 	if x.retries > 0 {
-		return 0 // the pause after a failure is planned already
+		return 0 // the pause after a failure is scheduled already
 	}
-	// The fields that differ have managers of their own: who wrote last may have
-	// written something else.
+	// The fields that differ have managers of their own: the last writer may
+	// have written other fields.
 	managers := x.live.writers
 	if len(managers) == 0 {
 		managers = []string{x.live.editor}
@@ -111,20 +111,20 @@ func (x *object) backoff(now time.Time) time.Duration {
 	return wait
 }
 
-// fights are what managers do to an object, by manager and fields.
+// fights are the repeated changes of objects, by manager and fields.
 type fights map[string]*fight
 
-// What a look at a fight finds out.
+// The results of checking a fight.
 type fightChange uint8
 
 const (
 	fightGoesOn fightChange = iota
-	fightBegins             // or goes on with a longer pause
+	fightBegins             // or continues with a longer pause
 	fightEnds
 )
 
-// backoff says how long to leave what is fought over alone, and notes a
-// healing where that is 0.
+// backoff returns the delay before the next heal, and records a heal if it is
+// 0.
 func (all fights) backoff(key string, now time.Time) (wait time.Duration, fightState fightChange) {
 	f := all[key]
 	if f == nil {
@@ -152,7 +152,7 @@ func (all fights) backoff(key string, now time.Time) (wait time.Duration, fightS
 	return f.delay, fightBegins
 }
 
-// fought tells people of a fight. The caller holds mu.
+// fought warns users about a fight. The caller holds mu.
 func (a *app) fought(key manifest.Key, who, what string, fightState fightChange) {
 	switch fightState {
 	case fightBegins:
@@ -172,7 +172,7 @@ func foughtOver(key manifest.Key, who, what string) string {
 	return key.Describe() + ": " + strings.ReplaceAll(what, ",", ", ") + " is fought over by " + who
 }
 
-// person reports whether a field manager is a tool in a person's hand.
+// person reports whether a field manager is an interactive tool.
 func person(manager string) bool {
 	for _, prefix := range [...]string{"kubectl", "k9s", "Lens", "OpenLens", "Mozilla", "node-fetch", "dashboard", "headlamp"} {
 		if strings.HasPrefix(manager, prefix) {
@@ -182,7 +182,7 @@ func person(manager string) bool {
 	return false
 }
 
-// warn keeps a sentence for people until unwarn. The caller holds mu.
+// warn keeps a warning for users until unwarn. The caller holds mu.
 func (a *app) warn(about, text string) {
 	if a.warnings[about] != text {
 		a.warnings[about] = text
@@ -197,8 +197,8 @@ func (a *app) unwarn(about string) {
 	}
 }
 
-// healAfter heals an object after a while, if it still needs it. The caller
-// holds mu.
+// healAfter heals an object after a delay, if still needed. The caller holds
+// mu.
 func (a *app) healAfter(x *object, after time.Duration) {
 	at := a.e.Clock.Now().Add(after)
 	if !x.timed.IsZero() && !at.Before(x.timed) {
@@ -209,7 +209,7 @@ func (a *app) healAfter(x *object, after time.Duration) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if x.timed != at {
-			return // an earlier look was planned meanwhile
+			return // an earlier check was scheduled since
 		}
 		x.timed = time.Time{}
 		if a.objects[x.key] == x {
@@ -235,8 +235,8 @@ func (a *app) restore(ctx context.Context, x *object, d *desired) {
 	}
 }
 
-// refused keeps why an object could not be written, and when it may be healed
-// again: soon where time may help, seldom where only a person can.
+// refused stores why an object could not be written, and when to retry: soon
+// where time may help, seldom where only a person can.
 func (a *app) refused(ctx context.Context, x *object, err error) {
 	if ctx.Err() != nil {
 		return

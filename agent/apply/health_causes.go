@@ -9,7 +9,7 @@ import (
 // mostCauses is how many objects the health of an application names (HLT-26).
 const mostCauses = 3
 
-// healthCauses are the objects that make an application as unwell as it is: of many,
+// healthCauses are the objects that determine an application's health: of many,
 // always the same first ones.
 type healthCauses struct {
 	first []string // in order

@@ -9,20 +9,21 @@ import (
 )
 
 const (
-	holdAnnotation = "health-hold"    // how long an object must be bad to count, such as 2m
+	holdAnnotation = "health-hold"    // the health grace period, such as 2m
 	scalerHold     = 90 * time.Second // of autoscalers: new pods have no metrics for so long
 	mostHold       = time.Hour
 )
 
-// A gracePeriod is what an object counts as while it has only just become bad.
+// A gracePeriod is the health of an object while it has only recently become
+// Degraded or Unknown.
 type gracePeriod struct {
 	state   string
 	message string
-	bad     time.Time // when it became bad; zero: it is not
+	bad     time.Time // when it became Degraded or Unknown; zero: it is not
 }
 
-// holdOf is how long an object must be Degraded or Unknown before it counts as
-// that. Some kinds raise false alarms; their annotation wins.
+// holdOf is an object's health grace period. Some kinds have false alarms; the
+// annotation has precedence.
 func holdOf(o *manifest.Object) time.Duration {
 	if text, ok := manifest.Annotation(o, holdAnnotation); ok {
 		if d, err := time.ParseDuration(text); err == nil && d >= 0 {
@@ -35,8 +36,8 @@ func holdOf(o *manifest.Object) time.Duration {
 	return 0
 }
 
-// settleHealth takes in how an object is now. The caller holds the
-// application's mu.
+// settleHealth updates the grace period from the object's current health. The
+// caller holds the application's mu.
 func (x *object) settleHealth(now time.Time) {
 	l := &x.live
 	if l.health != health.Degraded && l.health != health.Unknown {
@@ -45,7 +46,7 @@ func (x *object) settleHealth(now time.Time) {
 	}
 	if x.grace.bad.IsZero() {
 		x.grace.bad = now
-		if x.grace.state == "" { // it was bad when it was first seen
+		if x.grace.state == "" { // it was Degraded when it was first seen
 			x.grace.state, x.grace.message = health.Progressing, l.message
 			if age := now.Sub(time.Unix(l.created, 0)); age > l.healthGrace {
 				x.grace.bad = now.Add(-l.healthGrace)
@@ -55,8 +56,8 @@ func (x *object) settleHealth(now time.Time) {
 }
 
 // counts is the health of an object as its application and its wave count it:
-// Degraded and Unknown only once they have held. Wait is how long that will
-// take yet; 0: nothing is awaited.
+// Degraded and Unknown only after the grace period. Wait is the rest of that
+// period; 0: it is over.
 func (x *object) counts(now time.Time) (state, message string, wait time.Duration) {
 	state, message = x.wellness()
 	if x.grace.bad.IsZero() || x.live.healthGrace == 0 || state != health.Degraded && state != health.Unknown {
@@ -68,8 +69,8 @@ func (x *object) counts(now time.Time) (state, message string, wait time.Duratio
 	return x.grace.state, x.grace.message, wait
 }
 
-// awaitHold sums the application up anew once the nearest hold is over. The
-// caller holds mu.
+// awaitHold recomputes the application's health once the next grace period
+// ends. The caller holds mu.
 func (a *app) awaitHold(now time.Time) {
 	if a.graceLeft == 0 || !a.recheckAt.IsZero() && a.recheckAt.After(now) && !a.recheckAt.After(now.Add(a.graceLeft)) {
 		return
@@ -86,14 +87,14 @@ func (a *app) awaitHold(now time.Time) {
 	})
 }
 
-// childApplication reports whether an object is an application of its own, whose
-// trouble to be found is not its parent's (HLT-03).
+// childApplication reports whether an object is an application of its own. If
+// it is missing or unknown, its parent's health is not affected (HLT-03).
 func childApplication(key manifest.Key) bool {
 	return key.Group == "argoproj.io" && key.Kind == "Application"
 }
 
-// ReassessHealth judges the health of everything anew, because the rules have
-// changed. It sends no request.
+// ReassessHealth computes the health of everything again, because the rules
+// have changed. It sends no request.
 func (e *Engine) ReassessHealth() {
 	for _, a := range e.all() {
 		a.mu.Lock()
@@ -117,7 +118,8 @@ func (e *Engine) ReassessHealth() {
 	}
 }
 
-// assessHealth is the health of a live object; empty for one that is not to count.
+// assessHealth is the health of a live object; empty for one that does not
+// count.
 func (e *Engine) assessHealth(o *manifest.Object) (state, message string) {
 	if ignored, _ := manifest.Annotation(o, "ignore-healthcheck"); ignored == "true" {
 		return "", ""

@@ -20,8 +20,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// hookBody turns a hook's manifest into what is made: under the name of this
-// instance, marked with it, and held by the finalizer until its result was read.
+// hookBody converts a hook's manifest to the object that is created: with this
+// instance's name and mark, and the finalizer until its result was read.
 func (t *task) hookBody(ctx context.Context, it wave.Item) (*manifest.Object, error) {
 	o, err := t.app.e.body(ctx, t.wants[it.Index].digest)
 	if err != nil {
@@ -38,13 +38,13 @@ func (t *task) hookBody(ctx context.Context, it wave.Item) (*manifest.Object, er
 	return o, nil
 }
 
-// answerTime is how long the creation of a hook goes on that is under way when
-// its operation is ended.
+// answerTime is how long a running creation of a hook may continue after its
+// operation was ended.
 const answerTime = 5 * time.Second
 
-// outlast returns a context that ends a while after ctx. A request that is broken
-// off may have been carried out all the same: what is to be taken away at the
-// end of an operation must be known to be there.
+// outlast returns a context that ends a while after ctx. A cancelled request
+// may have been executed nevertheless, and its object must be known so that it
+// can be deleted.
 func outlast(ctx context.Context, while time.Duration) (longer context.Context, done func()) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -57,8 +57,8 @@ func outlast(ctx context.Context, while time.Duration) (longer context.Context, 
 	}
 }
 
-// create makes a hook. That it exists with the same instance means that it
-// was made before a restart.
+// create creates a hook. One that exists with the same instance was created
+// before a restart.
 func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	a := t.app
 	if inHub(it.Key) {
@@ -117,7 +117,8 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	return wave.Outcome{Changed: message == "created", Message: message}, nil
 }
 
-// make creates a hook, or finds what an earlier try of this operation made.
+// make creates a hook, or finds what an earlier attempt of this operation
+// created.
 func (t *task) make(ctx context.Context, at endpoint, it wave.Item, body *manifest.Object) (*manifest.Object, string, error) {
 	k := t.app.e.kube
 	out, err := k.create(ctx, at, body, false)
@@ -132,7 +133,7 @@ func (t *task) make(ctx context.Context, at endpoint, it wave.Item, body *manife
 		return nil, "", getErr
 	}
 	if live == nil {
-		return nil, "", err // it went in this very moment; the next try makes it
+		return nil, "", err // it was deleted at this moment; the next attempt creates it
 	}
 	if instance, _ := manifest.RawAnnotation(live, instanceAnnotation); instance == it.Instance {
 		return live, "created before the restart", nil
@@ -142,11 +143,11 @@ func (t *task) make(ctx context.Context, at endpoint, it wave.Item, body *manife
 		return nil, "", err
 	}
 	out, err = k.patch(ctx, patch{endpoint: at, kind: types.ApplyPatchType, body: text, manager: k.manager}, nil)
-	return out, "applied onto the hook of an earlier operation, which its policy keeps", err
+	return out, "applied to the hook of an earlier operation, which its policy retains", err
 }
 
-// tryHook dry-runs the creation of a hook. That one of the name exists is no
-// failure: it is taken away at its turn.
+// tryHook dry-runs the creation of a hook. An existing object of that name is
+// no failure: it is deleted before the hook runs.
 func (t *task) tryHook(ctx context.Context, it wave.Item, s *sending) error {
 	if s.problem != nil {
 		return s.problem
@@ -169,14 +170,14 @@ func (t *task) tryHook(ctx context.Context, it wave.Item, s *sending) error {
 	return err
 }
 
-// absent reports whether an item could not be tried out because this operation
-// itself makes its namespace or kind, or because that is allowed.
+// absent reports whether an item could not be dry-run because this operation
+// itself creates its namespace or kind, or because that is allowed.
 func absent(it wave.Item, err error) bool {
 	missing := apierrors.IsNotFound(err) || fault.KindOf(err) == fault.Missing
 	return missing && (it.MadeHere || hasOption(it.Options, "SkipDryRunOnMissingResource", "true"))
 }
 
-// Delete prunes an object, or takes a hook away.
+// Delete prunes an object, or deletes a hook.
 func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	switch {
 	case it.Hook && inHub(it.Key):
@@ -189,7 +190,7 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	a := t.app
 	gvr, namespaced, err := a.e.reach(ctx, kindOf(it.Key, it.Version))
 	if fault.KindOf(err) == fault.Missing {
-		// Without its kind the object cannot be there, or cannot be seen; either
+		// Without its kind the object cannot exist, or cannot be read; either
 		// way nothing can be deleted, and nothing is forgotten.
 		return wave.Outcome{Kept: true, Message: "left alone: " + sentence(err)}, nil
 	}
@@ -224,7 +225,7 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	defer a.mu.Unlock()
 	x := a.objects[it.Key]
 	if x == nil || x.record == nil {
-		return wave.Outcome{Changed: true, Gone: true, Message: "pruned"}, nil // the watch was quicker
+		return wave.Outcome{Changed: true, Gone: true, Message: "pruned"}, nil // the watch was faster
 	}
 	if x.live.uid == uid && x.live.found {
 		x.live.deleting = true
@@ -242,8 +243,8 @@ func (t *task) heldByHook(key manifest.Key) bool {
 	return x != nil && x.hook != ""
 }
 
-// doom marks an object for deletion and gives the uid that our inventory has
-// of it; or an outcome, if it must not or need not be deleted.
+// doom marks an object for deletion and returns its uid in our inventory; or an
+// outcome, if it must not or need not be deleted.
 func (t *task) doom(ctx context.Context, it wave.Item, namespaced bool) (uid string, out *wave.Outcome) {
 	a := t.app
 	a.mu.Lock()
@@ -253,7 +254,7 @@ func (t *task) doom(ctx context.Context, it wave.Item, namespaced bool) (uid str
 	case x == nil || x.record == nil:
 		return "", &wave.Outcome{Gone: true, Message: "not ours, or gone already"}
 	case a.e.Inventory.Frozen() != "":
-		return "", &wave.Outcome{Kept: true, Message: "kept: hub and cluster disagree about the past"}
+		return "", &wave.Outcome{Kept: true, Message: "kept: hub and agent disagree about the log's past"}
 	}
 	err := a.permits(it.Key, namespaced)
 	if err == nil {
@@ -303,7 +304,8 @@ func (t *task) handOver(ctx context.Context, it wave.Item, namespaced bool) (*wa
 		case !ours:
 			return nil, nil
 		}
-		// A write of it is under way, or the other application has just taken another state.
+		// It is being written, or the other application has just received
+		// another state.
 		if err := lifecycle.Sleep(ctx, a.e.Clock, 10*time.Millisecond); err != nil {
 			return nil, err
 		}
@@ -317,7 +319,7 @@ func or(out *wave.Outcome) wave.Outcome {
 	return *out
 }
 
-// retain takes back that an object is about to be deleted.
+// retain cancels the planned deletion of an object.
 func (t *task) retain(it wave.Item) {
 	a := t.app
 	a.mu.Lock()
@@ -328,8 +330,8 @@ func (t *task) retain(it wave.Item) {
 	}
 }
 
-// another gives up an object that somebody deleted and made anew: it is not
-// the one that we applied.
+// another releases an object that was deleted and recreated by somebody else:
+// it is not the one that we applied.
 func (t *task) another(it wave.Item) wave.Outcome {
 	a := t.app
 	a.mu.Lock()
@@ -338,14 +340,14 @@ func (t *task) another(it wave.Item) wave.Outcome {
 		x.doomed = false
 		a.disown(x)
 	}
-	return wave.Outcome{Kept: true, Message: "left alone: somebody has made it anew since it was applied"}
+	return wave.Outcome{Kept: true, Message: "not deleted: it was recreated since it was applied"}
 }
 
-// remove deletes a hook with its finalizer. What carries no mark of a hook is
-// not ours to delete.
+// remove deletes a hook with its finalizer. An object without the mark of a
+// hook is not ours to delete.
 func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	a := t.app
-	if err := a.e.Secret.Flush(ctx); err != nil { // that it ran must outlive it, even on a lost disk
+	if err := a.e.Secret.Flush(ctx); err != nil { // the record that it ran must survive it, even with a lost disk
 		return wave.Outcome{}, err
 	}
 	gvr, _, err := a.e.reach(ctx, kindOf(it.Key, it.Version))
@@ -384,7 +386,8 @@ func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	return wave.Outcome{Changed: true, Gone: x.live.known && !x.live.found, Message: "deleted"}, nil
 }
 
-// Release lets go of a hook that stays: it may be deleted from now on.
+// Release removes the finalizer from a hook that stays, so that it may be
+// deleted.
 func (t *task) Release(ctx context.Context, it wave.Item) error {
 	if inHub(it.Key) {
 		return nil
@@ -397,8 +400,8 @@ func (t *task) Release(ctx context.Context, it wave.Item) error {
 	return explain(t.app.unhold(ctx, at, ""), it.Key, "release")
 }
 
-// unhold takes the hook finalizer off an object, of the uid given if any.
-// What is gone, or was never held, is success.
+// unhold removes the hook finalizer from an object, of the uid given if any. An
+// object that is gone, or has no finalizer, is success.
 func (a *app) unhold(ctx context.Context, at endpoint, uid string) error {
 	for try := 1; ; try++ {
 		live, err := a.e.kube.get(ctx, at)

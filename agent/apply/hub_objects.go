@@ -14,21 +14,21 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// HubObjects are the objects that live in the hub and in no cluster:
-// applications and projects that an application renders (APP-31). The engine
-// orders, compares, heals and prunes them like those of the cluster, and the
-// hub writes them: it takes no manifest from an agent, and checks the rights
-// of the application's project itself.
+// HubObjects are the objects that are stored in the hub: applications and
+// projects that an application renders (APP-31). The engine orders, compares,
+// heals and prunes them like those of the cluster, and the hub writes them. It
+// accepts no manifest from an agent, and checks the rights of the application's
+// project itself.
 type HubObjects interface {
 	// Read returns an object; nil if there is none.
 	Read(ctx context.Context, r HubRef) (*manifest.Object, error)
-	// Apply brings an object to the manifest of that digest, and gives it as
-	// it is then.
+	// Apply changes an object to the manifest of that digest, and returns its
+	// new state.
 	Apply(ctx context.Context, r HubRef, digest [32]byte, dryRun bool) (*manifest.Object, error)
-	// Delete deletes the object with the uid given. It is gone at once, or is
-	// being deleted, or is not the application's any more, or waits.
+	// Delete deletes the object with the uid given. It is gone at once, or in
+	// deletion, or not the application's any more, or waits.
 	Delete(ctx context.Context, r HubRef, uid string) (HubDeletion, error)
-	// SetFollowed says which objects are followed. It does not block.
+	// SetFollowed sets which objects are followed. It does not block.
 	SetFollowed(refs []HubRef)
 }
 
@@ -39,19 +39,19 @@ type HubRef struct {
 	Version string // of its kind; only in Want
 }
 
-// A HubDeletion is what became of a deletion.
+// A HubDeletion is the result of a deletion.
 type HubDeletion struct {
 	Gone, Other bool
 	Waits       string
 }
 
-// defaultNamespace is where objects of the hub live that name no namespace.
+// defaultNamespace is the namespace of hub objects that name none.
 const defaultNamespace = "argocd"
 
 func inHub(key manifest.Key) bool { return manifest.InHub(key.Group, key.Kind) }
 
-// hubMapper adds the kinds of the hub to those that the cluster serves. Should
-// the cluster serve kinds of these names too, they are never looked at.
+// hubMapper adds the hub's kinds to those that the cluster serves. If the
+// cluster serves kinds of these names too, they are ignored.
 type hubMapper struct{ Mapper }
 
 func (m hubMapper) Resource(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool, error) {
@@ -68,7 +68,7 @@ func (m hubMapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (schem
 	return m.Mapper.Find(ctx, gvk)
 }
 
-// inCluster finds a kind of the cluster, whatever the hub has of that name.
+// inCluster finds a kind of the cluster, even if the hub has one of that name.
 func (e *Engine) inCluster(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 	served := e.Mapper
 	if m, both := served.(hubMapper); both {
@@ -83,8 +83,7 @@ func (a *app) itself(key manifest.Key) bool {
 	return inHub(key) && key.Kind == "Application" && key.Name == a.state.GetName() && key.Namespace == a.state.GetAppNamespace()
 }
 
-// wantHub tells which objects of the hub are to be followed. The caller holds
-// mu.
+// wantHub sets which objects of the hub are followed. The caller holds mu.
 func (e *Engine) wantHub() {
 	if e.Hub == nil {
 		return
@@ -107,7 +106,8 @@ func (e *Engine) hub() (HubObjects, error) {
 	return e.Hub, nil
 }
 
-// get reads a live object of the application: from the hub if it lives there.
+// get reads a live object of the application, from the hub if it is stored
+// there.
 func (a *app) get(ctx context.Context, at endpoint, key manifest.Key) (*manifest.Object, error) {
 	if !inHub(key) {
 		return a.e.kube.get(ctx, at)
@@ -119,9 +119,9 @@ func (a *app) get(ctx context.Context, at endpoint, key manifest.Key) (*manifest
 	return h.Read(ctx, HubRef{App: a.id, Key: key})
 }
 
-// sendToHub has the hub write an object.
+// sendToHub makes the hub write an object.
 func (a *app) sendToHub(ctx context.Context, s *sending) (*manifest.Object, error) {
-	s.merged = true // ours is what the manifest names
+	s.merged = true // ours are the fields that the manifest sets
 	h, err := a.e.hub()
 	if err != nil {
 		return nil, err
@@ -129,14 +129,14 @@ func (a *app) sendToHub(ctx context.Context, s *sending) (*manifest.Object, erro
 	return h.Apply(ctx, HubRef{App: a.id, Key: s.key}, s.digest, s.dryRun)
 }
 
-// The pace at which the hub is asked again.
+// The back-off of calls to the hub.
 const (
 	hubFirst = 250 * time.Millisecond
 	hubMost  = 5 * time.Second
 )
 
-// patientlyInHub writes an object of the hub. While the hub is away the
-// operation waits for it, as long as it may take.
+// patientlyInHub writes an object of the hub. While the hub is unreachable the
+// operation waits for it, until its deadline.
 func (t *task) patientlyInHub(ctx context.Context, it wave.Item, x *object, d *desired) (written, error) {
 	back := lifecycle.Backoff{First: hubFirst, Max: hubMost}
 	for {
@@ -201,9 +201,9 @@ func sentenceOr(err error, otherwise string) string {
 	return otherwise
 }
 
-// releaseSelf gives up the application's own object once the manifests do not
-// have it any more: an application does not delete itself (APP-32). The caller
-// holds mu.
+// releaseSelf releases the application's own object once the manifests do not
+// contain it any more: an application does not delete itself (APP-32). The
+// caller holds mu.
 func (a *app) releaseSelf(x *object) bool {
 	if !a.itself(x.key) || x.target != nil || x.accepted != nil || x.inflight > 0 {
 		return false
@@ -217,33 +217,33 @@ func (a *app) releaseSelf(x *object) bool {
 	return true
 }
 
-// noHook refuses objects of the hub as hooks, which would have to be made anew
+// noHook refuses objects of the hub as hooks, which would have to be recreated
 // for each operation.
 func noHook(key manifest.Key) error {
 	return fault.With(fault.New(fault.Invalid, "an object of the hub cannot be a hook"), key.Describe(),
-		"take the hook annotation away; a wave (argocd.argoproj.io/sync-wave) puts it into its place")
+		"remove the hook annotation and use a wave (argocd.argoproj.io/sync-wave)")
 }
 
-// livesInHub refuses what people ask of live objects of a cluster.
+// livesInHub refuses user requests that need a live object of a cluster.
 func livesInHub(key manifest.Key) error {
 	return fault.With(fault.New(fault.Invalid, "it lives in the hub, not in the cluster"), key.Describe(),
 		"do it there, with capstan app, capstan project or the console")
 }
 
-// recheck reads an object that a list of the hub does not have: the list may
-// be older than our own write. Should the hub be away, its next list asks
-// again. The caller holds mu.
+// recheck reads an object that is missing in a list of the hub: the list may be
+// older than our own write. If the hub is unreachable, its next list triggers
+// this again. The caller holds mu.
 func (x *object) recheck() {
 	a := x.app
 	x.live.known = false
 	a.e.do(func(ctx context.Context) {
 		if _, err := a.readLive(ctx, x, &desired{key: x.key, gvk: x.gvk}, &sending{app: a, key: x.key}); err != nil && ctx.Err() == nil {
-			a.e.Log.WarnContext(ctx, "object not looked up", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
+			a.e.Log.WarnContext(ctx, "object not read", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
 		}
 	})
 }
 
-// Other finds no other version of a kind of the hub.
+// Other returns none: a kind of the hub has one version.
 func (m hubMapper) Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced, ok bool) {
 	if manifest.InHub(gvk.Group, gvk.Kind) {
 		return schema.GroupVersionResource{}, false, false
@@ -251,9 +251,8 @@ func (m hubMapper) Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersionRe
 	return m.Mapper.Other(gvk)
 }
 
-// reach finds under which resource objects that are there already can be read
-// and deleted: of a kind that is not served in their version any more, in one
-// that is.
+// reach returns the resource under which existing objects can be read and
+// deleted: if their version is not served any more, one that is.
 func (e *Engine) reach(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool, error) {
 	gvr, namespaced, err := e.Mapper.Find(ctx, gvk)
 	if fault.KindOf(err) == fault.Missing {

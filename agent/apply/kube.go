@@ -21,9 +21,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// Manager is the field manager, unless the agent is given another name. Two
-// appliers of one name would delete each other's fields, so what is not a
-// manifest has a name of its own behind it.
+// Manager is the default field manager. Two appliers of one name would delete
+// each other's fields, so writes that are not manifests append a suffix.
 const (
 	Manager          = "capstan"
 	namespaceManager = "-ns"
@@ -35,7 +34,7 @@ const (
 	mostPause  = 5 * time.Second
 )
 
-// An endpoint is where one object lives in the API.
+// An endpoint is the API path of one object.
 type endpoint struct {
 	resource  schema.GroupVersionResource
 	namespace string // empty: cluster-scoped
@@ -43,7 +42,7 @@ type endpoint struct {
 }
 
 // kube sends requests to the API server: a bounded number at a time, writes
-// only while the lease is held, and again where the server asks for it.
+// only while the lease is held, and retries where the server asks for it.
 type kube struct {
 	client  dynamic.Interface
 	manager string
@@ -51,7 +50,7 @@ type kube struct {
 	clock   lifecycle.Clock
 	slots   chan struct{}
 
-	// lost says what it means that the server does not know a resource.
+	// lost classifies the server's reply that it does not know a resource.
 	lost func(ctx context.Context, gvr schema.GroupVersionResource, cause error) error
 }
 
@@ -67,7 +66,7 @@ func (k *kube) at(p endpoint) dynamic.ResourceInterface {
 	return r.Namespace(p.namespace)
 }
 
-// limited runs one request in a slot, within the time that a write may take.
+// limited runs one request in a slot, within the timeout of a write.
 func (k *kube) limited(ctx context.Context, request func(ctx context.Context) error) error {
 	select {
 	case k.slots <- struct{}{}:
@@ -96,7 +95,7 @@ func (k *kube) get(ctx context.Context, p endpoint) (*manifest.Object, error) {
 	return got, nil
 }
 
-// list reads the objects of a resource, all at once: only for what is few.
+// list reads the objects of a resource, all at once: only for small lists.
 func (k *kube) list(ctx context.Context, p endpoint, opts metav1.ListOptions) ([]manifest.Object, error) {
 	var items []manifest.Object
 	err := k.retry(ctx, p.resource, nil, func(ctx context.Context) error {
@@ -120,9 +119,8 @@ type patch struct {
 	part    string // subresource; empty: the object itself
 }
 
-// patch sends a patch. After an answer that leaves open whether it was
-// written, settled may look at the live object and say that it was: then it
-// is not sent again.
+// patch sends a patch. If the reply leaves open whether it was executed,
+// settled may check the live object; if it was, the patch is not sent again.
 func (k *kube) patch(ctx context.Context, w patch, settled func(live *manifest.Object) bool) (*manifest.Object, error) {
 	opts := metav1.PatchOptions{FieldManager: w.manager}
 	if w.kind == types.ApplyPatchType {
@@ -149,7 +147,7 @@ func (k *kube) patch(ctx context.Context, w patch, settled func(live *manifest.O
 	}
 	resource := w.resource
 	if w.part != "" {
-		resource = schema.GroupVersionResource{} // that the part is unknown says nothing of the resource
+		resource = schema.GroupVersionResource{} // an unknown subresource says nothing about the resource
 	}
 	err := k.retry(ctx, resource, again, func(ctx context.Context) (err error) {
 		if err := k.mayWrite(w.dryRun); err != nil {
@@ -168,7 +166,7 @@ func (k *kube) patch(ctx context.Context, w patch, settled func(live *manifest.O
 	return got, nil
 }
 
-// create makes an object that must not exist yet.
+// create creates an object that must not exist yet.
 func (k *kube) create(ctx context.Context, p endpoint, o *manifest.Object, dryRun bool) (*manifest.Object, error) {
 	opts := metav1.CreateOptions{FieldManager: k.manager}
 	if dryRun {
@@ -218,13 +216,13 @@ func (k *kube) update(ctx context.Context, p endpoint, o *manifest.Object, dryRu
 	return got, nil
 }
 
-// delete removes the object with the uid given, and no other of its name.
-// That it is gone already is success.
+// delete deletes the object with the uid given, and no other of its name. One
+// that is gone already is success.
 func (k *kube) delete(ctx context.Context, p endpoint, uid string, propagation metav1.DeletionPropagation) error {
 	return k.deleteWithin(ctx, p, uid, propagation, nil)
 }
 
-// deleteWithin is delete with so many seconds to end; nil: as the object says.
+// deleteWithin is delete with a grace period in seconds; nil: the object's own.
 func (k *kube) deleteWithin(ctx context.Context, p endpoint, uid string, propagation metav1.DeletionPropagation, grace *int64) error {
 	id := types.UID(uid)
 	opts := metav1.DeleteOptions{PropagationPolicy: &propagation, Preconditions: &metav1.Preconditions{UID: &id}, GracePeriodSeconds: grace}
@@ -247,9 +245,9 @@ func (k *kube) mayWrite(dryRun bool) error {
 	return k.lease()
 }
 
-// retry sends a request until it is answered for good. Between two tries
-// settled, if given, may find that the first one did its work. That the server
-// does not know the resource is looked into; an empty one is not.
+// retry sends a request until its reply is final. Between two attempts settled,
+// if given, may find that the first one was executed. A reply that the server
+// does not know the resource is verified with discovery; an empty one is not.
 func (k *kube) retry(ctx context.Context, resource schema.GroupVersionResource, settled func(ctx context.Context) (bool, error), request func(ctx context.Context) error) error {
 	for try := 1; ; try++ {
 		err := k.limited(ctx, request)
@@ -275,7 +273,8 @@ func (k *kube) retry(ctx context.Context, resource schema.GroupVersionResource, 
 	}
 }
 
-// pause is what the server asks for, else a growing time with jitter.
+// pause is the delay that the server asks for, else an exponential one with
+// jitter.
 func pause(try int, err error) time.Duration {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 		return min(time.Duration(seconds)*time.Second, 30*time.Second)
@@ -288,9 +287,9 @@ func pause(try int, err error) time.Duration {
 func transient(err error) bool {
 	switch {
 	case repeated(err), undeclared(err):
-		return false // said as an internal error, and it will be the same again
+		return false // reported as an internal error, and permanent
 	case unknownResource(err):
-		return fault.KindOf(err) == fault.Offline // listed all the same
+		return fault.KindOf(err) == fault.Offline // listed nevertheless
 	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
 		apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err):
 		return true
@@ -302,19 +301,19 @@ func transient(err error) bool {
 	return fault.KindOf(err) == fault.Internal && lost(err)
 }
 
-// lost reports whether a request got no answer.
+// lost reports whether a request got no reply.
 func lost(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// ambiguous reports whether the request may have been carried out all the same.
+// ambiguous reports whether the request may have been executed nevertheless.
 func ambiguous(err error) bool {
 	return !apierrors.IsTooManyRequests(err) && !unknownResource(err) && transient(err)
 }
 
-// explain turns what an API server answered into one clear sentence about one
-// object, classified by who can help.
+// explain converts an API server's reply to one sentence about one object,
+// classified by who can fix it.
 func explain(err error, key manifest.Key, doing string) error {
 	if err == nil {
 		return nil
@@ -340,7 +339,7 @@ func explain(err error, key manifest.Key, doing string) error {
 	return fault.With(fault.Wrap(kind, hushed(err, key), "%s", text), key.Describe(), fix)
 }
 
-// hushed keeps an answer about a Secret out of the chain that is logged.
+// hushed removes a reply about a Secret from the error chain that is logged.
 func hushed(err error, key manifest.Key) error {
 	if key.Kind == "Secret" {
 		return errors.New(withoutValues(err))
@@ -348,9 +347,9 @@ func hushed(err error, key manifest.Key) error {
 	return err
 }
 
-// withoutValues says why a Secret was refused without what the server quotes,
-// and without what an admission policy says, which may have been made from
-// the Secret.
+// withoutValues explains why a Secret was refused, without values that the
+// server quotes, and without an admission policy's text, which may contain
+// them.
 func withoutValues(err error) string {
 	reason := apierrors.ReasonForError(err)
 	for _, end := range [...]string{" denied the request", " denied request"} {
@@ -391,7 +390,7 @@ func sort(err error) (kind fault.Kind, fix string) {
 	case apierrors.IsNotFound(err):
 		return fault.Missing, "create what is missing first, in an earlier wave, or set CreateNamespace=true for a namespace"
 	case immutable(err):
-		return fault.Invalid, "set the sync option Replace=true,Force=true on the object to have it deleted and made anew"
+		return fault.Invalid, "set the sync option Replace=true,Force=true on the object to delete and recreate it"
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err):
 		return fault.Invalid, "correct the manifest"
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):

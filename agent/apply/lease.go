@@ -20,9 +20,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// The Lease of the agents of one cluster. A holder renews it every ten
-// seconds and writes only while more than the request timeout is left of it;
-// a successor waits for its end and one request timeout more.
+// The Lease of the agents of one cluster. A holder renews it every ten seconds
+// and writes only while more than the request timeout remains; a successor
+// waits for its end and one more request timeout.
 const (
 	LeaseName     = "capstan-agent"
 	leaseFor      = 30 * time.Second
@@ -32,7 +32,7 @@ const (
 	leaseTimeForm = "2006-01-02T15:04:05.000000Z07:00"
 )
 
-// A Lease keeps two agents of one cluster from writing at the same time.
+// A Lease prevents two agents of one cluster from writing at the same time.
 type Lease struct {
 	client dynamic.ResourceInterface
 	holder string
@@ -43,30 +43,30 @@ type Lease struct {
 
 	mu     sync.Mutex
 	until  time.Time // of our clock; zero: not held
-	seen   time.Time // when the other holder's record was seen first
+	seen   time.Time // when the other holder's record was first seen
 	record string    // of the other holder
 	other  string
-	wrote  string    // time of the newest record of ours that the server has confirmed; empty: none that could be missed
+	wrote  string    // time of our newest record that the server has confirmed; empty: none whose loss would be noticed
 	note   [2]string // an annotation, by key; empty: none
 
-	undone func(ctx context.Context) // nil: nobody asks
+	undone func(ctx context.Context) // nil: no observer
 }
 
-// NewLease makes a lease of the agent's namespace. The holder is the same for
-// a process that was restarted with the same state directory, and differs for
+// NewLease makes a lease in the agent's namespace. The holder is the same for a
+// process that was restarted with the same state directory, and different for
 // all others.
 func NewLease(client dynamic.Interface, namespace, holder string, clock lifecycle.Clock, log *slog.Logger) *Lease {
 	gvr := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	return &Lease{client: client.Resource(gvr).Namespace(namespace), holder: holder, clock: clock, log: log, held: make(chan struct{}), soon: make(chan struct{}, 1)}
 }
 
-// Undone sets, before Run, what is called when the cluster has lost a record
-// that it had confirmed: its etcd was restored from a backup, and whatever was
-// seen of the cluster since may be undone. A false alarm is possible, if a
-// person deletes the lease or the next holder's clock is behind.
+// Undone sets, before Run, what is called when the cluster has lost a confirmed
+// record: its etcd was restored from a backup, and all state seen since may be
+// reverted. False alarms are possible, if a person deletes the lease or the
+// next holder's clock is behind.
 func (l *Lease) Undone(report func(ctx context.Context)) { l.undone = report }
 
-// Annotate writes an annotation with the next record, and that at once.
+// Annotate writes an annotation with the next record, and writes that at once.
 func (l *Lease) Annotate(key, value string) {
 	l.mu.Lock()
 	same := l.note == [2]string{key, value}
@@ -77,14 +77,14 @@ func (l *Lease) Annotate(key, value string) {
 	}
 	select {
 	case l.soon <- struct{}{}:
-	default: // it is about to be
+	default: // it will be soon
 	}
 }
 
 // Held is closed once the lease is held for the first time.
 func (l *Lease) Held() <-chan struct{} { return l.held }
 
-// Check reports whether a write may begin now.
+// Check reports whether a write may start now.
 func (l *Lease) Check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +97,8 @@ func (l *Lease) Check() error {
 	return fault.New(fault.Offline, "the agent's lease could not be renewed, so another agent may write to this cluster")
 }
 
-// Run takes and renews the lease until ctx ends, gives it back and returns nil.
+// Run acquires and renews the lease until ctx ends, releases it and returns
+// nil.
 func (l *Lease) Run(ctx context.Context) error {
 	var reminder lifecycle.Reminder
 	for {
@@ -122,8 +123,8 @@ func (l *Lease) Run(ctx context.Context) error {
 	}
 }
 
-// reportLoss says why the lease is not held: each cause once, and then less and less
-// often.
+// reportLoss logs why the lease is not held: each cause once, and then at
+// growing intervals.
 func (l *Lease) reportLoss(ctx context.Context, reminder *lifecycle.Reminder, err error) {
 	cause := ""
 	if err != nil {
@@ -138,7 +139,7 @@ func (l *Lease) reportLoss(ctx context.Context, reminder *lifecycle.Reminder, er
 	}
 }
 
-// renew writes our name into the lease, if it is ours to take.
+// renew writes our name into the lease, if we may acquire it.
 func (l *Lease) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -163,14 +164,14 @@ func (l *Lease) renew(ctx context.Context) error {
 	return l.took(begun, held, err)
 }
 
-// compare looks whether the record that is read, nil if there is none, is
+// compare checks whether the record that was read, nil if there is none, is
 // older than one that the server has confirmed. Resource versions would not
-// tell: other writers may have moved them on already.
+// show it: other writers may have increased them.
 func (l *Lease) compare(ctx context.Context, held *unstructured.Unstructured) {
 	l.mu.Lock()
 	back := l.wrote != "" && renewTime(held) < l.wrote
 	if back {
-		l.wrote = "" // it is told once
+		l.wrote = "" // it is reported once
 	}
 	l.mu.Unlock()
 	if back && l.undone != nil {
@@ -205,9 +206,9 @@ func (l *Lease) took(begun time.Time, held *unstructured.Unstructured, err error
 	return nil
 }
 
-// admits reports whether the lease may be taken. The time of another holder is
-// measured by our own clock: its record must stand still for as long as it
-// may hold, and one request longer.
+// admits reports whether the lease may be acquired. The time of another holder
+// is measured by our own clock: its record must be unchanged for its duration
+// plus one request timeout.
 func (l *Lease) admits(held *unstructured.Unstructured) error {
 	holder, _, _ := unstructured.NestedString(held.Object, "spec", "holderIdentity")
 	if holder == "" || holder == l.holder {
@@ -253,7 +254,7 @@ func (l *Lease) object(held *unstructured.Unstructured) *unstructured.Unstructur
 	return o
 }
 
-// release lets a successor begin at once.
+// release lets a successor start at once.
 func (l *Lease) release(ctx context.Context) {
 	l.mu.Lock()
 	mine := !l.until.IsZero()

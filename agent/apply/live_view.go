@@ -11,16 +11,16 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// A LiveView is one managed object as it should be, as it is, and as it was
-// applied last. Nothing in it is masked. Objects may be nil.
+// A LiveView is one managed object: desired, live, and last applied. Nothing in
+// it is masked. Objects may be nil.
 type LiveView struct {
 	Key                    manifest.Key
 	Version                string
 	Sync, Detail           string
 	Fields                 []string
 	Desired, Live, Applied *manifest.Object
-	Normalized             *manifest.Object // of Live what the other two speak of
-	Predicted              *manifest.Object // what an apply would leave; nil: nobody asked, or it would be refused
+	Normalized             *manifest.Object // of Live, the fields that the other two contain
+	Predicted              *manifest.Object // the result of an apply; nil: not requested, or it would be refused
 	Problem                string           // why it would be refused
 
 	target, applied *desired
@@ -32,9 +32,9 @@ func (e *Engine) Manages(app string, key manifest.Key) bool {
 	return first != nil && (first.app.id == app || slices.ContainsFunc(more, func(x *object) bool { return x.app.id == app }))
 }
 
-// Inspect returns the managed objects of an application: those that pick wants,
-// and of them only those that differ unless all is set. Live is what the
-// watch saw last; no request is sent.
+// Inspect returns the managed objects of an application that match pick, and of
+// them only those that differ unless all is set. Live is from the watch; no
+// request is sent.
 func (e *Engine) Inspect(ctx context.Context, id string, all bool, pick func(manifest.Key) bool) ([]LiveView, error) {
 	e.mu.RLock()
 	a := e.apps[id]
@@ -53,7 +53,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, all bool, pick func(man
 		}
 		if s.applied != nil {
 			if s.Applied, err = a.manifest(ctx, s.applied); err != nil {
-				s.Applied = nil // the body of an old apply may be gone; the rest is still worth showing
+				s.Applied = nil // the body of an old apply may be gone; the rest is still useful
 			}
 		}
 		if s.Live != nil {
@@ -94,10 +94,10 @@ func (a *app) liveViews(all bool, pick func(manifest.Key) bool) []LiveView {
 	return out
 }
 
-// mostPredictions is how many dry runs one question may cost.
+// mostPredictions is the limit of dry runs per request.
 const mostPredictions = 200
 
-// Predict asks the API server what an apply would make of each object that
+// Predict asks the API server for the result of an apply of each object that
 // differs (DIFF-03). Nothing is written.
 func (e *Engine) Predict(ctx context.Context, id string, views []LiveView) error {
 	e.mu.RLock()

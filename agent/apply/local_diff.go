@@ -6,12 +6,12 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// diffLocally compares live with the manifest itself, for objects that must not
-// even be tried out, because a dry run needs the right to write, and for those
-// whose dry run is refused: each field that the manifest names must have its
-// value. What an API server would write in another form, such as 0.5 for 500m,
-// is taken for a difference. It sees no field that the manifest does not name
-// any more, so that what a refused dry run leaves open stays open.
+// diffLocally compares live state with the manifest itself. It is for objects
+// without a dry run: those that must not be written, and those whose dry run is
+// refused. Each field of the manifest must have its value. A value that an API
+// server would write differently, such as 0.5 for 500m, counts as a difference.
+// It does not see fields that were removed from the manifest, so the caller
+// must not report Synced after a refused dry run.
 func (a *app) diffLocally(ctx context.Context, x *object, d *desired, s *sending, live *manifest.Object, no refusal) error {
 	whole, _ := completed(s.body.Object, live.Object, false).(map[string]any)
 	want := &manifest.Object{Object: whole}

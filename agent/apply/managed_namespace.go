@@ -16,12 +16,12 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// This file keeps the labels and annotations that an application manages on
-// its destination's namespace (SYNC-27): it compares them with what is live,
-// and brings them back where self-heal is on. Several applications may manage
-// one namespace: each adds its keys, and a key that two of them set
-// differently is that of the application whose name comes first. A manifest of
-// the namespace in any of them comes before all others.
+// This file manages the labels and annotations that an application sets on its
+// destination namespace (SYNC-27): it compares them with live state, and
+// restores them with self-heal. Several applications may manage one namespace.
+// Each adds its keys; for a key that two of them set differently, the
+// application whose name sorts first wins. A manifest of the namespace in any
+// of them has precedence over all others.
 
 // A nsMeta is what one application manages on its destination's namespace. It
 // never changes.
@@ -110,8 +110,8 @@ func subset(all map[string]string, keys []string) map[string]string {
 	return out
 }
 
-// manages notes what an application manages; nil: nothing. It says whether
-// that is something else than before. The caller holds the application's mu.
+// manages records what an application manages; nil: nothing. It reports whether
+// that has changed. The caller holds the application's mu.
 func (e *Engine) manages(a *app, m *nsMeta) (changed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -226,7 +226,7 @@ func (m *nsMeta) lacks(live *manifest.Object, rivals []*nsMeta) (fields, taken [
 	return fields, taken
 }
 
-// manage takes up what the newest state manages. The caller holds mu.
+// manage processes what the newest state manages. The caller holds mu.
 func (a *app) manage() {
 	m := managedNamespace(a.state, a.target)
 	if a.deleting || a.closed {
@@ -245,7 +245,7 @@ func (a *app) manage() {
 	}
 }
 
-// reread has the namespace compared anew, by a request.
+// reread compares the namespace again, by a request.
 func (a *app) reread() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -257,8 +257,8 @@ func (a *app) reread() {
 	a.start()
 }
 
-// nsUnsure reports whether only a request can tell how the namespace stands. The
-// caller holds mu.
+// nsUnsure reports whether the state of the namespace can only be found by a
+// request. The caller holds mu.
 func (a *app) nsUnsure() bool {
 	return a.nsMeta != nil && !a.nsLive.known && !a.nsLive.inflight && a.running == nil && len(a.queue) == 0
 }
@@ -283,7 +283,7 @@ func (a *app) compareNamespace(ctx context.Context) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.nsMeta != m || a.nsLive.known { // an event has told more meanwhile
+	if a.nsMeta != m || a.nsLive.known { // an event has arrived in between
 		a.stale = a.stale || a.nsUnsure()
 		return
 	}
@@ -299,7 +299,8 @@ func (a *app) compareNamespace(ctx context.Context) {
 	a.nsObserved(ctx, live)
 }
 
-// nsObserved judges the namespace as it is; nil: it is not there. The caller holds mu.
+// nsObserved compares the live namespace; nil: it does not exist. The caller
+// holds mu.
 func (a *app) nsObserved(ctx context.Context, o *manifest.Object) {
 	l := &a.nsLive
 	switch {
@@ -318,8 +319,8 @@ func (a *app) nsObserved(ctx context.Context, o *manifest.Object) {
 	a.scheduleReport()
 }
 
-// nsDetail says in few words how the namespace differs; empty: it does not.
-// The caller holds mu.
+// nsDetail describes the namespace's difference; empty: none. The caller holds
+// mu.
 func (a *app) nsDetail() string {
 	l := &a.nsLive
 	switch {
@@ -333,7 +334,7 @@ func (a *app) nsDetail() string {
 	return strings.Join(l.taken, "; ")
 }
 
-// nsWarnings returns what people should know of the namespace. The caller holds mu.
+// nsWarnings returns the warnings about the namespace. The caller holds mu.
 func (a *app) nsWarnings() []string {
 	if a.nsMeta == nil {
 		return nil
@@ -348,15 +349,15 @@ func (a *app) nsWarnings() []string {
 	return out
 }
 
-// nsHealable reports whether the namespace differs and may be mended by itself.
-// The caller holds mu.
+// nsHealable reports whether the namespace differs and may be healed. The
+// caller holds mu.
 func (a *app) nsHealable() bool {
 	l := &a.nsLive
 	return a.nsMeta != nil && a.enforced() && l.known && l.problem == "" && !l.inflight && !l.deleting && (!l.found || len(l.fields) > 0) &&
 		a.e.Guard.enters(namespaceKey(a.nsMeta.namespace), a.nsMeta.namespace) == nil
 }
 
-// nsHeal mends the namespace, if the policy says so and it differs. The caller
+// nsHeal heals the namespace, if the policy says so and it differs. The caller
 // holds mu.
 func (a *app) nsHeal(_ context.Context) {
 	if !a.nsHealable() || !a.heals() {
@@ -377,8 +378,8 @@ func (a *app) nsHeal(_ context.Context) {
 	}
 }
 
-// nsBackoff says how long to leave the namespace to whoever changes it again
-// and again. The caller holds mu.
+// nsBackoff is the delay before the next heal of a namespace that is changed
+// again and again. The caller holds mu.
 func (a *app) nsBackoff(now time.Time) time.Duration {
 	l, key := &a.nsLive, namespaceKey(a.nsMeta.namespace)
 	if l.found && person(l.writer) {
@@ -396,8 +397,8 @@ func (a *app) nsBackoff(now time.Time) time.Duration {
 	return wait
 }
 
-// nsLater mends the namespace after a while, if it still needs it. The caller
-// holds mu.
+// nsLater heals the namespace after a delay, if still needed. The caller holds
+// mu.
 func (a *app) nsLater(at time.Time, after time.Duration) {
 	l := &a.nsLive
 	if !l.timed.IsZero() && !at.Before(l.timed) {
@@ -428,7 +429,7 @@ func (a *app) nsMend(ctx context.Context, m *nsMeta) {
 	if err == nil {
 		l.retries, l.notBefore = 0, time.Time{}
 		a.unwarn("namespace")
-		a.nsHeal(ctx) // what was seen meanwhile waited
+		a.nsHeal(ctx) // events that arrived in between were deferred
 		a.e.Log.InfoContext(ctx, "namespace mended", logkey.Application, a.id, logkey.Namespace, m.namespace)
 		return
 	}
@@ -440,7 +441,7 @@ func (a *app) nsMend(ctx context.Context, m *nsMeta) {
 	a.nsLater(l.notBefore, wait)
 }
 
-// nsEvent takes a namespace that a watch gave; gone says that it was deleted.
+// nsEvent processes a namespace of a watch; gone means that it was deleted.
 func (e *Engine) nsEvent(ctx context.Context, o *manifest.Object, gone bool) {
 	for _, a := range e.managersOf(o.GetName()) {
 		a.mu.Lock()
@@ -457,8 +458,8 @@ func (e *Engine) nsEvent(ctx context.Context, o *manifest.Object, gone bool) {
 	}
 }
 
-// nsListed takes a complete list of namespaces: those that are not in it are
-// gone.
+// nsListed processes a complete list of namespaces: those that are missing in
+// it are gone.
 func (e *Engine) nsListed(list map[string]struct{}) {
 	e.mu.RLock()
 	var gone []*app

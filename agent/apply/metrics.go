@@ -12,7 +12,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
-// loopLimit is how long a loop of the engine may show no sign of life.
+// loopLimit is the time without progress after which a loop of the engine
+// counts as stuck.
 const loopLimit = 110 * time.Second
 
 // A Metrics counts what the engine does. Doing is apply, hook, delete or heal;
@@ -34,8 +35,8 @@ func outcome(err error) string {
 	return "changed"
 }
 
-// guarded is the target of one operation under watch: every step is a sign of
-// life, is counted, and a defect in it fails that object alone.
+// guarded wraps the target of one operation. Every step counts as progress and
+// is counted, and a panic in it fails only that object.
 type guarded struct {
 	*task
 	mu    sync.Mutex
@@ -72,7 +73,7 @@ func (g *guarded) Delete(ctx context.Context, it wave.Item) (out wave.Outcome, e
 	return out, err
 }
 
-// State tells what is live.
+// State returns the live state.
 func (g *guarded) State(ctx context.Context, it wave.Item) (out wave.State, err error) {
 	lifecycle.Beat(ctx)
 	err = lifecycle.Safely(ctx, "state", func(ctx context.Context) error {

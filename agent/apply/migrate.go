@@ -16,16 +16,16 @@ import (
 // clientSideManager is the field manager of kubectl's client-side apply.
 const clientSideManager = "kubectl-client-side-apply"
 
-// migrate takes over, after our first apply of an object, the fields that a
-// client-side apply owns in it, and applies again: what has left the manifests
-// leaves the object (SYNC-23). out is the answer of the first apply, which
-// tells whether there is anything to take over.
+// migrate transfers, after our first apply of an object, the fields that a
+// client-side apply owns to our manager, and applies again, so that fields
+// missing in the manifest are removed (SYNC-23). out is the response of the
+// first apply, which shows whether there is anything to transfer.
 func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*manifest.Object, error) {
 	if s.had || s.dryRun || hasOption(s.options, "ClientSideApplyMigration", "false") {
 		return out, nil
 	}
 	if ops, from := a.adoption(out, s.options); len(ops) > 0 && inherits(out) {
-		// It was made so shortly before that no watch had told of it.
+		// It was created so recently that no watch has reported it.
 		text, err := manifest.AppendCanonical(nil, ops)
 		if err != nil {
 			return nil, err
@@ -55,7 +55,7 @@ func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*m
 		}
 		_, err = a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
 		if err == nil {
-			s.note = "took over the fields of " + manager
+			s.note = "adopted the fields of " + manager
 			return a.applyServerSide(ctx, s)
 		}
 		if try == maxConflicts || !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {

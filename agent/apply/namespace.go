@@ -13,10 +13,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// ensureNamespace makes a namespace that is not there (SYNC-26), and keeps
-// its managed labels and annotations (SYNC-27). It is done by a manager of
-// its own, is not tracked, and is never deleted with the application. No
-// request is sent for a namespace that is known to be as it should be.
+// ensureNamespace creates a missing namespace (SYNC-26), and applies its
+// managed labels and annotations (SYNC-27). It uses a field manager of its own.
+// The namespace is not tracked, and is never deleted with the application. No
+// request is sent for a namespace that is known to be unchanged.
 func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotations map[string]string) (written, error) {
 	key, at := namespaceKey(name), namespacePlace(name)
 	bare := len(labels)+len(annotations) == 0
@@ -87,7 +87,8 @@ func (e *Engine) carries(m *nsMeta, live *manifest.Object, rivals []*nsMeta) boo
 	return true
 }
 
-// writeNamespace applies what this application manages, and keeps what others do.
+// writeNamespace applies what this application manages, and preserves what
+// others manage.
 func (a *app) writeNamespace(ctx context.Context, m *nsMeta, live *manifest.Object, rivals []*nsMeta) (*manifest.Object, error) {
 	manager := a.e.Manager + namespaceManager
 	labels, annotations := m.desiredOf(live, true, rivals, manager), m.desiredOf(live, false, rivals, manager)

@@ -40,12 +40,12 @@ type object struct {
 	missing          bool   // because its kind is not served
 
 	inflight  int              // writes under way; events wait until they are answered
-	waiting   *manifest.Object // newest event meanwhile
-	lost      string           // uid whose deletion was seen meanwhile
+	waiting   *manifest.Object // newest event since the write began
+	lost      string           // uid whose deletion was seen since the write began
 	fights    fights
 	retries   int       // writes that failed in a row
 	notBefore time.Time // of the next healing after a failure
-	timed     time.Time // when a later look is planned; zero: none is
+	timed     time.Time // when a later check is scheduled; zero: none
 	examined  time.Time // when it was last read or tried out
 	behind    bool      // since the last list, an older version was seen than what is known
 }
@@ -126,7 +126,7 @@ func versionNumber(v string) uint64 {
 	return n
 }
 
-// observe takes a live object in and judges it by the record. The caller
+// observe stores a live object and compares it with its record. The caller
 // holds the application's mu.
 func (x *object) observe(o *manifest.Object) {
 	a := x.app
@@ -156,7 +156,7 @@ func (x *object) compareLive(o *manifest.Object) {
 	x.comparison = v
 }
 
-// reduceLive reduces an object to what is kept of it.
+// reduceLive reduces an object to what is stored of it.
 func (e *Engine) reduceLive(o *manifest.Object, managers []string) live {
 	l := live{
 		known: true, found: true, deleting: o.GetDeletionTimestamp() != nil,
@@ -188,7 +188,7 @@ func (e *Engine) reduceLive(o *manifest.Object, managers []string) live {
 	return l
 }
 
-// read returns the kept body; nil if there is none.
+// read returns the stored body; nil if there is none.
 func (l live) read() *manifest.Object {
 	if len(l.body) == 0 {
 		return nil
@@ -252,8 +252,9 @@ func editor(o *manifest.Object, own string) (name string, applied bool) {
 	return name, applied
 }
 
-// sync is the sync state of an object, and in few words what differs. An
-// empty state is not known yet. The caller holds the application's mu.
+// sync returns the sync state of an object, and a short description of the
+// difference. An empty state means not known yet. The caller holds the
+// application's mu.
 func (x *object) sync() (state, detail string) {
 	switch {
 	case x.target == nil:
@@ -284,9 +285,8 @@ func (x *object) sync() (state, detail string) {
 	return outOfSync, "changed in the manifests"
 }
 
-// unserved says why nothing that is known of a live object holds any more: the
-// version in which it is wanted is not served. The caller holds the
-// application's mu.
+// unserved is the reason why the known live state is invalid: the desired
+// version is not served. The caller holds the application's mu.
 func (x *object) unserved() error {
 	if !x.live.known || !x.live.found {
 		return nil
@@ -352,8 +352,8 @@ func (x *object) wellness() (state, message string) {
 	return x.live.health, x.live.message
 }
 
-// report says what the hub is told of an object. The caller holds the
-// application's mu.
+// report is an object's report to the hub. The caller holds the application's
+// mu.
 func (x *object) report(a *app) *linkv1.Resource {
 	r := &linkv1.Resource{
 		AppId: a.id, Uid: x.live.uid, Group: x.key.Group, Version: x.gvk.Version, Kind: x.key.Kind,

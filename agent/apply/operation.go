@@ -105,7 +105,7 @@ func (a *app) runOperation(own, parent context.Context, o inventory.Operation, s
 		case stopped <- actor:
 		default:
 		}
-		halt() // ends the preparation; the machine is told as well
+		halt() // ends the preparation; the machine is terminated as well
 	}}
 	if o.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE {
 		a.deleting = true
@@ -142,7 +142,7 @@ func (a *app) runOperation(own, parent context.Context, o inventory.Operation, s
 	a.mu.Unlock()
 	done := make(chan struct{})
 	defer close(done)
-	go func() { // who was told to stop the preparation stops what came of it
+	go func() { // a cancelled preparation also cancels its result
 		select {
 		case actor := <-stopped:
 			m.Terminate("terminated by " + actor)
@@ -179,7 +179,7 @@ func span(options []string, name string) time.Duration {
 	return d
 }
 
-// ready waits until the lease is held: a successor waits until its
+// ready waits until the lease is acquired: a successor waits until its
 // predecessor cannot write any more.
 func (a *app) ready(ctx context.Context, p *progress) error {
 	for reminder := false; ; reminder = true {
@@ -196,8 +196,8 @@ func (a *app) ready(ctx context.Context, p *progress) error {
 	}
 }
 
-// end keeps the result and tells the hub, which gets it again until it says
-// that it has it. refusedBy is what an operation that began was refused.
+// end stores the result and reports it to the hub, again until the hub
+// acknowledges it. refusedBy are the causes of refused objects.
 func (a *app) end(ctx context.Context, o inventory.Operation, refusedBy *refused, out *linkv1.OperationReport) {
 	failpoint.Here(failpoint.AgentResultBefore)
 	var causes []inventory.Refusal
@@ -209,8 +209,8 @@ func (a *app) end(ctx context.Context, o inventory.Operation, refusedBy *refused
 		err = commit.Wait(context.WithoutCancel(ctx))
 	}
 	if err != nil {
-		a.e.Log.ErrorContext(ctx, "result not kept", logkey.Operation, o.ID, logkey.Error, err)
-		return // it will be run again after a restart, and the hub hears of it then
+		a.e.Log.ErrorContext(ctx, "result not stored", logkey.Operation, o.ID, logkey.Error, err)
+		return // it runs again after a restart, and is reported then
 	}
 	failpoint.Here(failpoint.AgentResultAfter)
 	a.e.Secret.SetLedger(o.ID, nil)
@@ -225,7 +225,7 @@ func (a *app) end(ctx context.Context, o inventory.Operation, refusedBy *refused
 	a.eventEnded(o, out)
 }
 
-// aftermath judges the application once an operation is over.
+// aftermath processes the application once an operation is over.
 func (a *app) aftermath(ctx context.Context, o inventory.Operation, out *linkv1.OperationReport) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -244,8 +244,8 @@ func (a *app) aftermath(ctx context.Context, o inventory.Operation, out *linkv1.
 	a.scheduleReport()
 }
 
-// ledger keeps a machine's progress: in the inventory before it goes on, and
-// in the Secret soon after, for the case that the inventory is lost.
+// ledger stores a machine's progress: in the inventory before the machine
+// continues, and in the Secret soon after, in case the inventory is lost.
 type ledger struct {
 	app *app
 	op  string
@@ -283,7 +283,7 @@ func (l *ledger) Save(ctx context.Context, p wave.Progress) error {
 	return commit.Wait(ctx)
 }
 
-// progress gathers what is told of an operation that runs.
+// progress collects the reports of a running operation.
 type progress struct {
 	app        *app
 	op         inventory.Operation
@@ -295,7 +295,7 @@ type progress struct {
 	reportedAt time.Time
 
 	mu   sync.Mutex
-	over bool // the result is there; nothing is told after it
+	over bool // the result is there; nothing is reported after it
 }
 
 // progressEvery is the least time between two progress reports; a millisecond is
@@ -313,7 +313,7 @@ func (p *progress) report(phase, message string) {
 	})
 }
 
-// update takes what the machine tells, from the goroutine of its Run.
+// update receives the machine's progress, from the goroutine of its Run.
 func (p *progress) update(u wave.Update) {
 	if u.Item != nil {
 		id := u.Item.Item.ID()
@@ -393,10 +393,9 @@ func (p *progress) final(r wave.Result, ended func(wave.Result)) *linkv1.Operati
 // unchanged is what an operation says of an object that it found as it should be.
 const unchanged = "unchanged"
 
-// mostUnchanged is how many objects a report lists that an operation found as
-// they should be. With more of them it lists none of them: a change of one
-// object in thousands would otherwise be told, sent and stored at the cost of
-// all.
+// mostUnchanged is how many unchanged objects of an operation a report lists.
+// With more of them it lists none, so that a change of one object in thousands
+// stays small.
 const mostUnchanged = 100
 
 func results(items []wave.ItemResult) (listed []*linkv1.Result, unlisted int) {
@@ -434,7 +433,7 @@ func idle(r wave.ItemResult) bool {
 // An ending is how an operation ended that had no plan.
 type ending struct{ phase, message string }
 
-// errored tells an operation's own fault from the system's.
+// errored distinguishes an operation's own failure from the system's.
 func errored(err error) ending {
 	switch fault.KindOf(err) {
 	case fault.Offline, fault.Internal:

@@ -21,12 +21,12 @@ import (
 const (
 	orphanedWarning = "OrphanedResourceWarning" // the type of a condition (CMPR-11)
 	mostOrphans     = 500                       // that are named for one application
-	orphanScanPause = 300 * time.Millisecond    // between two looks at all of them
+	orphanScanPause = 300 * time.Millisecond    // between two scans of all of them
 )
 
-// Orphans follows everything in a cluster's namespaces that nothing owns, as
-// long as some project asks for its orphaned objects. It keeps of each its
-// name alone. A second Watcher, which sees only metadata, feeds it.
+// Orphans finds objects in a cluster's namespaces that no application owns, as
+// long as some project asks for its orphaned resources. It stores only names. A
+// second Watcher, which reads only metadata, feeds it.
 type Orphans struct {
 	e    *Engine
 	wake chan struct{}
@@ -50,7 +50,7 @@ func newOrphans(e *Engine) *Orphans {
 	}
 }
 
-// Run says what is to be watched and tells each application what its project
+// Run sets what is watched and reports to each application what its project
 // asks for, until ctx ends; then it returns nil.
 func (s *Orphans) Run(ctx context.Context, w Watches) error {
 	var wanted []schema.GroupVersionKind
@@ -105,7 +105,7 @@ func (s *Orphans) forgetUnwatched(kinds []schema.GroupVersionKind) {
 	maps.DeleteFunc(s.broken, func(k schema.GroupVersionKind, _ struct{}) bool { return !slices.Contains(kinds, k) })
 }
 
-// rescan has everything looked at again.
+// rescan schedules a new scan of everything.
 func (s *Orphans) rescan() {
 	select {
 	case s.wake <- struct{}{}:
@@ -113,7 +113,7 @@ func (s *Orphans) rescan() {
 	}
 }
 
-// OnUpdate takes an object of which only the metadata is known.
+// OnUpdate processes an object of which only the metadata is known.
 func (s *Orphans) OnUpdate(_ context.Context, o *manifest.Object) {
 	key := manifest.KeyOf(o)
 	if key.Namespace == "" {
@@ -152,7 +152,7 @@ func usual(o *manifest.Object) bool {
 	return false
 }
 
-// OnDelete takes the deletion of an object.
+// OnDelete processes the deletion of an object.
 func (s *Orphans) OnDelete(_ context.Context, o *manifest.Object) {
 	s.drop(manifest.KeyOf(o), string(o.GetUID()))
 }
@@ -166,7 +166,7 @@ func (s *Orphans) drop(key manifest.Key, uid string) {
 	}
 }
 
-// OnReplace takes a complete list.
+// OnReplace processes a complete list.
 func (s *Orphans) OnReplace(_ context.Context, gvk schema.GroupVersionKind, namespace, _ string, _ bool, list map[string]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *Orphans) OnReplace(_ context.Context, gvk schema.GroupVersionKind, name
 	s.rescan()
 }
 
-// Broken takes note that a kind cannot be seen, or can be again.
+// Broken records that a kind cannot be watched, or can be again.
 func (s *Orphans) Broken(_ context.Context, gvk schema.GroupVersionKind, _ string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +197,7 @@ func (s *Orphans) Broken(_ context.Context, gvk schema.GroupVersionKind, _ strin
 	s.rescan()
 }
 
-// Warned changes nothing: nobody wants these objects to be there.
+// Warned does nothing: these objects are not desired.
 func (s *Orphans) Warned(context.Context, schema.GroupVersionKind, string) {}
 
 // Left changes nothing: what is watched no more was forgotten by keep.
@@ -221,8 +221,8 @@ func (a *app) watchesOrphans() bool {
 	return a.state.GetOrphans() != nil && a.state.GetNamespace() != "" && !a.closed
 }
 
-// orphaned finds the objects of the application's namespace that no
-// application manages, and tells what is new of them.
+// orphaned finds the objects of the application's namespace that no application
+// manages, and reports new ones.
 func (a *app) orphaned(s *Orphans) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -286,7 +286,7 @@ func (a *app) orphanText(total int, blind []string) string {
 		text = "namespace " + a.state.GetNamespace() + " has one orphaned resource, which no application manages: " + names[0]
 	}
 	if len(blind) > 0 {
-		text += "; the agent may not look at: " + strings.Join(blind, ", ")
+		text += "; the agent may not read: " + strings.Join(blind, ", ")
 	}
 	return text
 }

@@ -16,16 +16,17 @@ const sharedWarning = "SharedResourceWarning"
 // manyNotes is how many notes of one type are written out.
 const manyNotes = 10
 
-// unread reports whether the newest state waits to be taken up, or is being.
+// unread reports whether the newest state waits to be processed, or is being
+// processed.
 func (a *app) unread() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return (a.newState || a.taking || a.unresolved) && !a.closed
 }
 
-// name is how tracking ids name the application. After a restart live objects
-// may be seen before its state is resolved; the inventory has it by then. The
-// caller holds mu.
+// name is the application's name in tracking ids. After a restart live objects
+// may be seen before its state is resolved; the inventory has the name by then.
+// The caller holds mu.
 func (a *app) name() string {
 	state := a.state
 	if state == nil {
@@ -40,8 +41,8 @@ func (a *app) name() string {
 // mostly empty.
 func (a *app) installation() string { return a.e.tenantSettings().InstallationID }
 
-// foreign returns the mark of somebody else on a live object; nil if there is
-// none. A tenant that it names is another one. The caller holds mu.
+// foreign returns the mark of another owner on a live object; nil if there is
+// none. A named tenant is another one. The caller holds mu.
 func (a *app) foreign(o *manifest.Object) *tracking.Mark {
 	if inHub(manifest.KeyOf(o)) {
 		return nil // the hub itself knows whose it is
@@ -65,13 +66,13 @@ func (a *app) foreign(o *manifest.Object) *tracking.Mark {
 	return nil
 }
 
-// stranger is foreign for an object of ours that was judged: the id that this
+// stranger is foreign for an observed object of ours: the id that this
 // installation had when it was applied is no other installation's.
 func (x *object) stranger(o *manifest.Object) *tracking.Mark {
 	a := x.app
 	m := a.foreign(o)
 	if m != nil && x.adopted() && m.System == tracking.Own && m.Tenant == "" && m.App == x.record.From {
-		return nil // who has released it; the first write of it takes the mark off
+		return nil // the application that released it; the first write removes its mark
 	}
 	if m == nil || m.Tenant != "" || m.System != tracking.Own || m.App != a.name() || x.record == nil {
 		return m
@@ -82,8 +83,8 @@ func (x *object) stranger(o *manifest.Object) *tracking.Mark {
 	return m
 }
 
-// marked reports whether a live object names tenant and installation as an apply
-// would now. The caller holds mu.
+// marked reports whether a live object has the tenant and installation marks
+// that an apply would write now. The caller holds mu.
 func (x *object) marked() bool {
 	if x.record != nil && x.record.Marks != x.app.marksNow(x.key) {
 		return false
@@ -91,13 +92,13 @@ func (x *object) marked() bool {
 	return x.key.Kind == "CustomResourceDefinition" || x.live.tenanted && x.live.from == x.app.installation()
 }
 
-// isTaken reports whether another tenant has taken an object of ours over: nobody
-// fights about it. The caller holds mu.
+// isTaken reports whether another tenant has adopted an object of ours; it is
+// then not reverted. The caller holds mu.
 func (x *object) isTaken() bool {
 	return x.live.found && x.live.foreign != nil && x.live.foreign.Tenant != ""
 }
 
-// surrendered refuses to write what another tenant has taken over. The caller
+// surrendered refuses to write what another tenant has adopted. The caller
 // holds mu.
 func (x *object) surrendered(options []string) error {
 	if x.record == nil || !x.isTaken() || hasOption(options, adoptOption, "true") {
@@ -112,7 +113,7 @@ func belongs(m tracking.Mark, key manifest.Key) error {
 		"remove it there, or set the sync option Adopt=true to take it over")
 }
 
-// sharedNotes returns what a person should know of objects that others have, too. The
+// sharedNotes returns the warnings about objects that others have, too. The
 // caller holds mu.
 func (a *app) sharedNotes() []*linkv1.Note {
 	var texts []string
@@ -134,7 +135,8 @@ func (a *app) sharedNotes() []*linkv1.Note {
 	return notes(sharedWarning, texts)
 }
 
-// notes returns the conditions that have a type of their own. The caller holds mu.
+// notes returns the conditions that have a type of their own. The caller holds
+// mu.
 func (a *app) notes() []*linkv1.Note {
 	out := a.sharedNotes()
 	if a.orphanNote != "" {

@@ -12,20 +12,20 @@ import (
 )
 
 // refusals are why the last operation of an application was refused objects:
-// each names who owned the object. Once none of these causes holds any more
-// the hub is told so, and decides whether the operation's target is tried again
+// each names who owned the object. Once none of these causes exists any more
+// the hub is notified, and decides whether the operation's target is retried
 // (AUTO-04). The application's mu guards them.
 type refusals struct {
 	operation string // empty: nothing was refused
 	causes    map[manifest.Key]string
-	over      bool      // the causes are gone, and the hub is told
-	notBefore time.Time // when the hub may be told next
+	over      bool      // the causes are gone, and the hub is notified
+	notBefore time.Time // when the hub may be notified next
 	backoff   lifecycle.Backoff
 	planned   bool
 }
 
-// The pace at which the hub hears that causes are gone, for an operation that
-// fails for them again and again.
+// The back-off of these notifications, for an operation that fails for the same
+// causes again and again.
 const (
 	unblockFirst = 5 * time.Second
 	unblockMost  = 5 * time.Minute
@@ -49,8 +49,8 @@ func (r *refusals) set(operation string, refused []inventory.Refusal) {
 // restore is set for what was stored.
 func (r *refusals) restore(operation string, refused []inventory.Refusal) { r.set(operation, refused) }
 
-// unblocked returns the operation whose causes to fail are gone; empty: there
-// is none. The caller holds mu.
+// unblocked returns the operation whose causes of failure are gone; empty:
+// none. The caller holds mu.
 func (a *app) unblocked(now time.Time) string {
 	r := &a.refusals
 	if r.operation == "" || a.running != nil || len(a.queue) > 0 || a.deleting || a.closed {
@@ -83,8 +83,8 @@ func (a *app) unblocked(now time.Time) string {
 	return r.operation
 }
 
-// blocks reports whether an object is still what an operation was refused it for.
-// The caller holds mu.
+// blocks reports whether the cause for which an operation was refused an object
+// still exists. The caller holds mu.
 func (a *app) blocks(key manifest.Key, mark string) bool {
 	x := a.objects[key]
 	if mark != "" && x != nil {
@@ -122,7 +122,7 @@ func (r *refused) add(key manifest.Key, mark string) {
 	}
 }
 
-// mostRefused is how many causes are kept of one operation.
+// mostRefused is how many causes are stored per operation.
 const mostRefused = 1000
 
 func (r *refused) all() []inventory.Refusal {

@@ -9,9 +9,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// Delete deletes one live object of an application because a person asks for
-// it (DEL-07). What the application wants is made anew if its live objects are
-// kept equal. The caller has found that the object belongs to the application.
+// Delete deletes one live object of an application on a user's request
+// (DEL-07). Self-heal recreates it if the application still lists it. The
+// caller has checked that the object belongs to the application.
 func (e *Engine) Delete(ctx context.Context, app string, gvk schema.GroupVersionKind, key manifest.Key, force bool, propagated string) error {
 	if inHub(key) {
 		return livesInHub(key)

@@ -6,15 +6,15 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// Settings is what a tenant's settings say about comparing and tracking. The
-// zero value is what holds without settings.
+// Settings are a tenant's settings for comparison and tracking. The zero value
+// is the default.
 type Settings struct {
 	Ignore         []*linkv1.IgnoreRule // for all applications, before their own
 	Tenant         string               // id, written to each object; what carries another one is left alone
 	InstallationID string               // written to each object; what carries another one is left alone
 	InstanceLabel  string               // by which Argo CD may name its applications; empty: the usual one
 	Hidden         []string             // annotations of Secrets that are masked like their values
-	Marks          string               // of Argo CD, that are written beside ours: annotation, annotation+label or label; empty: none
+	Marks          string               // Argo CD's marks written beside ours: annotation, annotation+label or label; empty: none
 	WaveDelay      time.Duration        // between two waves, unless an application says otherwise
 }
 

@@ -29,7 +29,7 @@ type desired struct {
 // A snapshot is what a SnapshotRef stands for in this cluster.
 type snapshot struct {
 	id, revision string
-	listed       string // what the inventory calls the lists that held the references; empty: there are none
+	listed       string // the inventory's name for the lists that had the references; empty: there are none
 	all          []*desired
 	objects      map[manifest.Key]*desired // without hooks; of two with one key the last
 	excluded     []manifest.Key            // of kinds that the settings exclude; nothing else has them
@@ -44,7 +44,7 @@ func (s *snapshot) digests() [][]byte {
 	return out
 }
 
-// get is nil-safe: an application without a snapshot wants nothing.
+// get is nil-safe: an application without a snapshot lists nothing.
 func (s *snapshot) get(key manifest.Key) *desired {
 	if s == nil {
 		return nil
@@ -94,8 +94,8 @@ func (e *Engine) resolve(ctx context.Context, ref *linkv1.SnapshotRef, namespace
 	return s, nil
 }
 
-// resolveNamespace finds the namespace of one object. A kind that is not served yet is
-// taken for what the reference looks like.
+// resolveNamespace finds the namespace of one object. For a kind that is not
+// served yet the reference decides.
 func (e *Engine) resolveNamespace(ctx context.Context, r *linkv1.ObjectRef, namespace string, scopes map[schema.GroupVersionKind]bool, s *snapshot) (*desired, error) {
 	d := &desired{
 		key:  manifest.Key{Group: r.GetGroup(), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()},
@@ -184,7 +184,7 @@ func (e *Engine) blobs(ctx context.Context, digests [][]byte) ([][]byte, error) 
 		}
 		sealed, ok := fetched[string(d)]
 		if !ok {
-			return nil, fault.New(fault.Missing, "the hub does not have an object that it wants deployed (%x)", d[:4])
+			return nil, fault.New(fault.Missing, "the hub does not have an object of the desired state (%x)", d[:4])
 		}
 		if out[i], err = e.open(d, sealed); err != nil {
 			return nil, err

@@ -15,11 +15,12 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// reportPause is the least time between two looks at a whole application.
+// reportPause is the least time between two status computations of an
+// application.
 const reportPause = 40 * time.Millisecond
 
-// scheduleReport reports how the application stands: at once, and then at most every
-// reportPause. The caller holds mu.
+// scheduleReport reports the application's status: at once, and then at most
+// every reportPause. The caller holds mu.
 func (a *app) scheduleReport() {
 	if a.state == nil || a.closed || a.reportScheduled {
 		return
@@ -42,7 +43,7 @@ func (a *app) scheduleReport() {
 	a.sum(now)
 }
 
-// sum looks at the whole application and reports what is new of it.
+// sum computes the application's status and reports it if it has changed.
 func (a *app) sum(now time.Time) {
 	if a.gone {
 		return
@@ -58,7 +59,7 @@ func (a *app) sum(now time.Time) {
 	known := a.fold(r)
 	a.awaitHold(now)
 	if !known && a.lastReport == nil {
-		return // the first look is still under way
+		return // the first comparison is not complete
 	}
 	if !known {
 		r.Sync, r.Health, r.HealthCause = a.lastReport.GetSync(), a.lastReport.GetHealth(), a.lastReport.GetHealthCause()
@@ -135,8 +136,9 @@ func (a *app) noteGrace(wait time.Duration) {
 	}
 }
 
-// worse folds one object's health in. A missing object alone does not make
-// its application Missing (HLT-04). It gives how long the object is held yet.
+// worse adds one object's health to the aggregated health. A missing object
+// alone does not make its application Missing (HLT-04). It returns the rest of
+// the object's grace period.
 func worse(r *linkv1.AppReport, x *object, now time.Time, missing, rest *int, why *healthCauses) (wait time.Duration) {
 	state, message, wait := x.counts(now)
 	switch {
@@ -175,7 +177,7 @@ func (x *object) extraneous() bool {
 // ignoreExtraneous is recorded among an object's options.
 const ignoreExtraneous = "IgnoreExtraneous"
 
-// optionsOf returns what a record keeps of an object's own options.
+// optionsOf returns an object's own options for its record.
 func optionsOf(o *manifest.Object) []string {
 	out := manifest.Options(o)
 	if hasOption(manifest.CompareOptions(o), ignoreExtraneous, "true") {
@@ -192,7 +194,7 @@ func (a *app) sentences() []string {
 	}
 	slices.Sort(out)
 	if why := a.e.Inventory.Rewound(); why != "" {
-		out = append(out, "nothing is taken from the hub and nothing is pruned: "+why)
+		out = append(out, "no desired state is accepted from the hub and nothing is pruned: "+why)
 	} else if why := a.e.Inventory.Frozen(); why != "" {
 		out = append(out, "nothing is pruned: "+why)
 	}
@@ -213,9 +215,9 @@ func (a *app) eventHealthy(r *linkv1.AppReport) {
 	a.e.Reports.Operation(report)
 }
 
-// reassess acts on every object anew, because the state has changed or an
-// operation is over; with again it also compares each anew, from what is kept
-// of it. The caller holds mu.
+// reassess processes every object again, because the state has changed or an
+// operation is over; with again it also compares each again, from stored data.
+// The caller holds mu.
 func (a *app) reassess(ctx context.Context, again bool) {
 	a.nsHeal(ctx)
 	a.stale = a.stale || a.nsUnsure()
@@ -237,8 +239,8 @@ func (a *app) reassess(ctx context.Context, again bool) {
 	}
 }
 
-// recompare compares an object by other rules than before, from what is kept of it.
-// What was not kept has to be read. The caller holds mu.
+// recompare compares an object by changed rules, from stored data. What was not
+// stored has to be read. The caller holds mu.
 func (x *object) recompare() {
 	a := x.app
 	x.expected = expectation{}
@@ -257,8 +259,8 @@ func (x *object) recompare() {
 	x.live.foreign = x.stranger(tracking.WithArgo(o, x.live.argo))
 }
 
-// closeTombstones closes the tombstones of objects that are not ours, or not there.
-// The caller holds mu.
+// closeTombstones closes the tombstones of objects that are not ours, or do not
+// exist. The caller holds mu.
 func (a *app) closeTombstones() {
 	if a.rebuild || a.doubt {
 		return // what is ours is being found out
@@ -292,8 +294,8 @@ func (a *app) keyOfTombstone(t *linkv1.Tombstone) manifest.Key {
 	return key
 }
 
-// closeTombstone tells the hub that the object of a tombstone is gone. The caller
-// holds mu.
+// closeTombstone reports to the hub that the object of a tombstone is gone. The
+// caller holds mu.
 func (a *app) closeTombstone(key manifest.Key) {
 	for _, t := range a.tombstones.of[tombstoneKey(key.Group, key.Kind, key.Name)] {
 		if t.GetNamespace() == key.Namespace || t.GetNamespace() == "" || key.Namespace == "" {
@@ -304,7 +306,7 @@ func (a *app) closeTombstone(key manifest.Key) {
 	}
 }
 
-// Refresh judges an application anew, or all for an empty id, without a
+// Refresh compares an application again, or all for an empty id, without a
 // request for objects whose watches are current.
 func (e *Engine) Refresh(ctx context.Context, id string) bool {
 	found := false
@@ -358,7 +360,7 @@ func (e *Engine) Report(id string) error {
 	return fault.New(fault.Missing, "the agent knows no such application")
 }
 
-// Announce tells anew how every application stands: something that concerns
+// Announce reports every application's status again: something that concerns
 // all of them has changed.
 func (e *Engine) Announce() {
 	for _, a := range e.all() {

@@ -20,7 +20,7 @@ type task struct {
 	options []string // of application and operation
 	wants   []*desired
 	hooks   map[manifest.Key]*object // guarded by the application's mu
-	changed chan struct{}            // holds one hint
+	changed chan struct{}            // capacity 1
 	refused *refused
 }
 
@@ -67,7 +67,7 @@ func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 	return plan, t.prepare(ctx, plan)
 }
 
-// snapshot finds what the operation is about. The caller holds mu.
+// snapshot selects what the operation applies. The caller holds mu.
 func (t *task) snapshot() (*snapshot, error) {
 	a, want := t.app, t.op.Order.GetSnapshot().GetId()
 	for _, s := range []*snapshot{a.target, a.accepted} {
@@ -92,9 +92,9 @@ func (s *snapshot) commit() string {
 	return s.revision
 }
 
-// read gets the manifests, and waits for the hub where some are not here yet.
-// It keeps of them what the plan needs; each is read again at its turn, so
-// that an operation that waits for hours holds no memory.
+// read gets the manifests, and waits for the hub where some are missing. It
+// stores only what the plan needs; each is read again when it is applied, so
+// that an operation that waits for hours uses little memory.
 func (t *task) read(ctx context.Context, s *snapshot, p *progress) ([]wave.Object, error) {
 	if s == nil {
 		return nil, nil
@@ -249,7 +249,7 @@ func (t *task) adhoc(it wave.Item) *object {
 	return x
 }
 
-// acquire has the owner of an object release it, if it does not want it any
+// acquire makes the owner of an object release it, if it does not list it any
 // more, and returns the application's view of it.
 func (t *task) acquire(ctx context.Context, it wave.Item) (*object, error) {
 	a, d := t.app, t.wants[it.Index]
@@ -294,7 +294,7 @@ func (t *task) noteRefusal(x *object, err error, mark string) {
 	}
 }
 
-// hook registers a hook, so that it is watched; nil if its name is taken. The
+// hook registers a hook, so that it is watched; nil if its name is in use. The
 // caller holds mu.
 func (t *task) hook(it wave.Item) *object {
 	a := t.app
@@ -311,7 +311,7 @@ func (t *task) hook(it wave.Item) *object {
 	return x
 }
 
-// ended gives up the hooks that were never made.
+// ended removes the hooks that were never created.
 func (t *task) ended(r wave.Result) {
 	if r.Phase == wave.Running {
 		return
@@ -387,8 +387,8 @@ func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desire
 	}
 }
 
-// settled reports whether an object is as it should be, so that no request is
-// needed. The caller holds mu.
+// settled reports whether an object is unchanged, so that no request is needed.
+// The caller holds mu.
 func (x *object) settled(d *desired) bool {
 	if !x.live.known || !x.live.found || x.live.deleting || x.inflight > 0 || !x.current(d) || !x.comparison.Equal || !x.marked() {
 		return false
@@ -397,7 +397,7 @@ func (x *object) settled(d *desired) bool {
 	return broken == nil && x.record.Owned.UID == x.live.uid
 }
 
-// state tells what is known to be live. The caller holds mu.
+// state returns the known live state. The caller holds mu.
 func (x *object) state() wave.State {
 	s := wave.State{Found: x.live.found, Deleting: x.live.deleting, Health: x.live.health, Message: x.live.message}
 	if x.live.known && x.live.found && x.hook == "" {
@@ -406,8 +406,8 @@ func (x *object) state() wave.State {
 	return s
 }
 
-// State tells what is live: as the watch has it, or, where there is none, as
-// the API server says.
+// State returns the live state: from the watch or, without one, from the API
+// server.
 func (t *task) State(ctx context.Context, it wave.Item) (wave.State, error) {
 	a := t.app
 	a.mu.Lock()
@@ -445,7 +445,7 @@ func (t *task) readUnwatched(ctx context.Context, x *object) error {
 // Preflight tries objects out; those that are as they should be pass unasked.
 func (t *task) Preflight(ctx context.Context, items []wave.Item) []wave.Check {
 	out := make([]wave.Check, len(items))
-	next := make(chan int, len(items)) // holds all work, so that filling it never blocks
+	next := make(chan int, len(items)) // capacity for all work, so that filling it never blocks
 	for i := range items {
 		next <- i
 	}

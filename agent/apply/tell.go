@@ -5,7 +5,7 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// A Happening is what Kubernetes events may tell of an application.
+// A Happening is what Kubernetes events may report about an application.
 type Happening struct {
 	App, Name, Namespace string // id, name, and where it is deployed to
 	Reason               string // in the words of Argo CD
@@ -13,7 +13,7 @@ type Happening struct {
 	Message              string
 }
 
-// happened hands a happening on. The caller holds mu.
+// happened passes a happening on. The caller holds mu.
 func (a *app) happened(reason, message string, warning bool) {
 	if a.e.Happened == nil || a.state == nil {
 		return
@@ -21,10 +21,10 @@ func (a *app) happened(reason, message string, warning bool) {
 	a.e.Happened(Happening{App: a.id, Name: a.state.GetName(), Namespace: a.state.GetNamespace(), Reason: reason, Warning: warning, Message: message})
 }
 
-// eventStarted tells that an operation begins, and by whom.
+// eventStarted reports that an operation starts, and its initiator.
 func (a *app) eventStarted(o inventory.Operation) {
 	if len(o.Progress) > 0 || o.Order.GetOptions().GetDryRun() {
-		return // it goes on after a restart, or changes nothing
+		return // it continues after a restart, or changes nothing
 	}
 	who := "initiated automated " + workOf(o)
 	if name := o.Order.GetInitiator(); name != "" && !o.Order.GetAutomated() {
@@ -35,7 +35,7 @@ func (a *app) eventStarted(o inventory.Operation) {
 	a.happened("OperationStarted", who, false)
 }
 
-// eventEnded tells how an operation ended.
+// eventEnded reports the result of an operation.
 func (a *app) eventEnded(o inventory.Operation, out *linkv1.OperationReport) {
 	if o.Order.GetOptions().GetDryRun() {
 		return
@@ -63,8 +63,8 @@ func workOf(o inventory.Operation) string {
 	return kind
 }
 
-// eventChanged tells a change of sync and health, with up to three causes of the
-// latter (HLT-26). What an agent finds at its start is no change. The caller
+// eventChanged reports a change of sync or health, with up to three causes of
+// the latter (HLT-26). The state at the agent's start is no change. The caller
 // holds mu.
 func (a *app) eventChanged(r *linkv1.AppReport) {
 	was := a.shown

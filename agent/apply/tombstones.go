@@ -29,8 +29,8 @@ func newTombstoneIndex(all []*linkv1.Tombstone) tombstoneIndex {
 	return g
 }
 
-// loadTombstones returns all tombstones of a state. If they come in lists, the
-// state lists some of them itself, for agents that know of no others.
+// loadTombstones returns all tombstones of a state. If they are in lists, the
+// state contains some of them inline, for agents that do not support lists.
 func (e *Engine) loadTombstones(ctx context.Context, state *linkv1.AppState) (tombstoneIndex, error) {
 	lists := state.GetTombstoneLists()
 	if len(lists) == 0 {

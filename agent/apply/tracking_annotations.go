@@ -13,19 +13,19 @@ const (
 	instanceAnnotation = "capstan.dev/hook-instance"
 )
 
-// trackingID says to which application an object belongs (TRK-02). It
-// describes the object itself, so that copied annotations are seen through.
+// trackingID names the application to which an object belongs (TRK-02). It
+// describes the object itself, so that copied annotations are detected.
 func (a *app) trackingID(key manifest.Key) string {
 	return tracking.ID{App: a.name(), Key: key}.String()
 }
 
-// prepare turns a manifest into what is sent: in its namespace and with its
+// prepare converts a manifest to what is sent: with its namespace and its
 // tracking id, which CustomResourceDefinitions never get (TRK-06).
 func (a *app) prepare(o *manifest.Object, key manifest.Key) {
 	o.SetNamespace(key.Namespace)
 	o.SetName(key.Name)
 	if key.Kind == "ClusterRole" && o.Object["aggregationRule"] != nil {
-		delete(o.Object, "rules") // the control plane writes them; two writers would fight
+		delete(o.Object, "rules") // the control plane writes them; two writers would overwrite each other
 	}
 	if key.Kind == "CustomResourceDefinition" {
 		return
@@ -58,8 +58,8 @@ func setEntry(o *manifest.Object, section, name, value string) {
 	all[name] = value
 }
 
-// contentOf hashes what people and controllers wish of an object: all but its
-// status and the API server's bookkeeping.
+// contentOf hashes the desired fields of an object: all but its status and the
+// API server's bookkeeping.
 func contentOf(object map[string]any) string {
 	text, err := manifest.AppendCanonical(nil, desiredFields(object))
 	if err != nil {

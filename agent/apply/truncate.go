@@ -14,8 +14,8 @@ const (
 	mostMessage = 4 << 10   // the same of what one of them says
 )
 
-// truncateResults leaves out results that would make a report too large to be sent:
-// what went well goes first, hooks and failures are kept as long as possible.
+// truncateResults omits results that would make a report too large: successful
+// ones first; hooks and failures stay as long as possible.
 func truncateResults(all []*linkv1.Result) []*linkv1.Result {
 	size := 0
 	for _, r := range all {

@@ -12,9 +12,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
-// Sync windows hold here too: an operation that comes late, because the agent
-// was away, does not begin while they are closed, one that runs stops at its
-// next step, and self-heal waits. Windows are reckoned by the hub's time.
+// The agent enforces sync windows as well: an operation that arrives late does
+// not start while they are closed, a running one stops at its next step, and
+// self-heal waits. Windows are evaluated by the hub's time.
 
 // now is the hub's time.
 func (e *Engine) now() time.Time { return e.Clock.Now().Add(e.Offset()) }
@@ -32,7 +32,7 @@ func windowsOf(state *linkv1.AppState) syncwindow.Set {
 	return syncwindow.New(out)
 }
 
-// windowQueue holds when the windows of applications change next.
+// windowQueue contains when the windows of applications change next.
 type windowQueue struct {
 	mu    sync.Mutex
 	times map[*app]time.Time
@@ -63,7 +63,7 @@ func (t *windowQueue) wait(now time.Time, most time.Duration) time.Duration {
 	return max(most, time.Millisecond)
 }
 
-// due takes out the applications whose time has come.
+// due removes and returns the applications whose time has come.
 func (t *windowQueue) due(now time.Time) []*app {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,10 +77,11 @@ func (t *windowQueue) due(now time.Time) []*app {
 	return out
 }
 
-// recheckWindowsAfter is when windows are looked at again of which no change is in sight.
+// recheckWindowsAfter is the interval for windows without a known next change.
 const recheckWindowsAfter = 24 * time.Hour
 
-// schedule notes when the application's windows change next. The caller holds mu.
+// schedule records when the application's windows change next. The caller holds
+// mu.
 func (a *app) schedule() {
 	if a.windows.Empty() || a.closed {
 		a.e.turns.forget(a)
@@ -109,13 +110,13 @@ func (e *Engine) runDueWindows(ctx context.Context) {
 	}
 }
 
-// heals reports whether live state may be brought back now. The caller holds mu.
+// heals reports whether self-heal is allowed now. The caller holds mu.
 func (a *app) heals() bool {
 	return a.windows.Empty() || a.windows.Allows(syncwindow.Heal, a.e.now())
 }
 
-// unhealed says that live state is not brought back because of windows; empty
-// if nothing waits for them. The caller holds mu.
+// unhealed is the message that windows block self-heal; empty if nothing waits
+// for them. The caller holds mu.
 func (a *app) unhealed() string {
 	if a.heals() {
 		return ""
@@ -137,8 +138,8 @@ func exempt(order *linkv1.Operation) bool {
 	return order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE || order.GetOptions().GetDryRun()
 }
 
-// mayBegin reports whether the operation that is next in line may begin or go on,
-// and tells people if not. The caller holds mu.
+// mayBegin reports whether the next operation may start or continue, and sets
+// the reason for users if not. The caller holds mu.
 func (a *app) mayBegin() bool {
 	if a.windows.Empty() || len(a.queue) > 1 { // the newest supersedes the others, which then end
 		return true
@@ -159,7 +160,7 @@ func (a *app) mayBegin() bool {
 	return false
 }
 
-// gate waits before a step of an operation while windows do not let it go on.
+// gate waits before a step of an operation while windows block it.
 func (a *app) gate(o inventory.Operation) func(ctx context.Context, say func(string)) error {
 	if exempt(o.Order) {
 		return nil
@@ -191,7 +192,7 @@ func (a *app) gate(o inventory.Operation) func(ctx context.Context, say func(str
 const windowPoll = time.Second
 
 // newest reads the windows of the newest state, which the application itself
-// takes up once its operation is over.
+// processes once its operation is over.
 func (a *app) newest() syncwindow.Set {
 	row, ok := a.e.Inventory.App(a.id)
 	if !ok {

@@ -20,8 +20,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// maxConflicts is how often a write is prepared anew because the object
-// changed meanwhile.
+// maxConflicts is how often a write is prepared again because the object
+// changed in between.
 const maxConflicts = 5
 
 // A writing says how an object is written.
@@ -38,7 +38,7 @@ type written struct {
 }
 
 // write brings one object to its desired content and records what is ours of
-// it. Events that arrive meanwhile are judged after the answer.
+// it. Events that arrive during the write are processed after its response.
 func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.Object, w writing) (written, error) {
 	a.meet(ctx, x)
 	s := a.sending(x, d, body, w)
@@ -81,7 +81,7 @@ type sending struct {
 	note    string
 	problem error  // found before anything was sent
 	marks   string // of Argo CD that it is written with
-	mark    string // of whoever still holds the object, if that is the problem
+	mark    string // of the owner, if ownership is the problem
 }
 
 // sending gathers under mu what a write needs, and counts it as in flight.
@@ -199,9 +199,9 @@ func (a *app) applyServerSide(ctx context.Context, s *sending) (*manifest.Object
 		case err == nil, try == maxConflicts:
 			return out, err
 		case otherUID(err):
-			s.uid = "" // somebody deleted it, or made it anew; the next apply takes whatever is there
+			s.uid = "" // it was deleted or recreated; the next apply uses what exists
 		case apierrors.IsConflict(err):
-			// A guard held: it is read and prepared again.
+			// A precondition failed: it is read and prepared again.
 		case a.namespaceGone(ctx, s, err):
 		default:
 			return nil, err
@@ -348,9 +348,9 @@ func (a *app) threeWay(ctx context.Context, s *sending, live *manifest.Object) (
 	return manifest.Canonical(change)
 }
 
-// replace writes the object as a whole (SYNC-20), or deletes it and makes it
-// anew with Force (SYNC-21). CustomResourceDefinitions and Namespaces are
-// never deleted for it.
+// replace writes the object as a whole (SYNC-20), or deletes and recreates it
+// with Force (SYNC-21). CustomResourceDefinitions and Namespaces are never
+// deleted for it.
 func (a *app) replace(ctx context.Context, s *sending) (*manifest.Object, error) {
 	s.merged = true
 	force := hasOption(s.options, "Force", "true") && s.key.Kind != "CustomResourceDefinition" && s.key.Kind != "Namespace"
@@ -374,7 +374,7 @@ func (a *app) replace(ctx context.Context, s *sending) (*manifest.Object, error)
 	}
 }
 
-// recreate deletes an object, waits until it is gone, and makes it anew.
+// recreate deletes an object, waits until it is gone, and creates it again.
 func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error) {
 	live, err := a.e.kube.get(ctx, s.endpoint)
 	if err != nil {
@@ -400,7 +400,7 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 			break
 		}
 		if err := lifecycle.Sleep(ctx, a.e.Clock, wait); err != nil {
-			return nil, fault.New(fault.Conflict, "it is being deleted to be made anew, and held by finalizers %v", now.GetFinalizers())
+			return nil, fault.New(fault.Conflict, "it is being deleted to be recreated, and has finalizers %v", now.GetFinalizers())
 		}
 	}
 	s.uid, s.note = "", "deleted and made anew"
@@ -422,7 +422,7 @@ func propagation(options []string) metav1.DeletionPropagation {
 	return metav1.DeletePropagationForeground
 }
 
-// record keeps what is ours of a written object.
+// record stores what is ours of a written object.
 func (a *app) record(ctx context.Context, x *object, d *desired, s *sending, out *manifest.Object) error {
 	owned, err := a.recordOwned(s, d.digest, out)
 	if err != nil {
@@ -452,8 +452,8 @@ func (a *app) recordOwned(s *sending, digest [32]byte, out *manifest.Object) (di
 	return a.e.hashes.Own(out, a.e.Manager, digest, s.ignore)
 }
 
-// settle takes the answer of a write as the newest live state, and then the
-// events that came meanwhile. out is nil if the write failed.
+// settle stores the response of a write as the newest live state, and then
+// processes the deferred events. out is nil if the write failed.
 func (a *app) settle(ctx context.Context, x *object, out *manifest.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -470,7 +470,7 @@ func (a *app) settle(ctx context.Context, x *object, out *manifest.Object) {
 	switch {
 	case a.closed:
 	case o != nil && !x.live.older(o) && (o.GetResourceVersion() != x.live.version || inHub(x.key)): // the hub's versions do not count its status
-		// What was told is from before the answer: both count as one step.
+		// The report before the response counts as the same step.
 		x.observe(o)
 		a.scheduleReport()
 	case lost != "" && lost == x.live.uid:

@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// desired gives the link the agent's copy of the desired log.
+// desired adapts the agent's copy of the desired log to the link.
 type desired struct{ a *agent }
 
 // Cursor is how far the log is stored.
@@ -40,8 +40,8 @@ func (d desired) Cursor() *linkv1.Cursor {
 	return at
 }
 
-// StoreBatch stores a batch. The engine begins at once, while the disk writes:
-// what must not be done twice waits for the disk by itself.
+// StoreBatch stores a batch. The engine starts at once, while the disk writes;
+// what must not be repeated waits for the disk itself.
 func (d desired) StoreBatch(ctx context.Context, b *linkv1.Batch) error {
 	changes, commit, err := d.a.store.Stage(b)
 	if err != nil {
@@ -51,7 +51,7 @@ func (d desired) StoreBatch(ctx context.Context, b *linkv1.Batch) error {
 		}
 		return err
 	}
-	if changes.Settings && d.a.settings.Set(d.a.store.Settings()) { // before the states that come with it are judged
+	if changes.Settings && d.a.settings.Set(d.a.store.Settings()) { // before the states that come with it are compared
 		d.a.reconsider(ctx)
 	}
 	d.a.engine.Changed(ctx, changes)
@@ -70,7 +70,7 @@ func (d desired) Root() []byte {
 	return d.a.store.Root()
 }
 
-// Rewound keeps everything as it is until a person decides.
+// Rewound keeps everything unchanged until an admin decides.
 func (d desired) Rewound(reason string) {
 	if before := d.a.store.Rewound(); before == reason {
 		return
@@ -79,7 +79,7 @@ func (d desired) Rewound(reason string) {
 	d.a.engine.Announce()
 }
 
-// Respond takes the hub's decisions and questions about the past.
+// Respond handles the hub's decisions and queries about the log's past.
 func (d desired) Respond(ctx context.Context, down *linkv1.FollowDown) (*linkv1.FollowUp, error) {
 	switch m := down.GetMessage().(type) {
 	case *linkv1.FollowDown_Confirmed:
@@ -103,7 +103,7 @@ func (d desired) confirmed(ctx context.Context, m *linkv1.Confirmed) error {
 		return err
 	}
 	d.a.secret.SetCursor(d.a.store.Cursor())
-	d.a.Log.WarnContext(ctx, "an admin has decided that the hub's state is taken", "by", m.GetBy(), "incarnation", m.GetIncarnation(), "formerSeq", m.GetFrom().GetSeq())
+	d.a.Log.WarnContext(ctx, "an admin has accepted the hub's state", "by", m.GetBy(), "incarnation", m.GetIncarnation(), "formerSeq", m.GetFrom().GetSeq())
 	d.a.engine.Announce()
 	return nil
 }
@@ -111,10 +111,10 @@ func (d desired) confirmed(ctx context.Context, m *linkv1.Confirmed) error {
 // comparesReports is the hub's name for comparing hashes of what is reported.
 const comparesReports = "report-buckets"
 
-// sessions keeps what a session brings.
+// sessions stores what a session delivers.
 type sessions struct{ a *agent }
 
-// Opened keeps the keys of the tenant and the cluster.
+// Opened stores the keys of the tenant and the cluster.
 func (s sessions) Opened(_ context.Context, hello *linkv1.HelloResponse) error {
 	keys := s.a.secret.Keys()
 	if key := hello.GetObjectKey(); len(key) > 0 {
@@ -132,7 +132,7 @@ func (s sessions) Opened(_ context.Context, hello *linkv1.HelloResponse) error {
 	return nil
 }
 
-// Revoked keeps what the hub says, for the case that it forgets.
+// Revoked stores the hub's revocations, in case the hub loses them.
 func (s sessions) Revoked(of []*linkv1.Revoked) {
 	revoked := make([]inventory.Revoked, len(of))
 	for i, r := range of {
@@ -141,13 +141,13 @@ func (s sessions) Revoked(of []*linkv1.Revoked) {
 	s.a.secret.SetRevoked(revoked, time.Now())
 }
 
-// Closed changes nothing: what was accepted goes on being enforced.
+// Closed does nothing: the last accepted state stays enforced.
 func (s sessions) Closed(error) {}
 
-// blobs asks the hub for objects, for a while.
+// blobs fetches objects from the hub.
 type blobs struct{ a *agent }
 
-// fetchFor is how long one call asks; the engine calls again.
+// fetchFor limits one call; the engine calls again.
 const fetchFor = 30 * time.Second
 
 // Fetch returns what the hub has.
@@ -166,7 +166,7 @@ func (b blobs) Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, err
 	return out, err
 }
 
-// hubObjects gives the engine the objects that live in the hub.
+// hubObjects adapts objects of the hub to the engine.
 type hubObjects struct{ *hubobjects.Objects }
 
 // Read returns one of them.
@@ -200,7 +200,7 @@ type children struct{ outbox *report.Outbox }
 // Child reports a child that is new or has changed.
 func (c children) Child(app string, r watch.Record) { c.outbox.Resource(childOf(app, r)) }
 
-// ChildGone takes it back.
+// ChildGone removes it again.
 func (c children) ChildGone(app string, r watch.Record) { c.outbox.Removed(childOf(app, r)) }
 
 func childOf(app string, r watch.Record) *linkv1.Resource {
@@ -270,7 +270,7 @@ func (c cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, key manife
 	}, do)
 }
 
-// Refresh compares anew.
+// Refresh compares again.
 func (c cluster) Refresh(ctx context.Context, app string) bool { return c.a.engine.Refresh(ctx, app) }
 
 // Confirm reports an application as it is now and waits until the hub has it.
@@ -287,7 +287,7 @@ func (c cluster) Delete(ctx context.Context, app string, key manifest.Key, versi
 	return c.a.engine.Delete(ctx, app, gvk, key, force, propagation)
 }
 
-// clusterFacts tells the hub of the cluster.
+// clusterFacts reports facts about the cluster to the hub.
 type clusterFacts struct {
 	kube   kubernetes
 	mapper *watch.RESTMapper
@@ -299,7 +299,7 @@ type clusterFacts struct {
 // factsTimeout bounds what a Hello waits for an API server.
 const factsTimeout = 5 * time.Second
 
-// Facts reads what is not known yet, and asks how the API server is.
+// Facts reads what is not known yet and probes the API server.
 func (f *clusterFacts) Facts(ctx context.Context) (link.Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()

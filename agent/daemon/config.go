@@ -27,8 +27,8 @@ import (
 
 // Config is what an agent is started with.
 type Config struct {
-	// StateDir is where the agent keeps what it must not forget. It may be
-	// lost; the agent then asks the hub and the cluster again.
+	// StateDir is where the agent stores its state. It may be lost; the agent
+	// then reads everything again from the hub and the cluster.
 	StateDir string
 	// Namespace is where the agent's Secret and Lease live.
 	Namespace string
@@ -37,7 +37,7 @@ type Config struct {
 	Kubeconfig string
 	// REST reaches the cluster instead of Kubeconfig, for tests.
 	REST *rest.Config
-	// JoinTokenFile holds the token of the first start. It may be empty or
+	// JoinTokenFile contains the token of the first start. It may be empty or
 	// missing once the agent is enrolled.
 	JoinTokenFile string
 	// JoinToken is the token itself, for tests.
@@ -48,23 +48,23 @@ type Config struct {
 	// Namespaces are the only ones that the agent has rights in; of mode
 	// observe, empty: all.
 	Namespaces []string
-	// GuardFile holds rules of the cluster's owner, which the hub cannot
+	// GuardFile contains rules of the cluster's owner, which the hub cannot
 	// change; empty: none.
 	GuardFile string
 	// OwnRoles are names of roles and bindings that grant the agent its rights,
-	// besides those that its chart names after Namespace. Like the latter they
+	// in addition to those that its chart names after Namespace. All of them
 	// are protected from manifests.
 	OwnRoles []string
 	// FieldManager is the name under which fields are owned; empty: capstan.
 	FieldManager string
-	// HTTPSProxy and NoProxy say which HTTP proxy leads to the hub, in the
-	// words of the environment variables. Empty: none.
+	// HTTPSProxy and NoProxy set the HTTP proxy for the hub, with the syntax of
+	// the environment variables. Empty: none.
 	HTTPSProxy, NoProxy string
-	// ProxyCAFile holds certificates (PEM) of authorities that may vouch,
-	// beside those of the system, for whatever ends TLS in front of the hub.
-	// Empty: nobody has to; the hub proves its own key inside in any case.
+	// ProxyCAFile contains certificates (PEM) of authorities that, like the
+	// system's, may sign whatever terminates TLS in front of the hub. Empty: no
+	// check; the hub proves its own key inside the connection in any case.
 	ProxyCAFile string
-	// Upgrades lets the hub exchange the agent's image, for one of the same
+	// Upgrades lets the hub replace the agent's image, by one of the same
 	// repository or of the UpgradeRepositories.
 	Upgrades            bool
 	UpgradeRepositories []string
@@ -76,7 +76,7 @@ type Config struct {
 	// WaveDelay is the pause between two waves of a sync, where neither the
 	// application nor the tenant says otherwise; at most a minute.
 	WaveDelay time.Duration
-	// Log takes what happens.
+	// Log receives log lines.
 	Log *slog.Logger
 	// Listen is where health and metrics are served, such as 127.0.0.1:8081;
 	// empty: nowhere.
@@ -85,7 +85,7 @@ type Config struct {
 	Profiles bool
 	// Dial opens connections to the hub; nil: TCP.
 	Dial tunnel.Dialer
-	// Wrap sees every request to the API server; nil: nobody does.
+	// Wrap wraps the transport to the API server; nil: none.
 	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
@@ -106,7 +106,7 @@ func (c Config) Validate() error {
 	switch c.Mode {
 	case "", ModeCluster:
 		if len(c.Namespaces) > 0 {
-			bad("mode cluster takes no namespaces; use mode namespaced, or a guard file")
+			bad("mode cluster has no namespaces; use mode namespaced, or a guard file")
 		}
 	case ModeNamespaced:
 		if len(c.Namespaces) == 0 {
@@ -137,7 +137,7 @@ const (
 	ModeObserve    = "observe"
 )
 
-// label is what a name of a namespace looks like.
+// label matches a valid name of a namespace.
 var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // guard reads the rules that the hub cannot change.
@@ -194,7 +194,7 @@ func (c Config) Proxy() (tunnel.ProxyConfig, error) {
 		o.Roots = x509.NewCertPool()
 	}
 	if !o.Roots.AppendCertsFromPEM(raw) {
-		return o, fault.New(fault.Invalid, "the outer CA file %q holds no certificate in PEM", c.ProxyCAFile)
+		return o, fault.New(fault.Invalid, "the outer CA file %q contains no certificate in PEM", c.ProxyCAFile)
 	}
 	return o, nil
 }

@@ -35,8 +35,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
-// Run runs an agent until ctx ends, then stops it in order and returns nil.
-// An operation that is under way then goes on after the next start.
+// Run runs an agent until ctx ends, then stops it in order and returns nil. A
+// running operation continues after the next start.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
@@ -80,8 +80,8 @@ func Run(ctx context.Context, c Config) (err error) {
 	return lifecycle.Run(ctx, append(t.parts(c), a.parts()...)...)
 }
 
-// openSecret reads the agent's Secret, and waits for an API server that is
-// away. It gives nil when ctx ends first.
+// openSecret reads the agent's Secret and waits for an unreachable API server.
+// It returns nil when ctx ends first.
 func openSecret(ctx context.Context, c Config, v *vault) (*inventory.Secret, error) {
 	back := lifecycle.Backoff{First: 500 * time.Millisecond, Max: 10 * time.Second}
 	for {
@@ -113,8 +113,8 @@ type kubernetes struct {
 func connect(conf *rest.Config) (kubernetes, error) {
 	conf.WarningHandler, conf.WarningHandlerWithContext = nil, watch.Warnings{}
 	if file := conf.BearerTokenFile; file != "" {
-		// A token that is refused is read again at once; the client's own way
-		// goes on with it for up to a minute.
+		// A refused token is read again at once; the client's own refresh
+		// continues to use it for up to a minute.
 		conf.Wrap(transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(file)))
 		conf.BearerToken, conf.BearerTokenFile = "", ""
 	}
@@ -157,7 +157,7 @@ type agent struct {
 	epoch       string
 	link        atomic.Pointer[link.Client]
 	caught      atomic.Bool // the first barrier was reached
-	plain       atomic.Bool // rows could not be unpacked: whole ones are asked for
+	plain       atomic.Bool // rows could not be unpacked: request complete ones
 
 	settings       *settings.Current
 	rules          *rule.Rules
@@ -191,7 +191,7 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	a.orphans = watch.New(k.slim, a.mapper, a.engine.Orphans(), nil, c.Log, c.Namespaces...)
 	a.orphans.Bound(16, 500) // of all kinds that are served, which may be thousands
 	a.lease.Undone(func(ctx context.Context) {
-		c.Log.WarnContext(ctx, "the cluster has lost what it had confirmed, as after a restore of its etcd; everything is listed anew")
+		c.Log.WarnContext(ctx, "the cluster has lost confirmed writes, as after a restore of its etcd; everything is listed again")
 		a.watcher.Undone()
 		a.orphans.Undone()
 	})
@@ -218,14 +218,14 @@ func (a *agent) parts() []lifecycle.Part {
 		{Name: "watches", Run: a.watcher.Run},
 		{Name: "objects of the hub", Run: func(ctx context.Context) error { return a.hub.Run(ctx, a.instruments.metrics.Watching(a.engine)) }},
 		{Name: "strays", Run: func(ctx context.Context) error { return a.engine.Orphans().Run(ctx, a.orphans) }},
-		{Name: "watches of strays", Run: a.orphans.Run},
+		{Name: "watches of orphans", Run: a.orphans.Run},
 		{Name: "first picture", Run: a.firstSnapshot, Once: true},
 		{Name: "link", Run: a.attach},
 	}
 }
 
-// firstSnapshot lets the outbox begin its snapshot once the desired log was
-// followed to its end and everything in it was looked at.
+// firstSnapshot starts the outbox's snapshot once the desired log was followed
+// to its end and all of it was processed.
 func (a *agent) firstSnapshot(ctx context.Context) error {
 	const pollEvery = 50 * time.Millisecond
 	for !(a.caught.Load() || a.store.Cursor().Incarnation != "") || !a.engine.Ready() {
@@ -237,7 +237,7 @@ func (a *agent) firstSnapshot(ctx context.Context) error {
 	return nil
 }
 
-// attach enrols if that is needed, and keeps the link to the hub.
+// attach enrols if needed, and maintains the link to the hub.
 func (a *agent) attach(ctx context.Context) error {
 	token, err := a.token()
 	if err != nil {
@@ -248,7 +248,7 @@ func (a *agent) attach(ctx context.Context) error {
 		return err
 	}
 	vault, facts := identities{a.secret}, &clusterFacts{kube: a.kube, mapper: a.mapper}
-	before, _ := vault.Load(ctx) // Enroll tells what is wrong with it
+	before, _ := vault.Load(ctx) // Enroll reports what is wrong with it
 	id, err := link.Enroll(ctx, token, link.EnrolConfig{Vault: vault, Cluster: facts, Log: a.Log, Version: version.String(), Proxy: proxy, Dial: a.Dial})
 	if ctx.Err() != nil {
 		return nil
@@ -278,8 +278,8 @@ func (a *agent) attach(ctx context.Context) error {
 	return client.Run(ctx)
 }
 
-// logIdentity says where the identity comes from: a join token that was used
-// before enrols nobody again.
+// logIdentity logs where the identity comes from: a used join token enrols
+// nobody again.
 func (a *agent) logIdentity(ctx context.Context, before, id link.Identity, token bool) {
 	text := "agent enrolled"
 	if before.AgentID != "" && before.AgentID == id.AgentID {
@@ -291,7 +291,7 @@ func (a *agent) logIdentity(ctx context.Context, before, id link.Identity, token
 	a.Log.InfoContext(ctx, text, logkey.Agent, id.AgentID, logkey.Cluster, id.ClusterName) //nolint:sloglint // one of three texts, with the name of a Secret
 }
 
-// offset is the hub's time minus ours, as far as a session has told.
+// offset is the hub's time minus the agent's, as a session has reported it.
 func (a *agent) offset() time.Duration {
 	if client := a.link.Load(); client != nil {
 		return time.Until(client.HubNow())
@@ -314,7 +314,7 @@ func (a *agent) load() link.Load {
 	}
 }
 
-// revoked is what the hub told of revoked agents.
+// revoked are the revocations that the hub has sent.
 func (a *agent) revoked() []*linkv1.Revoked {
 	held := a.secret.Revoked()
 	out := make([]*linkv1.Revoked, len(held))
@@ -324,15 +324,15 @@ func (a *agent) revoked() []*linkv1.Revoked {
 	return out
 }
 
-// delivered hears that the hub has the result of an operation.
+// delivered is called when the hub has the result of an operation.
 func (a *agent) delivered(operation string) {
 	failpoint.Here(failpoint.AgentDeliveredLate)
 	if _, err := a.store.Delivered(operation); err != nil {
-		a.Log.Debug("result acknowledged that is not kept", logkey.Operation, operation, logkey.Error, err)
+		a.Log.Debug("unknown result acknowledged", logkey.Operation, operation, logkey.Error, err)
 	}
 }
 
-// epoch names this life of the process.
+// epoch identifies this run of the process.
 func epoch() string {
 	var raw [8]byte
 	_, _ = rand.Read(raw[:]) // never fails

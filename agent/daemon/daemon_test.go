@@ -51,7 +51,7 @@ func TestRunRefuses(t *testing.T) {
 		"DirIsAFile":      {daemon.Config{StateDir: file, Namespace: "n", Log: quiet, REST: &rest.Config{Host: "http://127.0.0.1:1"}}, file},
 		"UnknownMode":     {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Mode: "all"}, `mode "all"`},
 		"NoNamespaces":    {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Mode: "namespaced"}, "needs the namespaces"},
-		"ScopeOfAll":      {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Namespaces: []string{"a"}}, "takes no namespaces"},
+		"ScopeOfAll":      {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Namespaces: []string{"a"}}, "has no namespaces"},
 		"NamespaceGlob":   {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Mode: "namespaced", Namespaces: []string{"*"}}, "no name of a namespace"},
 		"FieldManager":    {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, FieldManager: "Me You"}, "Me You"},
 		"NoGuard":         {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, REST: away, GuardFile: file + "-none"}, file + "-none"},

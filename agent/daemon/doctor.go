@@ -16,10 +16,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
-// Doctor checks, step by step, all that an agent with this configuration
-// needs, and writes a line for each. It works beside a running agent and
-// before enrolment, and changes nothing. The error says only that something
-// is wrong.
+// Doctor checks, step by step, everything that an agent with this configuration
+// needs, and writes a line for each check. It works before enrolment and while
+// an agent runs, and changes nothing. The error says only that a check failed.
 func Doctor(ctx context.Context, c Config, out io.Writer) error {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -38,8 +37,8 @@ func Doctor(ctx context.Context, c Config, out io.Writer) error {
 	return r.Err()
 }
 
-// examineCluster looks at the Kubernetes side and gives the identity that is
-// kept there.
+// examineCluster checks the Kubernetes side and returns the identity that is
+// stored there.
 func (c Config) examineCluster(ctx context.Context, r *doctor.Report, hub *doctor.Hub) link.Identity {
 	conf, err := c.rest()
 	if err != nil {

@@ -30,7 +30,7 @@ func (a *agent) tenant() string {
 	return id.Tenant()
 }
 
-// customize makes of the settings what the engine asks for at every event.
+// customize converts the settings into what the engine reads at every event.
 func (a *agent) customize() {
 	now := a.settings.Get()
 	a.engineSettings.Store(&apply.Settings{

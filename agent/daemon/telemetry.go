@@ -17,10 +17,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
-// guardEvery is how often the loops are looked at.
+// guardEvery is the interval at which the loops are checked.
 const guardEvery = 5 * time.Second
 
-// instruments is what the agent tells of itself.
+// instruments are the agent's metrics and probes.
 type instruments struct {
 	monitor  *lifecycle.Monitor
 	health   *telemetry.Health
@@ -30,8 +30,8 @@ type instruments struct {
 	stop     func() // ends the port
 }
 
-// starting is said until the agent is assembled: an API server that is away at
-// the start may take long, and is no reason to start anew.
+// starting is reported until the agent is assembled: an unreachable API server
+// may delay the start, and is no reason to restart.
 func starting(context.Context) error { return fault.New(fault.Offline, "the agent is starting") }
 
 // firstComparison is the name of what readiness waits for.
@@ -96,18 +96,18 @@ func (t *instruments) close(ctx context.Context) {
 func (t *instruments) parts(c Config) []lifecycle.Part {
 	return []lifecycle.Part{{Name: "watchdog", Run: func(ctx context.Context) error {
 		return t.monitor.Guard(ctx, guardEvery, nil, func(names []string, stacks string) {
-			c.Log.ErrorContext(ctx, "work does not go on; liveness fails until it does", "loops", names, "stacks", stacks)
+			c.Log.ErrorContext(ctx, "a loop makes no progress; liveness fails until it does", "loops", names, "stacks", stacks)
 		})
 	}}}
 }
 
-// addStats adds what is read when somebody asks. The link is no part of
-// readiness or liveness: what was accepted is enforced without the hub.
+// addStats adds metrics that are read on demand. The link affects neither
+// readiness nor liveness: the accepted state is enforced without the hub.
 func (a *agent) addStats() {
 	m := a.instruments.metrics
 	a.instruments.health.Ready(firstComparison, func(context.Context) error {
 		if !a.engine.Ready() {
-			return fault.New(fault.Offline, "the cluster has not been looked at completely since the start")
+			return fault.New(fault.Offline, "the cluster has not been listed completely since the start")
 		}
 		return nil
 	})
@@ -119,7 +119,7 @@ func (a *agent) addStats() {
 	m.Figure("capstan_agent_operations_open", "Operations that run or wait.", engine(func(_, _, n int) int { return n }))
 	m.Figure("capstan_agent_outbox_records", "Records that wait to be reported.", func() float64 { return float64(a.outbox.Backlog()) })
 	m.Figure("capstan_agent_desired_seq", "Newest row of the desired log that is stored here.", func() float64 { return float64(a.store.Cursor().Seq) })
-	m.Figure("capstan_agent_rewound", "1 while hub and agent disagree about the past and no change is taken.", func() float64 { return one(a.store.Rewound() != "") })
+	m.Figure("capstan_agent_rewound", "1 while hub and agent disagree about the log's past and no change is accepted.", func() float64 { return one(a.store.Rewound() != "") })
 	m.Figure("capstan_agent_lease_held", "1 while this agent holds the lease that writes need.", func() float64 { return one(a.lease.Check() == nil) })
 	m.Figure("capstan_agent_connected", "1 while the agent is connected to the hub.", func() float64 {
 		client := a.link.Load()

@@ -83,7 +83,7 @@ func (v *vault) explain(err error, doing string) error {
 	return fault.With(fault.New(fault.Offline, "the API server does not let the agent %s it (%s)", doing, apierrors.ReasonForError(err)), name, "")
 }
 
-// identities keeps the link's identity in the agent's Secret.
+// identities stores the link's identity in the agent's Secret.
 type identities struct{ secret *inventory.Secret }
 
 // Load returns the identity.

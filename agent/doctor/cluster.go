@@ -29,8 +29,8 @@ type Cluster struct {
 	Deployment string
 }
 
-// Check asks whether the API server is there and what the agent may do. It
-// gives the cluster's fingerprint; empty: it cannot be read.
+// Check reports whether the API server is reachable and what the agent may do.
+// It returns the cluster's fingerprint; empty: it cannot be read.
 func (c Cluster) Check(ctx context.Context, r *Report) (fingerprint string) {
 	ctx, cancel := context.WithTimeout(ctx, 3*clusterTime)
 	defer cancel()

@@ -1,7 +1,7 @@
-// Package doctor finds out why an agent does not work: it goes the way to the
-// cluster and to the hub step by step, and says in one line each what it
-// found and what to do. It changes nothing: it enrols nobody, uses no token
-// and replaces no agent that runs. agent/daemon runs it for `capstan-agent
+// Package doctor diagnoses an agent that does not work. It checks the
+// connections to cluster and hub step by step, and prints one line per check
+// with the finding and the fix. It changes nothing: it enrols nobody, uses no
+// token and replaces no running agent. agent/daemon runs it for `capstan-agent
 // doctor`. No line contains a secret.
 package doctor
 
@@ -86,8 +86,7 @@ func (r *Report) line(mark, check, text string) {
 	_, _ = fmt.Fprintf(r.out, "%-4s  %-14s  %s\n", mark, check, text)
 }
 
-// A Hub is what the agent knows of its hub, from its identity or from a join
-// token.
+// A Hub is what the agent's identity or a join token contains about its hub.
 type Hub struct {
 	Addresses []string
 	Pins      []tunnel.Pin
@@ -167,7 +166,7 @@ func resolve(ctx context.Context, r *Report, address string) bool {
 	return true
 }
 
-// greet asks the hub whether it would let this agent in.
+// greet checks whether the hub would admit this agent.
 func (h Hub) greet(ctx context.Context, r *Report, session *tunnel.Session) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

@@ -29,9 +29,9 @@ func (c right) String() string {
 	return s
 }
 
-// rights asks for what the agent needs for itself, without which it does not
-// run, for what it needs to deliver, where less may be meant so, and for what
-// its mode has no use for.
+// rights checks three groups: rights without which the agent does not run,
+// rights that it needs to deploy (which may be restricted on purpose), and
+// rights that its mode does not need.
 func (c Cluster) rights(ctx context.Context, r *Report) {
 	own := []right{{"", "secrets", "create", c.Namespace, ""}, {"coordination.k8s.io", "leases", "create", c.Namespace, ""}}
 	for _, verb := range []string{"get", "update"} {
@@ -66,18 +66,17 @@ func (c Cluster) home(ctx context.Context, r *Report) {
 	case err == nil, apierrors.IsAlreadyExists(err):
 		r.OK("own rights", "Secret and Lease in namespace %s", c.Namespace)
 	case apierrors.IsNotFound(err):
-		r.Fail("own rights", fault.With(fault.New(fault.Missing, "it does not exist, and the agent keeps its Secret and its Lease there"), "namespace "+c.Namespace,
+		r.Fail("own rights", fault.With(fault.New(fault.Missing, "it does not exist, and the agent needs it for its Secret and its Lease"), "namespace "+c.Namespace,
 			"create it, or name another one with --namespace"))
 	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
-		r.Fail("own rights", fault.With(fault.New(fault.Conflict, "it is being deleted, and the agent keeps its Secret and its Lease there"), "namespace "+c.Namespace,
+		r.Fail("own rights", fault.With(fault.New(fault.Conflict, "it is being deleted, and the agent needs it for its Secret and its Lease"), "namespace "+c.Namespace,
 			"wait until it is gone and create it again"))
 	default:
-		r.Warn("own rights", "Secret and Lease in namespace %s; whether it lets the Lease be made cannot be told: %s", c.Namespace, why(err))
+		r.Warn("own rights", "Secret and Lease in namespace %s; whether the Lease may be created is unknown: %s", c.Namespace, why(err))
 	}
 }
 
-// upgrades asks for what the agent needs to have its image exchanged. It runs
-// without.
+// upgrades checks the rights that upgrades need. The agent runs without them.
 func (c Cluster) upgrades(ctx context.Context, r *Report) {
 	lacks, err := c.lacks(ctx, []right{
 		{"apps", "deployments", "get", c.Namespace, c.Deployment},
@@ -130,7 +129,7 @@ func (c Cluster) delivery(ctx context.Context, r *Report) {
 	case err != nil:
 		r.Fail("rights", fault.New(fault.Offline, "the API server does not say what the agent may do: %s", why(err)))
 	case len(held) > 0:
-		r.Warn("rights", "the agent may %s for all kinds, which its mode has no use for; take the right away", inWords(held[0]))
+		r.Warn("rights", "the agent may %s for all kinds, which its mode does not need; remove the right", inWords(held[0]))
 	case len(lacks) > 0:
 		r.Warn("rights", "the agent may not %s for all kinds; what its rights do not cover is not delivered", inWords(lacks[0]))
 	default:
@@ -145,7 +144,7 @@ func inWords(r right) string {
 	return r.verb + " in namespace " + r.namespace
 }
 
-// minus returns what of all is not in some, which keeps its order.
+// minus returns the elements of all that are not in some, in order.
 func minus(all, some []right) (out []right) {
 	for _, r := range all {
 		if len(some) > 0 && some[0] == r {

@@ -1,7 +1,6 @@
-// Package exclude says which kinds of objects are left alone: neither
-// watched, nor shown, nor compared, nor applied. It holds the lists that stand
-// where a tenant says nothing, and does no I/O. The hub shows them to people,
-// and agents go by them.
+// Package exclude decides which kinds of objects are excluded: neither watched,
+// nor shown, nor compared, nor applied. It contains the default lists and does
+// no I/O. The hub shows them to users; agents follow them.
 package exclude
 
 import "path"
@@ -47,8 +46,8 @@ func Default() []Filter {
 	}
 }
 
-// always is excluded whatever a tenant sets: what nobody declares in Git, and
-// what no API server keeps.
+// always is excluded whatever a tenant sets: kinds that nobody declares in Git,
+// and kinds that the API server does not store.
 func always() []Filter {
 	return []Filter{
 		{Groups: []string{"events.k8s.io", "metrics.k8s.io"}},

@@ -1,9 +1,8 @@
-// Package health says how well a live object is, by rules written in Go for
-// the kinds that Kubernetes itself brings; agent/rule has those for all other
-// kinds. It never asks a cluster and never changes an object; a field that is
-// missing or of the wrong type counts as not there. The agent calls it for
-// every event, the engine through the agent. The same object always has the
-// same health.
+// Package health computes the health of a live object, with rules in Go for
+// Kubernetes' own kinds; agent/rule has those for all other kinds. It sends no
+// requests and changes no object. A field that is missing or of the wrong type
+// counts as unset. The engine calls it for every event. Equal objects always
+// have equal health.
 package health
 
 import (
@@ -20,8 +19,9 @@ const (
 	Unknown     = "Unknown"
 )
 
-// HookFinalizer keeps a hook from going away before its result was read. An
-// object that is being deleted but held by it alone is judged as if it lived.
+// HookFinalizer keeps a hook from being removed before its result was read. The
+// health of an object in deletion with only this finalizer is computed as if it
+// were not being deleted.
 const HookFinalizer = "capstan.dev/hook-finalizer"
 
 const argoHookFinalizer = "argocd.argoproj.io/hook-finalizer"
@@ -32,8 +32,9 @@ type Status struct {
 	Message string
 }
 
-// Of judges one live object. ok is false for kinds without a rule (HLT-05),
-// whose health is empty and counts as nothing, unless they are being deleted.
+// Of returns the health of one live object. ok is false for kinds without a
+// rule (HLT-05), whose health is empty and ignored, unless they are being
+// deleted.
 func Of(o *manifest.Object) (s Status, ok bool) {
 	if s, ok = Leaving(o); ok {
 		return s, true

@@ -54,7 +54,7 @@ func definition(v view) Status {
 	case v.is("Terminating"):
 		return progressing("being deleted")
 	case names.text("status") == "False":
-		return Status{Degraded, orElse(names.text("message"), "the names are taken by another definition")}
+		return Status{Degraded, orElse(names.text("message"), "the names are used by another definition")}
 	case v.is("Established"):
 		return healthy()
 	}

@@ -78,7 +78,8 @@ func (v view) behind() bool {
 	return v.number("metadata", "generation") > v.number("status", "observedGeneration")
 }
 
-// heldByHook reports whether nothing but a hook finalizer holds the object.
+// heldByHook reports whether the object has no finalizer except the hook
+// finalizer.
 func (v view) heldByHook() bool {
 	l, _ := v.get("metadata", "finalizers").([]any)
 	for _, f := range l {
@@ -89,7 +90,7 @@ func (v view) heldByHook() bool {
 	return len(l) > 0
 }
 
-// finalizers names what holds an object that is being deleted.
+// finalizers returns the finalizers that delay the object's deletion.
 func (v view) finalizers() string {
 	l, _ := v.get("metadata", "finalizers").([]any)
 	names := make([]string, 0, len(l))

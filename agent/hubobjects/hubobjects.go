@@ -1,9 +1,9 @@
-// Package hubside is the agent's way to objects that live in the hub:
-// applications and projects that an application of this cluster renders. It
-// reads and follows them, and asks the hub to write or delete one. It brings
-// no manifest of its own, keeps nothing, and decides nothing. The daemon runs
-// one and hands it to the engine. What always holds: while the hub is away,
-// what was known stays known, and every call says that it is away.
+// Package hubobjects is the agent's client for objects that are stored in the
+// hub: applications and projects that an application of this cluster renders.
+// It reads and follows them, and has the hub write or delete one. It sends no
+// manifests, stores nothing and decides nothing. The daemon runs one and passes
+// it to the engine. While the hub is unreachable, the last known state remains,
+// and every call returns fault.Offline.
 package hubobjects
 
 import (
@@ -56,7 +56,7 @@ type Deletion struct {
 	Waits       string
 }
 
-// A Sink is told how the followed objects are, in the words of a watch.
+// A Sink receives the state of the followed objects, like a watch.
 type Sink interface {
 	OnUpdate(ctx context.Context, o *manifest.Object)
 	OnDelete(ctx context.Context, o *manifest.Object)
@@ -77,7 +77,7 @@ type Objects struct {
 	written map[manifest.Key]time.Time // and not checked yet
 }
 
-// New makes the way. conn gives a connection to the hub, or fault.Offline.
+// New makes a client. conn returns a connection to the hub, or fault.Offline.
 func New(conn func(ctx context.Context) (grpc.ClientConnInterface, error), clock lifecycle.Clock, log *slog.Logger) *Objects {
 	return &Objects{conn: conn, clock: clock, log: log, wake: make(chan struct{}, 1), wrote: make(chan struct{}, 1), written: map[manifest.Key]time.Time{}}
 }
@@ -101,8 +101,8 @@ func notify(c chan struct{}) {
 	}
 }
 
-// followWritten keeps that an object was written, so that the loop sees to it that its
-// state is known.
+// followWritten records that an object was written, so that the loop waits for
+// its state.
 func (o *Objects) followWritten(key manifest.Key) {
 	o.mu.Lock()
 	o.written[key] = o.clock.Now()
@@ -218,7 +218,7 @@ func (o *Objects) Run(ctx context.Context, sink Sink) error {
 	return nil
 }
 
-// follow is what was told of the objects.
+// follow is the reported state of the objects.
 type follow struct {
 	o      *Objects
 	sink   Sink

@@ -31,7 +31,7 @@ func (s *Store) Blob(digest []byte) (sealed []byte, found bool, err error) {
 	return sealed, found, nil
 }
 
-// PutBlobs keeps sealed objects.
+// PutBlobs stores encrypted objects.
 func (s *Store) PutBlobs(blobs []*linkv1.Blob) *Commit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,10 +63,10 @@ func Lists(ref *linkv1.SnapshotRef) [][]byte {
 func Listed(ref *linkv1.SnapshotRef) string { return string(bytes.Join(Lists(ref), nil)) }
 
 // Collect deletes the blobs that nothing refers to: no state, no open
-// operation, and no record that a merge would need. lists gives the digests
-// that the lists of a reference hold, by the name that Listed gives them,
-// because the store cannot read them itself; if some are missing nothing is
-// deleted, and nothing is done while nothing has changed.
+// operation, and no record that a merge would need. lists returns the digests
+// in the lists of a reference, by the name that Listed returns, because the
+// store cannot read lists itself. If some are missing nothing is deleted.
+// Nothing is done while nothing has changed.
 func (s *Store) Collect(lists map[string][][]byte) *Commit {
 	s.mu.Lock()
 	defer s.mu.Unlock()

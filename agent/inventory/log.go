@@ -19,7 +19,7 @@ const keyCursor = "cursor"
 
 // A Cursor is how far the copy of the desired log goes.
 type Cursor struct {
-	Incarnation string `json:"incarnation,omitempty"` // empty: nothing was taken yet
+	Incarnation string `json:"incarnation,omitempty"` // empty: no row was stored yet
 	Seq         uint64 `json:"seq"`
 	Chain       []byte `json:"chain,omitempty"`
 	Proof       []byte `json:"proof,omitempty"` // the hub's signature on the place
@@ -41,7 +41,7 @@ type App struct {
 	State *linkv1.AppState // never changed in place
 }
 
-// Changes are what a batch asks for, in the order of its rows.
+// Changes are what a batch demands, in the order of its rows.
 type Changes struct {
 	States     []string // applications with a new state
 	Operations []string // operations to take up
@@ -57,9 +57,9 @@ func (s *Store) Cursor() Cursor {
 	return s.durable
 }
 
-// Stage takes a batch into memory and lines its rows up for the disk. The
-// changes may be acted on at once where repeating them after a crash does no
-// harm; the hub hears of the batch only once the commit is durable.
+// Stage applies a batch in memory and queues its rows for the disk. Changes
+// that are safe to repeat after a crash may be acted on at once. The hub gets
+// the acknowledgement only after the commit is durable.
 func (s *Store) Stage(b *linkv1.Batch) (Changes, *Commit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *Store) admit(b *linkv1.Batch) error {
 		s.rewound = fmt.Sprintf("the hub's desired log is of another incarnation (%s) than the one this cluster follows (%s)", b.GetIncarnation(), known)
 	}
 	if s.rewound != "" {
-		return fault.With(fault.New(fault.Conflict, "nothing is taken from the hub: %s", s.rewound), "desired log",
+		return fault.With(fault.New(fault.Conflict, "no rows are accepted from the hub: %s", s.rewound), "desired log",
 			"a platform admin must decide which side is right")
 	}
 	return nil
@@ -138,8 +138,8 @@ func (s *Store) Root() []byte {
 	return hashchain.Root(s.leaves())
 }
 
-// leaves stand for the states of all applications, and for the settings. The
-// caller holds mu.
+// leaves are the hashes of the states of all applications and of the settings.
+// The caller holds mu.
 func (s *Store) leaves() map[string][32]byte {
 	leaves := make(map[string][32]byte, len(s.apps)+1)
 	for id, a := range s.apps {
@@ -192,7 +192,7 @@ func (s *Store) loadApps(tx *bbolt.Tx) error {
 func newApp(row *linkv1.Row) (*App, error) {
 	var state linkv1.AppState
 	if err := proto.Unmarshal(row.GetBody(), &state); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "row %d of the desired log holds no readable application state", row.GetSeq())
+		return nil, fault.Wrap(fault.Invalid, err, "row %d of the desired log has no valid application state", row.GetSeq())
 	}
 	return &App{ID: row.GetAppId(), Seq: row.GetSeq(), Leaf: hashchain.Leaf(row.GetAppId(), row.GetBody()), State: &state}, nil
 }
@@ -283,7 +283,7 @@ func (st *stage) apply(row *linkv1.Row) error {
 		return st.settings(row)
 	case linkv1.RowKind_ROW_KIND_UNSPECIFIED:
 	}
-	return nil // a kind of a newer hub changes nothing that this agent knows
+	return nil // a kind of a newer hub changes nothing for this agent
 }
 
 func (st *stage) state(row *linkv1.Row) error {

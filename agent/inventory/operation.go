@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// keepEndedFor is how long the id of an ended operation is kept after the hub
-// has its result, so that a row that comes again is not executed again.
+// keepEndedFor is how long the id of an ended operation is stored after the hub
+// has its result, so that a repeated row does not run again.
 const keepEndedFor = 7 * 24 * time.Hour
 
 // An Operation is an order of the desired log and how far it has come.
@@ -25,7 +25,7 @@ type Operation struct {
 	Seq        uint64
 	Order      *linkv1.Operation       // nil once the hub has the result
 	Progress   []byte                  // ledger of the steps that are begun; empty: none is
-	Terminated string                  // who asked to end it; empty: nobody
+	Terminated string                  // who asked to terminate it; empty: nobody
 	Result     *linkv1.OperationReport // nil: open
 	Acked      bool                    // the hub has the result
 	EndedAt    time.Time
@@ -103,12 +103,12 @@ func (s *Store) loadOps(tx *bbolt.Tx) error {
 	})
 }
 
-// operation takes an OPERATION row. One whose id is known is not new: it is
-// open already, or was executed and is not executed again.
+// operation handles an OPERATION row. One with a known id is not new: it is
+// open, or was executed and is not executed again.
 func (st *stage) operation(row *linkv1.Row) error {
 	var order linkv1.Operation
 	if err := proto.Unmarshal(row.GetBody(), &order); err != nil || order.GetId() == "" {
-		return fault.Wrap(fault.Invalid, err, "row %d of the desired log holds no readable operation", row.GetSeq())
+		return fault.Wrap(fault.Invalid, err, "row %d of the desired log has no valid operation", row.GetSeq())
 	}
 	st.changes.Operations = appendOnce(st.changes.Operations, order.GetId())
 	if _, known := st.s.ops[order.GetId()]; known {
@@ -126,14 +126,14 @@ func (st *stage) operation(row *linkv1.Row) error {
 func (st *stage) terminate(row *linkv1.Row) error {
 	var t linkv1.Terminate
 	if err := proto.Unmarshal(row.GetBody(), &t); err != nil {
-		return fault.Wrap(fault.Invalid, err, "row %d of the desired log holds no readable termination", row.GetSeq())
+		return fault.Wrap(fault.Invalid, err, "row %d of the desired log has no valid termination", row.GetSeq())
 	}
 	actor := t.GetActor()
 	if actor == "" {
 		actor = "a user"
 	}
 	id := t.GetOperationId()
-	// The operation may be in this very batch, so it is looked up when the
+	// The operation may be in this same batch, so it is looked up when the
 	// mirror changes, and again on disk.
 	st.then(func() {
 		if o := st.s.ops[id]; o != nil && o.Open() {
@@ -200,13 +200,13 @@ func (s *Store) operations(want func(*Operation) bool) []Operation {
 	return out
 }
 
-// Advance keeps the ledger of an operation's steps.
+// Advance stores the ledger of an operation's steps.
 func (s *Store) Advance(id string, progress []byte) (*Commit, error) {
 	return s.change(id, func(o *Operation) { o.Progress = progress })
 }
 
-// End keeps the result of an operation until the hub has it, and what it was
-// refused until a later operation of its application has ended.
+// End stores the result of an operation until the hub has it. It stores which
+// objects were refused until a later operation of the application has ended.
 func (s *Store) End(id string, result *linkv1.OperationReport, at time.Time, refused []Refusal) (*Commit, error) {
 	return s.change(id, func(o *Operation) {
 		o.Result, o.Progress, o.EndedAt, o.Refused = result, nil, at, refused
@@ -224,7 +224,7 @@ func (s *Store) Refused(app string) (operation string, refused []Refusal) {
 	return "", nil
 }
 
-// lastEnded finds the newest operation of an application that has ended. The
+// lastEnded returns the newest operation of an application that has ended. The
 // caller holds mu.
 func (s *Store) lastEnded(app string) *Operation {
 	var last *Operation

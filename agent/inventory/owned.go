@@ -73,8 +73,8 @@ func (s *Store) Own(r Record) (*Commit, error) {
 	return s.put(func(tx *bbolt.Tx) error { return putIn(tx, bucketOwned, id, raw) }), nil
 }
 
-// Transfer records that an object which was one application's is another's now:
-// on disk it is never both's, nor nobody's.
+// Transfer moves the record of an object from one application to another in one
+// write, so that on disk exactly one has it.
 func (s *Store) Transfer(from string, r Record) (*Commit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,11 +155,11 @@ func (s *Store) loadOwned(tx *bbolt.Tx) error {
 	})
 }
 
-// maxShared bounds the table of field sets; beyond it, it is begun anew.
+// maxShared bounds the table of field sets; beyond it, a new one is started.
 const maxShared = 4096
 
-// share keeps one copy of equal field sets: a cluster has thousands of
-// objects and few shapes.
+// share returns one copy of equal field sets: a cluster has thousands of
+// objects and few distinct sets.
 func (s *Store) share(fields []byte) []byte {
 	if len(fields) == 0 {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Guard tells the store of a cursor that was known before its directory was
-// lost. A hub of another incarnation, or one that ends before it, is rewound.
+// Guard sets a cursor that was known before the directory was lost. A hub of
+// another incarnation, or whose log ends before the cursor, is rewound.
 func (s *Store) Guard(c Cursor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,8 +39,8 @@ func (s *Store) Rewind(reason string) {
 	s.rewound = reason
 }
 
-// Rewound says why nothing is taken from the hub; empty: all is well. While
-// it is set nothing may be pruned.
+// Rewound is the reason why no rows are accepted from the hub; empty: none.
+// While it is set nothing may be pruned.
 func (s *Store) Rewound() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,9 +65,9 @@ func (s *Store) Frozen() string {
 	return s.held
 }
 
-// Confirm gives up the place in a log that an admin gave up for another one.
-// States, operations and what is owned stay until the replay that follows. It
-// counts for the very place that is held, and for no other.
+// Confirm replaces the position in a log that an admin has abandoned. States,
+// operations and ownership stay until the replay that follows. It applies to
+// exactly the current position and to no other.
 func (s *Store) Confirm(m *linkv1.Confirmed) (*Commit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

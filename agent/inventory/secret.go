@@ -83,8 +83,8 @@ type watermark struct {
 	Phase      string `json:"p,omitempty"` // how
 }
 
-// Revoked is an agent that is no longer good, as the hub has signed it. It is
-// kept for a hub that forgets: one that was restored from a backup.
+// Revoked is a revoked agent, as signed by the hub. It is stored in case the
+// hub is restored from a backup.
 type Revoked struct {
 	AgentID string `json:"a"`
 	Until   int64  `json:"u"`
@@ -138,8 +138,8 @@ func (s *Secret) ownKey() error {
 	return nil
 }
 
-// RecordKey is the key under which values of owned fields are hashed. It is
-// kept apart from the hashes.
+// RecordKey is the key for hashes of owned values. It is stored apart from the
+// hashes.
 func (s *Secret) RecordKey() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,8 +150,8 @@ func (s *Secret) RecordKey() []byte {
 const secretRetry = 30 * time.Second
 
 // Run writes changes until ctx ends, then writes the last ones and returns nil.
-// After failures it waits longer and longer, and tells each cause once and then
-// less and less often.
+// After failures it backs off, and logs each cause once and then at growing
+// intervals.
 func (s *Secret) Run(ctx context.Context) error {
 	wait, reminder := secretPause, lifecycle.Reminder{}
 	for {
@@ -193,7 +193,7 @@ func (s *Secret) reportFailure(ctx context.Context, reminder *lifecycle.Reminder
 	s.mu.Unlock()
 	hub := "the hub is not contacted before it is written, because the agent's key must not be lost"
 	if enrolled {
-		hub = "the agent goes on with its hub"
+		hub = "the agent continues with its hub"
 	}
 	s.log.WarnContext(ctx, "agent secret not written, will retry", logkey.Error, sentence(err), logkey.Wait, wait, logkey.Reason, hub)
 }
@@ -313,7 +313,7 @@ func (s *Secret) Keys() Keys {
 	return s.keys
 }
 
-// SetKeys keeps the keys of a session.
+// SetKeys stores the keys of a session.
 func (s *Secret) SetKeys(k Keys) {
 	s.mu.Lock()
 	same := bytes.Equal(k.Object, s.keys.Object) && bytes.Equal(k.Mask, s.keys.Mask)
@@ -330,7 +330,7 @@ func (s *Secret) Cursor() Cursor {
 	return s.cursor
 }
 
-// SetCursor keeps the cursor.
+// SetCursor stores the cursor.
 func (s *Secret) SetCursor(c Cursor) { s.change(func() { s.cursor = c }) }
 
 // Revoked returns what the hub said of revoked agents last.
@@ -340,8 +340,8 @@ func (s *Secret) Revoked() []Revoked {
 	return s.revoked
 }
 
-// SetRevoked keeps what the hub says of revoked agents. What was known before
-// stays until it ends by itself: a hub that knows less may have been restored.
+// SetRevoked stores the hub's revocations. Earlier ones stay until they expire:
+// a hub with fewer may have been restored.
 func (s *Secret) SetRevoked(revoked []Revoked, now time.Time) {
 	s.mu.Lock()
 	merged := slices.Clone(revoked)
@@ -361,7 +361,7 @@ func (s *Secret) SetRevoked(revoked []Revoked, now time.Time) {
 	}
 }
 
-// mostRevoked bounds what is kept: the Secret has room for little.
+// mostRevoked bounds what is stored, because a Secret is small.
 const mostRevoked = 256
 
 // Highest is the highest generation that was seen of any application.
@@ -382,7 +382,7 @@ func (s *Secret) Generation(app string) uint64 {
 	return s.apps[app].Generation
 }
 
-// Raise keeps a generation if it is the highest so far.
+// Raise stores a generation if it is the highest so far.
 func (s *Secret) Raise(app string, generation uint64) {
 	s.mu.Lock()
 	higher := generation > s.apps[app].Generation
@@ -403,7 +403,7 @@ func (s *Secret) Ended(app string) (operation, phase string) {
 	return s.apps[app].Ended, s.apps[app].Phase
 }
 
-// SetEnded keeps the newest operation of an application that ended.
+// SetEnded stores the newest operation of an application that ended.
 func (s *Secret) SetEnded(app, operation, phase string) {
 	s.change(func() {
 		m := s.apps[app]
@@ -412,7 +412,7 @@ func (s *Secret) SetEnded(app, operation, phase string) {
 	})
 }
 
-// Forget drops what is kept of an application.
+// Forget deletes everything stored about an application.
 func (s *Secret) Forget(app string) { s.change(func() { delete(s.apps, app) }) }
 
 // Ledger returns the open steps of an operation.
@@ -423,7 +423,7 @@ func (s *Secret) Ledger(operation string) ([]byte, bool) {
 	return l, ok
 }
 
-// SetLedger keeps the open steps of an operation; nil: it is over.
+// SetLedger stores the open steps of an operation; nil: it is over.
 func (s *Secret) SetLedger(operation string, progress []byte) {
 	s.change(func() {
 		if progress == nil {

@@ -13,16 +13,16 @@ import (
 
 const keySettings = "settings"
 
-// settings are the newest of the desired log. In roots and buckets they stand
-// beside the states of applications, under an id of their own.
+// settings are the newest of the desired log. In root and bucket hashes they
+// count among the states of applications, under an id of their own.
 type settings struct {
 	id   string
 	leaf [32]byte
 	body *linkv1.Settings // never changed in place
 }
 
-// Settings returns what the tenant has set, as far as it concerns agents; nil
-// while the desired log has nothing of it. Nobody may change it.
+// Settings returns the tenant's settings for agents; nil if the desired log has
+// none. Callers must not change it.
 func (s *Store) Settings() *linkv1.Settings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,12 +49,12 @@ func (s *Store) loadSettings(tx *bbolt.Tx) error {
 func newSettings(row *linkv1.Row) (*settings, error) {
 	var body linkv1.Settings
 	if err := proto.Unmarshal(row.GetBody(), &body); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "row %d of the desired log holds no readable settings", row.GetSeq())
+		return nil, fault.Wrap(fault.Invalid, err, "row %d of the desired log has no valid settings", row.GetSeq())
 	}
 	return &settings{id: row.GetAppId(), leaf: hashchain.Leaf(row.GetAppId(), row.GetBody()), body: &body}, nil
 }
 
-// settings takes settings up, in the place of those before.
+// settings replaces the settings.
 func (st *stage) settings(row *linkv1.Row) error {
 	held, err := newSettings(row)
 	if err != nil {
@@ -69,7 +69,7 @@ func (st *stage) settings(row *linkv1.Row) error {
 	return nil
 }
 
-// forgetSettings goes back to what holds without any.
+// forgetSettings restores the defaults.
 func (st *stage) forgetSettings() {
 	if st.s.settings == nil {
 		return

@@ -51,11 +51,11 @@ type Store struct {
 
 	mu       sync.Mutex
 	pending  []write
-	broken   error // first failed commit; nothing is taken after it
+	broken   error // first failed commit; nothing is accepted after it
 	cursor   Cursor
 	durable  Cursor // cursor of the last commit
 	guard    Cursor // newest cursor known from elsewhere; what lies behind it is a rewound hub
-	rewound  string // why nothing is taken from the hub; empty: all is well
+	rewound  string // why no rows are accepted from the hub; empty: none
 	held     string // why nothing may be deleted, though all is well here; empty: things may be
 	apps     map[string]*App
 	settings *settings                          // nil: the log has none
@@ -63,7 +63,7 @@ type Store struct {
 	ops      map[string]*Operation
 	littered bool              // blobs may have lost their last reference since Collect
 	fields   map[string][]byte // one copy of each distinct field set
-	fresh    map[string][]byte // blobs in line for the disk, by digest: work begins before they are durable
+	fresh    map[string][]byte // blobs queued for the disk, by digest: they are usable before they are durable
 }
 
 type write struct {
@@ -88,8 +88,8 @@ func (c *Commit) Wait(ctx context.Context) error {
 	}
 }
 
-// Open opens or makes the inventory in a directory. Only one process can hold
-// it; the second one is told so.
+// Open opens or creates the inventory in a directory. Only one process can open
+// it; a second one gets an error.
 func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "the state directory %q cannot be made", dir)
@@ -230,8 +230,8 @@ func (s *Store) commit() error {
 	return err
 }
 
-// put lines a write up. The caller holds mu, so that the order in the mirror
-// is the order on disk.
+// put queues a write. The caller holds mu, so the order in memory is the order
+// on disk.
 func (s *Store) put(apply func(tx *bbolt.Tx) error, blobs ...*linkv1.Blob) *Commit {
 	c := &Commit{done: make(chan struct{})}
 	if s.broken != nil {

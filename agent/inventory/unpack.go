@@ -9,10 +9,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/compress"
 )
 
-// Unpack gives the rows of a batch their bodies. held gives the serialised
-// latest state of an application, nil if there is none. It fails with
-// pack.ErrBase if the hub packed a row against a state that is not held; then
-// the hub must send it in full.
+// Unpack restores the bodies of a batch's rows. held returns the serialised
+// latest state of an application, or nil. It fails with compress.ErrBase if the
+// hub compressed a row against another state; then the hub must send the row
+// uncompressed.
 func Unpack(b *linkv1.Batch, held func(app string) []byte) error {
 	bodies := map[string][]byte{}
 	for _, row := range b.GetRows() {
@@ -34,9 +34,9 @@ func Unpack(b *linkv1.Batch, held func(app string) []byte) error {
 	return nil
 }
 
-// body is the serialised latest state of an application; nil if there is
-// none. The caller holds s.mu. A state of a newer hub may come out in another order than it went in:
-// the base's name tells.
+// body is the serialised latest state of an application, or nil. The caller
+// holds s.mu. A state of a newer hub may serialise in another order: the base's
+// hash detects that.
 func (s *Store) body(app string) []byte {
 	a, ok := s.apps[app]
 	if !ok {

@@ -28,7 +28,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// The reasons, in the words of Argo CD.
+// The reasons, as in Argo CD.
 const (
 	OperationStarted   = "OperationStarted"
 	OperationCompleted = "OperationCompleted"
@@ -43,8 +43,8 @@ const (
 	refill     = 10 * time.Second // until one more may be written
 	mostQueued = 256
 	mostKept   = 2000             // series and applications that are remembered
-	series     = 10 * time.Minute // in which the same event is counted, not written anew
-	longest    = 1024             // bytes of a message, as the API server takes them
+	series     = 10 * time.Minute // in which an equal event increases the count instead of a new one
+	longest    = 1024             // bytes of a message, the API server's limit
 	callLimit  = 10 * time.Second
 )
 
@@ -62,13 +62,13 @@ type Event struct {
 type Config struct {
 	Client  dynamic.Interface
 	Home    string          // the agent's namespace
-	Reasons func() []string // that are asked for now; none: nothing is written
+	Reasons func() []string // that are enabled now; none: nothing is written
 	Write   func() error    // whether the agent may write now
 	Log     *slog.Logger
 	Clock   lifecycle.Clock // nil: the real one
 }
 
-// A Recorder takes events from many goroutines and writes them one by one.
+// A Recorder accepts events from many goroutines and writes them one by one.
 type Recorder struct {
 	Config
 	queue chan Event
@@ -94,7 +94,7 @@ type written struct {
 	count int64
 }
 
-// New makes a Recorder; Run writes what it takes.
+// New makes a Recorder; Run writes its events.
 func New(c Config) *Recorder {
 	if c.Clock == nil {
 		c.Clock = lifecycle.System{}
@@ -102,8 +102,8 @@ func New(c Config) *Recorder {
 	return &Recorder{Config: c, queue: make(chan Event, mostQueued), buckets: map[string]*bucket{}, known: map[string]*written{}}
 }
 
-// Record takes an event. It returns at once, and leaves the event out if nobody
-// asks for its reason or there are too many.
+// Record queues an event. It returns at once, and drops the event if its reason
+// is not enabled or the queue is full.
 func (r *Recorder) Record(e Event) {
 	if all := r.Reasons(); !slices.Contains(all, Everything) && !slices.Contains(all, e.Reason) {
 		return
@@ -153,8 +153,8 @@ func (r *Recorder) admit(app string) bool {
 	return true
 }
 
-// Run writes events until ctx ends, then returns nil. One that cannot be
-// written is lost; why is told once, and then less and less often.
+// Run writes events until ctx ends, then returns nil. An event that cannot be
+// written is lost; the cause is logged once and then at growing intervals.
 func (r *Recorder) Run(ctx context.Context) error {
 	var reminder lifecycle.Reminder
 	for {
@@ -187,7 +187,7 @@ func (r *Recorder) namespace(e Event) string {
 // write makes an event, or counts it where the same one was written lately.
 func (r *Recorder) write(ctx context.Context, e Event) error {
 	if err := r.Write(); err != nil {
-		return nil // another agent writes, and tells
+		return nil // another agent writes, and reports
 	}
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -218,8 +218,8 @@ func (r *Recorder) write(ctx context.Context, e Event) error {
 	return nil
 }
 
-// object is an event of core/v1. What it is about is the Application, which is
-// no object of this cluster: the API server does not look.
+// object is an event of core/v1 about the Application, which is no object of
+// this cluster. The API server does not check that.
 func (r *Recorder) object(e Event, w *written) *unstructured.Unstructured {
 	kind := "Normal"
 	if e.Warning {

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-const watch = time.Second // how often a session is looked at
+const watch = time.Second // interval between checks of a session
 
 // An attachment is one session that said Hello.
 type attachment struct {
@@ -25,12 +25,12 @@ type attachment struct {
 	hello   *linkv1.HelloResponse
 	address string
 
-	drain  chan time.Duration // capacity 1: the hub asks to attach anew within that time
+	drain  chan time.Duration // capacity 1: the hub asks to attach again within that time
 	moving atomic.Bool        // that is just being done
 }
 
-// attach keeps one session from dialling to its end, and says whether it
-// got as far as Hello.
+// attach maintains one session from dialling to its end, and reports whether it
+// completed Hello.
 func (c *Client) attach(ctx context.Context) (opened bool, err error) {
 	a, err := c.open(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *Client) greet(ctx context.Context, session *tunnel.Session, address str
 	}
 	served := fitting(facts.APIVersions)
 	if n := len(facts.APIVersions) - len(served); n > 0 {
-		c.cfg.Log.WarnContext(ctx, "the cluster serves more kinds than a hub takes note of; charts that ask for one of the rest are told that it is not served", "left_out", n)
+		c.cfg.Log.WarnContext(ctx, "the cluster serves more kinds than a hub stores; to charts the others appear as not served", "left_out", n)
 	}
 	sent := c.cfg.Clock.Now()
 	var revoked []*linkv1.Revoked
@@ -128,7 +128,8 @@ func (c *Client) serve(ctx context.Context, a *attachment, served <-chan error) 
 	return g.Wait()
 }
 
-// watch ends a session that died or fell silent. Any byte counts as life.
+// watch ends a session that is dead or silent. Any received byte counts as
+// alive.
 func (c *Client) watch(ctx context.Context, a *attachment) error {
 	silence := max(c.cfg.Silence, 3*interval(a.hello))
 	for {
@@ -231,7 +232,7 @@ func (c *Client) wait(ctx context.Context) (*attachment, error) {
 	}
 }
 
-// heard learns the hub's time and the round trip from an answer.
+// heard updates the hub's time and the round trip from a reply.
 func (c *Client) heard(sent time.Time, hub int64) {
 	now := c.cfg.Clock.Now()
 	trip := now.Sub(sent)

@@ -17,7 +17,7 @@ import (
 const (
 	bulkIdle       = time.Minute     // an unused bulk connection is closed after this
 	bulkAvoid      = time.Minute     // after a failure, how long the control lane does the work
-	idleCheckEvery = 5 * time.Second // how often idleness is looked at
+	idleCheckEvery = 5 * time.Second // interval between checks for idleness
 )
 
 // bulk is the second connection of the agent. It is opened when something

@@ -30,11 +30,11 @@ type EnrolConfig struct {
 	Clock   lifecycle.Clock    // nil: the real one
 }
 
-// Enroll returns the agent's identity, and makes it with the join token if
-// there is none. Called again with the token that made the identity, or
-// without one, it only loads it; another token replaces the identity. It
-// tries again while the hub is away, and returns at once when the hub
-// refuses. A refusal leaves an identity that exists in place.
+// Enroll returns the agent's identity, and creates it with the join token if
+// there is none. Called again with the same token, or without one, it only
+// loads the identity; another token replaces it. It retries while the hub is
+// unreachable, and returns at once when the hub refuses. A refusal leaves an
+// existing identity unchanged.
 func Enroll(ctx context.Context, joinToken string, cfg EnrolConfig) (Identity, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = lifecycle.System{}

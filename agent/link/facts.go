@@ -2,8 +2,8 @@ package link
 
 import "strings"
 
-// What a Hello tells of a cluster's API at most: the hub refuses more lines,
-// and the message has to fit into the lane.
+// Limits of what Hello reports about a cluster's API: the hub refuses more
+// lines, and the message must fit into the lane.
 const (
 	mostServed     = 30000
 	mostServedText = 768 << 10 // bytes
@@ -30,7 +30,7 @@ func fitting(all []string) []string {
 	return out
 }
 
-// cost is what a line takes in a message: itself, its length and its tag.
+// cost is the size of a line in a message: text, length and tag.
 func cost(line string) int { return len(line) + 3 }
 
 // names reports whether a line names a kind, as "v1/Pod" and "apps/v1/Deployment"

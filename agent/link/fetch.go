@@ -18,7 +18,7 @@ import (
 const (
 	fetchBatch   = 512              // digests of one request
 	bulkFrom     = 64               // blobs from which the bulk lane is worth its handshake: some 256 KiB
-	fetchStall   = 30 * time.Second // a stream that gives nothing for this long is given up
+	fetchStall   = 30 * time.Second // after which a silent stream is ended
 	fetchTries   = 5                // for a hub that answers and does not deliver
 	digestLength = 32
 )
@@ -100,7 +100,7 @@ func (f *fetch) hopeless(ctx context.Context, err error) error {
 	return nil
 }
 
-// fetchBatch asks for one batch on the lane that fits.
+// fetchBatch requests one batch on the lane that fits.
 func (f *fetch) fetchBatch(ctx context.Context) error {
 	a, err := f.c.wait(ctx)
 	if err != nil {
@@ -154,7 +154,7 @@ func (f *fetch) request(ctx context.Context, conn grpc.ClientConnInterface) erro
 	}
 }
 
-// accept hands over what was asked for, once.
+// accept delivers the requested blobs, each once.
 func (f *fetch) accept(reply *linkv1.FetchReply) error {
 	for _, b := range reply.GetBlobs() {
 		if !f.want[string(b.GetDigest())] {

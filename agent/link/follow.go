@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// streamWait is the back-off of a stream that fails while its session lives.
+// streamWait is the back-off of a stream that fails while its session is open.
 func (c *Client) streamWait() lifecycle.Backoff {
 	return lifecycle.Backoff{First: firstWait, Max: 30 * time.Second, Rand: c.cfg.Random}
 }
@@ -27,8 +27,7 @@ func (c *Client) streamFailed(ctx context.Context, what string) func(error, time
 	}
 }
 
-// follow keeps the stream of desired state open for as long as the session
-// lives.
+// follow maintains the stream of desired state as long as the session is open.
 func (c *Client) follow(ctx context.Context, a *attachment) error {
 	return lifecycle.Loop(ctx, c.cfg.Clock, c.streamWait(), c.streamFailed(ctx, "desired state does not arrive"), func(ctx context.Context) error {
 		return c.followOnce(ctx, linkv1.NewDesiredClient(a.conn))
@@ -57,7 +56,7 @@ func (c *Client) followOnce(ctx context.Context, client linkv1.DesiredClient) er
 			return fmt.Errorf("follow desired state: %w", err)
 		}
 		if down.GetRewound() == nil && !agreed {
-			agreed = true // it has judged our place, and sends what follows
+			agreed = true // the hub has accepted our position and sends what follows
 			c.cfg.Desired.Rewound("")
 		}
 		if err := c.handle(ctx, stream, down); err != nil {
@@ -98,8 +97,8 @@ func (c *Client) handle(ctx context.Context, stream followStream, down *linkv1.F
 	return nil // also for messages of a newer hub
 }
 
-// unsupported returns the rows of kinds that this agent does not know, for the
-// hub to hear of.
+// unsupported returns the kinds of rows that this agent does not know, to
+// report to the hub.
 func (c *Client) unsupported(ctx context.Context, b *linkv1.Batch) (seqs []uint64) {
 	for _, r := range b.GetRows() {
 		if _, known := linkv1.RowKind_name[int32(r.GetKind())]; !known {
@@ -112,8 +111,8 @@ func (c *Client) unsupported(ctx context.Context, b *linkv1.Batch) (seqs []uint6
 	return seqs
 }
 
-// ack answers the hub. The end of the stream is no error here: the next
-// receive knows why it ended.
+// ack replies to the hub. The end of the stream is no error here: the next
+// receive returns its cause.
 func ack(stream followStream, a *linkv1.Ack) error {
 	err := stream.Send(&linkv1.FollowUp{Message: &linkv1.FollowUp_Ack{Ack: a}})
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -53,8 +53,8 @@ func (c *Client) heartbeat(ctx context.Context, a *attachment) error {
 	return g.Wait()
 }
 
-// incompletePause is the time between beats until the hub has a whole picture:
-// what it knows counts as old until a beat says so.
+// incompletePause is the time between heartbeats until the hub has complete
+// data: its data counts as old until a heartbeat says so.
 const incompletePause = time.Second
 
 func (c *Client) beat(ctx context.Context, a *attachment, b *heartbeats, stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply]) error {
@@ -66,7 +66,7 @@ func (c *Client) beat(ctx context.Context, a *attachment, b *heartbeats, stream 
 			Incomplete:    load.Incomplete,
 			RoundTripNano: c.State().RoundTrip.Nanoseconds(),
 		})
-		if err != nil && !errors.Is(err, io.EOF) { // EOF: listen knows why
+		if err != nil && !errors.Is(err, io.EOF) { // EOF: the receiver returns the cause
 			return fmt.Errorf("send a heartbeat: %w", err)
 		}
 		pause := interval(a.hello)

@@ -101,9 +101,9 @@ func (i Identity) with(chain [][]byte, ca []byte) (Identity, error) {
 	return i, err
 }
 
-// renewAt is when a certificate should be renewed: at half its life, give or
-// take a quarter of it, so that a fleet that enrolled together does not renew
-// together. random is in [0, 1).
+// renewAt is when a certificate should be renewed: after half its lifetime,
+// plus or minus a quarter, so that a fleet that enrolled together does not
+// renew together. random is in [0, 1).
 func renewAt(c *x509.Certificate, random float64) time.Time {
 	life := c.NotAfter.Sub(c.NotBefore)
 	return c.NotBefore.Add(lifecycle.Spread(life/2, 0.25, random))
@@ -133,8 +133,7 @@ func parseKey(der []byte) (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// newCSR asks for a certificate. The hub takes the key from it and nothing
-// else.
+// newCSR creates a certificate request. The hub uses only its key.
 func newCSR(keyDER []byte) ([]byte, error) {
 	key, err := parseKey(keyDER)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package link is the agent's end of the link: it dials the hub, proves who
-// the agent is, keeps one session open for as long as the process lives, and
-// moves desired state in and reports out. It never looks into what it moves
-// and never talks to the cluster. agent/daemon runs one Client. A report stays
-// here until the hub has acknowledged it, and a batch is acknowledged only
-// after it was stored, whatever happens to the connection in between.
+// Package link is the agent's end of the link. It dials the hub, authenticates,
+// maintains one session as long as the process runs, and transfers desired
+// state in and reports out. It does not interpret what it transfers and sends
+// nothing to the cluster. agent/daemon runs one Client. A report is kept until
+// the hub has acknowledged it. A batch is acknowledged only after it was
+// stored, whatever happens to the connection.
 package link
 
 import (
@@ -31,7 +31,7 @@ type Config struct {
 	Desired  Desired
 	Reports  Reports
 	Sessions Sessions
-	// Load is asked for before each heartbeat.
+	// Load is read before each heartbeat.
 	Load func() Load
 	// Epoch is random and made at each start of the process; reports carry it too.
 	Epoch string
@@ -39,8 +39,8 @@ type Config struct {
 
 	// Instance names the agent's state directory; empty: not known.
 	Instance string
-	// Revoked gives what the hub has told of revoked agents, for a hub that
-	// was restored; nil: nothing is known.
+	// Revoked returns the revocations that the hub has sent, for a restored
+	// hub; nil: none are known.
 	Revoked func() []*linkv1.Revoked
 
 	// Serve adds the services that the hub may call.
@@ -92,7 +92,7 @@ const (
 	healthy     = time.Minute      // a session of this length forgives the failures before it
 )
 
-// A Client keeps the agent attached to its hub.
+// A Client maintains the agent's session with its hub.
 type Client struct {
 	cfg         Config
 	ops         *tunnel.Server
@@ -100,13 +100,13 @@ type Client struct {
 	bulk        *bulk
 	proxyMemory tunnel.ProxyMemory // about the networks on the way to the hub
 
-	lingering sync.WaitGroup // sessions that the agent has moved away from
+	lingering sync.WaitGroup // sessions that were replaced by a newer one
 
 	mu     sync.Mutex
 	id     Identity
 	next   int // index of the address to dial
 	live   *attachment
-	opened chan struct{} // closed when live is set; made anew when it is cleared
+	opened chan struct{} // closed when live is set; replaced when it is cleared
 	state  State
 	offset time.Duration // the hub's time minus ours
 	trip   time.Time     // when the hub last answered anything
@@ -196,8 +196,8 @@ func (c *Client) stay(ctx context.Context) error {
 func (c *Client) pause(wait *lifecycle.Backoff, err error) time.Duration {
 	d := wait.Next()
 	if f, ok := fault.As(err); ok && f.RetryAfter > 0 {
-		// The hub gives each agent another time; a little more keeps them
-		// from coming before it.
+		// The hub assigns each agent another time; a margin keeps agents from
+		// arriving before it.
 		return lifecycle.Spread(f.RetryAfter+f.RetryAfter/8, 1.0/9, c.random())
 	}
 	switch fault.KindOf(err) {
@@ -225,7 +225,7 @@ func (c *Client) State() State {
 	return c.state
 }
 
-// HubNow is the hub's time as the agent knows it: leases and expiry follow it.
+// HubNow is the agent's estimate of the hub's time, for leases and expiry.
 func (c *Client) HubNow() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

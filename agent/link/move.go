@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	mostDrain  = 10 * time.Minute // a hub that asks for more time gets this
+	mostDrain  = 10 * time.Minute // limit for the time that a hub may request
 	moveWait   = 5 * time.Second  // longest pause between two tries to attach elsewhere
 	moveGreet  = 5 * time.Second  // for a greeting that is under way when the old session ends
 	lingerTime = 10 * time.Second // for calls of the hub that run on the old session
 )
 
-// reside keeps an attachment until it ends, or until the hub asked to attach
-// anew and that has gone well: then it gives the new attachment. The old one
-// ends after that, so the agent is never away.
+// reside maintains an attachment until it ends, or until the hub asked to
+// attach again and that succeeded: then it returns the new attachment. The old
+// one ends after that, so the agent stays attached.
 func (c *Client) reside(ctx context.Context, a *attachment) (*attachment, error) {
 	staying, leave := context.WithCancel(ctx)
 	defer leave()
@@ -45,7 +45,7 @@ func (c *Client) reside(ctx context.Context, a *attachment) (*attachment, error)
 		stop()
 		return nil, err
 	}
-	c.cfg.Log.InfoContext(ctx, "attached anew, as the hub asked", logkey.Session, next.hello.GetSessionId(), logkey.Replica, next.hello.GetReplicaId())
+	c.cfg.Log.InfoContext(ctx, "attached again, as the hub asked", logkey.Session, next.hello.GetSessionId(), logkey.Replica, next.hello.GetReplicaId())
 	c.lingering.Go(func() {
 		_ = lifecycle.Sleep(serving, c.cfg.Clock, lingerTime)
 		stop()
@@ -66,8 +66,8 @@ func (c *Client) lastMove(a *attachment, moved <-chan *attachment, stay context.
 	return <-moved
 }
 
-// move waits until the hub asks to attach anew, then for a moment of its own,
-// and attaches. It gives nothing if ctx ends before.
+// move waits until the hub asks to attach again, then for a random delay, and
+// attaches. It returns nil if ctx ends before.
 func (c *Client) move(ctx context.Context, a *attachment) *attachment {
 	var within time.Duration
 	select {
@@ -85,9 +85,9 @@ func (c *Client) move(ctx context.Context, a *attachment) *attachment {
 		}
 		a.moving.Store(false)
 		pause = max(wait.Next(), firstWait/5)
-		c.cfg.Log.DebugContext(ctx, "not attached anew yet", logkey.Error, err, logkey.Wait, pause)
+		c.cfg.Log.DebugContext(ctx, "not attached again yet", logkey.Error, err, logkey.Wait, pause)
 	}
 	return nil
 }
 
-func errMoved() error { return fault.New(fault.Offline, "the agent has attached anew") }
+func errMoved() error { return fault.New(fault.Offline, "the agent has attached again") }

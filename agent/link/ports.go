@@ -7,8 +7,8 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// Vault keeps the agent's identity, with its private key, where only the
-// agent can read it: a Secret of its own namespace.
+// Vault stores the agent's identity, with its private key, where only the agent
+// can read it: a Secret of its own namespace.
 type Vault interface {
 	// Load returns what was saved last. The error is fault.Missing when there
 	// is nothing.
@@ -17,7 +17,7 @@ type Vault interface {
 	Save(ctx context.Context, id Identity) error
 }
 
-// Facts is what a hub is told of the cluster when a session opens.
+// Facts are reported to the hub when a session opens.
 type Facts struct {
 	Fingerprint string   // UID of the namespace kube-system
 	KubeVersion string   // such as "v1.35.4"
@@ -25,42 +25,43 @@ type Facts struct {
 	Readyz      string   // "ok", or what the API server's /readyz said
 }
 
-// Cluster is asked for facts at each Hello. It answers from what it knows
-// when the API server is away, with Readyz saying so.
+// Cluster returns facts for each Hello. It returns known facts when the API
+// server is unreachable, with Readyz saying so.
 type Cluster interface {
 	Facts(ctx context.Context) (Facts, error)
 }
 
-// Desired holds the agent's copy of the desired log. One goroutine calls it.
+// Desired is the agent's copy of the desired log. One goroutine calls it.
 type Desired interface {
 	// Cursor is how far the copy goes.
 	Cursor() *linkv1.Cursor
-	// StoreBatch stores a batch; what it took is durable when it returns, and is
-	// then acknowledged. An error ends the stream, which starts again from
-	// Cursor after a pause.
+	// StoreBatch stores a batch; it is durable on return, and is then
+	// acknowledged. An error ends the stream, which restarts from Cursor after
+	// a pause.
 	StoreBatch(ctx context.Context, b *linkv1.Batch) error
 	// Root is the root hash over all application states.
 	Root() []byte
-	// Rewound says that hub and agent disagree about the past: the copy is
-	// kept and enforced, nothing is pruned, and a person decides. An empty
-	// reason says that they agree, or agree again.
+	// Rewound reports that hub and agent disagree about the log's past: the
+	// copy stays enforced, nothing is pruned, and an admin decides. An empty
+	// reason means that they agree.
 	Rewound(reason string)
-	// Respond takes what is no row: Confirmed, Hold and Compare. It gives what
-	// to say to the hub; nil: nothing.
+	// Respond handles messages that are no rows: Confirmed, Hold and Compare.
+	// It returns the reply to the hub; nil: none.
 	Respond(ctx context.Context, down *linkv1.FollowDown) (*linkv1.FollowUp, error)
 }
 
-// Reports gives what the hub should hear, and learns what it has heard.
+// Reports returns what to report to the hub, and receives acknowledgements.
 type Reports interface {
 	// Next waits for the next report. Epoch is that of the configuration, and
-	// seq counts 1, 2, 3 … within it. A report is given once: when ctx ends
-	// while Next waits, it gives an error and keeps what it has. The link keeps each report until
-	// it is acknowledged and sends it again after a reconnect.
+	// seq counts 1, 2, 3 … within it. A report is returned once: when ctx ends
+	// while Next waits, it returns an error and loses nothing. The link keeps
+	// each report until it is acknowledged and sends it again after a
+	// reconnect.
 	Next(ctx context.Context) (*linkv1.ReportUp, error)
 	// Acked says that the hub has stored all reports up to seq, and how many
 	// bytes may be outstanding; 0: as many as before.
 	Acked(epoch string, seq, credit uint64)
-	// Resnapshot asks for everything again as a snapshot.
+	// Resnapshot requests everything again as a snapshot.
 	Resnapshot()
 	// Compare is the hub's answer to a report with sums.
 	Compare(c *linkv1.Compare)
@@ -69,19 +70,19 @@ type Reports interface {
 	Grant(snapshots uint64)
 }
 
-// Sessions hears of sessions that open and close.
+// Sessions is notified of sessions that open and close.
 type Sessions interface {
 	// Opened is called with the hub's answer before anything else flows. An
 	// error closes the session again.
 	Opened(ctx context.Context, hello *linkv1.HelloResponse) error
-	// Revoked is called when the hub tells anew which agents of the tenant are
-	// no longer good.
+	// Revoked is called when the hub sends a new list of the tenant's revoked
+	// agents.
 	Revoked(of []*linkv1.Revoked)
-	// Closed gives the reason in a sentence for people.
+	// Closed receives the reason as a sentence for users.
 	Closed(err error)
 }
 
-// Load is what a heartbeat carries. It is asked for before each beat.
+// Load is the content of a heartbeat. It is read before each one.
 type Load struct {
 	Backlog uint32        // records that wait to be sent
 	Seq     uint64        // newest row of the desired log that is stored

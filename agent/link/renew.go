@@ -17,9 +17,9 @@ const leastRetry = 10 * time.Second
 // errRenewed ends a session so that the next one uses the new certificate.
 var errRenewed = errors.New("the certificate was renewed")
 
-// renew waits for the half-life of the certificate, gets a new one for a new
-// key, saves it and ends the session. The old one stays good until it
-// expires, so a failure costs nothing but another try.
+// renew waits for half of the certificate's lifetime, gets a new one for a new
+// key, saves it and ends the session. The old one stays valid until it expires,
+// so a failure only costs another attempt.
 func (c *Client) renew(ctx context.Context, a *attachment) error {
 	leaf, err := c.leaf()
 	if err != nil {
@@ -29,7 +29,7 @@ func (c *Client) renew(ctx context.Context, a *attachment) error {
 	wait := lifecycle.Backoff{First: time.Minute, Max: time.Hour, Rand: c.cfg.Random}
 	for {
 		if left := due.Sub(c.HubNow()); left > 0 {
-			// In steps: what the agent knows of the hub's time may change.
+			// In steps: the estimate of the hub's time may change.
 			if err := lifecycle.Sleep(ctx, c.cfg.Clock, min(left, time.Hour)); err != nil {
 				return err
 			}

@@ -23,8 +23,8 @@ const (
 	headroom    = 4 << 10   // what a message may grow by on its way
 )
 
-// outbox keeps reports until the hub has stored them. It outlives sessions,
-// and the hub's credit bounds it.
+// outbox keeps reports until the hub has stored them. It outlives sessions, and
+// the hub's credit bounds it.
 type outbox struct {
 	mu      sync.Mutex
 	waiting []*linkv1.ReportUp // in order of seq; the hub has not stored them
@@ -81,9 +81,9 @@ func (o *outbox) acked(seq, credit uint64) {
 	}
 }
 
-// report keeps the stream of reports open for as long as the session lives.
+// report maintains the stream of reports as long as the session is open.
 func (c *Client) report(ctx context.Context, a *attachment) error {
-	return lifecycle.Loop(ctx, c.cfg.Clock, c.streamWait(), c.streamFailed(ctx, "reports are not taken"), func(ctx context.Context) error {
+	return lifecycle.Loop(ctx, c.cfg.Clock, c.streamWait(), c.streamFailed(ctx, "reports are not accepted"), func(ctx context.Context) error {
 		return c.reportOnce(ctx, linkv1.NewObservedClient(a.conn))
 	})
 }
@@ -147,14 +147,14 @@ func deliver(ctx context.Context, stream reportStream, m *linkv1.ReportUp) error
 	return nil
 }
 
-// fit empties a report that the link cannot carry. The reporter keeps its
-// batches far below the limit; one that does not must not stop all others
-// for ever, and must not make the hub forget what it did not see.
+// fit empties a report that exceeds the link's limit. The reporter's batches
+// are far below it. One that is not must neither block all others for ever nor
+// make the hub delete what it did not see.
 func (c *Client) fit(ctx context.Context, m *linkv1.ReportUp) *linkv1.ReportUp {
 	if size(m) <= uint64(tunnel.Control().MaxMessage-headroom) {
 		return m
 	}
-	c.cfg.Log.ErrorContext(ctx, "a report is larger than the link takes and was emptied", logkey.Seq, m.GetSeq(), "bytes", size(m))
+	c.cfg.Log.ErrorContext(ctx, "a report exceeded the link's limit and was emptied", logkey.Seq, m.GetSeq(), "bytes", size(m))
 	return &linkv1.ReportUp{Epoch: m.GetEpoch(), Seq: m.GetSeq(), Snapshot: m.GetSnapshot()}
 }
 

@@ -30,13 +30,13 @@ func (c *Client) watchdog(ctx context.Context) error {
 		}
 		now := c.cfg.Clock.Now()
 		if now.Sub(before) > 3*step {
-			c.answered() // the next steps tell
+			c.answered() // the next steps report it
 		}
 		c.mu.Lock()
 		silent, problem := now.Sub(c.trip), c.state.Problem
 		c.mu.Unlock()
 		if silent >= c.cfg.Watchdog {
-			err := fault.Wrap(fault.Offline, problem, "the hub has answered nothing for %s, so the agent ends itself to start anew; what runs in the cluster is untouched", silent.Round(time.Second))
+			err := fault.Wrap(fault.Offline, problem, "the hub has not replied for %s, so the agent exits to be restarted; workloads are not affected", silent.Round(time.Second))
 			c.cfg.Log.ErrorContext(ctx, "watchdog", logkey.Error, err)
 			return err
 		}

@@ -1,6 +1,6 @@
-// Package meter holds the agent's metrics: their names and what they count. It
-// decides nothing, and no label of it holds a name of an object. The daemon
-// makes one Meter and lends it to the engine and the connections.
+// Package metrics defines the agent's metrics: their names and what they count.
+// No label has the name of an object. The daemon makes one Metrics and passes
+// it to the engine and the connections.
 package metrics
 
 import (
@@ -119,7 +119,7 @@ func verbOf(req *http.Request) string {
 	return "other"
 }
 
-// A Sink is told what watches see.
+// A Sink receives the events of watches.
 type Sink interface {
 	OnUpdate(ctx context.Context, o *manifest.Object)
 	OnDelete(ctx context.Context, o *manifest.Object)
@@ -129,7 +129,7 @@ type Sink interface {
 	Left(ctx context.Context, gvk schema.GroupVersionKind)
 }
 
-// Watching counts what is told to a sink.
+// Watching counts the events of a sink.
 func (m *Metrics) Watching(next Sink) Sink { return watching{next, m} }
 
 type watching struct {

@@ -1,8 +1,7 @@
-// Package relay answers what the hub asks of single live objects for people
-// who look at them: one object, or how desired and live differ; and it deletes
-// one when a person asks for that. It changes nothing else, touches only what
-// belongs to the application that is asked about, and no value of a Secret
-// leaves it readable. The daemon serves it on the link.
+// Package relay serves the hub's requests about single live objects: read one,
+// compare desired and live state, or delete one for a user. It changes nothing
+// else, accesses only objects of the named application, and masks values of
+// Secrets. The daemon serves it on the link.
 package relay
 
 import (
@@ -33,11 +32,11 @@ type Cluster interface {
 	Belongs(app string, key manifest.Key) bool
 	// Read returns a live object, without managedFields.
 	Read(ctx context.Context, key manifest.Key, version string) (*manifest.Object, error)
-	// Inspect returns the managed objects of an application that pick wants:
-	// all, or those that differ. With predict the API server is asked what an
-	// apply would make of those.
+	// Inspect returns the managed objects of an application that match pick:
+	// all, or those that differ. With predict the API server is asked for the
+	// result of an apply.
 	Inspect(ctx context.Context, app string, all, predict bool, pick func(manifest.Key) bool) ([]Object, error)
-	// Refresh compares an application anew, or all for an empty id; false:
+	// Refresh compares an application again, or all for an empty id; false:
 	// there is none of that id.
 	Refresh(ctx context.Context, app string) bool
 	// Confirm reports an application as it is now and returns when the hub has
@@ -124,7 +123,7 @@ func (s *Server) difference(o Object) (*linkv1.ObjectDiff, error) {
 	return d, nil
 }
 
-// Refresh compares anew.
+// Refresh compares again.
 func (s *Server) Refresh(ctx context.Context, r *linkv1.RefreshRequest) (*linkv1.RefreshResponse, error) {
 	if !s.cluster.Refresh(ctx, r.GetAppId()) && r.GetAppId() != "" {
 		return nil, fault.New(fault.Missing, "the agent knows no such application")

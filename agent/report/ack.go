@@ -19,8 +19,8 @@ func (o *Outbox) Agreed() bool {
 	return o.whole() && len(o.dirty) == 0 && len(o.closed) == 0 && len(o.sent) == 0
 }
 
-// Complete reports whether the hub has had a whole picture in this life: the first
-// snapshot or comparison has ended. What changed since is told by Lag.
+// Complete reports whether the hub has had complete data since the start: the
+// first snapshot or comparison has ended. Lag covers later changes.
 func (o *Outbox) Complete() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -44,7 +44,8 @@ func (o *Outbox) Delivered(ctx context.Context) error {
 	return nil
 }
 
-// deliveryPoll is how often Delivered looks: about the time of one report.
+// deliveryPoll is the polling interval of Delivered: about the time of one
+// report.
 const deliveryPoll = 10 * time.Millisecond
 
 func (o *Outbox) deliveredBefore(t time.Time) bool {
@@ -56,7 +57,7 @@ func (o *Outbox) deliveredBefore(t time.Time) bool {
 	return len(o.sent) == 0 || o.sent[0].since.After(t)
 }
 
-// remember keeps what an acknowledgement of the report will mean.
+// remember stores what an acknowledgement of the report will mean.
 func (o *Outbox) remember(r *linkv1.ReportUp) {
 	s := sent{seq: r.GetSeq(), size: uint64(proto.Size(r)), since: o.waiting}
 	if s.since.IsZero() {

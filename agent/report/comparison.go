@@ -15,20 +15,20 @@ const (
 	mostTimes      = 3               // comparisons in a row of one snapshot; what still differs waits for the next one
 )
 
-// A comparison finds out which things the hub holds differently, so that a
-// snapshot is those alone. Until it has begun, and while it waits for an
-// answer, values wait: what is equal need not be sent.
+// A comparison finds what the hub has stored differently, so that a snapshot
+// contains only that. Until it has started, and while it waits for a reply,
+// values wait: equal ones need not be sent.
 type comparison struct {
 	able    bool      // the hub can compare
 	since   time.Time // the first value that waits for the first comparison; zero: none has
-	begun   bool      // one has begun in this life
+	begun   bool      // one has started since the process started
 	asked   bool      // an answer is waited for
 	times   int       // of this snapshot
-	wanted  []uint32  // buckets of the first level that the hub wants to look into
+	wanted  []uint32  // buckets of the first level that the hub asks details of
 	buckets []uint32  // that differ and are being sent
 }
 
-// Compares reports whether the hub compares hashes. It is told at each session,
+// Compares sets whether the hub compares hashes. It is called at each session,
 // before anything is sent.
 func (o *Outbox) Compares(able bool) {
 	o.mu.Lock()
@@ -41,7 +41,7 @@ func (o *Outbox) Compares(able bool) {
 	o.signal()
 }
 
-// Compare takes the hub's answer to what the agent said it holds.
+// Compare processes the hub's reply to the agent's hashes.
 func (o *Outbox) Compare(c *linkv1.Compare) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -56,7 +56,7 @@ func (o *Outbox) Compare(c *linkv1.Compare) {
 	case len(c.GetFirst()) > 0:
 		if !o.cmp.asked { // the check at the end of a snapshot found more
 			if o.cmp.times++; o.cmp.times >= mostTimes {
-				o.log.Warn("hub and agent still differ after a snapshot; the next one goes on", "buckets", len(c.GetFirst()))
+				o.log.Warn("hub and agent still differ after a snapshot; the next one continues", "buckets", len(c.GetFirst()))
 				return
 			}
 			o.cmp.asked = true
@@ -116,7 +116,7 @@ func (o *Outbox) answerComparison(r *linkv1.ReportUp) {
 	o.cmp.wanted = nil
 }
 
-// sums are the hashes of what the hub was told.
+// sums are the hashes of what was reported to the hub.
 func (o *Outbox) sums() buckethash.Sums {
 	out := buckethash.Sums{}
 	for _, v := range o.values {
@@ -142,8 +142,9 @@ func (o *Outbox) mustWait(now time.Time) bool {
 	return now.Sub(o.cmp.since) < comparisonWait
 }
 
-// stamp gives a value its hash, its bucket and what it adds to it. The time of
-// a comparison is no part of the hash: the same result again is the same.
+// stamp computes a value's hash, its bucket and its part of the bucket's sum.
+// The time of a comparison is not part of the hash: an equal result has an
+// equal hash.
 func (v *value) stamp(m proto.Message, raw []byte) {
 	if v.kind == operationValue {
 		return

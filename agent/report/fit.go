@@ -68,7 +68,7 @@ func firstTexts(list []string) []string {
 	return list
 }
 
-// addClosed puts as many closed tombstones into a report as one message takes.
+// addClosed puts as many closed tombstones into a report as fit into a message.
 func (o *Outbox) addClosed(r *linkv1.ReportUp) (size int) {
 	n := 0
 	for n < len(o.closed) && n < maxClosed && size < most {

@@ -1,9 +1,8 @@
-// Package report is the agent's outbox: the newest value of everything that a
-// hub should hear, sent until the hub has it. It never looks at a cluster,
-// never blocks whoever puts something in, and never queues two values of one
-// thing: a fast object is coalesced. The engine and the tree put values in,
-// the link takes reports out. A value that is equal to the last one sent
-// costs nothing.
+// Package report is the agent's outbox: the newest value of everything to
+// report, sent until the hub has stored it. It reads no cluster, never blocks a
+// caller that adds a value, and never queues two values of one thing: fast
+// changes are coalesced. The engine and the tree add values, the link sends
+// reports. A value that is equal to the last one sent costs nothing.
 package report
 
 import (
@@ -31,7 +30,7 @@ const (
 	most          = 256 << 10              // bytes of values in one report
 )
 
-// An Outbox gathers what changes and gives it out as reports.
+// An Outbox collects changes and returns them as reports.
 type Outbox struct {
 	epoch     string
 	clock     lifecycle.Clock
@@ -74,7 +73,7 @@ type value struct {
 	hash   [8]byte // of raw
 	bucket uint16
 	leaf   uint64 // what raw adds to its bucket
-	sent   uint64 // the same of what the hub was told; 0: nothing
+	sent   uint64 // the same of what was reported to the hub; 0: nothing
 }
 
 type valueKind byte
@@ -177,7 +176,7 @@ func (o *Outbox) Closed(t *linkv1.TombstoneClosed) {
 	o.signal()
 }
 
-// Forget takes back everything of an application.
+// Forget removes everything of an application.
 func (o *Outbox) Forget(app string) {
 	o.mu.Lock()
 	for key, v := range o.values {
@@ -263,8 +262,8 @@ func (o *Outbox) signal() {
 	}
 }
 
-// Next waits for something to say and for the hub's credit, and gives it. One
-// goroutine may call it at a time.
+// Next waits for a value to report and for the hub's credit, and returns a
+// report. One goroutine may call it at a time.
 func (o *Outbox) Next(ctx context.Context) (*linkv1.ReportUp, error) {
 	for {
 		r, wait := o.next()
@@ -287,7 +286,7 @@ func (o *Outbox) Next(ctx context.Context) (*linkv1.ReportUp, error) {
 	}
 }
 
-// next makes a report, or says how long to wait for one; 0: until a hint.
+// next makes a report, or returns how long to wait for one; 0: until notified.
 func (o *Outbox) next() (*linkv1.ReportUp, time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -352,7 +351,7 @@ func (o *Outbox) choose(now time.Time) (reportKind, time.Duration) {
 	case o.snapshotDue && o.ready && o.cmp.able && !o.cmp.asked:
 		return question, 0
 	case o.sweeping && o.bulk > 0 && o.bulk >= o.bulkCredit:
-		return nothing, 0 // changes go on; the hub takes the rest of the snapshot later
+		return nothing, 0 // changes continue; the hub gets the rest of the snapshot later
 	case o.sweeping:
 		return part, 0
 	case holds && len(o.dirty) > 0 && !o.cmp.asked && !o.cmp.since.IsZero():
@@ -361,8 +360,8 @@ func (o *Outbox) choose(now time.Time) (reportKind, time.Duration) {
 	return nothing, 0
 }
 
-// changed reports whether anything waits that may go. While values are held for
-// a comparison, what cannot be compared goes all the same.
+// changed reports whether a value is waiting that may be sent. While values
+// wait for a comparison, what cannot be compared is sent nevertheless.
 func (o *Outbox) changed(holds bool) bool {
 	if len(o.closed) > 0 || !holds && len(o.dirty) > 0 {
 		return true
@@ -388,7 +387,7 @@ func (o *Outbox) pause() time.Duration {
 	return quiet
 }
 
-// begin starts a whole snapshot if one is owed and the hub does not compare.
+// begin starts a full snapshot if one is due and the hub does not compare.
 func (o *Outbox) begin() {
 	if !o.snapshotDue || !o.ready || o.cmp.able {
 		return
@@ -404,7 +403,7 @@ func (o *Outbox) begin() {
 	}
 }
 
-// delta fills a report with what changed; with holds only with what cannot be
+// delta fills a report with changes; with holds only with what cannot be
 // compared.
 func (o *Outbox) delta(r *linkv1.ReportUp, holds bool) {
 	size, n := o.addClosed(r), 0

@@ -1,9 +1,8 @@
-// Package rule judges the health of objects by scripts: those that users
-// bring, then the bundled ones for custom kinds, then the rules in Go of
-// agent/health. It never asks a cluster and never changes an object. The
-// agent calls it for every event. The same object and script always give the
-// same health, and a script that fails makes its object Unknown and nothing
-// else.
+// Package rule computes the health of objects: by users' scripts, then by the
+// bundled ones for custom kinds, then by the rules in Go of agent/health. It
+// sends no requests and changes no object. The agent calls it for every event.
+// The same object and script always have the same health. A script that fails
+// makes only its object Unknown.
 package rule
 
 import (
@@ -20,7 +19,7 @@ import (
 )
 
 const (
-	maxCompiled = 512              // scripts that are kept compiled
+	maxCompiled = 512              // compiled scripts in the cache
 	maxExceeded = 1024             // objects whose script passed a limit
 	rest        = 15 * time.Second // before such a script is run for the same object again
 	bundledTime = 5 * time.Second  // of a bundled rule, which is known to end
@@ -33,7 +32,7 @@ type Script struct {
 	OpenLibs bool // it may use the standard libraries
 }
 
-// Rules judge objects by users' scripts, then by the bundled rules for custom
+// Rules compute health by users' scripts, then by the bundled rules for custom
 // kinds, then by the rules in Go (HLT-07). Many goroutines may use them.
 type Rules struct {
 	own     func(group, kind string) (Script, bool)
@@ -57,8 +56,8 @@ type exceeded struct {
 	status health.Status
 }
 
-// New makes rules. Own gives a user's script for a kind; it is asked each
-// time, so that other scripts hold at once.
+// New makes rules. Own returns a user's script for a kind; it is called each
+// time, so that changed scripts apply at once.
 func New(own func(group, kind string) (Script, bool)) *Rules {
 	if own == nil {
 		own = func(string, string) (Script, bool) { return Script{}, false }
@@ -66,9 +65,9 @@ func New(own func(group, kind string) (Script, bool)) *Rules {
 	return &Rules{own: own, bundled: bundled.New(), compiled: map[string]*compiled{}, exceeded: map[string]exceeded{}}
 }
 
-// Of judges one live object. ok is false if nothing is to be said of its
-// health (HLT-05). A script that fails makes the object Unknown, with the
-// script's error as the message.
+// Of returns the health of one live object. ok is false if it has none
+// (HLT-05). A script that fails makes the object Unknown, with the script's
+// error as the message.
 func (r *Rules) Of(ctx context.Context, o *manifest.Object) (s health.Status, ok bool) {
 	if s, ok = health.Leaving(o); ok {
 		return s, true
@@ -83,8 +82,8 @@ func (r *Rules) Of(ctx context.Context, o *manifest.Object) (s health.Status, ok
 	return health.Of(o)
 }
 
-// withoutSchemas leaves out of a definition of a kind what no bundled rule looks at: its
-// schemas are most of it.
+// withoutSchemas removes the schemas of a CustomResourceDefinition, which no
+// bundled rule reads and which are most of its size.
 func withoutSchemas(o *manifest.Object) *manifest.Object {
 	if o.GetKind() != "CustomResourceDefinition" {
 		return o

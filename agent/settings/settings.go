@@ -1,8 +1,8 @@
-// Package settings holds what the tenant has set, as far as it concerns this
-// agent, in a form that other parts can ask. It never talks to the hub or to
-// the cluster: the daemon gives it the newest settings of the desired log, and
-// parts that act on them ask for the present value each time, or wait for the
-// next one. A value never changes; without settings the defaults hold.
+// Package settings provides the tenant's settings for this agent to other
+// packages. It has no connection to hub or cluster: the daemon sets the newest
+// settings of the desired log. Packages read the current value each time, or
+// wait for the next one. A value never changes; without settings the defaults
+// apply.
 package settings
 
 import (
@@ -17,7 +17,7 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// Current is the value that holds now. Many goroutines may use it.
+// Current is the current value. Many goroutines may use it.
 type Current struct {
 	mu      sync.Mutex
 	value   *Value
@@ -29,21 +29,21 @@ func New(s *linkv1.Settings) *Current {
 	return &Current{value: newValue(s), changed: make(chan struct{})}
 }
 
-// Get returns the value that holds now.
+// Get returns the current value.
 func (c *Current) Get() *Value {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.value
 }
 
-// Changed closes when another value holds than now.
+// Changed closes when the current value is replaced.
 func (c *Current) Changed() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.changed
 }
 
-// Set takes newer settings, nil for the defaults, and says whether they
+// Set replaces the settings, nil for the defaults, and reports whether they
 // differ in anything but their version.
 func (c *Current) Set(s *linkv1.Settings) bool {
 	next := newValue(s)
@@ -65,8 +65,8 @@ func withoutVersion(s *linkv1.Settings) *linkv1.Settings {
 	return out
 }
 
-// A Value is one state of the settings. It never changes, and what it gives
-// out must not be changed either.
+// A Value is one state of the settings. It never changes, and callers must not
+// change what it returns.
 type Value struct {
 	raw      *linkv1.Settings
 	all      exclude.List // kinds that an application cannot have
@@ -130,7 +130,7 @@ func matches(c *linkv1.Customization, group, kind string) bool {
 	return err == nil && k
 }
 
-// A HealthScript judges the health of a kind.
+// A HealthScript computes the health of a kind.
 type HealthScript struct {
 	Lua      string
 	OpenLibs bool // it may use the standard libraries of Lua
@@ -190,7 +190,7 @@ func (v *Value) KnownTypeFields(group, kind string) []*linkv1.KnownTypeField {
 type CompareOptions struct {
 	IgnoreAggregatedRoles bool
 	IgnoreStatus          string // all, crd or none
-	DifferencesOnUpdates  bool   // updates of ignored fields alone are changes all the same
+	DifferencesOnUpdates  bool   // updates of ignored fields alone count as changes
 }
 
 // CompareOptions returns how live and desired state are compared.
@@ -210,8 +210,8 @@ const (
 	TrackByLabel      = "label"
 )
 
-// Marks are those of Argo CD that objects get beside our own, for tools that
-// read them; empty: none, because nobody has asked for any.
+// Marks are Argo CD's marks that are written besides our own, for tools that
+// read them; empty: none.
 func (v *Value) Marks() string {
 	if v.raw.GetTrackingMethod() == "" {
 		return ""
@@ -236,8 +236,8 @@ func (v *Value) InstanceLabelKey() string {
 	return "app.kubernetes.io/instance"
 }
 
-// WaveDelay is the pause between two waves; otherwise holds where the tenant
-// has set none.
+// WaveDelay is the pause between two waves; the argument is the default where
+// the tenant has set none.
 func (v *Value) WaveDelay(otherwise time.Duration) time.Duration {
 	if v.raw.WaveDelaySeconds == nil {
 		return otherwise
@@ -249,7 +249,7 @@ func (v *Value) WaveDelay(otherwise time.Duration) time.Duration {
 // every one; empty: none.
 func (v *Value) EventReasons() []string { return v.raw.GetEventReasons() }
 
-// InstallationID tells installations apart that share a cluster; empty: none.
+// InstallationID distinguishes installations that share a cluster; empty: none.
 func (v *Value) InstallationID() string { return v.raw.GetInstallationId() }
 
 // CustomLabels are the labels that are shown with objects.

@@ -85,8 +85,8 @@ type Mark struct {
 	Tenant       string // id of the tenant; empty: none is named
 }
 
-// Title names the owner for people. What another tenant calls its application
-// is nobody's business.
+// Title is the owner's name for users. It hides the names of other tenants'
+// applications.
 func (m Mark) Title() string {
 	if m.Tenant != "" {
 		return "an application of another tenant"
@@ -149,9 +149,9 @@ func ByArgo(o *manifest.Object) bool {
 	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == argoManager })
 }
 
-// WithArgo gives an object that was kept without its managedFields the trace
-// of Argo CD that it had, so that its marks can be read again. The object
-// given is changed.
+// WithArgo restores Argo CD's trace in an object that was stored without its
+// managedFields, so that its marks can be read again. The object given is
+// changed.
 func WithArgo(o *manifest.Object, there bool) *manifest.Object {
 	if there {
 		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: argoManager}})
@@ -159,7 +159,7 @@ func WithArgo(o *manifest.Object, there bool) *manifest.Object {
 	return o
 }
 
-// Names reports whether a mark means an application of this name: a label holds
+// Names reports whether a mark names an application of this name: a label has
 // only the first 63 characters (TRK-04).
 func (m Mark) Names(name string) bool {
 	if !m.Label {

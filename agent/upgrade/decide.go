@@ -11,11 +11,11 @@ type observation struct {
 	record Record // of the Deployment; zero: none
 	image  string // that the Deployment runs
 	mark   string // upgrade that made its pods; empty: none
-	proved string // newest upgrade whose version the hub has let in
+	proved string // newest upgrade whose version the hub has admitted
 	pods   state  // of the new version
 }
 
-// state is how the pods of the new version stand.
+// state is the state of the new version's pods.
 type state struct {
 	restarts int
 	problem  string // one sentence; empty: none is known
@@ -26,19 +26,18 @@ type move int
 
 const (
 	wait    move = iota
-	begin        // exchange the image
+	begin        // replace the image
 	confirm      // write that it is done
-	back         // bring the former image back
+	back         // restore the former image
 	leave        // nothing is left to do
 )
 
-// crashes is how often the new version may end by itself. One that ends again
-// and again is not waited for until the deadline: nobody heals the cluster
-// meanwhile.
+// crashes is how often the new version may crash. Nothing is healed until then,
+// so it does not wait for the deadline.
 const crashes = 3
 
-// decide returns the next move, with the record that it leaves. The order of the
-// questions matters: a sign of life counts more than the clock.
+// decide returns the next move and its record. The order of the checks matters:
+// a successful connection counts more than the deadline.
 func decide(o Order, s observation) (move, Record) {
 	r := s.record
 	switch {
@@ -67,9 +66,8 @@ func because(problem string) string {
 	return " (" + problem + ")"
 }
 
-// record is that of an upgrade that begins. What is brought back is the newest
-// image that has proved itself: not one that another upgrade left behind
-// half way.
+// record is that of an upgrade that starts. The image to restore is the newest
+// one that has connected, not one that an interrupted upgrade has left.
 func (o Order) record(s observation) Record {
 	from, former := s.image, s.mark
 	if old := s.record; old.Phase == Running && s.proved != old.ID {

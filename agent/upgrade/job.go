@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// keepJob is how long a finished Job can be looked at, in seconds.
+	// keepJob is how long a finished Job is kept, in seconds.
 	keepJob = 3600
 	// tries is how often the updater's pod may fail. It fails only if its node
-	// does or its image cannot start: it waits for an API server that is away.
+	// does or its image cannot start: it waits for an unreachable API server.
 	tries = 20
 )
 
@@ -28,8 +28,8 @@ func (o Order) Args() []string {
 	}
 }
 
-// newJob makes the updater: a pod like the agent's, from the image that the
-// agent runs now, with another account and nothing to mount.
+// newJob makes the updater: a pod like the agent's, from the agent's current
+// image, with another account and no volumes.
 func newJob(o Order, d *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
 	agent, err := containerOf(d)
 	if err != nil {

@@ -1,12 +1,11 @@
-// Package upgrade exchanges the agent's own image on an order of the hub, and
-// brings the former one back if the new one does not reach the hub in time.
-// The Server runs inside the agent: it refuses what the cluster's owner has
-// not released, and starts a Job. The Updater is that Job: it runs from the
-// image that has worked so far, under an account that may change the agent's
-// Deployment and nothing else. The two never talk to each other: all that is
-// known of an upgrade is an annotation of the Deployment, written together
-// with the image, so that a life of either can go on where another one ended.
-// agent/daemon and the command `capstan-agent upgrade` call it.
+// Package upgrade replaces the agent's own image on a request of the hub, and
+// restores the former one if the new one does not reach the hub in time. The
+// Server runs inside the agent: it refuses what the cluster's owner has not
+// allowed, and starts a Job. The Updater is that Job. It runs the current
+// image, under an account that may change the agent's Deployment and nothing
+// else. The two do not communicate: the state of an upgrade is an annotation of
+// the Deployment, written together with the image, so that either can continue
+// after a crash. agent/daemon and the command `capstan-agent upgrade` call it.
 package upgrade
 
 import (
@@ -27,8 +26,9 @@ const (
 	Deployment = "capstan-agent"         // the agent's
 	Container  = "agent"                 // of the Deployment
 	Account    = "capstan-agent-updater" // ServiceAccount of the Job
-	// Annotation of the Deployment holds the Record; that of the pod template
-	// and, once the hub has let the new version in, that of the Lease the id.
+	// Annotation of the Deployment contains the Record; that of the pod
+	// template and, once the hub has admitted the new version, that of the
+	// Lease the id.
 	Annotation = "capstan.dev/upgrade"
 )
 
@@ -48,16 +48,16 @@ const (
 	Failed     = "Failed"
 )
 
-// An Order is what is to be done.
+// An Order is a requested upgrade.
 type Order struct {
 	ID          string
 	Image       string
 	Ordered     time.Time     // an older order never follows a newer one
-	BeginBefore time.Time     // after that it must not begin any more
-	Deadline    time.Duration // from the exchange to the sign of life
+	BeginBefore time.Time     // after that it must not start any more
+	Deadline    time.Duration // from the replacement to the first connection
 }
 
-// Deadlines that make sense. A shorter one would take every upgrade back.
+// Valid deadlines. A shorter one would roll every upgrade back.
 const (
 	leastDeadline = 5 * time.Second
 	mostDeadline  = time.Hour
@@ -92,11 +92,11 @@ func repository(image string) string {
 	return image
 }
 
-// A Record is what the Deployment says of its newest upgrade.
+// A Record is the Deployment's annotation about its newest upgrade.
 type Record struct {
 	ID       string     `json:"id"`
 	Ordered  time.Time  `json:"ordered"`
-	From     string     `json:"from"`   // image that is brought back
+	From     string     `json:"from"`   // image that is restored
 	Former   string     `json:"former"` // annotation of its pods; empty: none
 	To       string     `json:"to"`
 	Phase    string     `json:"phase"`
@@ -145,9 +145,8 @@ func idOf(d *unstructured.Unstructured) string {
 	return id
 }
 
-// patch is a strategic merge patch that writes a record and, with an image,
-// what the pods are made of. It fails if the Deployment was changed since it
-// was read.
+// patch is a strategic merge patch that writes a record and, with an image, the
+// pod template. It fails if the Deployment was changed since it was read.
 func patch(d *unstructured.Unstructured, r Record, image, id string) ([]byte, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -157,7 +156,7 @@ func patch(d *unstructured.Unstructured, r Record, image, id string) ([]byte, er
 		"resourceVersion": d.GetResourceVersion(), "annotations": map[string]any{Annotation: string(text)},
 	}}
 	if image != "" {
-		var mark any // null takes it away
+		var mark any // null removes it
 		if id != "" {
 			mark = id
 		}

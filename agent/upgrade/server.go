@@ -18,13 +18,13 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// A Server takes orders of the hub.
+// A Server handles upgrade requests of the hub.
 type Server struct {
 	linkv1.UnimplementedUpgradesServer
-	// Allowed says that the owner of the cluster lets the hub upgrade.
+	// Allowed: the owner of the cluster lets the hub upgrade.
 	Allowed bool
-	// Repositories are those that an image may be of, besides that of the
-	// present one.
+	// Repositories are those that an image may be of, besides the current
+	// one's.
 	Repositories []string
 	Client       dynamic.Interface
 	Namespace    string
@@ -32,8 +32,8 @@ type Server struct {
 	Log          *slog.Logger
 }
 
-// Upgrade has an order carried out, unless that was done, and says how it
-// stands.
+// Upgrade starts an upgrade, unless it was started before, and returns its
+// state.
 func (s *Server) Upgrade(ctx context.Context, r *linkv1.UpgradeRequest) (*linkv1.UpgradeResponse, error) {
 	o := Order{
 		ID: r.GetId(), Image: r.GetImage(), Ordered: time.Unix(0, r.GetOrderedUnixNano()).UTC(),
@@ -50,11 +50,12 @@ func (s *Server) Upgrade(ctx context.Context, r *linkv1.UpgradeRequest) (*linkv1
 	if err != nil {
 		return nil, err
 	}
-	if held.ID == o.ID { // also if upgrades are no longer allowed: it has begun
+	if held.ID == o.ID { // also if upgrades are no longer allowed: it has started
 		if held.Phase == Running {
-			// Without its updater, which somebody may have deleted, it would stay so.
+			// Without its updater, which may have been deleted, it would stay
+			// like that.
 			if _, err := s.job(ctx, o, d, true); err != nil {
-				s.Log.WarnContext(ctx, "the updater is not looked after", "upgrade", o.ID, logkey.Error, err)
+				s.Log.WarnContext(ctx, "the updater was not checked", "upgrade", o.ID, logkey.Error, err)
 			}
 		}
 		return responseOf(held), nil
@@ -76,7 +77,7 @@ func responseOf(r Record) *linkv1.UpgradeResponse {
 	return out
 }
 
-// admit says why an order is not carried out here.
+// admit returns why an order is refused here.
 func (s *Server) admit(o Order, d *unstructured.Unstructured, held Record) error {
 	if !s.Allowed {
 		return fault.With(fault.New(fault.Denied, "the owner of the cluster does not let the hub upgrade its agent"), "",
@@ -96,8 +97,8 @@ func (s *Server) admit(o Order, d *unstructured.Unstructured, held Record) error
 	return nil
 }
 
-// job returns the updater of an order, and with missing makes it if it is not
-// there.
+// job returns the updater of an order, and with missing creates it if it does
+// not exist.
 func (s *Server) job(ctx context.Context, o Order, d *unstructured.Unstructured, missing bool) (*unstructured.Unstructured, error) {
 	all := s.Client.Resource(jobs).Namespace(s.Namespace)
 	job, err := all.Get(ctx, jobName(o), metav1.GetOptions{})
@@ -118,7 +119,7 @@ func (s *Server) job(ctx context.Context, o Order, d *unstructured.Unstructured,
 	return job, err
 }
 
-// start has the updater begin, and looks how it stands.
+// start starts the updater, and returns its state.
 func (s *Server) start(ctx context.Context, o Order, d *unstructured.Unstructured) (*linkv1.UpgradeResponse, error) {
 	name := jobName(o)
 	late := s.Clock.Now().After(o.BeginBefore)
@@ -138,7 +139,7 @@ func (s *Server) start(ctx context.Context, o Order, d *unstructured.Unstructure
 	return &linkv1.UpgradeResponse{Phase: Running, Message: "the updater has not begun yet: " + command}, nil
 }
 
-// failed says why a Job is given up; empty: it is not.
+// failed is why a Job has failed for good; empty: it has not.
 func failed(job *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(job.Object, "status", "conditions")
 	for _, one := range conditions {
@@ -149,7 +150,7 @@ func failed(job *unstructured.Unstructured) string {
 	return ""
 }
 
-// explain tells a right that is missing from an API server that is away.
+// explain distinguishes a missing right from an unreachable API server.
 func (s *Server) explain(err error, doing string) error {
 	switch {
 	case apierrors.IsForbidden(err):

@@ -22,11 +22,11 @@ import (
 
 const (
 	observeEvery   = time.Second
-	observeTimeout = 10 * time.Second // that one look may take
-	retryGap       = 2 * time.Second  // after a look that failed
+	observeTimeout = 10 * time.Second // timeout of one check
+	retryGap       = 2 * time.Second  // after a failed check
 )
 
-// An Updater carries one order out.
+// An Updater executes one order.
 type Updater struct {
 	Client    dynamic.Interface
 	Namespace string // of the agent
@@ -35,10 +35,9 @@ type Updater struct {
 	Log       *slog.Logger
 }
 
-// Run returns when the upgrade has ended, whichever way: its outcome is in the
-// Deployment. It may be called again after it was killed, and goes on then. It
-// waits for an API server that is away; an error is one that a person has to
-// look at, or that ctx ended first.
+// Run returns when the upgrade has ended, with its outcome in the Deployment.
+// Called again after a crash, it continues. It waits for an unreachable API
+// server. An error needs a person, or ctx ended first.
 func (u *Updater) Run(ctx context.Context, o Order) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -50,9 +49,9 @@ func (u *Updater) Run(ctx context.Context, o Order) error {
 		case over:
 			return nil
 		case apierrors.IsConflict(err):
-			pause = 0 // somebody else wrote meanwhile
+			pause = 0 // it was changed concurrently
 		case apierrors.IsForbidden(err), apierrors.IsNotFound(err), fault.KindOf(err) == fault.Invalid:
-			return err // the Job tries again, and says so
+			return err // the Job retries, and reports it
 		case err != nil && ctx.Err() == nil:
 			u.Log.WarnContext(ctx, "upgrade waits", logkey.Error, err)
 			pause = retryGap
@@ -63,7 +62,7 @@ func (u *Updater) Run(ctx context.Context, o Order) error {
 	}
 }
 
-// step looks once and does what is next.
+// step checks once and does what is next.
 func (u *Updater) step(ctx context.Context, o Order) (over bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
@@ -97,8 +96,8 @@ func (u *Updater) step(ctx context.Context, o Order) (over bool, err error) {
 	return r.Phase != Running, nil
 }
 
-// observe reads what a decision depends on. Only what cannot be read of pods is
-// no reason to wait: it makes a message better.
+// observe reads what a decision depends on. Unreadable pods are no reason to
+// wait: they only improve a message.
 func (u *Updater) observe(ctx context.Context) (*unstructured.Unstructured, observation, error) {
 	s := observation{}
 	d, err := u.Client.Resource(deployments).Namespace(u.Namespace).Get(ctx, Deployment, metav1.GetOptions{})
@@ -128,7 +127,7 @@ func (u *Updater) observe(ctx context.Context) (*unstructured.Unstructured, obse
 	return d, s, nil
 }
 
-// watchPods says how the pods of an upgrade stand.
+// watchPods returns the state of an upgrade's pods.
 func (u *Updater) watchPods(ctx context.Context, d *unstructured.Unstructured, id string) (state, error) {
 	match, _, _ := unstructured.NestedStringMap(d.Object, "spec", "selector", "matchLabels")
 	list, err := u.Client.Resource(pods).Namespace(u.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set(match).String()})
@@ -148,7 +147,7 @@ func (u *Updater) watchPods(ctx context.Context, d *unstructured.Unstructured, i
 	return out, nil
 }
 
-// stateOf says what keeps a pod from running, in the kubelet's words.
+// stateOf explains what prevents a pod from running, with the kubelet's reason.
 func stateOf(pod *unstructured.Unstructured) (out state) {
 	all, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
 	for _, one := range all {
@@ -178,7 +177,7 @@ func stateOf(pod *unstructured.Unstructured) (out state) {
 	for _, one := range conditions {
 		c, _ := one.(map[string]any)
 		if c["type"] == "PodScheduled" && c["status"] == "False" {
-			out.problem = "no node takes its pod: " + brief(c["message"])
+			out.problem = "no node accepts its pod: " + brief(c["message"])
 		}
 	}
 	return out
@@ -187,8 +186,7 @@ func stateOf(pod *unstructured.Unstructured) (out state) {
 // mostBrief bounds a foreign text in a message.
 const mostBrief = 500
 
-// brief is the end of a text, in one line: where it is a log, its last words
-// say most.
+// brief is the end of a text, in one line: the last lines of a log matter most.
 func brief(text any) string {
 	s, _ := text.(string)
 	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "")

@@ -137,7 +137,7 @@ func TestPodsSayWhatIsWrong(t *testing.T) {
 		"Crashed": {status(map[string]any{"restartCount": int64(2), "lastState": end}), state{2, "its process ended with code 2: panic: no such\x01flag "}},
 		"NoImage": {status(map[string]any{"state": map[string]any{"waiting": map[string]any{"reason": "ErrImagePull", "message": "not found"}}}), state{0, "ErrImagePull: not found"}},
 		"NoNode": {&unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"type": "PodScheduled", "status": "False", "message": "0 of 3"}}}}},
-			state{0, "no node takes its pod: 0 of 3"}},
+			state{0, "no node accepts its pod: 0 of 3"}},
 		"New": {&unstructured.Unstructured{Object: map[string]any{}}, state{}},
 	} {
 		if diff := cmp.Diff(c.want, stateOf(c.pod), cmp.AllowUnexported(state{})); diff != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// maxDiscovery is the most that is read of one answer.
+// maxDiscovery bounds one response, in bytes.
 const maxDiscovery = 64 << 20
 
 // aggregated asks for all kinds in two answers; older servers give one answer
@@ -23,8 +23,8 @@ const maxDiscovery = 64 << 20
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
 	"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 
-// An API reads what an API server says of itself. It is small on purpose:
-// client-go's own reader brings the types of every kind with it.
+// An API reads an API server's discovery. It is small on purpose: client-go's
+// own reader brings the types of every kind with it.
 type API struct {
 	client *http.Client
 	base   *url.URL
@@ -33,7 +33,7 @@ type API struct {
 // NewAPI makes a reader of the server at base.
 func NewAPI(client *http.Client, base *url.URL) *API { return &API{client: client, base: base} }
 
-// Text reads a path, and gives what the server said even where it is an error.
+// Text reads a path, and returns the body even of an error.
 func (a *API) Text(ctx context.Context, path string) ([]byte, error) {
 	body, code, err := a.read(ctx, path, "*/*")
 	if err == nil && code != http.StatusOK {
@@ -85,8 +85,8 @@ func (a *API) version(ctx context.Context) (string, error) {
 	return v.GitVersion, err
 }
 
-// groups is an answer of either form: items where kinds are aggregated, and
-// versions or groups where they must be asked for one by one.
+// groups is a response of either form: items where kinds are aggregated, and
+// versions or groups where they must be read one by one.
 type groups struct {
 	Items []struct {
 		Metadata struct {
@@ -122,8 +122,8 @@ type resource struct {
 	Namespaced bool   `json:"namespaced"`
 }
 
-// kinds reads what is served. Groups whose server does not answer are named
-// in stale: nothing is known of them now.
+// kinds reads what is served. Groups whose server does not reply are listed in
+// stale: their current state is unknown.
 func (a *API) kinds(ctx context.Context) (served map[schema.GroupVersionKind]Mapping, stale map[schema.GroupVersion]bool, err error) {
 	served, stale = map[schema.GroupVersionKind]Mapping{}, map[schema.GroupVersion]bool{}
 	for _, path := range [...]string{"/api", "/apis"} {
@@ -152,7 +152,7 @@ func (a *API) kinds(ctx context.Context) (served map[schema.GroupVersionKind]Map
 	return served, stale, nil
 }
 
-// singly returns the versions that must be asked for one by one.
+// singly returns the versions that must be read one by one.
 func (g groups) singly() []schema.GroupVersion {
 	var out []schema.GroupVersion
 	for _, v := range g.Versions {
@@ -183,8 +183,8 @@ func (a *API) one(ctx context.Context, gv schema.GroupVersion, rank int, served 
 	return nil
 }
 
-// add takes the resources that can be read; what stands below another one
-// (such as a status) is none of its own.
+// add adds the resources that can be read; a subresource (such as a status) is
+// not one.
 func add(served map[schema.GroupVersionKind]Mapping, gv schema.GroupVersion, rank int, list []resource) {
 	for _, r := range list {
 		name, kind, namespaced := r.Resource, r.ResponseKind.Kind, r.Scope == "Namespaced"

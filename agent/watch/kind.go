@@ -26,19 +26,18 @@ const (
 	pageSize      = 500              // objects in one page of a list
 	minWatch      = 5 * time.Minute  // a watch is renewed after 5 to 10 minutes
 	unservedWait  = 10 * time.Minute // at most, for a kind that the cluster does not serve
-	unservedRetry = 10 * time.Second // at least, and longer each time
+	unservedRetry = 10 * time.Second // at least, and longer after each failure
 )
 
-// errRelist says that the watch cannot go on from where it was.
+// errRelist means that the watch cannot continue from its version.
 var errRelist = errors.New("the watch's version is gone")
 
-// errVanished says that the server does not know a resource that it has served.
-// Whether it serves the kind at all is to be read again, after a pause: what
-// it says of itself lags behind.
+// errVanished means that the server does not know a resource that it has
+// served. Discovery is to be read again after a pause, because it lags behind.
 var errVanished = errors.New("the resource is not served any more")
 
-// errEmpty says that there is no object of a kind, and that so many others are
-// watched that this one is listed again later instead.
+// errEmpty means that there is no object of a kind, and that so many others are
+// watched that this one is polled instead.
 var errEmpty = errors.New("there is no object of the kind")
 
 // errElsewhere says that a kind is not one of namespaces.
@@ -49,15 +48,15 @@ type reflector struct {
 	w         *Informers
 	gvk       schema.GroupVersionKind
 	namespace string // empty: all of them, and what has none
-	version   string // resource version to go on from; empty: list first
+	version   string // resource version to continue from; empty: list first
 	broken    bool
 	last      uint64 // highest list version so far
 	torn      bool   // the last watch ended before its time
 	empty     bool   // the last list had no object, and none has come since
-	warned    string // what the server says of the version, such as that it is deprecated
+	warned    string // the server's warning about the version, such as that it is deprecated
 }
 
-// run goes on until ctx ends.
+// run runs until ctx ends.
 func (k *reflector) run(ctx context.Context) {
 	back := lifecycle.Backoff{First: 200 * time.Millisecond, Max: 30 * time.Second}
 	retry := lifecycle.Backoff{First: unservedRetry, Max: unservedWait}
@@ -107,8 +106,7 @@ func (k *reflector) report(ctx context.Context, err error) {
 	k.w.sink.Broken(ctx, k.gvk, k.namespace, err)
 }
 
-// awaitKind waits until what the server serves has changed, or it is time to
-// read that again.
+// awaitKind waits until discovery has changed, or is due to be read again.
 func (k *reflector) awaitKind(ctx context.Context, most time.Duration) {
 	changed := k.w.mapper.Changed()
 	if _, ok := k.w.mapper.Known(k.gvk); ok {
@@ -131,7 +129,7 @@ func (k *reflector) awaitChange(ctx context.Context) {
 	}
 }
 
-// listAndWatch lists if that is needed and then watches until the watch ends.
+// listAndWatch lists if needed and then watches until the watch ends.
 func (k *reflector) listAndWatch(ctx context.Context) error {
 	mapping, err := k.w.mapper.Mapping(ctx, k.gvk)
 	if err != nil {
@@ -158,15 +156,14 @@ func (k *reflector) listAndWatch(ctx context.Context) error {
 	return k.follow(ctx, stream, begun, timeout)
 }
 
-// period is how long a watch goes on, in whole seconds.
+// period is the duration of a watch, in whole seconds.
 func period() time.Duration {
 	return time.Duration(float64(minWatch) * (1 + rand.Float64())).Truncate(time.Second)
 }
 
-// open lists if that is needed and opens a watch, when it is this kind's turn.
-// Whoever gets a watch calls leave after it. begun is a moment before the
-// server counts the watch's time from: one that it ends in time is never
-// taken for one that was cut off.
+// open lists if needed and opens a watch, in this kind's slot. After a watch
+// the caller calls leave. begun is a moment before the server starts the
+// watch's timeout: a watch that ends in time never counts as interrupted.
 func (k *reflector) open(ctx context.Context, client dynamic.ResourceInterface, timeout time.Duration) (stream apiwatch.Interface, begun time.Time, err error) {
 	done, err := k.w.acquireSlot(ctx)
 	if err != nil {
@@ -199,10 +196,9 @@ func (k *reflector) open(ctx context.Context, client dynamic.ResourceInterface, 
 	return stream, begun, nil
 }
 
-// compareTime looks, after a watch that was cut off, whether the server is
-// behind what was seen of it: its etcd was restored from a backup. It would
-// then accept a watch from a version of the future and be silent until it had
-// caught up.
+// compareTime checks, after an interrupted watch, whether the server is behind
+// what was seen of it: its etcd was restored from a backup. It would then
+// accept a watch from a later version and be silent until it had caught up.
 func (k *reflector) compareTime(ctx context.Context, client dynamic.ResourceInterface) error {
 	page, err := client.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -215,7 +211,7 @@ func (k *reflector) compareTime(ctx context.Context, client dynamic.ResourceInte
 	return nil
 }
 
-// list gives every object through Seen, page by page.
+// list passes every object to OnUpdate, page by page.
 func (k *reflector) list(ctx context.Context, client dynamic.ResourceInterface) error {
 	opts := metav1.ListOptions{Limit: pageSize}
 	held := map[string]struct{}{}
@@ -267,8 +263,8 @@ func (k *reflector) deliver(ctx context.Context, o *manifest.Object) {
 	k.w.sink.OnUpdate(ctx, o)
 }
 
-// follow hands on events until the server ends the watch, which it does when
-// its time is over; that is no error.
+// follow passes on events until the server ends the watch, which it does at its
+// timeout; that is no error.
 func (k *reflector) follow(ctx context.Context, stream apiwatch.Interface, begun time.Time, timeout time.Duration) error {
 	any := false
 	for {
@@ -300,7 +296,7 @@ func (k *reflector) event(ctx context.Context, e apiwatch.Event) error {
 		return fmt.Errorf("watch %s: event of type %T", k.gvk, e.Object)
 	}
 	k.version = o.GetResourceVersion()
-	o.SetGroupVersionKind(k.gvk) // of metadata alone the server does not say it
+	o.SetGroupVersionKind(k.gvk) // for metadata requests the server does not send it
 	switch e.Type {
 	case apiwatch.Added, apiwatch.Modified:
 		k.deliver(ctx, o)
@@ -314,7 +310,7 @@ func (k *reflector) event(ctx context.Context, e apiwatch.Event) error {
 	return nil
 }
 
-// classify turns an API server's answer into what the loop does next.
+// classify maps an API server's reply to the loop's next step.
 func (k *reflector) classify(err error, doing string) error {
 	var status apierrors.APIStatus
 	switch {

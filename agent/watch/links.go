@@ -13,23 +13,23 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// Bounds of what is told of one object.
+// Limits of what is reported about one object.
 const (
 	maxLinks = 20
 	maxLink  = 2048 // bytes
 )
 
-// The annotations link.capstan.dev/NAME and link.argocd.argoproj.io/NAME hold
-// "URL" or "title|URL".
+// The annotations link.capstan.dev/NAME and link.argocd.argoproj.io/NAME
+// contain "URL" or "title|URL".
 const (
 	ownLink  = "link.capstan.dev/"
 	argoLink = "link.argocd.argoproj.io/"
 )
 
-// Links returns the addresses at which people reach an object, each as "URL" or
-// "title|URL": what its annotations say, and what follows from an Ingress or a
-// load balancer, unless the annotation ignore-default-links is true. Anything
-// but http and https is left out.
+// Links returns the URLs of an object for users, each as "URL" or "title|URL":
+// those of its annotations, and those of an Ingress or a load balancer, unless
+// the annotation ignore-default-links is true. Only http and https are
+// returned.
 func Links(o *manifest.Object) []string {
 	out := annotated(o)
 	if ignored, _ := manifest.Annotation(o, "ignore-default-links"); ignored != "true" {
@@ -49,7 +49,7 @@ func Links(o *manifest.Object) []string {
 	return kept
 }
 
-// annotated gives the links that people wrote, in order of their names.
+// annotated returns the links of annotations, in order of their names.
 func annotated(o *manifest.Object) []string {
 	named := map[string]string{}
 	meta, _ := o.Object["metadata"].(map[string]any)
@@ -76,14 +76,14 @@ func annotated(o *manifest.Object) []string {
 	return out
 }
 
-// reachable reports whether a browser may be sent to an address.
+// reachable reports whether a browser may open a URL.
 func reachable(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
 }
 
-// ingressLinks follow from the rules of an Ingress. A rule without a host is
-// reached at the addresses of the load balancer.
+// ingressLinks follow from the rules of an Ingress. A rule without a host uses
+// the addresses of the load balancer.
 func ingressLinks(o *manifest.Object) []string {
 	secured := map[string]bool{}
 	for _, t := range maplist(o, "spec", "tls") {

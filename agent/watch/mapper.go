@@ -24,22 +24,22 @@ type Mapping struct {
 	Rank       int  // of the version within its group; 0 is preferred
 }
 
-// refreshPause is the least time between two readings of what an API server
-// serves, however many kinds are looked for in vain.
+// refreshPause is the least time between two reads of discovery, however many
+// kinds are not found.
 const refreshPause = time.Second
 
-// A RESTMapper knows what an API server serves. It reads that once, and again
-// only when a kind is looked for in vain or somebody says that it changed.
+// A RESTMapper caches an API server's discovery. It reads it once, and again
+// only when a kind is not found or a change was reported.
 type RESTMapper struct {
 	api *API
 
-	refresh sync.Mutex // one reading at a time
+	refresh sync.Mutex // one read at a time
 
 	mu      sync.RWMutex
 	byKind  map[schema.GroupVersionKind]Mapping
-	away    map[schema.GroupVersion]bool // whose server did not answer at the last reading
+	away    map[schema.GroupVersion]bool // whose server did not reply at the last read
 	version string
-	read    time.Time // of the last reading; zero: none yet, or it is known to be old
+	read    time.Time // of the last read; zero: none yet, or it is known to be outdated
 	changed chan struct{}
 }
 
@@ -48,19 +48,18 @@ func NewMapper(api *API) *RESTMapper {
 	return &RESTMapper{api: api, byKind: map[schema.GroupVersionKind]Mapping{}, changed: make(chan struct{})}
 }
 
-// awayError says that the server of a group, which is another one than the API
-// server, does not answer.
+// awayError means that the server of an aggregated API group does not reply.
 type awayError struct{ group schema.GroupVersion }
 
 func (e awayError) Error() string { return "no answer of the server of " + e.group.String() }
 
-// GroupAway tells this error from others for callers that know nothing of
-// this package.
+// GroupAway reports whether an error is such an error, for callers that do not
+// know this package.
 func (awayError) GroupAway() {}
 
-// Mapping finds a kind. A kind that is not served is fault.Missing, after a
-// fresh look at the server; one that cannot be found because the server of its
-// group is away is fault.Offline.
+// Mapping finds a kind. An unserved kind is fault.Missing, after reading
+// discovery again; one that cannot be found because the server of its group
+// does not reply is fault.Offline.
 func (m *RESTMapper) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (Mapping, error) {
 	if found, ok := m.Known(gvk); ok {
 		return found, nil
@@ -80,7 +79,7 @@ func (m *RESTMapper) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (
 	return Mapping{}, m.unserved(gvk, nil)
 }
 
-// unserved says that a kind is not served in a version, and what to do.
+// unserved explains that a kind is not served in a version, and what to do.
 func (m *RESTMapper) unserved(gvk schema.GroupVersionKind, cause error) error {
 	text, fix := "the cluster does not serve kind "+gvk.Kind+" of "+gvk.GroupVersion().String(), "install what defines the kind, or take its objects out of the manifests"
 	if others := m.others(gvk); len(others) > 0 {
@@ -129,9 +128,8 @@ func (m *RESTMapper) elsewhere(gvk schema.GroupVersionKind) []string {
 	return out
 }
 
-// Other finds a kind in another version than the one given, without asking the
-// server: objects that were written in a version that is served no more are
-// still there in the others.
+// Other finds a kind in another version than the one given, without a request:
+// objects written in a removed version still exist in the others.
 func (m *RESTMapper) Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced, ok bool) {
 	others := m.others(gvk)
 	if len(others) == 0 {
@@ -141,10 +139,10 @@ func (m *RESTMapper) Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersion
 	return found.Resource, found.Namespaced, ok
 }
 
-// Lost says what it means that the server does not know a resource under which
-// it has served a kind, after a fresh look: fault.Missing if it serves it no
-// more, fault.Offline if it lists it all the same, which passes. cause is the
-// server's answer.
+// Lost classifies a reply that the server does not know a resource under which
+// it has served a kind, after reading discovery again. fault.Missing: it is not
+// served any more; fault.Offline: it is still listed, which is temporary. cause
+// is the server's reply.
 func (m *RESTMapper) Lost(ctx context.Context, gvr schema.GroupVersionResource, cause error) error {
 	gvk := m.kindOf(gvr)
 	m.Forget(gvk)
@@ -157,8 +155,8 @@ func (m *RESTMapper) Lost(ctx context.Context, gvr schema.GroupVersionResource, 
 	return m.unserved(gvk, cause)
 }
 
-// kindOf names the kind of a resource, after one in another version if it has
-// been forgotten, or in the end after the resource itself.
+// kindOf returns the kind of a resource; if it is unknown, of another version,
+// and in the end the resource's name.
 func (m *RESTMapper) kindOf(gvr schema.GroupVersionResource) schema.GroupVersionKind {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -180,8 +178,8 @@ func (m *RESTMapper) Resource(ctx context.Context, gvk schema.GroupVersionKind) 
 	return found.Resource, found.Namespaced, err
 }
 
-// Find is Resource for callers that cannot come back later: a kind that is
-// not known is looked for once more after the pause between two readings.
+// Find is Resource for callers that cannot retry later: an unknown kind is
+// looked up once more after the pause between two reads.
 func (m *RESTMapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error) {
 	asked := time.Now()
 	gvr, namespaced, err = m.Resource(ctx, gvk)
@@ -217,7 +215,7 @@ func (m *RESTMapper) Namespaced() []schema.GroupVersionKind {
 	return slices.Collect(maps.Values(best))
 }
 
-// Known finds a kind without asking the server.
+// Known finds a kind without a request.
 func (m *RESTMapper) Known(gvk schema.GroupVersionKind) (Mapping, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -225,8 +223,8 @@ func (m *RESTMapper) Known(gvk schema.GroupVersionKind) (Mapping, bool) {
 	return found, ok
 }
 
-// Forget drops what is known of a kind, because the server has shown that it
-// is not so any more: the next search for it reads again, at once.
+// Forget drops the cached entry of a kind, because the server has shown that it
+// is wrong: the next lookup reads again, at once.
 func (m *RESTMapper) Forget(gvk schema.GroupVersionKind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -235,16 +233,15 @@ func (m *RESTMapper) Forget(gvk schema.GroupVersionKind) {
 	m.byKind, m.read = byKind, time.Time{}
 }
 
-// Changed returns a channel that closes at the next reading that found
-// something else.
+// Changed returns a channel that closes at the next read that found a change.
 func (m *RESTMapper) Changed() <-chan struct{} {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.changed
 }
 
-// Refresh reads what the server serves, unless that was done within the last
-// second. A group whose server does not answer keeps what was known of it.
+// Refresh reads discovery, unless that was done within the last second. A group
+// whose server does not reply keeps its entries.
 func (m *RESTMapper) Refresh(ctx context.Context) error {
 	m.refresh.Lock()
 	defer m.refresh.Unlock()
@@ -262,7 +259,7 @@ func (m *RESTMapper) Refresh(ctx context.Context) error {
 	return m.readVersion(ctx)
 }
 
-// replace takes a reading in. Of groups that are stale, what was known stays.
+// replace applies a read of discovery. Entries of stale groups stay.
 func (m *RESTMapper) replace(next map[schema.GroupVersionKind]Mapping, stale map[schema.GroupVersion]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -294,7 +291,7 @@ func (m *RESTMapper) readVersion(ctx context.Context) error {
 }
 
 // Version is the API server's version, such as "v1.35.4"; empty before the
-// first reading.
+// first read.
 func (m *RESTMapper) Version() string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

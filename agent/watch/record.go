@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// A Record is what is kept and told of a child.
+// A Record is what is stored and reported of a child.
 type Record struct {
 	UID, Parent                           string
 	Group, Version, Kind, Namespace, Name string
@@ -20,14 +20,14 @@ type Record struct {
 	Links                                 []string // "title|URL" or URL
 }
 
-// A Column is one fact for people, such as "ready" and "1/2".
+// A Column is one fact for users, such as "ready" and "1/2".
 type Column struct{ Name, Value string }
 
 func (r Record) equal(o Record) bool {
 	return r.UID == o.UID && r.Parent == o.Parent && r.Health == o.Health && r.Message == o.Message && slices.Equal(r.Info, o.Info) && slices.Equal(r.Links, o.Links)
 }
 
-// reduce keeps of a child what is shown of it.
+// reduce returns what is stored of a child.
 func reduce(o *manifest.Object, health func(*manifest.Object) (string, string), labels []string) Record {
 	gvk := o.GroupVersionKind()
 	r := Record{
@@ -39,8 +39,8 @@ func reduce(o *manifest.Object, health func(*manifest.Object) (string, string), 
 	return r
 }
 
-// Columns returns the facts that are shown of an object, and the values of those
-// of the labels that it has (TRK-09).
+// Columns returns the facts shown of an object, and the values of the given
+// labels that it has (TRK-09).
 func Columns(o *manifest.Object, labels []string) []Column {
 	out := kindColumns(o)
 	for _, name := range labels {

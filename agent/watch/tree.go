@@ -10,20 +10,20 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// maxDepth is how far below a managed object children are followed.
+// maxDepth is how many levels below a managed object children are followed.
 const maxDepth = 8
 
-// A Listener hears of the children of managed objects.
+// A Listener is notified about the children of managed objects.
 type Listener interface {
-	// Child gives a child that is new or has changed.
+	// Child reports a child that is new or has changed.
 	Child(app string, r Record)
-	// ChildGone gives a child that went, or that belongs to the application
-	// no more.
+	// ChildGone reports a child that was deleted, or that does not belong to
+	// the application any more.
 	ChildGone(app string, r Record)
 }
 
-// A Tree knows which objects managed objects own, directly or through others.
-// It keeps a small record of each.
+// A Tree records which objects managed objects own, directly or through others.
+// It stores a small record of each.
 type Tree struct {
 	health  func(*manifest.Object) (state, message string)
 	listens Listener
@@ -41,8 +41,8 @@ type node struct {
 	app string // application that it belongs to; empty: none
 }
 
-// NewTree makes an empty tree. Health judges one object; an empty state means
-// that its kind has no rule.
+// NewTree makes an empty tree. Health computes the health of one object; an
+// empty state means that its kind has no rule.
 func NewTree(health func(*manifest.Object) (state, message string), listens Listener) *Tree {
 	return &Tree{
 		health: health, listens: listens,
@@ -50,7 +50,7 @@ func NewTree(health func(*manifest.Object) (state, message string), listens List
 	}
 }
 
-// Exclude sets which kinds are not shown, and forgets what it has of them.
+// Exclude sets which kinds are not shown, and drops their records.
 func (t *Tree) Exclude(excluded func(group, kind string) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,8 +62,8 @@ func (t *Tree) Exclude(excluded func(group, kind string) bool) {
 	}
 }
 
-// Label sets which labels are shown of children, from what is seen next on, and
-// says whether these are others than before.
+// Label sets which labels are shown of children seen from now on, and reports
+// whether these have changed.
 func (t *Tree) Label(labels []string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,8 +89,8 @@ func (t *Tree) childrenOf(owner schema.GroupKind) []schema.GroupVersionKind {
 	return slices.DeleteFunc(childrenOf(owner), func(k schema.GroupVersionKind) bool { return t.excludes(k.Group, k.Kind) })
 }
 
-// Root says that an object is managed by an application: what it owns belongs
-// to that application.
+// Root records that an object is managed by an application: what it owns
+// belongs to that application.
 func (t *Tree) Root(uid, app string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,7 +104,7 @@ func (t *Tree) Root(uid, app string) {
 	t.spread(uid, app, 0)
 }
 
-// Unroot says that an object is managed no more.
+// Unroot records that an object is managed no more.
 func (t *Tree) Unroot(uid string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,7 +170,7 @@ func (t *Tree) appOf(uid string) string {
 	return ""
 }
 
-// onUpdate takes an object that may be a child.
+// onUpdate processes an object that may be a child.
 func (t *Tree) onUpdate(_ context.Context, o *manifest.Object) {
 	if !isChildKind(o.GroupVersionKind()) {
 		return
@@ -228,7 +228,7 @@ func (t *Tree) drop(n *node) {
 	}
 }
 
-// listed drops the children of a kind that a complete list did not have: of
+// listed drops the children of a kind that are missing in a complete list: of
 // one namespace, or of all for an empty one.
 func (t *Tree) listed(_ context.Context, gvk schema.GroupVersionKind, namespace string, uids map[string]struct{}) {
 	if !isChildKind(gvk) {

@@ -9,13 +9,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Warnings hands what an API server warns of to whoever sent the request, and
-// drops it if nobody asked for it.
+// Warnings passes an API server's warnings to the sender of the request, and
+// drops them if there is no receiver.
 type Warnings struct{}
 
 var _ rest.WarningHandlerWithContext = Warnings{}
 
-// HandleWarningHeaderWithContext takes one warning.
+// HandleWarningHeaderWithContext processes one warning.
 func (Warnings) HandleWarningHeaderWithContext(ctx context.Context, _ int, _, text string) {
 	if h, ok := ctx.Value(heardKey{}).(*heard); ok && text != "" {
 		h.add(text)
@@ -24,13 +24,13 @@ func (Warnings) HandleWarningHeaderWithContext(ctx context.Context, _ int, _, te
 
 type heardKey struct{}
 
-// heard is what was warned of in answer to the requests of one kind.
+// heard are the warnings in replies to the requests of one kind.
 type heard struct {
 	mu    sync.Mutex
 	texts []string
 }
 
-// mostWarnings of one kind are kept.
+// mostWarnings of one kind are stored.
 const mostWarnings = 4
 
 func (h *heard) add(text string) {
@@ -47,8 +47,8 @@ func (h *heard) String() string {
 	return strings.Join(h.texts, "; ")
 }
 
-// warn tells what the server has warned of since the watch was begun: lists and
-// watches are warned of one thing, that their version is going to be removed.
+// warn reports the server's warnings since the watch started: lists and watches
+// get one warning, that their version is going to be removed.
 func (k *reflector) warn(ctx context.Context, h *heard) {
 	if text := h.String(); text != k.warned {
 		k.warned = text

@@ -1,9 +1,9 @@
-// Package watch sees what changes in a cluster: one list and one watch for
-// each kind that an application manages, and for the kinds that managed
-// objects own. It never writes to the cluster and keeps no object bodies:
-// each object is handed on as it is decoded, and children are reduced to a
-// record at the door. The daemon runs one Watcher and the engine says which
-// kinds it wants. A kind that is at rest costs no request but its watch.
+// Package watch observes a cluster: one list and one watch for each kind that
+// an application manages, and for the kinds that managed objects own. It never
+// writes to the cluster and stores no object bodies: each object is passed on
+// as it is decoded, and children are reduced to a record while decoding. The
+// daemon runs one Informers and the engine sets its kinds. An idle kind costs
+// no request except its watch.
 package watch
 
 import (
@@ -24,32 +24,32 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// A Sink is told what is seen. Calls for one kind come one after the other;
-// calls for several kinds come side by side.
+// A Sink receives events. Calls for one kind are sequential; calls for several
+// kinds are concurrent.
 type Sink interface {
-	// OnUpdate gives an object as it is now, managedFields included. The sink
+	// OnUpdate passes an object as it is now, managedFields included. The sink
 	// may keep it.
 	OnUpdate(ctx context.Context, o *manifest.Object)
-	// OnDelete gives an object that was deleted, as it was last.
+	// OnDelete passes the last state of a deleted object.
 	OnDelete(ctx context.Context, o *manifest.Object)
-	// OnReplace says that a complete list was given through Seen: an object that
-	// is not in it, neither by uid nor as "namespace/name", was not there at
-	// its version. The list is of one namespace, or of the whole cluster for
-	// an empty one. back says that versions went backwards: the cluster was
-	// restored from a backup.
+	// OnReplace ends a complete list, whose objects were passed to OnUpdate: an
+	// object that is not in it, neither by uid nor as "namespace/name", did not
+	// exist at its version. The list is of one namespace, or of the whole
+	// cluster for an empty one. back means that versions went backwards: the
+	// cluster was restored from a backup.
 	OnReplace(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{})
-	// Broken says that a kind is not being watched now, in a namespace or
+	// Broken reports that a kind is not being watched now, in a namespace or
 	// anywhere, and why; nil: it is again.
 	Broken(ctx context.Context, gvk schema.GroupVersionKind, namespace string, err error)
-	// Warned says what the API server warns of who watches a kind, such as that
-	// its version is going to be removed; empty: nothing any more.
+	// Warned reports the API server's warning about a kind, such as that its
+	// version is going to be removed; empty: none any more.
 	Warned(ctx context.Context, gvk schema.GroupVersionKind, text string)
-	// Left says that a kind is watched no more; nothing more is told of it
-	// until it is listed anew.
+	// Left reports that a kind is watched no more; nothing more is reported of
+	// it until it is listed again.
 	Left(ctx context.Context, gvk schema.GroupVersionKind)
 }
 
-// An Informers keeps one watch for each wanted kind.
+// An Informers has one watch for each wanted kind.
 type Informers struct {
 	client dynamic.Interface
 	mapper *RESTMapper
@@ -58,21 +58,21 @@ type Informers struct {
 	log    *slog.Logger
 	clock  lifecycle.Clock
 	wake   chan struct{}
-	turns  chan struct{} // one for each kind that may begin now; nil: no bound
+	turns  chan struct{} // one for each kind that may start now; nil: no limit
 	most   int64         // watches, if there is no object of some kinds; 0: no bound
 	open   atomic.Int64  // watches
 	spaces []string      // that are watched, one by one; [""]: the whole cluster at once
 
 	mu      sync.Mutex
-	managed []schema.GroupVersionKind // as Want was told last
+	managed []schema.GroupVersionKind // as SetKinds was called last
 	wanted  map[schema.GroupVersionKind]struct{}
-	again   bool // all that is watched is to be listed anew
-	undone  bool // and what was seen of it so far may be of a time that was undone
+	again   bool // everything watched must be listed again
+	undone  bool // and earlier events may have been reverted by a restore
 }
 
-// New makes a watcher that wants nothing yet. It watches the namespaces given
-// and nothing cluster-scoped, or without any the whole cluster. Without a tree
-// nothing is known of what objects own.
+// New makes an Informers without kinds. It watches the given namespaces and
+// nothing cluster-scoped, or without any the whole cluster. Without a tree,
+// owned kinds are not watched.
 func New(client dynamic.Interface, mapper *RESTMapper, sink Sink, tree *Tree, log *slog.Logger, namespaces ...string) *Informers {
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
@@ -93,8 +93,8 @@ func (w *Informers) SetKinds(kinds []schema.GroupVersionKind) {
 	w.Reconsider()
 }
 
-// Reconsider looks again at which kinds are watched, because the tree shows
-// others than before.
+// Reconsider recomputes which kinds are watched, because the tree's settings
+// have changed.
 func (w *Informers) Reconsider() {
 	w.mu.Lock()
 	next := map[schema.GroupVersionKind]struct{}{}
@@ -115,8 +115,8 @@ func (w *Informers) Reconsider() {
 	}
 }
 
-// Again has everything that is watched listed anew, because other things of it
-// are shown than before.
+// Again lists everything watched again, because other details of it are shown
+// than before.
 func (w *Informers) Again() {
 	w.mu.Lock()
 	w.again = true
@@ -127,9 +127,9 @@ func (w *Informers) Again() {
 	}
 }
 
-// Undone has everything that is watched listed anew, because the cluster's
-// etcd was restored from a backup: versions have gone backwards, even where
-// they have grown beyond those that were seen since.
+// Undone lists everything watched again, because the cluster's etcd was
+// restored from a backup: versions have gone backwards, even where they have
+// grown beyond those that were seen since.
 func (w *Informers) Undone() {
 	w.mu.Lock()
 	w.undone = true
@@ -137,7 +137,7 @@ func (w *Informers) Undone() {
 	w.Again()
 }
 
-// Run watches what is wanted until ctx ends, then returns nil.
+// Run watches the wanted kinds until ctx ends, then returns nil.
 func (w *Informers) Run(ctx context.Context) error {
 	running := map[schema.GroupVersionKind]func(){}
 	for {
@@ -152,7 +152,7 @@ func (w *Informers) Run(ctx context.Context) error {
 				w.sink.Left(ctx, gvk)
 			} else if again {
 				stop()
-				delete(running, gvk) // it begins anew below
+				delete(running, gvk) // it starts again below
 			}
 		}
 		for _, gvk := range inOrder(wanted) {
@@ -183,14 +183,13 @@ func inOrder(kinds map[schema.GroupVersionKind]struct{}) []schema.GroupVersionKi
 	})
 }
 
-// Bound is for a Watcher that may want thousands of kinds. It bounds how many
-// of them are listed, and their watches opened, at the same time: together they
-// would be more than there is memory for, and more than an API server likes to
-// be asked. And it bounds the watches: beyond so many a kind without any object
-// is not watched but listed again when a watch would have been renewed, which
-// costs as many requests and no memory. One whose kinds somebody waits for is
-// better without: a kind that hangs then keeps no other from its turn. It is
-// called before Run.
+// Bound is for an Informers with thousands of kinds. It bounds how many of them
+// are listed, and their watches opened, at the same time, to limit memory and
+// the load of the API server. It also bounds the watches: beyond that number a
+// kind without objects is not watched but listed again when a watch would have
+// been renewed. That costs as many requests and no memory. Do not use it where
+// somebody waits for a kind: without it a kind that hangs delays no other. Call
+// it before Run.
 func (w *Informers) Bound(atOnce, watches int) {
 	w.turns, w.most = make(chan struct{}, atOnce), int64(watches)
 }
@@ -208,7 +207,7 @@ func (w *Informers) enter(empty bool) bool {
 // leave counts one watch less.
 func (w *Informers) leave() { w.open.Add(-1) }
 
-// acquireSlot waits until one more kind may begin. The caller calls done.
+// acquireSlot waits until one more kind may start. The caller calls done.
 func (w *Informers) acquireSlot(ctx context.Context) (done func(), err error) {
 	if w.turns == nil {
 		return func() {}, nil
@@ -221,9 +220,8 @@ func (w *Informers) acquireSlot(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// begin watches a kind, and gives what ends that and waits for its end. Its
-// first list is of an earlier time than what was seen before if that was
-// undone.
+// begin watches a kind, and returns what ends that and waits for its end. With
+// undone its first list is of an earlier time than what was seen before.
 func (w *Informers) begin(ctx context.Context, gvk schema.GroupVersionKind, undone bool) func() {
 	var loops sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)

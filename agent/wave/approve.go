@@ -34,8 +34,9 @@ func (r *run) confirmed(ctx context.Context, s Step) error {
 	return r.approved(ctx, why)
 }
 
-// approved waits until a person has approved what the plan deletes. Once is
-// enough for the whole operation; the deadline stands still meanwhile.
+// approved waits until a person has approved what the plan deletes. One
+// approval is enough for the whole operation; the deadline is stopped during
+// that time.
 func (r *run) approved(ctx context.Context, why string) error {
 	if !r.progress.Granted.IsZero() {
 		return nil
@@ -43,7 +44,7 @@ func (r *run) approved(ctx context.Context, why string) error {
 	target, able := r.target.(Approver)
 	asked := false
 	for ; ; asked = true {
-		changed := r.target.Changed() // before asking, so that no answer is missed
+		changed := r.target.Changed() // before asking, so that no reply is missed
 		if able && target.Approved() {
 			break
 		}
@@ -66,10 +67,10 @@ func (r *run) approved(ctx context.Context, why string) error {
 	if err := r.save(ctx); err != nil || !asked {
 		return err
 	}
-	return r.pass(ctx) // much may have changed meanwhile
+	return r.pass(ctx) // much may have changed since
 }
 
-// awaitApproval stops the deadline and writes down that a person is being asked.
+// awaitApproval stops the deadline and records that a person is being asked.
 func (r *run) awaitApproval(ctx context.Context) error {
 	r.wind(false)
 	if !r.progress.Asked.IsZero() {
@@ -79,8 +80,8 @@ func (r *run) awaitApproval(ctx context.Context) error {
 	return r.save(ctx)
 }
 
-// wind lets the time until the deadline run, or makes it stand still. What a
-// person took to approve is added to it, and what the gate took.
+// wind starts or stops the deadline timer. The time of an approval and of the
+// gate is added to it.
 func (r *run) wind(on bool) {
 	if r.clock != nil {
 		r.clock.Stop()
@@ -94,7 +95,7 @@ func (r *run) wind(on bool) {
 }
 
 // Waits reports whether an operation with this progress waits for a person, so
-// that its deadline stands still.
+// that its deadline is stopped.
 func (p Progress) Waits() bool { return !p.Asked.IsZero() && p.Granted.IsZero() }
 
 // Extended moves a deadline by the time that a person took to approve.

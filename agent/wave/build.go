@@ -12,16 +12,16 @@ import (
 	"github.com/capstan-cd/capstan/shared/selector"
 )
 
-// Options are what shapes a plan besides its objects.
+// Options determine a plan besides its objects.
 type Options struct {
 	Operation   string    // id; hook instances derive from it
 	Revision    string    // its first seven characters go into generated hook names
 	Created     time.Time // when the operation was made; part of generated hook names
 	Prune       bool      // objects to prune are deleted; otherwise only reported
 	DryRun      bool      // nothing is changed
-	Preflight   bool      // try all objects out first, even where it is not the rule
+	Preflight   bool      // dry-run all objects first, even where it is not the default
 	SkipHooks   bool      // strategy "apply" (SYNC-02)
-	SyncOptions []string  // of the application and of the request, later ones win
+	SyncOptions []string  // of the application and of the request, later ones have precedence
 	Resources   []string  // selective sync: "group:kind:namespace/name" or "group:kind:name", "!" in front excludes; empty: all
 	Namespace   string    // the destination's namespace
 	// Most and MostPercent bound what one operation may prune without asking:
@@ -39,15 +39,15 @@ type Options struct {
 // make equal plans.
 type Plan struct {
 	Operation string
-	Prelude   []Item // namespaces to make before all else
+	Prelude   []Item // namespaces to create before all else
 	Steps     []Step
 	OnFailure []Step // SyncFail hooks
 	Skipped   []Item // objects to prune that are only reported; Keep says why
 	Warnings  []string
 	DryRun    bool
 	Check     bool // the machine starts with a pre-flight
-	// Approve says why the whole operation waits for a person before it
-	// changes anything; empty: it does not.
+	// Approve is why the whole operation waits for a person before it changes
+	// anything; empty: it does not.
 	Approve  string
 	deletion bool
 }
@@ -119,8 +119,8 @@ func (p Plan) Items() []Item {
 	return append(out, p.Skipped...)
 }
 
-// Describe reads from a manifest what Build must know. namespace is the one
-// that the object will live in; empty for cluster-scoped kinds.
+// Describe reads from a manifest what Build needs. namespace is the object's
+// destination; empty for cluster-scoped kinds.
 func Describe(index int, o *manifest.Object, namespace string) (Object, error) {
 	out := Object{
 		Index: index, Key: manifest.KeyOf(o), Version: manifest.Version(o), GenerateName: o.GetGenerateName(),
@@ -287,8 +287,8 @@ func (b *builder) addPrunes(prunes []Object) {
 	b.items = append(b.items, now...)
 }
 
-// reasonToKeep says why an object must not be deleted, empty if it may, and whether a
-// person has to approve it first.
+// reasonToKeep returns why an object must not be deleted, empty if it may, and
+// whether a person has to approve it first.
 func (b *builder) reasonToKeep(it Item, option string) (why string, confirm bool) {
 	switch v, _ := manifest.Option(it.Options, option); strings.ToLower(v) {
 	case "false":
@@ -299,8 +299,8 @@ func (b *builder) reasonToKeep(it Item, option string) (why string, confirm bool
 	return "", false
 }
 
-// bound holds an operation that would prune more than is allowed without
-// asking, as a whole and before it has changed anything.
+// bound blocks an operation that would prune more than is allowed without
+// approval, as a whole and before it has changed anything.
 func (b *builder) bound(prunes int) {
 	o := b.options
 	switch {
@@ -359,7 +359,7 @@ func needs(it, need Item) bool {
 }
 
 // prelude adds the namespace that CreateNamespace asks for. A Namespace among
-// the manifests wins (SYNC-26, SYNC-27).
+// the manifests has precedence (SYNC-26, SYNC-27).
 func (b *builder) prelude() {
 	ns := b.options.Namespace
 	if ns == "" || !(on(b.options.SyncOptions, "CreateNamespace") || b.options.NamespaceMetadata) {
@@ -369,7 +369,7 @@ func (b *builder) prelude() {
 	if slices.ContainsFunc(b.items, func(it Item) bool { return it.Key == key && !it.Prune }) {
 		return
 	}
-	b.items = slices.DeleteFunc(b.items, func(it Item) bool { return it.Key == key }) // never make and prune the same one
+	b.items = slices.DeleteFunc(b.items, func(it Item) bool { return it.Key == key }) // never create and prune the same one
 	b.plan.Prelude = []Item{{Index: -1, Key: key, Version: "v1", Phase: PreSync, Namespace: true, Options: b.options.SyncOptions}}
 }
 

@@ -42,8 +42,8 @@ func BuildDelete(hooks, objects []Object, o Options) Plan {
 	return b.plan
 }
 
-// mirrored turns a wave round; the lowest number has no opposite and becomes
-// the highest.
+// mirrored inverts a wave; the lowest number has no opposite and becomes the
+// highest.
 func mirrored(w int32) int32 {
 	const lowest = -1 << 31
 	if w == lowest {

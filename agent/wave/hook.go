@@ -12,10 +12,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// prepareHooks makes a step's hooks ready to be created: hooks of former
-// operations are taken away and waited for (ENG-06), what this operation has
-// created before a restart is found again, and the intent to create the rest
-// is written down before anything is created.
+// prepareHooks prepares a step's hooks for creation: hooks of former operations
+// are deleted and awaited (ENG-06), what this operation has created before a
+// restart is found again, and the intent to create the rest is stored before
+// anything is created.
 func (r *run) prepareHooks(ctx context.Context, s Step, name string) error {
 	open := slices.DeleteFunc(slices.Concat(s.Groups...), func(it Item) bool {
 		state := r.progress.Hooks[it.ID()].State
@@ -29,8 +29,8 @@ func (r *run) prepareHooks(ctx context.Context, s Step, name string) error {
 		return err
 	}
 	if len(old) > 0 && r.hooksEnded() {
-		// A hook of several phases is taken away to be run again: after a
-		// restart its first run must be known to be over, not be missed.
+		// A hook of several phases is deleted to run again: after a restart it
+		// must be known that its first run is over, not that it is missing.
 		if err := r.save(ctx); err != nil {
 			return err
 		}
@@ -56,10 +56,10 @@ func (r *run) hooksEnded() bool {
 	return false
 }
 
-// findHooks looks which hooks exist: our own instances run, older ones whose
-// policy says so, or which failed, must go first. (An older one that failed
-// could never become the result of the new one; without this, a hook with
-// only HookSucceeded would be stuck for ever after its first failure.)
+// findHooks checks which hooks exist: our own instances run; older ones whose
+// policy says so, or which failed, must be deleted first. (An older one that
+// failed could never become the result of the new one; without this, a hook
+// with only HookSucceeded would be stuck for ever after its first failure.)
 func (r *run) findHooks(ctx context.Context, open []Item) (old []Item, err error) {
 	var failed problems
 	each(r.config.Parallel, open, func(it Item) observed {
@@ -111,9 +111,9 @@ func (r *run) removeOld(ctx context.Context, old []Item, name string) error {
 	return r.wait(ctx, waitList{name: name, pruned: going})
 }
 
-// cleanUp deletes finished hooks by their policies (HOOK-07) and lets the
-// others go. What cannot be deleted is no failure: the next operation's
-// BeforeHookCreation or a person will see it.
+// cleanUp deletes finished hooks by their policies (HOOK-07) and releases the
+// others. A failed deletion is no failure: the next operation's
+// BeforeHookCreation or a person will handle it.
 func (r *run) cleanUp(ctx context.Context) error {
 	var done []Item
 	for _, it := range r.plan.Items() {
@@ -132,7 +132,7 @@ func (r *run) cleanUp(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// dismiss deletes one finished hook, or takes its finalizer away.
+// dismiss deletes one finished hook, or removes its finalizer.
 func (r *run) dismiss(ctx context.Context, it Item) error {
 	state := r.progress.Hooks[it.ID()].State
 	if (state == HookSucceeded && it.Has(manifest.HookSucceeded)) || (state == HookFailed && it.Has(manifest.HookFailed)) {
@@ -145,8 +145,8 @@ func (r *run) dismiss(ctx context.Context, it Item) error {
 	return nil
 }
 
-// abort takes running hooks away after a termination (SYNC-09), for the reason
-// given, and says what it could not. ctx is one that has not ended.
+// abort deletes running hooks after a termination (SYNC-09), for the reason
+// given, and returns what it could not delete. ctx is one that has not ended.
 func (r *run) abort(ctx context.Context, why string) string {
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
@@ -171,10 +171,10 @@ func (r *run) abort(ctx context.Context, why string) string {
 		}
 		r.hookOver(it, HookFailed, why)
 		if !s.ours {
-			delete(r.progress.Hooks, it.ID()) // what stands there is of an older operation and is left alone
+			delete(r.progress.Hooks, it.ID()) // the existing object is of an older operation and is left unchanged
 		}
 	})
-	_ = r.cleanUp(ctx) // only time can run out; the next operation goes on from there
+	_ = r.cleanUp(ctx) // only the deadline can expire; the next operation continues from there
 	slices.Sort(stuck)
 	return strings.Join(stuck, "; ")
 }
@@ -192,7 +192,7 @@ func (r *run) stop(ctx context.Context, it Item) (ours bool, err error) {
 	return true, err
 }
 
-// lasting reports whether asking again would not help.
+// lasting reports whether a retry would not help.
 func lasting(err error) bool {
 	switch fault.KindOf(err) {
 	case fault.Invalid, fault.Denied:

@@ -10,30 +10,29 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// A Config sets the pace of a machine. Zero fields mean the defaults.
+// A Config sets the limits of a machine. Zero fields mean the defaults.
 type Config struct {
 	Parallel  int           // tasks of one kind at the same time; default 16
 	WaveDelay time.Duration // pause between two steps; default none
-	Poll      time.Duration // how often waited-for objects are looked at without a hint; default 5 s
-	Deadline  time.Time     // when the operation is given up; zero: never. It stands still while a person is asked to approve something
-	StepLimit time.Duration // what one step may take; 0: as long as the operation
+	Poll      time.Duration // interval at which awaited objects are checked without a notification; default 5 s
+	Deadline  time.Time     // when the operation fails; zero: never. It is stopped while a person is asked to approve something
+	StepLimit time.Duration // timeout of one step; 0: as long as the operation
 	Report    func(Update)  // called from the goroutine of Run only; may be nil
-	// Gate is asked before each step but the first, and once a person has
-	// approved something, and waits while the operation must not go on; why
-	// tells people meanwhile. An error ends the operation without running
-	// anything more. The time of waiting does not count towards the deadline.
-	// May be nil.
+	// Gate is called before each step but the first, and after an approval, and
+	// waits while the operation must not continue; why sets the reason for
+	// users. An error ends the operation without running anything more. The
+	// wait does not count towards the deadline. May be nil.
 	Gate func(ctx context.Context, why func(string)) error
 }
 
-// leastPause keeps a target that hints all the time from being asked all the time.
+// leastPause limits how often a target with many notifications is checked.
 const leastPause = 25 * time.Millisecond
 
-// stopTime is what is left for taking running hooks away after a termination.
+// stopTime is the time for deleting running hooks after a termination.
 const stopTime = 8 * time.Second
 
-// A Terminated is the cause with which a context ends an operation for good. A
-// context that ends with any other cause only interrupts it.
+// A Terminated is the context cause that ends an operation. A context that ends
+// with any other cause only interrupts it.
 type Terminated struct{ Why string }
 
 // Error is the sentence for the operation's message.
@@ -65,8 +64,8 @@ func New(plan Plan, target Target, ledger Ledger, config Config) *Machine {
 	return &Machine{plan: plan, target: target, ledger: ledger, config: config}
 }
 
-// Terminate ends the operation: what runs is cancelled, running hooks are
-// taken away, and Run returns Failed. why is a sentence such as "terminated by
+// Terminate ends the operation: running tasks are cancelled, running hooks are
+// deleted, and Run returns Failed. why is a sentence such as "terminated by
 // alice". It returns at once; calls after the first have no effect.
 func (m *Machine) Terminate(why string) {
 	m.mu.Lock()
@@ -80,9 +79,9 @@ func (m *Machine) Terminate(why string) {
 	}
 }
 
-// Run runs the plan to its end and tells how it ended. If ctx ends, other than
+// Run runs the plan to its end and returns the result. If ctx ends, other than
 // with Terminated as its cause, the operation is only interrupted: nothing is
-// taken back, the result is Running, and a new machine with the same plan and
+// reverted, the result is Running, and a new machine with the same plan and
 // ledger continues it.
 func (m *Machine) Run(ctx context.Context) Result {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -109,7 +108,7 @@ type run struct {
 	results  map[string]*ItemResult
 	crds     map[string]bool // items that changed a CustomResourceDefinition
 	waiting  string          // the last message about waiting
-	held     time.Duration   // for which the gate kept steps back
+	held     time.Duration   // for which the gate delayed steps
 	expire   func()          // ends the operation at its deadline
 	clock    *time.Timer     // of the deadline; nil while it stands still
 }
@@ -273,7 +272,7 @@ func (r *run) saveHooked(ctx context.Context) error {
 	return r.save(ctx)
 }
 
-// record keeps the newest result of an item and reports it.
+// record stores the newest result of an item and reports it.
 func (r *run) record(res ItemResult) {
 	id := res.Item.ID()
 	if _, known := r.results[id]; !known {

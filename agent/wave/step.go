@@ -55,7 +55,7 @@ func (r *run) try(ctx context.Context, target Preflighter, report bool) error {
 		return ctx.Err()
 	}
 	if len(checks) != len(items) {
-		return fault.New(fault.Internal, "a pre-flight of %d items gave %d answers", len(items), len(checks))
+		return fault.New(fault.Internal, "a pre-flight of %d items returned %d results", len(items), len(checks))
 	}
 	var failed problems
 	for i, c := range checks {
@@ -126,8 +126,8 @@ func (r *run) gate(ctx context.Context, step int) error {
 	return r.pass(ctx)
 }
 
-// pass waits while the operation must not go on; the deadline stands still
-// meanwhile.
+// pass waits while the operation must not continue; the deadline is stopped
+// during that time.
 func (r *run) pass(ctx context.Context) error {
 	if r.config.Gate == nil {
 		return nil
@@ -162,7 +162,7 @@ func (r *run) late() [][]Item {
 	return out
 }
 
-// recall gives results to what a step did before a restart.
+// recall restores the results of a step that was done before a restart.
 func (r *run) recall(s Step) {
 	for _, it := range slices.Concat(s.Groups...) {
 		res := ItemResult{Item: it, Status: Synced, Message: "applied before the restart"}
@@ -174,8 +174,8 @@ func (r *run) recall(s Step) {
 	}
 }
 
-// step runs one wave within the time that a step may take. If that runs out,
-// its hooks are taken away and the operation fails.
+// step runs one wave within the step's timeout. After the timeout its hooks are
+// deleted and the operation fails.
 func (r *run) step(ctx context.Context, s Step, name string, follows bool) error {
 	if err := r.confirmed(ctx, s); err != nil {
 		return err
@@ -193,15 +193,15 @@ func (r *run) step(ctx context.Context, s Step, name string, follows bool) error
 	if r.waiting != "" {
 		text += "; it was " + strings.TrimPrefix(r.waiting, name+": ")
 	}
-	if stuck := r.abort(ctx, "its step took too long"); stuck != "" {
+	if stuck := r.abort(ctx, "its step exceeded its time limit"); stuck != "" {
 		text += "; " + stuck
 	}
 	r.say("")
 	return &failure{message: text}
 }
 
-// wave does prunes first, then takes old hooks away, then applies kind after
-// kind, then waits for health. follows says that another step comes after it.
+// wave does prunes first, then deletes old hooks, then applies kind after kind,
+// then waits for health. follows means that another step comes after it.
 func (r *run) wave(ctx context.Context, s Step, name string, follows bool) error {
 	var going []Item
 	applied := r.failedBefore(s)
@@ -239,8 +239,8 @@ func (r *run) wave(ctx context.Context, s Step, name string, follows bool) error
 	return both(applied, waited)
 }
 
-// failedBefore gives results to the hooks of a step that ended before a
-// restart, and is a failure if one of them failed.
+// failedBefore restores the results of a step's hooks that ended before a
+// restart, and returns a failure if one of them failed.
 func (r *run) failedBefore(s Step) error {
 	var failed problems
 	for _, it := range slices.Concat(s.Groups...) {
@@ -256,7 +256,7 @@ func (r *run) failedBefore(s Step) error {
 	return failed.failure("one or more tasks did not succeed", false)
 }
 
-// both gives the first failure, with what else failed added to its message.
+// both returns the first failure, with the others added to its message.
 func both(a, b error) error {
 	var f, g *failure
 	if errors.As(a, &f) && errors.As(b, &g) {
@@ -361,7 +361,7 @@ func (r *run) applyGroup(ctx context.Context, g []Item) error {
 	return failed.failure("one or more objects failed to apply", false)
 }
 
-// applied takes in what came of one apply.
+// applied processes the result of one apply.
 func (r *run) applied(it Item, a answer, failed *problems) {
 	res := ItemResult{Item: it, Status: Synced, Message: a.out.Message, Changed: a.out.Changed}
 	state := HookRunning
@@ -392,7 +392,7 @@ func each[T any](limit int, items []Item, fn func(Item) T, done func(Item, T)) {
 		v T
 	}
 	answers := make(chan pair)
-	next := make(chan int, len(items)) // holds all work, so that filling it never blocks
+	next := make(chan int, len(items)) // capacity for all work, so that filling it never blocks
 	for i := range items {
 		next <- i
 	}

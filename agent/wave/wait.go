@@ -20,13 +20,13 @@ type waitList struct {
 
 func (w waitList) empty() bool { return len(w.healthy)+len(w.hooks)+len(w.pruned) == 0 }
 
-// wait looks at everything on the list until nothing is left to wait for. A
-// failure ends it, but only when no hook runs any more: a hook is never left
-// alone half way.
+// wait checks everything on the list until nothing is left to wait for. A
+// failure ends it, but only when no hook runs any more, so that no hook is
+// abandoned.
 func (r *run) wait(ctx context.Context, w waitList) error {
 	var failed problems
 	for !w.empty() {
-		changed := r.target.Changed() // before looking, so that no change is missed
+		changed := r.target.Changed() // before checking, so that no change is missed
 		first := ""
 		note := func(it Item, what, why string) {
 			if text := what + " " + it.Key.Describe(); first == "" || text < first {
@@ -48,7 +48,7 @@ func (r *run) wait(ctx context.Context, w waitList) error {
 		if w.empty() {
 			break
 		}
-		first = orElse(first, "the cluster to tell how things are")
+		first = orElse(first, "the cluster's current state")
 		if n := len(w.hooks) + len(w.healthy) + len(w.pruned) - 1; n > 0 {
 			first += fmt.Sprintf(", and %d more", n)
 		}
@@ -64,7 +64,7 @@ func (r *run) wait(ctx context.Context, w waitList) error {
 	return failed.failure("one or more tasks did not succeed", false)
 }
 
-// rest waits for a hint, but not too short and not too long.
+// rest waits for a notification, within a minimum and a maximum.
 func rest(ctx context.Context, changed <-chan struct{}, long time.Duration) error {
 	if err := pause(ctx, leastPause); err != nil {
 		return err
@@ -86,8 +86,8 @@ type observed struct {
 	err   error
 }
 
-// refreshStates asks for the state of items and gives those that are not done. That
-// the target cannot say just now is no failure: it is asked again.
+// refreshStates reads the state of items and returns those that are not done. A
+// temporary error is no failure: it is read again.
 func (r *run) refreshStates(ctx context.Context, items []Item, done func(Item, State) bool, failed *problems) []Item {
 	var left []Item
 	each(r.config.Parallel, items, func(it Item) observed {
@@ -132,14 +132,14 @@ func (r *run) isHealthy(it Item, s State, failed *problems, note func(Item, stri
 }
 
 func isGone(it Item, s State, note func(Item, string, string)) bool {
-	if !s.Found || !s.Deleting { // not being deleted: somebody has made it anew
+	if !s.Found || !s.Deleting { // not being deleted: it was recreated
 		return true
 	}
 	note(it, "deletion of", s.Message)
 	return false
 }
 
-// hookDone judges a running hook (HOOK-08).
+// hookDone checks a running hook (HOOK-08).
 func (r *run) hookDone(it Item, s State, failed *problems, note func(Item, string, string)) bool {
 	lost := func(why string) bool {
 		failed.say(it.Key, why)

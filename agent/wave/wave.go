@@ -1,11 +1,10 @@
-// Package wave is the pure core of the sync engine: it decides in which order
-// the objects of one operation are applied, pruned and waited for, runs hooks,
-// and can be stopped and resumed at any point. It never talks to a cluster and
-// knows no object's body: a Target does both, on Kubernetes in the agent and
-// on hub objects in the catalog. What always holds: phases, waves and kinds
-// keep their order; a hook instance is created at most once in an operation;
-// only what the plan names is deleted, and a failed step is followed by no
-// later step.
+// Package wave is the pure core of the sync engine. It decides in which order
+// the objects of one operation are applied, pruned and awaited, runs hooks, and
+// can be stopped and resumed at any point. It sends no requests and knows no
+// object's body: a Target does both, agent/apply for objects of the cluster and
+// of the hub. Phases, waves and kinds keep their order. A hook instance is
+// created at most once in an operation. Only what the plan names is deleted,
+// and no step follows a failed one.
 package wave
 
 import (
@@ -38,7 +37,7 @@ type Object struct {
 	Version        string
 	GenerateName   string // of a hook; the machine makes a name from it (HOOK-05)
 	Wave           int32
-	Hooks          []string // as manifest.Hooks gives them
+	Hooks          []string // as manifest.Hooks returns them
 	DeletePolicies []string
 	Options        []string // the object's own sync options
 	NoWait         bool     // annotation capstan.dev/wait=false: its health is never waited for
@@ -105,22 +104,21 @@ type Target interface {
 	// Delete prunes an object, or removes a hook together with its hook
 	// finalizer. Deleting what is gone, or what is not ours, is success.
 	Delete(ctx context.Context, it Item) (Outcome, error)
-	// State tells what is live now. It is never older than the last Apply or
+	// State returns the live state. It is never older than the last Apply or
 	// Delete of the same item that returned.
 	State(ctx context.Context, it Item) (State, error)
 	// Changed returns a channel on which a receive succeeds once the state of
-	// some object may have changed since the call: best one that is closed
-	// then, and a new one for each change, because several machines listen.
-	// Hints may be too many, and a lost one costs only time.
+	// some object may have changed since the call. It is best closed then, with
+	// a new one for each change, because several machines listen. Notifications
+	// may be redundant, and a lost one costs only time.
 	Changed() <-chan struct{}
 }
 
-// A Preflighter is a Target that can try objects out without changing
-// anything. The machine asks it before operations with hooks, several waves,
-// Replace or Force, on request, and for operations that are dry runs as a
-// whole. It gives one Check per item, in the same order. An item with
-// MadeHere whose namespace or kind does not exist yet passes; it is checked
-// at its turn.
+// A Preflighter is a Target with a dry run. The machine calls it before
+// operations with hooks, several waves, Replace or Force, on request, and for
+// operations that are dry runs as a whole. It returns one Check per item, in
+// the same order. An item with MadeHere whose namespace or kind does not exist
+// yet passes; it is checked before it is applied.
 type Preflighter interface {
 	Preflight(ctx context.Context, items []Item) []Check
 }
@@ -131,27 +129,27 @@ type Check struct {
 	Message string // such as "would be created"
 }
 
-// A Releaser is a Target that marks hooks with a finalizer, so that nobody can
-// take away the result before it was read (HOOK-09). Release removes it from
-// a hook that is done and stays. What is gone is success.
+// A Releaser is a Target that marks hooks with a finalizer, so that a hook
+// cannot be removed before its result was read (HOOK-09). Release removes it
+// from a finished hook that stays. A hook that is gone is success.
 type Releaser interface {
 	Release(ctx context.Context, it Item) error
 }
 
 // An Approver is a Target that knows whether a person has approved what the
-// plan deletes. A plan that needs it waits, and Changed hints when to ask
-// again; without an Approver it waits until it is terminated.
+// plan deletes. A plan that needs it waits and checks again after Changed;
+// without an Approver it waits until it is terminated.
 type Approver interface {
 	Approved() bool
 }
 
-// An Outcome is what came of an Apply or Delete.
+// An Outcome is the result of an Apply or Delete.
 type Outcome struct {
 	Changed bool   // a request changed something
 	Message string // for people: "created", "configured", "unchanged", "pruned"
 	Gone    bool   // Delete: the object does not exist any more
 	Kept    bool   // Delete: the object was left alone on purpose (not ours, protected); Message says why
-	State   *State // live state as the answer told it, if it did; saves a State call
+	State   *State // live state from the response, if it had one; saves a State call
 }
 
 // A State is a live object as far as the machine cares.
@@ -163,9 +161,8 @@ type State struct {
 	Message  string // why it is not healthy, or which finalizers hold it
 }
 
-// A Ledger keeps the open steps of an operation through a restart. Save
-// returns only when the progress is durable. Plans that need no ledger never
-// call it.
+// A Ledger stores the open steps of an operation across restarts. Save returns
+// only when the progress is durable. Plans that need no ledger never call it.
 type Ledger interface {
 	Load() (Progress, bool)
 	Save(ctx context.Context, p Progress) error
@@ -231,7 +228,7 @@ const (
 	Errored   = "Error"
 )
 
-// A Result is what came of an operation.
+// A Result is the result of an operation.
 type Result struct {
 	Phase      string // Succeeded, Failed, Error; Running if it was interrupted
 	Message    string
@@ -239,7 +236,7 @@ type Result struct {
 	Items      []ItemResult
 }
 
-// An Update tells of progress while an operation runs.
+// An Update reports progress while an operation runs.
 type Update struct {
 	Item    *ItemResult // set if an item has a new result
 	Message string      // set if what is waited for has changed: "wave 2 of 4: waiting for Deployment shop/web to become healthy: …"

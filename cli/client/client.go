@@ -789,7 +789,7 @@ type AuditRecord struct {
 
 // Certificate The host key of an SSH server, or a TLS certificate that is stored for a Git server.
 type Certificate struct {
-	// BuiltIn It came with this release; a key of your own for the same server takes its place.
+	// BuiltIn It came with this release; a key of your own for the same server replaces it.
 	BuiltIn   bool       `json:"builtIn"`
 	CreatedAt *time.Time `json:"createdAt,omitempty"`
 
@@ -835,7 +835,7 @@ type Cluster struct {
 	// Fingerprint UID of its namespace kube-system.
 	Fingerprint *string `json:"fingerprint,omitempty"`
 
-	// Held The hub as a whole waits for an admin after a restore: nobody enrols and nothing is pruned anywhere.
+	// Held The whole hub waits for an admin after a restore: enrolment and pruning are stopped.
 	Held        *bool      `json:"held,omitempty"`
 	Id          string     `json:"id"`
 	KubeVersion *string    `json:"kubeVersion,omitempty"`
@@ -846,10 +846,10 @@ type Cluster struct {
 	LastSeen   *time.Time `json:"lastSeen,omitempty"`
 	Name       string     `json:"name"`
 
-	// Quarantine Cloned? Two Kubernetes clusters use one identity. Neither agent is let in until an admin says which one keeps it.
+	// Quarantine Cloned? Two Kubernetes clusters use one identity. Both agents are refused until an admin chooses which one keeps it.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 
-	// Receipt Proof that hub and agent held the same desired state.
+	// Receipt Proof that hub and agent had the same desired state.
 	Receipt *struct {
 		At   time.Time `json:"at"`
 		Root *string   `json:"root,omitempty"`
@@ -867,11 +867,11 @@ type Cluster struct {
 		Stage string `json:"stage"`
 	} `json:"refusal,omitempty"`
 
-	// Refused A second process with the same identity that was turned away last.
+	// Refused A second process with the same identity that was refused last.
 	Refused         *RefusedAgent `json:"refused,omitempty"`
 	ResourceVersion *string       `json:"resourceVersion,omitempty"`
 
-	// Rewind HUB_REWOUND: the agent holds another past than the hub, as after a restore from a backup. It takes no change and goes on enforcing what it has until an admin accepts the hub's state.
+	// Rewind HUB_REWOUND: the agent has another log than the hub, as after a restore from a backup. It accepts no change and enforces what it has until an admin accepts the hub's state.
 	Rewind *Rewind `json:"rewind,omitempty"`
 
 	// Seq Newest row of desired state.
@@ -1085,7 +1085,7 @@ type HubStatus struct {
 	Hold *string `json:"hold,omitempty"`
 	Id   *string `json:"id,omitempty"`
 
-	// KeepsLive Live objects are kept equal to what was accepted.
+	// KeepsLive Drift from what was accepted is reverted.
 	KeepsLive *bool `json:"keepsLive,omitempty"`
 
 	// Parent The application that renders this one (app of apps).
@@ -1094,19 +1094,19 @@ type HubStatus struct {
 	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
 	Paused *Paused `json:"paused,omitempty"`
 
-	// RefreshedAt When the sources were last looked at.
+	// RefreshedAt Time of the last refresh of the sources.
 	RefreshedAt *time.Time `json:"refreshedAt,omitempty"`
 
 	// Resources Managed objects in the target.
 	Resources int `json:"resources"`
 
 	// Stale Why sync and health are not current; absent: they are. While the agent
-	// of the cluster is away the last known states are given for 60 seconds
-	// more, and Unknown from then on. While the sources cannot be resolved or
-	// rendered sync is Unknown, and health goes on.
+	// of the cluster is disconnected the last known states are returned for 60
+	// seconds more, and Unknown from then on. While the sources cannot be
+	// resolved or rendered sync is Unknown; health stays current.
 	Stale *Stale `json:"stale,omitempty"`
 
-	// Target Snapshot that the cluster is kept equal to; while the application is paused, not the newest of Git.
+	// Target Snapshot that the cluster is compared with; while the application is paused, not the newest of Git.
 	Target *string `json:"target,omitempty"`
 }
 
@@ -1391,7 +1391,7 @@ type Permission struct {
 // Propagation defines model for Propagation.
 type Propagation string
 
-// Quarantine Cloned? Two Kubernetes clusters use one identity. Neither agent is let in until an admin says which one keeps it.
+// Quarantine Cloned? Two Kubernetes clusters use one identity. Both agents are refused until an admin chooses which one keeps it.
 type Quarantine struct {
 	// Address Where the later one came from.
 	Address string `json:"address"`
@@ -1417,7 +1417,7 @@ type Reason struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
-// RefusedAgent A second process with the same identity that was turned away last.
+// RefusedAgent A second process with the same identity that was refused last.
 type RefusedAgent struct {
 	Address string    `json:"address"`
 	At      time.Time `json:"at"`
@@ -1518,15 +1518,15 @@ type ResourceSelector struct {
 	Namespace *string `json:"namespace,omitempty"`
 }
 
-// Rewind HUB_REWOUND: the agent holds another past than the hub, as after a restore from a backup. It takes no change and goes on enforcing what it has until an admin accepts the hub's state.
+// Rewind HUB_REWOUND: the agent has another log than the hub, as after a restore from a backup. It accepts no change and enforces what it has until an admin accepts the hub's state.
 type Rewind struct {
-	// AgentSeq Row of the desired log that the agent holds; 0 if it was not heard yet.
+	// AgentSeq Row of the desired log that the agent has; 0 if it has not connected yet.
 	AgentSeq int64 `json:"agentSeq"`
 
 	// HubSeq Row at which the hub's log ended.
 	HubSeq int64 `json:"hubSeq"`
 
-	// Proven The agent showed what this hub had signed, so the hub as a whole is held.
+	// Proven The agent has presented a signature of this hub, so the whole hub is stopped.
 	Proven bool      `json:"proven"`
 	Reason string    `json:"reason"`
 	SeenAt time.Time `json:"seenAt"`
@@ -1549,13 +1549,13 @@ type ServerCertificates struct {
 type Setting struct {
 	Key string `json:"key"`
 
-	// Map The name of the ConfigMap or Secret that Argo CD keeps it in.
+	// Map The name of its ConfigMap or Secret in Argo CD.
 	Map       string    `json:"map"`
 	Secret    bool      `json:"secret"`
 	UpdatedAt time.Time `json:"updatedAt"`
 	UpdatedBy string    `json:"updatedBy"`
 
-	// Used Something acts on it; otherwise it is kept and changes nothing yet.
+	// Used It takes effect; otherwise it is stored without effect.
 	Used bool `json:"used"`
 
 	// Value Absent for a secret.
@@ -1596,9 +1596,9 @@ type Source struct {
 }
 
 // Stale Why sync and health are not current; absent: they are. While the agent
-// of the cluster is away the last known states are given for 60 seconds
-// more, and Unknown from then on. While the sources cannot be resolved or
-// rendered sync is Unknown, and health goes on.
+// of the cluster is disconnected the last known states are returned for 60
+// seconds more, and Unknown from then on. While the sources cannot be
+// resolved or rendered sync is Unknown; health stays current.
 type Stale struct {
 	Health  *HealthStatusCode `json:"health,omitempty"`
 	Message string            `json:"message"`
@@ -1662,7 +1662,7 @@ type SyncRequest struct {
 		} `json:"backoff,omitempty"`
 		Limit *int64 `json:"limit,omitempty"`
 
-		// Refresh Resolve the revision anew before each try.
+		// Refresh Resolve the revision again before each attempt.
 		Refresh *bool `json:"refresh,omitempty"`
 	} `json:"retry,omitempty"`
 
@@ -1680,7 +1680,7 @@ type SyncRequest struct {
 	// Sources Sources for this operation alone.
 	Sources *[]Source `json:"sources,omitempty"`
 
-	// Strategy As in Argo CD: apply runs no hooks, hook does; force deletes and makes anew what cannot be changed.
+	// Strategy As in Argo CD: apply runs no hooks, hook does; force deletes and recreates objects with immutable changes.
 	Strategy    *SyncStrategy `json:"strategy,omitempty"`
 	SyncOptions *[]string     `json:"syncOptions,omitempty"`
 }
@@ -1688,7 +1688,7 @@ type SyncRequest struct {
 // SyncStatusCode defines model for SyncStatusCode.
 type SyncStatusCode string
 
-// SyncStrategy As in Argo CD: apply runs no hooks, hook does; force deletes and makes anew what cannot be changed.
+// SyncStrategy As in Argo CD: apply runs no hooks, hook does; force deletes and recreates objects with immutable changes.
 type SyncStrategy struct {
 	Apply *struct {
 		Force *bool `json:"force,omitempty"`
@@ -1720,7 +1720,7 @@ type SyncWindow struct {
 	Opens    *time.Time `json:"opens,omitempty"`
 	Schedule string     `json:"schedule"`
 
-	// SelfHeal Live state is kept equal to what was accepted while it closes the application.
+	// SelfHeal Self-heal continues while the window closes the application.
 	SelfHeal    *bool   `json:"selfHeal,omitempty"`
 	SyncOverrun *bool   `json:"syncOverrun,omitempty"`
 	TimeZone    *string `json:"timeZone,omitempty"`
@@ -1767,7 +1767,7 @@ type TopResource struct {
 
 // Tree defines model for Tree.
 type Tree struct {
-	// AsOf When the cluster's agent was last heard.
+	// AsOf Time of the last contact with the cluster's agent.
 	AsOf      *time.Time `json:"asOf,omitempty"`
 	Connected *bool      `json:"connected,omitempty"`
 
@@ -1908,7 +1908,7 @@ type DeleteApplicationParams struct {
 
 // GetApplicationParams defines parameters for GetApplication.
 type GetApplicationParams struct {
-	// Confirm Answer only with what is not older than the request.
+	// Confirm Return only data that is not older than the request.
 	Confirm *bool `form:"confirm,omitempty" json:"confirm,omitempty"`
 }
 
@@ -2106,7 +2106,7 @@ type UpgradeAgentJSONBody struct {
 	// DeadlineSeconds In which the new version has to connect; 0 means 300.
 	DeadlineSeconds *int64 `json:"deadlineSeconds,omitempty"`
 
-	// Image Full reference of the new image, with a tag or a digest. The owner of the cluster decides which repositories are taken.
+	// Image Full reference of the new image, with a tag or a digest. The owner of the cluster decides which repositories are allowed.
 	Image string `json:"image"`
 }
 
@@ -2147,16 +2147,16 @@ type PutRepositoryJSONBody struct {
 	Insecure *bool   `json:"insecure,omitempty"`
 	Name     *string `json:"name,omitempty"`
 
-	// Password Write only; a password or an access token. Absent keeps the stored one.
+	// Password Write only; a password or an access token. Without it the stored one stays.
 	Password *string `json:"password,omitempty"`
 
 	// Project The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without.
 	Project *string `json:"project,omitempty"`
 
-	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. Absent keeps the stored one.
+	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. Without it the stored one stays.
 	SshPrivateKey *string `json:"sshPrivateKey,omitempty"`
 
-	// TlsClientCertData Write only; a client certificate in PEM, for an https URL. Absent keeps the stored one.
+	// TlsClientCertData Write only; a client certificate in PEM, for an https URL. Without it the stored one stays.
 	TlsClientCertData *string `json:"tlsClientCertData,omitempty"`
 
 	// TlsClientCertKey Write only; the private key of the client certificate in PEM, without a passphrase.
@@ -2177,7 +2177,7 @@ type PutRepositoryJSONBodyType string
 
 // PatchSettingsJSONBody defines parameters for PatchSettings.
 type PatchSettingsJSONBody struct {
-	// Values By the name of the ConfigMap or Secret that Argo CD keeps them in, and by key.
+	// Values By the name of the ConfigMap or Secret in Argo CD, and by key.
 	Values map[string]map[string]*string `json:"values"`
 }
 
@@ -2849,14 +2849,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/applications (the `ListApplications` operationId).
 	ListApplications(ctx context.Context, params *ListApplicationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateApplicationWithBody Makes an application
+	// CreateApplicationWithBody Creates an application
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/applications (the `CreateApplication` operationId).
 	CreateApplicationWithBody(ctx context.Context, params *CreateApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateApplication Makes an application
+	// CreateApplication Creates an application
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2868,12 +2868,12 @@ type ClientInterface interface {
 	// Corresponds with DELETE /api/v1/applications/{namespace}/{name} (the `DeleteApplication` operationId).
 	DeleteApplication(ctx context.Context, namespace PathNamespace, name PathName, params *DeleteApplicationParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetApplication Gives one application
+	// GetApplication Returns one application
 	//
-	// With `confirm` the hub asks the cluster's agent first, and answers when
+	// With `confirm` the hub calls the cluster's agent first, and replies when
 	// it has everything that the agent had seen by the time of the request:
 	// `status.capstan.asOf` is not older than the request. If the agent is
-	// away, or does not answer within some seconds, the answer is 503.
+	// disconnected, or does not reply within some seconds, the reply is 503.
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name} (the `GetApplication` operationId).
 	GetApplication(ctx context.Context, namespace PathNamespace, name PathName, params *GetApplicationParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2892,14 +2892,14 @@ type ClientInterface interface {
 	// Corresponds with PUT /api/v1/applications/{namespace}/{name} (the `UpdateApplication` operationId).
 	UpdateApplication(ctx context.Context, namespace PathNamespace, name PathName, params *UpdateApplicationParams, body UpdateApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AbandonApplicationWithBody Gives an application up whose cluster is gone, and says what it leaves behind
+	// AbandonApplicationWithBody Removes an application whose cluster no longer exists, and returns what it leaves in the cluster
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
 	AbandonApplicationWithBody(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AbandonApplication Gives an application up whose cluster is gone, and says what it leaves behind
+	// AbandonApplication Removes an application whose cluster no longer exists, and returns what it leaves in the cluster
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2920,7 +2920,7 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
 	ApproveOperation(ctx context.Context, namespace PathNamespace, name PathName, body ApproveOperationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DiffApplication Gives what differs between target and cluster
+	// DiffApplication Returns what differs between target and cluster
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/diff (the `DiffApplication` operationId).
 	DiffApplication(ctx context.Context, namespace PathNamespace, name PathName, params *DiffApplicationParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2930,7 +2930,7 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/history (the `GetHistory` operationId).
 	GetHistory(ctx context.Context, namespace PathNamespace, name PathName, params *GetHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetManifests Gives the desired objects of the target, Secret values masked
+	// GetManifests Returns the desired objects of the target, Secret values masked
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/manifests (the `GetManifests` operationId).
 	GetManifests(ctx context.Context, namespace PathNamespace, name PathName, params *GetManifestsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2940,12 +2940,12 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/operations (the `ListOperations` operationId).
 	ListOperations(ctx context.Context, namespace PathNamespace, name PathName, params *ListOperationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RefreshApplication Looks at the sources and at the cluster anew
+	// RefreshApplication Refreshes sources and comparison
 	//
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/refresh (the `RefreshApplication` operationId).
 	RefreshApplication(ctx context.Context, namespace PathNamespace, name PathName, params *RefreshApplicationParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetLiveResource Gives one live object of the application, Secret values masked
+	// GetLiveResource Returns one live object of the application, Secret values masked
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource (the `GetLiveResource` operationId).
 	GetLiveResource(ctx context.Context, namespace PathNamespace, name PathName, params *GetLiveResourceParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2957,7 +2957,7 @@ type ClientInterface interface {
 
 	// RunResourceActionWithBody Runs an action on a live object of the application
 	//
-	// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+	// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost in between, the reply has the result of the action, or says that it is unknown.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2966,7 +2966,7 @@ type ClientInterface interface {
 
 	// RunResourceAction Runs an action on a live object of the application
 	//
-	// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+	// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost in between, the reply has the result of the action, or says that it is unknown.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3047,16 +3047,16 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/terminate (the `TerminateOperation` operationId).
 	TerminateOperation(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetApplicationTree Gives the managed objects and their children
+	// GetApplicationTree Returns the managed objects and their children
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/tree (the `GetApplicationTree` operationId).
 	GetApplicationTree(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ApplyWithBody Takes a stream of YAML or JSON documents and makes or changes the objects in it
+	// ApplyWithBody Accepts a stream of YAML or JSON documents and creates or changes the objects in it
 	//
 	// Application, AppProject, and Secrets labelled
 	// argocd.argoproj.io/secret-type (repository, repo-creds, cluster) are
-	// taken; application/json is taken as well. Each document has its own result; one that is refused does not
+	// accepted, also as application/json. Each document has its own result; one that is refused does not
 	// stop the others. The rights are those of each object.
 	//
 	// Takes any type of body and a specified content type.
@@ -3103,14 +3103,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/clusters (the `ListClusters` operationId).
 	ListClusters(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// EnrollClusterWithBody Makes a cluster, or takes an existing one again, with a one-use join token for its agent
+	// EnrollClusterWithBody Creates a cluster, or reuses an existing one, with a one-use join token for its agent
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/clusters/enroll (the `EnrollCluster` operationId).
 	EnrollClusterWithBody(ctx context.Context, params *EnrollClusterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// EnrollCluster Makes a cluster, or takes an existing one again, with a one-use join token for its agent
+	// EnrollCluster Creates a cluster, or reuses an existing one, with a one-use join token for its agent
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3122,7 +3122,7 @@ type ClientInterface interface {
 	// Corresponds with DELETE /api/v1/clusters/{name} (the `DeleteCluster` operationId).
 	DeleteCluster(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetCluster Gives one cluster, with its enrolments
+	// GetCluster Returns one cluster, with its enrolments
 	//
 	// Corresponds with GET /api/v1/clusters/{name} (the `GetCluster` operationId).
 	GetCluster(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3141,19 +3141,19 @@ type ClientInterface interface {
 	// Corresponds with PUT /api/v1/clusters/{name} (the `UpdateCluster` operationId).
 	UpdateCluster(ctx context.Context, name PathName, params *UpdateClusterParams, body UpdateClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AcceptHub Makes the hub's state the truth for a cluster whose agent holds another past, as after a restore from a backup
+	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	//
 	// Corresponds with POST /api/v1/clusters/{name}/accept-hub (the `AcceptHub` operationId).
 	AcceptHub(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// KeepClusterWithBody Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+	// KeepClusterWithBody Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/clusters/{name}/keep (the `KeepCluster` operationId).
 	KeepClusterWithBody(ctx context.Context, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// KeepCluster Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+	// KeepCluster Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3165,14 +3165,14 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/clusters/{name}/revoke (the `RevokeAgent` operationId).
 	RevokeAgent(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpgradeAgentWithBody Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+	// UpgradeAgentWithBody Upgrades the agent of a cluster, and rolls back if the new version does not connect
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/clusters/{name}/upgrade (the `UpgradeAgent` operationId).
 	UpgradeAgentWithBody(ctx context.Context, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpgradeAgent Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+	// UpgradeAgent Upgrades the agent of a cluster, and rolls back if the new version does not connect
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3222,14 +3222,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/projects (the `ListProjects` operationId).
 	ListProjects(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateProjectWithBody Makes a project
+	// CreateProjectWithBody Creates a project
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/projects (the `CreateProject` operationId).
 	CreateProjectWithBody(ctx context.Context, params *CreateProjectParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateProject Makes a project
+	// CreateProject Creates a project
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3241,7 +3241,7 @@ type ClientInterface interface {
 	// Corresponds with DELETE /api/v1/projects/{name} (the `DeleteProject` operationId).
 	DeleteProject(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetProject Gives one project
+	// GetProject Returns one project
 	//
 	// Corresponds with GET /api/v1/projects/{name} (the `GetProject` operationId).
 	GetProject(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3289,12 +3289,12 @@ type ClientInterface interface {
 	// Corresponds with DELETE /api/v1/repositories/{id} (the `DeleteRepository` operationId).
 	DeleteRepository(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetRepository Gives one repository
+	// GetRepository Returns one repository
 	//
 	// Corresponds with GET /api/v1/repositories/{id} (the `GetRepository` operationId).
 	GetRepository(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RefreshRepository Looks at a repository now
+	// RefreshRepository Fetches a repository now
 	//
 	// Corresponds with POST /api/v1/repositories/{id}/refresh (the `RefreshRepository` operationId).
 	RefreshRepository(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3309,47 +3309,47 @@ type ClientInterface interface {
 	// Corresponds with DELETE /api/v1/repository-credentials/{id} (the `DeleteRepositoryCredential` operationId).
 	DeleteRepositoryCredential(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetSettings Gives the settings of the tenant; values of secrets are left out
+	// GetSettings Returns the settings of the tenant; values of secrets are left out
 	//
 	// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
 	GetSettings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PatchSettingsWithBody Sets keys, and takes away those whose value is null; all that is not named stays
+	// PatchSettingsWithBody Sets keys, and removes those whose value is null; others stay
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
 	PatchSettingsWithBody(ctx context.Context, params *PatchSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+	// PatchSettings Sets keys, and removes those whose value is null; others stay
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
 	PatchSettings(ctx context.Context, params *PatchSettingsParams, body PatchSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetupWithBody Makes the first account of a tenant with a one-time setup token
+	// SetupWithBody Creates the first account of a tenant with a one-time setup token
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/setup (the `Setup` operationId).
 	SetupWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Setup Makes the first account of a tenant with a one-time setup token
+	// Setup Creates the first account of a tenant with a one-time setup token
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/setup (the `Setup` operationId).
 	Setup(ctx context.Context, body SetupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CheckSetupWithBody Says whether a setup token can still be used, and for which tenant
+	// CheckSetupWithBody Reports whether a setup token can still be used, and for which tenant
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/setup/check (the `CheckSetup` operationId).
 	CheckSetupWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CheckSetup Says whether a setup token can still be used, and for which tenant
+	// CheckSetup Reports whether a setup token can still be used, and for which tenant
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3364,7 +3364,7 @@ type ClientInterface interface {
 	// `repository`, `project` (data is a StreamEvent), and `reset`: the
 	// cursor is too old, list again and follow from the list's cursor. An
 	// event `alive` without meaning comes after every 2 seconds of silence: a
-	// client that hears nothing for 5 seconds is no longer connected.
+	// client without an event for 5 seconds is no longer connected.
 	//
 	// Corresponds with GET /api/v1/stream (the `StreamChanges` operationId).
 	StreamChanges(ctx context.Context, params *StreamChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3374,26 +3374,26 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/tenants (the `ListTenants` operationId).
 	ListTenants(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateTenantWithBody Makes a tenant and a one-time setup link for its first admin
+	// CreateTenantWithBody Creates a tenant and a one-time setup link for its first admin
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/tenants (the `CreateTenant` operationId).
 	CreateTenantWithBody(ctx context.Context, params *CreateTenantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateTenant Makes a tenant and a one-time setup link for its first admin
+	// CreateTenant Creates a tenant and a one-time setup link for its first admin
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/tenants (the `CreateTenant` operationId).
 	CreateTenant(ctx context.Context, params *CreateTenantParams, body CreateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetTenant Gives one tenant
+	// GetTenant Returns one tenant
 	//
 	// Corresponds with GET /api/v1/tenants/{name} (the `GetTenant` operationId).
 	GetTenant(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateSetupLink Makes a new one-time setup link for an admin of a tenant
+	// CreateSetupLink Creates a new one-time setup link for an admin of a tenant
 	//
 	// Corresponds with POST /api/v1/tenants/{name}/setup-link (the `CreateSetupLink` operationId).
 	CreateSetupLink(ctx context.Context, name PathName, params *CreateSetupLinkParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3403,14 +3403,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/tokens (the `ListTokens` operationId).
 	ListTokens(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateTokenWithBody Makes an API token that acts as the caller; its secret is shown this once
+	// CreateTokenWithBody Creates an API token that acts as the caller; its secret is shown this once
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/tokens (the `CreateToken` operationId).
 	CreateTokenWithBody(ctx context.Context, params *CreateTokenParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateToken Makes an API token that acts as the caller; its secret is shown this once
+	// CreateToken Creates an API token that acts as the caller; its secret is shown this once
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3427,14 +3427,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/users (the `ListUsers` operationId).
 	ListUsers(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateUserWithBody Makes a local account
+	// CreateUserWithBody Creates a local account
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/users (the `CreateUser` operationId).
 	CreateUserWithBody(ctx context.Context, params *CreateUserParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateUser Makes a local account
+	// CreateUser Creates a local account
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3465,28 +3465,28 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/version (the `GetVersion` operationId).
 	GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReceiveWebhookWithBody Takes a push event of a Git host
+	// ReceiveWebhookWithBody Accepts a push event of a Git host
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/webhook (the `ReceiveWebhook` operationId).
 	ReceiveWebhookWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReceiveWebhook Takes a push event of a Git host
+	// ReceiveWebhook Accepts a push event of a Git host
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/webhook (the `ReceiveWebhook` operationId).
 	ReceiveWebhook(ctx context.Context, body ReceiveWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReceiveWebhookArgoWithBody Takes a push event of a Git host, under the path that Argo CD has
+	// ReceiveWebhookArgoWithBody Accepts a push event of a Git host, under the path that Argo CD has
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/webhook (the `ReceiveWebhookArgo` operationId).
 	ReceiveWebhookArgoWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReceiveWebhookArgo Takes a push event of a Git host, under the path that Argo CD has
+	// ReceiveWebhookArgo Accepts a push event of a Git host, under the path that Argo CD has
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3498,17 +3498,17 @@ type ClientInterface interface {
 	// Corresponds with GET /healthz (the `Healthz` operationId).
 	Healthz(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Livez Says whether the process works, or has to be started anew
+	// Livez Reports whether the process works, or has to be restarted
 	//
 	// Corresponds with GET /livez (the `Livez` operationId).
 	Livez(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetOpenAPI Gives this document
+	// GetOpenAPI Returns this document
 	//
 	// Corresponds with GET /openapi.yaml (the `GetOpenAPI` operationId).
 	GetOpenAPI(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Readyz Says whether the hub can serve
+	// Readyz Reports whether the hub can serve
 	//
 	// Corresponds with GET /readyz (the `Readyz` operationId).
 	Readyz(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3529,7 +3529,7 @@ func (c *Client) ListApplications(ctx context.Context, params *ListApplicationsP
 	return c.Client.Do(req)
 }
 
-// CreateApplicationWithBody Makes an application
+// CreateApplicationWithBody Creates an application
 //
 // Takes any type of body and a specified content type.
 //
@@ -3546,7 +3546,7 @@ func (c *Client) CreateApplicationWithBody(ctx context.Context, params *CreateAp
 	return c.Client.Do(req)
 }
 
-// CreateApplication Makes an application
+// CreateApplication Creates an application
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3578,12 +3578,12 @@ func (c *Client) DeleteApplication(ctx context.Context, namespace PathNamespace,
 	return c.Client.Do(req)
 }
 
-// GetApplication Gives one application
+// GetApplication Returns one application
 //
-// With `confirm` the hub asks the cluster's agent first, and answers when
+// With `confirm` the hub calls the cluster's agent first, and replies when
 // it has everything that the agent had seen by the time of the request:
 // `status.capstan.asOf` is not older than the request. If the agent is
-// away, or does not answer within some seconds, the answer is 503.
+// disconnected, or does not reply within some seconds, the reply is 503.
 //
 // Corresponds with GET /api/v1/applications/{namespace}/{name} (the `GetApplication` operationId).
 func (c *Client) GetApplication(ctx context.Context, namespace PathNamespace, name PathName, params *GetApplicationParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3632,7 +3632,7 @@ func (c *Client) UpdateApplication(ctx context.Context, namespace PathNamespace,
 	return c.Client.Do(req)
 }
 
-// AbandonApplicationWithBody Gives an application up whose cluster is gone, and says what it leaves behind
+// AbandonApplicationWithBody Removes an application whose cluster no longer exists, and returns what it leaves in the cluster
 //
 // Takes any type of body and a specified content type.
 //
@@ -3649,7 +3649,7 @@ func (c *Client) AbandonApplicationWithBody(ctx context.Context, namespace PathN
 	return c.Client.Do(req)
 }
 
-// AbandonApplication Gives an application up whose cluster is gone, and says what it leaves behind
+// AbandonApplication Removes an application whose cluster no longer exists, and returns what it leaves in the cluster
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3700,7 +3700,7 @@ func (c *Client) ApproveOperation(ctx context.Context, namespace PathNamespace, 
 	return c.Client.Do(req)
 }
 
-// DiffApplication Gives what differs between target and cluster
+// DiffApplication Returns what differs between target and cluster
 //
 // Corresponds with GET /api/v1/applications/{namespace}/{name}/diff (the `DiffApplication` operationId).
 func (c *Client) DiffApplication(ctx context.Context, namespace PathNamespace, name PathName, params *DiffApplicationParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3730,7 +3730,7 @@ func (c *Client) GetHistory(ctx context.Context, namespace PathNamespace, name P
 	return c.Client.Do(req)
 }
 
-// GetManifests Gives the desired objects of the target, Secret values masked
+// GetManifests Returns the desired objects of the target, Secret values masked
 //
 // Corresponds with GET /api/v1/applications/{namespace}/{name}/manifests (the `GetManifests` operationId).
 func (c *Client) GetManifests(ctx context.Context, namespace PathNamespace, name PathName, params *GetManifestsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3760,7 +3760,7 @@ func (c *Client) ListOperations(ctx context.Context, namespace PathNamespace, na
 	return c.Client.Do(req)
 }
 
-// RefreshApplication Looks at the sources and at the cluster anew
+// RefreshApplication Refreshes sources and comparison
 //
 // Corresponds with POST /api/v1/applications/{namespace}/{name}/refresh (the `RefreshApplication` operationId).
 func (c *Client) RefreshApplication(ctx context.Context, namespace PathNamespace, name PathName, params *RefreshApplicationParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3775,7 +3775,7 @@ func (c *Client) RefreshApplication(ctx context.Context, namespace PathNamespace
 	return c.Client.Do(req)
 }
 
-// GetLiveResource Gives one live object of the application, Secret values masked
+// GetLiveResource Returns one live object of the application, Secret values masked
 //
 // Corresponds with GET /api/v1/applications/{namespace}/{name}/resource (the `GetLiveResource` operationId).
 func (c *Client) GetLiveResource(ctx context.Context, namespace PathNamespace, name PathName, params *GetLiveResourceParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3807,7 +3807,7 @@ func (c *Client) ListResourceActions(ctx context.Context, namespace PathNamespac
 
 // RunResourceActionWithBody Runs an action on a live object of the application
 //
-// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost in between, the reply has the result of the action, or says that it is unknown.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3826,7 +3826,7 @@ func (c *Client) RunResourceActionWithBody(ctx context.Context, namespace PathNa
 
 // RunResourceAction Runs an action on a live object of the application
 //
-// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost in between, the reply has the result of the action, or says that it is unknown.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4017,7 +4017,7 @@ func (c *Client) TerminateOperation(ctx context.Context, namespace PathNamespace
 	return c.Client.Do(req)
 }
 
-// GetApplicationTree Gives the managed objects and their children
+// GetApplicationTree Returns the managed objects and their children
 //
 // Corresponds with GET /api/v1/applications/{namespace}/{name}/tree (the `GetApplicationTree` operationId).
 func (c *Client) GetApplicationTree(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4032,11 +4032,11 @@ func (c *Client) GetApplicationTree(ctx context.Context, namespace PathNamespace
 	return c.Client.Do(req)
 }
 
-// ApplyWithBody Takes a stream of YAML or JSON documents and makes or changes the objects in it
+// ApplyWithBody Accepts a stream of YAML or JSON documents and creates or changes the objects in it
 //
 // Application, AppProject, and Secrets labelled
 // argocd.argoproj.io/secret-type (repository, repo-creds, cluster) are
-// taken; application/json is taken as well. Each document has its own result; one that is refused does not
+// accepted, also as application/json. Each document has its own result; one that is refused does not
 // stop the others. The rights are those of each object.
 //
 // Takes any type of body and a specified content type.
@@ -4163,7 +4163,7 @@ func (c *Client) ListClusters(ctx context.Context, reqEditors ...RequestEditorFn
 	return c.Client.Do(req)
 }
 
-// EnrollClusterWithBody Makes a cluster, or takes an existing one again, with a one-use join token for its agent
+// EnrollClusterWithBody Creates a cluster, or reuses an existing one, with a one-use join token for its agent
 //
 // Takes any type of body and a specified content type.
 //
@@ -4180,7 +4180,7 @@ func (c *Client) EnrollClusterWithBody(ctx context.Context, params *EnrollCluste
 	return c.Client.Do(req)
 }
 
-// EnrollCluster Makes a cluster, or takes an existing one again, with a one-use join token for its agent
+// EnrollCluster Creates a cluster, or reuses an existing one, with a one-use join token for its agent
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4212,7 +4212,7 @@ func (c *Client) DeleteCluster(ctx context.Context, name PathName, reqEditors ..
 	return c.Client.Do(req)
 }
 
-// GetCluster Gives one cluster, with its enrolments
+// GetCluster Returns one cluster, with its enrolments
 //
 // Corresponds with GET /api/v1/clusters/{name} (the `GetCluster` operationId).
 func (c *Client) GetCluster(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4261,7 +4261,7 @@ func (c *Client) UpdateCluster(ctx context.Context, name PathName, params *Updat
 	return c.Client.Do(req)
 }
 
-// AcceptHub Makes the hub's state the truth for a cluster whose agent holds another past, as after a restore from a backup
+// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 //
 // Corresponds with POST /api/v1/clusters/{name}/accept-hub (the `AcceptHub` operationId).
 func (c *Client) AcceptHub(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4276,7 +4276,7 @@ func (c *Client) AcceptHub(ctx context.Context, name PathName, reqEditors ...Req
 	return c.Client.Do(req)
 }
 
-// KeepClusterWithBody Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+// KeepClusterWithBody Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 //
 // Takes any type of body and a specified content type.
 //
@@ -4293,7 +4293,7 @@ func (c *Client) KeepClusterWithBody(ctx context.Context, name PathName, content
 	return c.Client.Do(req)
 }
 
-// KeepCluster Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+// KeepCluster Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4325,7 +4325,7 @@ func (c *Client) RevokeAgent(ctx context.Context, name PathName, reqEditors ...R
 	return c.Client.Do(req)
 }
 
-// UpgradeAgentWithBody Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+// UpgradeAgentWithBody Upgrades the agent of a cluster, and rolls back if the new version does not connect
 //
 // Takes any type of body and a specified content type.
 //
@@ -4342,7 +4342,7 @@ func (c *Client) UpgradeAgentWithBody(ctx context.Context, name PathName, conten
 	return c.Client.Do(req)
 }
 
-// UpgradeAgent Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+// UpgradeAgent Upgrades the agent of a cluster, and rolls back if the new version does not connect
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4472,7 +4472,7 @@ func (c *Client) ListProjects(ctx context.Context, reqEditors ...RequestEditorFn
 	return c.Client.Do(req)
 }
 
-// CreateProjectWithBody Makes a project
+// CreateProjectWithBody Creates a project
 //
 // Takes any type of body and a specified content type.
 //
@@ -4489,7 +4489,7 @@ func (c *Client) CreateProjectWithBody(ctx context.Context, params *CreateProjec
 	return c.Client.Do(req)
 }
 
-// CreateProject Makes a project
+// CreateProject Creates a project
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4521,7 +4521,7 @@ func (c *Client) DeleteProject(ctx context.Context, name PathName, reqEditors ..
 	return c.Client.Do(req)
 }
 
-// GetProject Gives one project
+// GetProject Returns one project
 //
 // Corresponds with GET /api/v1/projects/{name} (the `GetProject` operationId).
 func (c *Client) GetProject(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4649,7 +4649,7 @@ func (c *Client) DeleteRepository(ctx context.Context, id PathID, reqEditors ...
 	return c.Client.Do(req)
 }
 
-// GetRepository Gives one repository
+// GetRepository Returns one repository
 //
 // Corresponds with GET /api/v1/repositories/{id} (the `GetRepository` operationId).
 func (c *Client) GetRepository(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4664,7 +4664,7 @@ func (c *Client) GetRepository(ctx context.Context, id PathID, reqEditors ...Req
 	return c.Client.Do(req)
 }
 
-// RefreshRepository Looks at a repository now
+// RefreshRepository Fetches a repository now
 //
 // Corresponds with POST /api/v1/repositories/{id}/refresh (the `RefreshRepository` operationId).
 func (c *Client) RefreshRepository(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4709,7 +4709,7 @@ func (c *Client) DeleteRepositoryCredential(ctx context.Context, id PathID, reqE
 	return c.Client.Do(req)
 }
 
-// GetSettings Gives the settings of the tenant; values of secrets are left out
+// GetSettings Returns the settings of the tenant; values of secrets are left out
 //
 // Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
 func (c *Client) GetSettings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4724,7 +4724,7 @@ func (c *Client) GetSettings(ctx context.Context, reqEditors ...RequestEditorFn)
 	return c.Client.Do(req)
 }
 
-// PatchSettingsWithBody Sets keys, and takes away those whose value is null; all that is not named stays
+// PatchSettingsWithBody Sets keys, and removes those whose value is null; others stay
 //
 // Takes any type of body and a specified content type.
 //
@@ -4741,7 +4741,7 @@ func (c *Client) PatchSettingsWithBody(ctx context.Context, params *PatchSetting
 	return c.Client.Do(req)
 }
 
-// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+// PatchSettings Sets keys, and removes those whose value is null; others stay
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4758,7 +4758,7 @@ func (c *Client) PatchSettings(ctx context.Context, params *PatchSettingsParams,
 	return c.Client.Do(req)
 }
 
-// SetupWithBody Makes the first account of a tenant with a one-time setup token
+// SetupWithBody Creates the first account of a tenant with a one-time setup token
 //
 // Takes any type of body and a specified content type.
 //
@@ -4775,7 +4775,7 @@ func (c *Client) SetupWithBody(ctx context.Context, contentType string, body io.
 	return c.Client.Do(req)
 }
 
-// Setup Makes the first account of a tenant with a one-time setup token
+// Setup Creates the first account of a tenant with a one-time setup token
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4792,7 +4792,7 @@ func (c *Client) Setup(ctx context.Context, body SetupJSONRequestBody, reqEditor
 	return c.Client.Do(req)
 }
 
-// CheckSetupWithBody Says whether a setup token can still be used, and for which tenant
+// CheckSetupWithBody Reports whether a setup token can still be used, and for which tenant
 //
 // Takes any type of body and a specified content type.
 //
@@ -4809,7 +4809,7 @@ func (c *Client) CheckSetupWithBody(ctx context.Context, contentType string, bod
 	return c.Client.Do(req)
 }
 
-// CheckSetup Says whether a setup token can still be used, and for which tenant
+// CheckSetup Reports whether a setup token can still be used, and for which tenant
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4834,7 +4834,7 @@ func (c *Client) CheckSetup(ctx context.Context, body CheckSetupJSONRequestBody,
 // `repository`, `project` (data is a StreamEvent), and `reset`: the
 // cursor is too old, list again and follow from the list's cursor. An
 // event `alive` without meaning comes after every 2 seconds of silence: a
-// client that hears nothing for 5 seconds is no longer connected.
+// client without an event for 5 seconds is no longer connected.
 //
 // Corresponds with GET /api/v1/stream (the `StreamChanges` operationId).
 func (c *Client) StreamChanges(ctx context.Context, params *StreamChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4864,7 +4864,7 @@ func (c *Client) ListTenants(ctx context.Context, reqEditors ...RequestEditorFn)
 	return c.Client.Do(req)
 }
 
-// CreateTenantWithBody Makes a tenant and a one-time setup link for its first admin
+// CreateTenantWithBody Creates a tenant and a one-time setup link for its first admin
 //
 // Takes any type of body and a specified content type.
 //
@@ -4881,7 +4881,7 @@ func (c *Client) CreateTenantWithBody(ctx context.Context, params *CreateTenantP
 	return c.Client.Do(req)
 }
 
-// CreateTenant Makes a tenant and a one-time setup link for its first admin
+// CreateTenant Creates a tenant and a one-time setup link for its first admin
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4898,7 +4898,7 @@ func (c *Client) CreateTenant(ctx context.Context, params *CreateTenantParams, b
 	return c.Client.Do(req)
 }
 
-// GetTenant Gives one tenant
+// GetTenant Returns one tenant
 //
 // Corresponds with GET /api/v1/tenants/{name} (the `GetTenant` operationId).
 func (c *Client) GetTenant(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4913,7 +4913,7 @@ func (c *Client) GetTenant(ctx context.Context, name PathName, reqEditors ...Req
 	return c.Client.Do(req)
 }
 
-// CreateSetupLink Makes a new one-time setup link for an admin of a tenant
+// CreateSetupLink Creates a new one-time setup link for an admin of a tenant
 //
 // Corresponds with POST /api/v1/tenants/{name}/setup-link (the `CreateSetupLink` operationId).
 func (c *Client) CreateSetupLink(ctx context.Context, name PathName, params *CreateSetupLinkParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4943,7 +4943,7 @@ func (c *Client) ListTokens(ctx context.Context, reqEditors ...RequestEditorFn) 
 	return c.Client.Do(req)
 }
 
-// CreateTokenWithBody Makes an API token that acts as the caller; its secret is shown this once
+// CreateTokenWithBody Creates an API token that acts as the caller; its secret is shown this once
 //
 // Takes any type of body and a specified content type.
 //
@@ -4960,7 +4960,7 @@ func (c *Client) CreateTokenWithBody(ctx context.Context, params *CreateTokenPar
 	return c.Client.Do(req)
 }
 
-// CreateToken Makes an API token that acts as the caller; its secret is shown this once
+// CreateToken Creates an API token that acts as the caller; its secret is shown this once
 //
 // Takes a body of the `application/json` content type.
 //
@@ -5007,7 +5007,7 @@ func (c *Client) ListUsers(ctx context.Context, reqEditors ...RequestEditorFn) (
 	return c.Client.Do(req)
 }
 
-// CreateUserWithBody Makes a local account
+// CreateUserWithBody Creates a local account
 //
 // Takes any type of body and a specified content type.
 //
@@ -5024,7 +5024,7 @@ func (c *Client) CreateUserWithBody(ctx context.Context, params *CreateUserParam
 	return c.Client.Do(req)
 }
 
-// CreateUser Makes a local account
+// CreateUser Creates a local account
 //
 // Takes a body of the `application/json` content type.
 //
@@ -5105,7 +5105,7 @@ func (c *Client) GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) 
 	return c.Client.Do(req)
 }
 
-// ReceiveWebhookWithBody Takes a push event of a Git host
+// ReceiveWebhookWithBody Accepts a push event of a Git host
 //
 // Takes any type of body and a specified content type.
 //
@@ -5122,7 +5122,7 @@ func (c *Client) ReceiveWebhookWithBody(ctx context.Context, contentType string,
 	return c.Client.Do(req)
 }
 
-// ReceiveWebhook Takes a push event of a Git host
+// ReceiveWebhook Accepts a push event of a Git host
 //
 // Takes a body of the `application/json` content type.
 //
@@ -5139,7 +5139,7 @@ func (c *Client) ReceiveWebhook(ctx context.Context, body ReceiveWebhookJSONRequ
 	return c.Client.Do(req)
 }
 
-// ReceiveWebhookArgoWithBody Takes a push event of a Git host, under the path that Argo CD has
+// ReceiveWebhookArgoWithBody Accepts a push event of a Git host, under the path that Argo CD has
 //
 // Takes any type of body and a specified content type.
 //
@@ -5156,7 +5156,7 @@ func (c *Client) ReceiveWebhookArgoWithBody(ctx context.Context, contentType str
 	return c.Client.Do(req)
 }
 
-// ReceiveWebhookArgo Takes a push event of a Git host, under the path that Argo CD has
+// ReceiveWebhookArgo Accepts a push event of a Git host, under the path that Argo CD has
 //
 // Takes a body of the `application/json` content type.
 //
@@ -5188,7 +5188,7 @@ func (c *Client) Healthz(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 	return c.Client.Do(req)
 }
 
-// Livez Says whether the process works, or has to be started anew
+// Livez Reports whether the process works, or has to be restarted
 //
 // Corresponds with GET /livez (the `Livez` operationId).
 func (c *Client) Livez(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5203,7 +5203,7 @@ func (c *Client) Livez(ctx context.Context, reqEditors ...RequestEditorFn) (*htt
 	return c.Client.Do(req)
 }
 
-// GetOpenAPI Gives this document
+// GetOpenAPI Returns this document
 //
 // Corresponds with GET /openapi.yaml (the `GetOpenAPI` operationId).
 func (c *Client) GetOpenAPI(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5218,7 +5218,7 @@ func (c *Client) GetOpenAPI(ctx context.Context, reqEditors ...RequestEditorFn) 
 	return c.Client.Do(req)
 }
 
-// Readyz Says whether the hub can serve
+// Readyz Reports whether the hub can serve
 //
 // Corresponds with GET /readyz (the `Readyz` operationId).
 func (c *Client) Readyz(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {

@@ -7,9 +7,9 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// A Cache keeps the rights of the tenants that were asked about lately, each
-// at one version of its policy. A version that is not the kept one is
-// compiled before it decides anything; there is no moment without rules.
+// A Cache has the rights of recently used tenants, each at one version of its
+// policy. Another version is compiled before it decides anything; there is no
+// moment without rules.
 type Cache struct {
 	mu      sync.Mutex
 	tenants map[hub.TenantID]versioned
@@ -27,8 +27,8 @@ const maxTenants = 1024
 func NewCache() *Cache { return &Cache{tenants: map[hub.TenantID]versioned{}} }
 
 // Rights returns the rights of a tenant at a version of its policy. Load is
-// called if they are not at hand; it reads the policy in the transaction that
-// told the version.
+// called if they are not cached; it reads the policy in the transaction that
+// returned the version.
 func (c *Cache) Rights(ctx context.Context, tenant hub.TenantID, version int64, load func(context.Context) (Policy, error)) (*Rights, error) {
 	c.mu.Lock()
 	kept, ok := c.tenants[tenant]

@@ -70,8 +70,8 @@ func (ix *Index) CheckAny(resource, action string, objects ...string) bool {
 	return slices.ContainsFunc(objects, a.allow.match) && !slices.ContainsFunc(objects, a.deny.match)
 }
 
-// AllowedProjects tells a list which projects to look into: all, or these. It
-// may name too many, never too few: each object still needs its own Check.
+// AllowedProjects returns which projects a list has to read: all, or these. It
+// may return too many, never too few: each object still needs its own Check.
 func (ix *Index) AllowedProjects(resource, action string) (all bool, projects []string) {
 	a := ix.answers(resource, action)
 	if a.deny.all {

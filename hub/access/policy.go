@@ -1,9 +1,9 @@
-// Package access answers one question: may this subject do this action on
-// this object of this tenant? Policies are casbin's, in Argo CD's syntax, with
-// the tenant as domain; a deny always wins. It never reads a store: the
-// catalogue hands it what a transaction has read, and asks it inside that
-// transaction. What always holds: a compiled set of rules never changes, a new
-// version replaces it whole, and its answers are those of casbin's Enforce.
+// Package access decides whether a subject may do an action on an object of a
+// tenant. Policies are casbin's, in Argo CD's syntax, with the tenant as
+// domain; a deny always wins. It reads no store: the catalog passes it what a
+// transaction has read, and calls it inside that transaction. A compiled set of
+// rules never changes, a new version replaces it as a whole, and its results
+// are those of casbin's Enforce.
 package access
 
 import (
@@ -111,7 +111,7 @@ func (r Rule) effect() string {
 	return "allow"
 }
 
-// A Binding gives a role, or what a group has, to a subject.
+// A Binding binds a role, or a group's rights, to a subject.
 type Binding struct {
 	Subject string
 	Role    string
@@ -200,7 +200,7 @@ func ParseProject(name string, spec hub.ProjectSpec) ([]Rule, []Binding, error) 
 			}
 		}
 		rules = append(rules, own...)
-		// Who has a role of a project may look at the project (PROJ-14).
+		// A subject with a role of a project may read the project (PROJ-14).
 		rules = append(rules, Rule{Subject: subject, Resource: Projects, Action: Get, Object: name})
 		for _, group := range role.Groups {
 			if group == "" || strings.HasPrefix(group, rolePrefix) || strings.HasPrefix(group, "proj:") {

@@ -39,8 +39,8 @@ func (s Subject) key() string {
 type Policy struct {
 	Text     string
 	Projects []hub.Project
-	// RollbackApart says that rolling back takes the right rollback. Without it
-	// whoever may sync may roll back (ROLL-04).
+	// RollbackApart means that a rollback needs the right rollback. Without it
+	// the right sync is sufficient (ROLL-04).
 	RollbackApart bool
 }
 
@@ -62,11 +62,11 @@ type Rights struct {
 	indexes map[string]*Index
 }
 
-// maxIndexes bounds the subjects that are kept compiled.
+// maxIndexes bounds the number of compiled subjects.
 const maxIndexes = 4096
 
-// Compile makes rights of a policy. A project role that breaks the rules of
-// ParseProject gives nothing; the catalogue does not let one in.
+// Compile makes rights of a policy. A project role that violates the rules of
+// ParseProject grants nothing; the catalog refuses such a role.
 func Compile(tenant hub.TenantID, p Policy) (*Rights, error) {
 	r := &Rights{tenant: string(tenant), indexes: map[string]*Index{}}
 	r.rules = builtin(r.tenant)

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// recordFor bounds the record of what became of an action.
+// recordFor limits the time for recording the result of an action.
 const recordFor = 10 * time.Second
 
 // ListResourceActions answers what a live object offers.
@@ -37,8 +37,8 @@ func (s *Server) ListResourceActions(ctx context.Context, r gen.ListResourceActi
 	})}, nil
 }
 
-// RunResourceAction has an action run by the agent of the cluster. It goes on
-// though the caller does not wait for it any more.
+// RunResourceAction runs an action in the agent of the cluster. It continues if
+// the caller disconnects.
 func (s *Server) RunResourceAction(ctx context.Context, r gen.RunResourceActionRequestObject) (gen.RunResourceActionResponseObject, error) {
 	b := r.Body
 	ref := hub.ObjectRef{Group: b.Group, Version: b.Version, Kind: b.Kind, Namespace: b.ResourceNamespace, Name: b.ResourceName}
@@ -63,7 +63,7 @@ func (s *Server) RunResourceAction(ctx context.Context, r gen.RunResourceActionR
 	recording, cancel := context.WithTimeout(ctx, recordFor)
 	defer cancel()
 	if err := s.Catalog.EndAction(recording, by, on, ref, a, changes, failed); err != nil {
-		s.Log.ErrorContext(ctx, "what became of an action is not in the audit log", "action", a.ID, logkey.Error, err)
+		s.Log.ErrorContext(ctx, "the result of an action is not in the audit log", "action", a.ID, logkey.Error, err)
 	}
 	if failed != nil {
 		return nil, failed

@@ -1,11 +1,11 @@
-// Package api is the hub's HTTP face: openapi.yaml says what it is, the
-// generated server binds it, and the handlers parse, call and present. It
-// decides nothing: rights and writes are the catalogue's, and who is calling
-// is identity's. The daemon serves it; browser, CLI and programs call it.
+// Package api is the hub's HTTP API: openapi.yaml defines it, the generated
+// server binds it, and the handlers parse, call and present. It decides
+// nothing: rights and writes belong to the catalog, authentication to identity.
+// The daemon serves it; browsers, CLI and programs call it.
 //
-// What always holds: every request to a path of the document is checked
-// against it, a caller is known before a handler that needs one runs, every
-// error has the one shape, and no answer holds a stored secret.
+// Every request to a path of the document is validated against it. A caller is
+// authenticated before a handler that needs one runs. Every error has the same
+// shape, and no response contains a stored secret.
 package api
 
 import (
@@ -94,7 +94,7 @@ type Parts struct {
 	Ready     func(ctx context.Context) error // nil error: the hub can serve
 	Alive     func(ctx context.Context) error // nil error: the process works; nil: it always does
 	Log       *slog.Logger
-	// Metrics hears of each answer; nil: nobody does.
+	// Metrics counts each response; nil: none.
 	Metrics Metrics
 }
 
@@ -160,7 +160,7 @@ func (s *Server) routes() *echo.Echo {
 	return e
 }
 
-// openAPI gives the document.
+// openAPI returns the document.
 func (s *Server) openAPI(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/yaml", document)
 }

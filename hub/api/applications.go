@@ -82,7 +82,7 @@ func filter(p gen.ListApplicationsParams) (hub.ApplicationFilter, error) {
 	return f, err
 }
 
-// pageCursor is where a list goes on.
+// pageCursor is where a list continues.
 func pageCursor(k hub.ApplicationKey) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(k.Name + "/" + k.Namespace))
 }
@@ -94,7 +94,7 @@ func parsePage(s string) (hub.ApplicationKey, error) {
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	name, namespace, found := strings.Cut(string(b), "/")
 	if err != nil || !found || name == "" || strings.ContainsRune(string(b), 0) {
-		return hub.ApplicationKey{}, fault.With(fault.New(fault.Invalid, "the cursor is none that a list gave out"), "", "begin the list anew, without a cursor")
+		return hub.ApplicationKey{}, fault.With(fault.New(fault.Invalid, "the cursor is not one of a list"), "", "start the list again, without a cursor")
 	}
 	return hub.ApplicationKey{Namespace: namespace, Name: name}, nil
 }

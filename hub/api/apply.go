@@ -11,8 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// apply takes a stream of documents. The document says application/yaml;
-// JSON is taken as well.
+// apply accepts a stream of documents, as application/yaml or JSON.
 func (s *Server) apply(c echo.Context) error {
 	r := c.Request()
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -25,7 +24,7 @@ func (s *Server) apply(c echo.Context) error {
 	case "application/json":
 		isJSON = true
 	default:
-		return fault.With(fault.New(fault.Invalid, "the content type of the request is not taken here"), "", "send application/yaml or application/json")
+		return fault.With(fault.New(fault.Invalid, "the content type of the request is not supported here"), "", "send application/yaml or application/json")
 	}
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -53,7 +52,7 @@ func (s *Server) apply(c echo.Context) error {
 	return c.JSON(http.StatusOK, out)
 }
 
-// webhook takes a push event of a Git host.
+// webhook accepts a push event of a Git host.
 func (s *Server) webhook(c echo.Context) error {
 	r := c.Request()
 	body, err := io.ReadAll(r.Body)

@@ -74,7 +74,7 @@ func presentAuthority(a hub.Authority) gen.Certificate {
 	}
 }
 
-// deref is what an optional field holds, or the zero value.
+// deref is the value of an optional field, or the zero value.
 func deref[T any](v *T) T {
 	if v == nil {
 		var zero T

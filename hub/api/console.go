@@ -27,7 +27,7 @@ func (s *Server) console(e *echo.Echo) {
 	e.HEAD("/*", s.serveFile)
 }
 
-// serveFile gives one file. Names are those of io/fs: none leaves the tree.
+// serveFile returns one file. Names are those of io/fs: none leaves the tree.
 func (s *Server) serveFile(c echo.Context) error {
 	name := strings.Trim(c.Request().URL.Path, "/")
 	if name == "api" || strings.HasPrefix(name, "api/") {

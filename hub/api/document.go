@@ -34,7 +34,7 @@ type operation struct {
 	id       string
 	resource string
 	action   string
-	secret   bool // its answer holds a secret that is shown once
+	secret   bool // its response contains a secret that is shown once
 	raw      bool // its body is no JSON; the handler reads it
 	route    *routers.Route
 }
@@ -71,11 +71,11 @@ func readDocument(text []byte) (map[string]*operation, error) {
 	return out, nil
 }
 
-// interpret makes the library check values by the schemas as they have been
-// read. For documents of version 3.1 it would write each schema as JSON Schema
-// and compile it, for every parameter and body of every request. The document
-// uses nothing of 3.1 that the schemas as read do not know, but for null: a
-// schema without a type takes it.
+// interpret makes the library check values by the parsed schemas. For documents
+// of version 3.1 it would convert each schema to JSON Schema and compile it,
+// for every parameter and body of every request. The document uses nothing of
+// 3.1 that the parsed schemas do not support, except null: a schema without a
+// type accepts it.
 func interpret(doc *openapi3.T) error {
 	doc.OpenAPI = "3.0.3"
 	return doc.WalkSchemas(func(_ string, ref *openapi3.SchemaRef) error {
@@ -99,7 +99,8 @@ func echoPath(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }
 
-// findOperation finds the operation of a request and keeps it for the layers below.
+// findOperation finds the operation of a request and stores it for the layers
+// below.
 func (s *Server) findOperation(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		o := s.operations[c.Request().Method+" "+c.Path()]
@@ -111,7 +112,7 @@ func (s *Server) findOperation(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// noOperation tells a wrong method from a wrong address.
+// noOperation distinguishes a wrong method from a wrong address.
 func (s *Server) noOperation(c echo.Context) error {
 	asked := strings.Split(c.Request().URL.Path, "/")
 	var methods []string

@@ -34,7 +34,7 @@ func (s *Server) failed(err error, c echo.Context) {
 	status, body := s.present(c, err)
 	s.noteInternal(c, err)
 	if c.Response().Committed {
-		return // a stream that broke off; there is nobody to tell
+		return // an interrupted stream; there is no client left
 	}
 	switch status {
 	case http.StatusTooManyRequests:
@@ -178,7 +178,7 @@ func fromEcho(e *echo.HTTPError) error {
 }
 
 func errMediaType() error {
-	return fault.With(fault.New(fault.Invalid, "the content type of the request is not taken here"), "", "send application/json")
+	return fault.With(fault.New(fault.Invalid, "the content type of the request is not supported here"), "", "send application/json")
 }
 
 // badRequest says in one sentence what the document does not allow. Values
@@ -190,7 +190,7 @@ func badRequest(err error) error {
 	}
 	var request *openapi3filter.RequestError
 	if !errors.As(err, &request) {
-		return fault.Wrap(fault.Invalid, err, "the request is not what the API takes")
+		return fault.Wrap(fault.Invalid, err, "the request is not valid")
 	}
 	where := "the request"
 	if request.Parameter != nil {
@@ -201,7 +201,7 @@ func badRequest(err error) error {
 		if at := strings.Join(schema.JSONPointer(), "."); at != "" && request.Parameter == nil {
 			where = at
 		}
-		return fault.With(fault.Wrap(fault.Invalid, err, "%s: %s", where, reason(schema)), "", "the document at /openapi.yaml says what is taken")
+		return fault.With(fault.Wrap(fault.Invalid, err, "%s: %s", where, reason(schema)), "", "/openapi.yaml documents what is accepted")
 	}
 	switch {
 	case errors.Is(request.Err, openapi3filter.ErrInvalidRequired):

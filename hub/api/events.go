@@ -108,8 +108,8 @@ func idsOf[T ~string](changes []hub.Change, kinds ...string) []T {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// event is one change as the stream tells it; false for what this stream
-// does not tell.
+// event is one change as the stream sends it; false if this stream does not
+// send it.
 func (s visibleChanges) event(c hub.Change, only hub.ApplicationID, view string) (gen.StreamEvent, bool) {
 	e := gen.StreamEvent{Kind: gen.StreamEventKind(c.Kind), Id: c.ID, Gone: c.Gone}
 	if c.Gone {

@@ -17,12 +17,12 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// maxKept is the longest answer that is kept for a repetition.
+// maxKept is the longest response that is stored for a repetition.
 const maxKept = 1 << 20
 
-// idempotent lets a POST with a key happen once: a repetition answers what
-// the first one answered. Answers of 5xx and 429 are not kept, so that the
-// request may be tried again.
+// idempotent makes a POST with a key take effect once: a repetition returns the
+// response of the first. Responses of 5xx and 429 are not stored, so that the
+// request may be retried.
 func (s *Server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -77,7 +77,7 @@ func replay(c echo.Context, o *operation, status int, body []byte) error {
 	return c.Blob(status, echo.MIMEApplicationJSON, body)
 }
 
-// storeAnswer stores the answer, even if the client has gone meanwhile.
+// storeAnswer stores the response, even if the client has disconnected.
 func (s *Server) storeAnswer(ctx context.Context, c echo.Context, o *operation, once hub.IdempotencyKey, kept *recorder) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -89,12 +89,12 @@ func (s *Server) storeAnswer(ctx context.Context, c echo.Context, o *operation, 
 		body = nil
 	}
 	if err := s.Catalog.Finish(ctx, callerOf(ctx), once, status, body); err != nil {
-		s.Log.ErrorContext(ctx, "answer to an idempotent request is not kept", logkey.Error, err)
+		s.Log.ErrorContext(ctx, "response to an idempotent request is not stored", logkey.Error, err)
 	}
 }
 
-// requestHash tells one request from another under the same key, and leaves
-// the body readable.
+// requestHash distinguishes requests with the same key, and leaves the body
+// readable.
 func requestHash(r *http.Request) ([32]byte, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -109,7 +109,7 @@ func requestHash(r *http.Request) ([32]byte, error) {
 	return [32]byte(h.Sum(nil)), nil
 }
 
-// recorder keeps a copy of the answer.
+// recorder copies the response.
 type recorder struct {
 	http.ResponseWriter
 	body bytes.Buffer

@@ -44,8 +44,8 @@ func operationOf(c echo.Context) *operation {
 
 func requestID(c echo.Context) string { return c.Response().Header().Get("X-Request-Id") }
 
-// identify returns the request an id and finds out where it comes from. A
-// handler below sees both in the caller, even if nobody is signed in.
+// identify assigns the request an id and determines the client's address. A
+// handler finds both in the caller, even without authentication.
 func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := hub.NewID[hub.RequestID]()
@@ -76,7 +76,7 @@ func (s *Server) recovered(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// headers keep browsers from doing what nobody asked for (SEC-H5).
+// headers set the security headers for browsers (SEC-H5).
 func (s *Server) headers(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		h := c.Response().Header()

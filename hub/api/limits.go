@@ -39,8 +39,8 @@ func newLimits(r Rates) *limits {
 	return &limits{newBuckets(r.Address), newBuckets(r.SignIn), newBuckets(r.Caller), newBuckets(r.Tenant)}
 }
 
-// maxBuckets bounds the names that are kept. Two generations: a name that is
-// used stays, one that is not falls out, and no flood of new names forgets
+// maxBuckets bounds the number of names. There are two generations: a name in
+// use stays, an unused one is dropped, and a flood of new names does not drop
 // the busy ones at once.
 const maxBuckets = 10_000
 
@@ -56,7 +56,7 @@ func newBuckets(r Rate) *buckets {
 	return &buckets{rate: r, now: map[string]*rate.Limiter{}, old: map[string]*rate.Limiter{}}
 }
 
-// allow takes one request of a name.
+// allow counts one request of a name.
 func (b *buckets) allow(name string) bool { return b.of(name).Allow() }
 
 func (b *buckets) of(name string) *rate.Limiter {

@@ -93,7 +93,7 @@ func (s *Server) ApproveOperation(ctx context.Context, r gen.ApproveOperationReq
 	return gen.ApproveOperation202JSONResponse{OperationAnswerJSONResponse: gen.OperationAnswerJSONResponse(presentOperation(op, false))}, nil
 }
 
-// AbandonApplication gives up an application whose cluster is gone.
+// AbandonApplication removes an application whose cluster no longer exists.
 func (s *Server) AbandonApplication(ctx context.Context, r gen.AbandonApplicationRequestObject) (gen.AbandonApplicationResponseObject, error) {
 	left, err := s.Catalog.Abandon(ctx, callerOf(ctx), r.Namespace, r.Name, r.Body.Reason)
 	if err != nil {
@@ -164,8 +164,8 @@ func (s *Server) TerminateOperation(ctx context.Context, r gen.TerminateOperatio
 	return gen.TerminateOperation202JSONResponse{OperationAnswerJSONResponse: gen.OperationAnswerJSONResponse(presentOperation(op, false))}, nil
 }
 
-// RefreshApplication has sources and cluster looked at anew. The agent is
-// asked if it is there; it compares by itself otherwise.
+// RefreshApplication refreshes sources and comparison. The agent is called if
+// it is connected; otherwise it compares when it reconnects.
 func (s *Server) RefreshApplication(ctx context.Context, r gen.RefreshApplicationRequestObject) (gen.RefreshApplicationResponseObject, error) {
 	v, err := s.Catalog.Refresh(ctx, callerOf(ctx), r.Namespace, r.Name, r.Params.Hard)
 	if err != nil {

@@ -27,7 +27,7 @@ func expected(header string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(strings.Trim(strings.TrimPrefix(header, "W/"), `"`), 10, 64)
 	if err != nil || n < 1 {
-		return 0, fault.With(fault.New(fault.Invalid, "the header If-Match holds no version"), "", "send the ETag of the object as it was read")
+		return 0, fault.With(fault.New(fault.Invalid, "the header If-Match has no version"), "", "send the ETag of the object as it was read")
 	}
 	return n, nil
 }
@@ -110,17 +110,17 @@ func presentSourceTypes(v catalog.View) (one string, each []string) {
 	return "", strings.Split(v.Status.SourceType, ",")
 }
 
-// awaitingCluster says that a deletion cannot go on while the cluster is away;
-// empty: it is not so.
+// awaitingCluster is the message that a deletion waits for a disconnected
+// cluster; empty: it does not.
 func awaitingCluster(v catalog.View) string {
 	if v.DeletingAt == nil || v.On == nil || v.On.Connected {
 		return ""
 	}
 	since := "has never been connected"
 	if v.On.LastSeen != nil {
-		since = "was last heard at " + v.On.LastSeen.UTC().Format(time.RFC3339)
+		since = "was last connected at " + v.On.LastSeen.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("the deletion waits for cluster %s, which %s; if the cluster is gone for good, `capstan app abandon %s` forgets the application and leaves its objects behind",
+	return fmt.Sprintf("the deletion waits for cluster %s, which %s; if the cluster no longer exists, `capstan app abandon %s` removes the application and leaves its objects",
 		v.On.Name, since, v.Name)
 }
 
@@ -370,7 +370,7 @@ func collect[In, Out any](in []In, present func(In) Out) []Out {
 	return out
 }
 
-// given takes the metadata of a write; what the hub writes is left out.
+// given converts the metadata of a write, without what the hub sets.
 func given(m gen.Metadata) hub.Meta {
 	return hub.Meta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Annotations: m.Annotations, Finalizers: m.Finalizers}
 }

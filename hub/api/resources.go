@@ -127,7 +127,7 @@ func (s *Server) DeleteRepository(ctx context.Context, r gen.DeleteRepositoryReq
 	return gen.DeleteRepository204Response{}, nil
 }
 
-// RefreshRepository has a repository looked at now.
+// RefreshRepository fetches a repository now.
 func (s *Server) RefreshRepository(ctx context.Context, r gen.RefreshRepositoryRequestObject) (gen.RefreshRepositoryResponseObject, error) {
 	if err := s.Catalog.FetchRepository(ctx, callerOf(ctx), hub.RepositoryID(r.Id)); err != nil {
 		return nil, err
@@ -229,7 +229,7 @@ func (s *Server) AcceptHub(ctx context.Context, r gen.AcceptHubRequestObject) (g
 	return gen.AcceptHub200JSONResponse(presentCluster(cl, nil)), nil
 }
 
-// KeepCluster says which of two clusters keeps an identity.
+// KeepCluster sets which of two clusters has an identity.
 func (s *Server) KeepCluster(ctx context.Context, r gen.KeepClusterRequestObject) (gen.KeepClusterResponseObject, error) {
 	cl, err := s.Catalog.KeepCluster(ctx, callerOf(ctx), r.Name, r.Body.Fingerprint)
 	if err != nil {

@@ -59,7 +59,7 @@ func TestSettings(t *testing.T) {
 			return out.Results[0].Result, strings.Join(out.Results[0].Warnings, ";")
 		}
 		result, warnings := apply(`{url: "https://a", resource.exclusions: "- kinds: [A]"}`)
-		if result != "created" || !strings.Contains(warnings, "url of argocd-cm is kept, but not used yet") || strings.Contains(warnings, "exclusions") {
+		if result != "created" || !strings.Contains(warnings, "url of argocd-cm is stored, but not used yet") || strings.Contains(warnings, "exclusions") {
 			t.Errorf("%s: %s", result, warnings)
 		}
 		if result, _ := apply(`{url: "https://b"}`); result != "configured" {

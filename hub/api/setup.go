@@ -23,7 +23,7 @@ func secretOf(ctx context.Context) string {
 	return v
 }
 
-// signedOut is the answer that also takes the cookie back.
+// signedOut is the response that also deletes the cookie.
 type signedOut struct{ cookie string }
 
 // VisitLogoutResponse writes the answer.

@@ -137,8 +137,8 @@ func (l *listener) begin() {
 // errOver ends a stream whose caller may no longer listen.
 var errOver = errors.New("the caller may no longer listen")
 
-// follow writes changes as they come. Between them it looks whether the
-// caller still may listen (SEC-D8), and shows that it is alive.
+// follow writes changes as they come. In between it checks whether the caller
+// may still read them (SEC-D8), and sends keep-alive events.
 func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 	if err := l.write(ctx, fmt.Sprintf("retry: %d\n: from %s\n\n", retryMillis, reader.Cursor())); err != nil {
 		return nil
@@ -201,7 +201,7 @@ func (l *listener) still(ctx context.Context) error {
 	return nil
 }
 
-// reset tells the client to list again.
+// reset makes the client list again.
 func (l *listener) reset(ctx context.Context) error {
 	_ = l.write(ctx, "event: reset\ndata: {\"kind\":\"reset\",\"id\":\"\"}\n\n") // the client has gone otherwise
 	return nil
@@ -220,8 +220,8 @@ func (l *listener) write(ctx context.Context, text string) error {
 	return ctx.Err()
 }
 
-// latest keeps of each thing its last change, in order: what is sent is the
-// thing as it is now, so earlier changes say nothing more.
+// latest returns the last change of each thing, in order: the stream sends
+// current state, so earlier changes add nothing.
 func latest(changes []hub.Change) []hub.Change {
 	last := make(map[[2]string]int, len(changes))
 	for i, c := range changes {
@@ -237,7 +237,7 @@ func latest(changes []hub.Change) []hub.Change {
 }
 
 // events writes a batch of changes as server-sent events. What the caller may
-// not see is left out; that something is gone is told by its id alone.
+// not see is omitted; a deletion is reported by its id alone.
 func (l *listener) events(ctx context.Context, changes []hub.Change) (string, error) {
 	changes = latest(changes)
 	if len(changes) == 0 {

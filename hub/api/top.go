@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog"
 )
 
-// healthInTree says that the health of objects is read from the tree, as Argo
-// CD's API does where it is not kept in the Application (APP-21).
+// healthInTree means that the health of objects is read from the tree, as in
+// Argo CD's API where it is not stored in the Application (APP-21).
 const healthInTree = "appTree"
 
 // addResources adds what an application consists of to its status (APP-09,
@@ -76,7 +76,7 @@ func applicationMetadata(v catalog.View) gen.Metadata {
 }
 
 // presentRequested is the field operation while an operation is in progress
-// (APP-14). Its id tells what was read from what is asked for.
+// (APP-14). Its id distinguishes a read value from a request.
 func presentRequested(v catalog.View) json.RawMessage {
 	op := v.Status.Operation
 	if op == nil || op.Phase.Over() || op.Kind == hub.DeleteOperation {

@@ -1,7 +1,7 @@
-// Package audit says what a record of the audit log holds. It never writes
-// one: the catalogue puts each record into the transaction of the change that
-// it tells of, and the store numbers and links it there. What always holds: a
-// record is bounded in size, whatever a caller sends, and it is valid text.
+// Package audit defines the records of the audit log. It writes none: the
+// catalog puts each record into the transaction of its change, and the store
+// numbers and links it there. A record is bounded in size, whatever a caller
+// sends, and it is valid text.
 package audit
 
 import (
@@ -37,9 +37,9 @@ type Entry struct {
 	After    any // masked already; nil: there is nothing, or the act changes no object
 }
 
-// Record makes the record of an act. Texts that the caller controls are cut
-// to a length that keeps the log readable; a detail that is too long is left
-// out, and says so.
+// Record makes the record of an act. Texts that the caller controls are cut to
+// keep the log readable; a detail that is too long is omitted, which the record
+// says.
 func Record(c hub.Caller, e Entry, at time.Time) hub.AuditRecord {
 	return hub.AuditRecord{
 		At:       at.UTC().Truncate(time.Microsecond),
@@ -63,7 +63,7 @@ func actor(c hub.Caller) string {
 	return cut(c.Username)
 }
 
-// detail holds the credential that was used, and what changed.
+// detail has the credential that was used, and what changed.
 func detail(c hub.Caller, e Entry) json.RawMessage {
 	d := struct {
 		Credential string `json:"credential,omitempty"`
@@ -72,9 +72,9 @@ func detail(c hub.Caller, e Entry) json.RawMessage {
 		Omitted    string `json:"omitted,omitempty"`
 	}{Credential: c.Credential, Before: e.Before, After: e.After}
 	b, err := json.Marshal(d)
-	b = hub.RedactJSON(b) // a second fence: what is here, stays for ever
+	b = hub.RedactJSON(b) // a second check: records are never deleted
 	if err == nil && len(b) > maxDetail {
-		d.Omitted = fmt.Sprintf("%d bytes are more than the log keeps of one change", len(b))
+		d.Omitted = fmt.Sprintf("%d bytes exceed the log's limit for one change", len(b))
 	}
 	if err != nil {
 		d.Omitted = "the change cannot be written as JSON"
@@ -91,7 +91,8 @@ func detail(c hub.Caller, e Entry) json.RawMessage {
 	return b
 }
 
-// cut shortens a text, drops what is no UTF-8 and NUL, which no database keeps.
+// cut shortens a text, and removes invalid UTF-8 and NUL, which no database
+// stores.
 func cut(s string) string {
 	if !utf8.ValidString(s) || bytes.IndexByte([]byte(s), 0) >= 0 {
 		s = string(bytes.ReplaceAll(bytes.ToValidUTF8([]byte(s), []byte("\uFFFD")), []byte{0}, []byte("\uFFFD")))

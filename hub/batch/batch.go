@@ -1,9 +1,8 @@
-// Package gather puts together what many ask at the same time: one query or
-// one transaction for all of them, where each alone would cost a round trip
-// and a commit. It knows nothing of what is asked, and holds nobody up:
-// whoever asks alone is answered at once, and only what comes while a batch is
-// under way waits for the next one. Stages of the hub call it. Nothing runs
-// while nobody asks.
+// Package batch combines concurrent requests: one query or one transaction for
+// all of them, where each alone would cost a round trip and a commit. It does
+// not know what is requested, and delays nobody: a single request is processed
+// at once, and only requests that arrive while a batch is running wait for the
+// next one. Stages of the hub call it. Nothing runs without requests.
 package batch
 
 import (
@@ -42,8 +41,8 @@ type question[Q, A any] struct {
 	done   chan struct{}
 }
 
-// A defect is a panic of the one who answers. It goes on in those who asked:
-// they have their guards, and the process does not end because of one of them.
+// A defect is a panic of the batch function. It continues in the callers: they
+// recover, and the process does not end because of one of them.
 type defect struct {
 	value any
 	stack []byte
@@ -51,23 +50,23 @@ type defect struct {
 
 func (d *defect) Error() string { return fmt.Sprintf("%v\n%s", d.value, d.stack) }
 
-// New makes a gatherer. answer gives as many answers as there are questions,
-// in their order; what it does for one question must not depend on the others.
-// An error is that of all of them, unless they go better one by one; a
-// panic likewise, and who asked panics then.
+// New makes a batcher. answer returns as many results as there are requests, in
+// their order; results must not depend on other requests. An error is that of
+// all of them, unless they succeed one by one; so is a panic, which then
+// continues in the callers.
 func New[Q, A any](answer func(context.Context, string, []Q) ([]A, error)) *Batcher[Q, A] {
 	return &Batcher[Q, A]{answer: answer, waiting: map[string][]*question[Q, A]{}, at: map[string]int{}}
 }
 
-// After lets each batch wait until wait returns; what is asked meanwhile joins
-// it. It is called before the first question.
+// After delays each batch until wait returns; requests that arrive in between
+// join it. It is called before the first request.
 func (g *Batcher[Q, A]) After(wait func(context.Context)) *Batcher[Q, A] {
 	g.after = wait
 	return g
 }
 
-// Do waits for the answer, or for the end of ctx: the question may have been
-// carried out then all the same.
+// Do waits for the result, or for the end of ctx: the request may have been
+// executed nevertheless.
 func (g *Batcher[Q, A]) Do(ctx context.Context, owner string, of Q) (A, error) {
 	q := &question[Q, A]{of: of, done: make(chan struct{})}
 	g.mu.Lock()
@@ -92,7 +91,7 @@ func (g *Batcher[Q, A]) Do(ctx context.Context, owner string, of Q) (A, error) {
 	}
 }
 
-// run answers until nobody asks. It ends with the last question.
+// run processes requests until there are none. It ends with the last one.
 func (g *Batcher[Q, A]) run(ctx context.Context, owner string) {
 	for {
 		if g.after != nil {
@@ -130,8 +129,8 @@ func (g *Batcher[Q, A]) nextBatch(owner string) []*question[Q, A] {
 	return all[:n:n]
 }
 
-// mayBeOne reports whether one of several questions may be what went wrong. A
-// database that is away answers none of them.
+// mayBeOne reports whether one of several requests may have caused the error.
+// An unreachable database is an error of all.
 func mayBeOne(err error) bool {
 	return err != nil && fault.KindOf(err) != fault.Offline && !errors.Is(err, context.DeadlineExceeded)
 }

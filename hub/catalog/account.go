@@ -192,7 +192,7 @@ func (c *Catalog) UpdateUser(ctx context.Context, by hub.Caller, name string, ch
 			return err
 		}
 		if by.User == old.ID && (out.Disabled || len(out.Roles) < len(old.Roles)) {
-			return fault.With(fault.New(fault.Conflict, "you cannot disable your own account or take away its roles"), "account "+name, "let another admin do it")
+			return fault.With(fault.New(fault.Conflict, "you cannot disable your own account or remove its roles"), "account "+name, "let another admin do it")
 		}
 		reason := ""
 		if ch.PasswordHash != "" {

@@ -505,6 +505,6 @@ const CodeStale = "CAP-1412"
 func errStale(object string) error {
 	return &fault.Error{
 		Kind: fault.Conflict, Code: CodeStale, Object: object,
-		Cause: "it was changed by someone else meanwhile", Fix: "read it again and repeat the change",
+		Cause: "it was changed by someone else in the meantime", Fix: "read it again and repeat the change",
 	}
 }

@@ -55,8 +55,8 @@ func (c *Catalog) Apply(ctx context.Context, by hub.Caller, text []byte, isJSON,
 	if len(objects) == 0 {
 		return nil, fault.With(fault.New(fault.Invalid, "there is no object in it"), "the request body", "send Application or AppProject objects as YAML or JSON")
 	}
-	// The pipeline starts when all is accepted: begun with the first object,
-	// it would work in crumbs and hold up the rest.
+	// The pipeline starts when all is accepted: started with the first object,
+	// it would process small batches and delay the rest.
 	batched := &batchedNotifier{}
 	batch := *c
 	batch.Notify = batched

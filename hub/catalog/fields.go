@@ -81,10 +81,10 @@ func unknown(raw json.RawMessage, as any, known ...string) []string {
 	slices.Sort(out)
 	more := len(out) - maxUnknown
 	for i := range out {
-		out[i] = fmt.Sprintf("%s is kept but has no effect: this release does not know it", out[i])
+		out[i] = fmt.Sprintf("%s is stored without effect: this release does not know it", out[i])
 	}
 	if more > 0 {
-		out = append(out[:maxUnknown], fmt.Sprintf("%d more fields are kept but have no effect", more))
+		out = append(out[:maxUnknown], fmt.Sprintf("%d more fields are stored without effect", more))
 	}
 	return out
 }

@@ -20,11 +20,10 @@ const (
 	seriesOpen = 100 * time.Millisecond
 )
 
-// bulkGate lets the applications of one request arrive before the first of
-// them is looked at, and those of many requests that follow one another: what
-// is looked at in crumbs costs half as much again, and what follows from it
-// holds up the rest of them. Other tenants are not held up by it, a write that
-// comes alone is not, and nothing is for longer than arriveFor.
+// bulkGate delays the refresh of applications until all of one request, or of
+// many consecutive requests, have arrived: refreshing in small batches costs
+// half as much again and delays the rest. It does not delay other tenants or a
+// single write, and nothing for longer than arriveFor.
 type bulkGate struct {
 	let func() // hears that something is let go; nil: nobody does
 

@@ -173,8 +173,8 @@ func heap() (made, live uint64) {
 	return sample[0].Value.Uint64(), sample[1].Value.Uint64()
 }
 
-// adjust adapts the room to what was made since the last look. It takes two calm
-// looks in a row to make it small.
+// adjust adapts the room to the allocations since the last check. Only two
+// quiet checks in a row make it small.
 func (t *gcTuner) adjust(now time.Time, made, held uint64) {
 	t.mu.Lock()
 	since, bytes := now.Sub(t.checkedAt).Seconds(), made-t.made

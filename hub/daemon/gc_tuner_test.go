@@ -63,7 +63,7 @@ func TestGCTuner(t *testing.T) {
 			t.Errorf("set to %v in the end", *set)
 		}
 	})
-	t.Run("room is taken back after two calm looks, and memory goes back while garbage is made", func(t *testing.T) {
+	t.Run("room is taken back after two quiet checks, and memory goes back while garbage is made", func(t *testing.T) {
 		t.Parallel()
 		h, set, returned := fresh()
 		for i := range 5 {
@@ -100,7 +100,7 @@ func TestGCTuner(t *testing.T) {
 		}
 		h.adjust(at.Add(2*time.Second), 0, 200*mb)
 		if len(*set) != 2 {
-			t.Error("one calm look made the room small")
+			t.Error("one quiet check made the room small")
 		}
 	})
 	t.Run("B14 while agents come there is less room, whatever is in use, and as much as ever once they are there", func(t *testing.T) {

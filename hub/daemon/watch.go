@@ -51,7 +51,7 @@ func (p *parts) guard(ctx context.Context) error {
 		return p.db.Ping(ctx) != nil
 	}
 	return p.monitor.Guard(ctx, guardEvery, away, func(names []string, stacks string) {
-		p.log.ErrorContext(ctx, "work does not go on; liveness fails until it does", "loops", names, "stacks", stacks)
+		p.log.ErrorContext(ctx, "a loop makes no progress; liveness fails until it does", "loops", names, "stacks", stacks)
 	})
 }
 

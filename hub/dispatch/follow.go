@@ -189,8 +189,8 @@ type advanceOptions struct {
 }
 
 // advance sends all rows after the last one sent, and a barrier. While a change
-// is on its way out to many, the barrier is owed: asking each cluster at once
-// whether it holds all would take the time of those that have nothing yet.
+// is being sent to many clusters, the barrier is deferred: asking each cluster
+// for its root hash would delay those that have no rows yet.
 func (f *follower) advance(ctx context.Context, l advanceOptions) error {
 	f.barrierDue = nil
 	if l.barrierAfter != nil {

@@ -27,7 +27,8 @@ const (
 	confirms                       // it follows a log that an admin has given up for the present one
 )
 
-// A resumeState is the verdict about an agent's place, with what goes along with it.
+// A resumeState is the decision about an agent's position in the log, with its
+// details.
 type resumeState struct {
 	decision resumeDecision
 	reason   string // of rewinds

@@ -1,9 +1,9 @@
-// Package feed carries the ordered changes of a tenant to those who follow
-// them. It never says what changed beyond kind and id, and never decides who
-// may see it: the API does both. One follower per tenant reads the change log
-// of the store, and only while somebody listens. What always holds: a reader
-// gets every change after its cursor, in order, or is told that it must list
-// again; nobody's slowness costs another reader or unbounded memory.
+// Package feed passes the ordered changes of a tenant to readers. A change is
+// kind and id only; the API adds the content and decides who may see it. One
+// follower per tenant reads the store's change log, and only while there are
+// readers. A reader gets every change after its cursor, in order, or an error
+// that it must list again. A slow reader costs neither other readers nor
+// unbounded memory.
 package feed
 
 import (
@@ -30,9 +30,9 @@ type Log interface {
 
 const (
 	batch      = 500                  // changes read at once
-	ring       = 4096                 // changes kept in memory for each followed tenant
-	pollEvery  = time.Second          // the truth; hints only make it faster
-	settle     = 5 * time.Millisecond // after a hint, so that a burst is read as one
+	ring       = 4096                 // changes in memory for each followed tenant
+	pollEvery  = time.Second          // the poll that guarantees progress; notifications only make it faster
+	settle     = 5 * time.Millisecond // after a notification, so that a burst is read as one
 	backoffMax = 15 * time.Second
 )
 
@@ -47,7 +47,7 @@ type Feed struct {
 	wake    chan struct{} // capacity 1: somebody subscribed
 }
 
-// New makes a feed. Run must be running for its readers to hear anything.
+// New makes a feed. Run must be running for its readers to receive anything.
 func New(log Log, clock lifecycle.Clock, logger *slog.Logger) *Feed {
 	return &Feed{log: log, clock: clock, slog: logger, tenants: map[hub.TenantID]*follower{}, wake: make(chan struct{}, 1)}
 }
@@ -105,7 +105,7 @@ type follower struct {
 	moved   chan struct{} // closed and replaced when next changes
 }
 
-// follow polls until nobody listens any more.
+// follow polls until there are no readers any more.
 func (f *Feed) follow(ctx context.Context, fo *follower) {
 	wait := pollEvery
 	for f.wanted(fo) {
@@ -135,7 +135,7 @@ func (f *Feed) follow(ctx context.Context, fo *follower) {
 	}
 }
 
-// wanted removes a follower that nobody listens to.
+// wanted removes a follower without readers.
 func (f *Feed) wanted(fo *follower) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,7 +148,7 @@ func (f *Feed) wanted(fo *follower) bool {
 	return false
 }
 
-// read takes in what the log has after the ring.
+// read adds new changes of the log to the ring.
 func (fo *follower) read(ctx context.Context, log Log) error {
 	for {
 		fo.mu.Lock()
@@ -156,8 +156,8 @@ func (fo *follower) read(ctx context.Context, log Log) error {
 		fo.mu.Unlock()
 		changes, next, err := log.Changes(ctx, fo.tenant, after, batch)
 		if fault.KindOf(err) == fault.Missing {
-			// The log was cut behind us: begin anew at its end. Readers that
-			// stand before it find out by themselves.
+			// The log was trimmed: start again at its end. Readers before it
+			// get an error.
 			if next, err = log.Cursor(ctx, fo.tenant); err == nil {
 				fo.restart(next)
 			}
@@ -203,8 +203,8 @@ func (fo *follower) append(changes []hub.Change, next string) {
 	fo.moved = make(chan struct{})
 }
 
-// after returns what the ring has after a cursor. held is false if the ring
-// does not know the cursor.
+// after returns the ring's changes after a cursor. held is false if the ring
+// does not contain the cursor.
 func (fo *follower) after(cursor string) (changes []hub.Change, next string, moved <-chan struct{}, held bool) {
 	fo.mu.Lock()
 	defer fo.mu.Unlock()
@@ -260,9 +260,9 @@ func (f *Feed) Read(ctx context.Context, tenant hub.TenantID, after string) (*Re
 // Cursor is where the reader stands.
 func (r *Reader) Cursor() string { return r.cursor }
 
-// Next waits for changes after the last ones that it gave, until ctx ends,
-// whose error it then gives. The error is fault.Missing if the log was cut
-// before the reader came by: the caller must list again.
+// Next waits for changes after the last ones that it returned, until ctx ends,
+// whose error it then returns. The error is fault.Missing if the log was
+// trimmed before it was read: the caller must list again.
 func (r *Reader) Next(ctx context.Context) ([]hub.Change, error) {
 	for {
 		changes, next, moved, held := r.fo.after(r.cursor)

@@ -10,9 +10,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// How many agents a hub process lets in. The burst takes a small fleet at
-// once; a large one comes back at the steady rate, each agent at the time
-// that it was told. Tenants share both.
+// How many agents a hub process admits. The burst admits a small fleet at once;
+// a large one reconnects at the steady rate, each agent at the time that it was
+// given. Tenants share both.
 const (
 	admitPerSecond = 100
 	admitBurst     = 600
@@ -23,17 +23,17 @@ const (
 const (
 	clusterPerSecond = 1
 	clusterBurst     = 10
-	mostClusters     = 4096 // remembered before those that rest are looked for
+	mostClusters     = 4096 // stored before idle ones are searched
 )
 
 const (
 	mostRefused  = 3               // Hellos of one session that are refused before it ends
-	refusedPause = 5 * time.Second // that its agent is told to wait
+	refusedPause = 5 * time.Second // that its agent is asked to wait
 )
 
 // An admission decides which agents may attach now. The first bucket is each
 // cluster's own, and what it refuses costs nobody else anything: neither a
-// token of the tenant or the hub, nor a time that another could be told.
+// token of the tenant or the hub, nor another agent's time.
 type admission struct {
 	all *fairLimit // by tenant
 
@@ -45,7 +45,7 @@ type admission struct {
 // A caller is what is remembered of a cluster whose agent said Hello.
 type caller struct {
 	bucket   *rate.Limiter
-	promised time.Time // when it was told to come again
+	promised time.Time // when it may retry
 }
 
 func newAdmission(perSecond float64, burst int) *admission {

@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-// drainTime is how long a session that the hub ends may stay to hear why. An
-// agent ends it as soon as it has heard.
+// drainTime is how long a session that the hub ends may stay open, so that the
+// agent receives the reason. An agent ends it as soon as it has.
 const drainTime = 2 * time.Second
 
 // conn is one connection of an agent, on either lane.
@@ -28,16 +28,16 @@ type conn struct {
 	greeted  atomic.Bool  // a Hello is under way
 	refused  atomic.Int32 // Hellos that were refused
 	beating  atomic.Bool  // a heartbeat stream is open
-	asked    atomic.Bool  // to attach anew
+	asked    atomic.Bool  // to attach again
 	life     time.Duration
 	backlog  atomic.Uint32
 	seq      atomic.Uint64
 	lag      atomic.Uint32 // ms
 	leader   atomic.Bool
-	// incomplete holds until a beat says that the hub has everything.
+	// incomplete is set until a heartbeat says that the hub has everything.
 	incomplete      atomic.Bool
-	revocationsSent atomic.Int64 // version of the revocations that the agent was told of
-	written         time.Time    // last byte that presence was told of; the presence loop's own
+	revocationsSent atomic.Int64 // version of the revocations that were sent to the agent
+	written         time.Time    // last byte reported to the attachments; the loop's own
 
 	id, epoch string   // of the attachment; set before attached
 	features  []string // that the agent knows; set before attached
@@ -45,8 +45,8 @@ type conn struct {
 	mu     sync.Mutex
 	reason error // why the hub ends it; nil: it does not
 
-	// sending is held while something is sent, which a peer that reads
-	// nothing can make long; so mu is another lock.
+	// sending is locked while something is sent, which can take long if the
+	// peer reads nothing; so mu is another lock.
 	sending sync.Mutex
 	beat    grpc.BidiStreamingServer[linkv1.Beat, linkv1.BeatReply] // nil: no heartbeat
 }
@@ -54,14 +54,14 @@ type conn struct {
 func (c *conn) cluster() hub.ClusterID { return hub.ClusterID(c.peer.Cluster) }
 func (c *conn) tenant() hub.TenantID   { return hub.TenantID(c.peer.Tenant) }
 
-// ending gives why the hub ends the connection, or nil.
+// ending returns why the hub ends the connection, or nil.
 func (c *conn) ending() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.reason
 }
 
-// part ends a connection: the agent is told the reason if it listens, calls
+// part ends a connection: the reason is sent to the agent if it listens, calls
 // are refused from now on, and the connection closes a moment later. It does
 // not wait.
 func (c *conn) part(reason error) {
@@ -74,8 +74,8 @@ func (c *conn) part(reason error) {
 	if !first {
 		return
 	}
-	// A peer that reads nothing may block the farewell, and the close frees
-	// it; neither holds up the caller.
+	// A peer that reads nothing may block the drain notice, and the close
+	// unblocks it; neither delays the caller.
 	time.AfterFunc(drainTime, func() { c.session.Close(reason) })
 	time.AfterFunc(0, func() { c.sendReason(reason) })
 }
@@ -103,7 +103,7 @@ func (c *conn) send(r *linkv1.BeatReply) error {
 	return c.beat.Send(r)
 }
 
-// listen remembers the stream that a farewell goes to; nil forgets it.
+// listen stores the stream for the drain notice; nil removes it.
 func (c *conn) listen(s grpc.BidiStreamingServer[linkv1.Beat, linkv1.BeatReply]) {
 	c.sending.Lock()
 	defer c.sending.Unlock()

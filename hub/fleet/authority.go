@@ -33,8 +33,7 @@ const (
 )
 
 // An Authority is the installation's private certificate authority together
-// with the key of the hub itself. Agents pin that key, so it is made once and
-// kept.
+// with the key of the hub itself. Agents pin that key, so it is generated once.
 type Authority struct {
 	clock   lifecycle.Clock
 	names   []string
@@ -43,7 +42,7 @@ type Authority struct {
 	hubKey  *ecdsa.PrivateKey
 
 	mu     sync.Mutex
-	server *tls.Certificate // made anew at half its life
+	server *tls.Certificate // replaced after half its lifetime
 }
 
 // OpenAuthority loads the authority, or makes it if the installation has
@@ -65,8 +64,8 @@ func OpenAuthority(ctx context.Context, v Vault, clock lifecycle.Clock, names []
 	return a, nil
 }
 
-// createAuthority makes one and stores it, or takes that of the replica that
-// was faster.
+// createAuthority generates and stores one, or loads that of a replica that was
+// faster.
 func createAuthority(ctx context.Context, v Vault, clock lifecycle.Clock) ([]byte, error) {
 	secret, err := newAuthority(clock.Now())
 	if err != nil {
@@ -153,8 +152,7 @@ func decodeAuthority(secret []byte) (*Authority, error) {
 // Root is the authority's certificate, DER.
 func (a *Authority) Root() []byte { return a.root.Raw }
 
-// Pin is what agents know the hub by. It stays for the life of the
-// installation.
+// Pin identifies the hub for agents. It stays for the life of the installation.
 func (a *Authority) Pin() (tunnel.Pin, error) {
 	c, err := a.Certificate()
 	if err != nil {
@@ -163,8 +161,8 @@ func (a *Authority) Pin() (tunnel.Pin, error) {
 	return tunnel.PinOf(c.Leaf), nil
 }
 
-// Certificate is the hub's own, for agents and, where the operator gave no
-// other, for browsers.
+// Certificate is the hub's own, for agents and, without another one in the
+// configuration, for browsers.
 func (a *Authority) Certificate() (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -203,14 +201,14 @@ func (a *Authority) Certificate() (*tls.Certificate, error) {
 	return a.server, nil
 }
 
-// TLS is how the link listens: TLS 1.3, the hub's key, and a client
-// certificate if there is one. One that is not good is taken too, and then
-// counts for nothing, so that its owner can be told why.
+// TLS is the configuration of the link: TLS 1.3, the hub's key, and an optional
+// client certificate. An invalid one is accepted in the handshake and then
+// ignored, so that its owner can be told why.
 func (a *Authority) TLS() *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		ClientAuth:             tls.RequestClientCert,
-		SessionTicketsDisabled: true, // each connection proves its key anew
+		SessionTicketsDisabled: true, // each connection proves its key again
 		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.Certificate() },
 	}
 }

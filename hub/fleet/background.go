@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-// revoke asks for the revocation version and cuts those who are named anew.
+// revoke polls the revocation version and disconnects newly revoked agents.
 func (s *Server) revoke(ctx context.Context) error {
 	moved, err := s.revoked.refresh(ctx, s.cfg.Revocations, s.cfg.Clock.Now)
 	if err != nil || !moved {
@@ -70,7 +70,7 @@ func (s *Server) sweep(context.Context) error {
 		case bulk && silent > bulkIdle:
 			c.session.Close(errors.New("the bulk connection was idle"))
 		case !bulk && c.attached.Load() && silent > s.cfg.Silence:
-			// Nobody listens on a dead connection, so no farewell either.
+			// A dead connection cannot deliver a drain notice.
 			c.session.Close(fault.New(fault.Offline, "nothing was received for %s", silent.Round(time.Second)))
 		case now.Sub(c.opened) > unprovenLife && (c.peer == tunnel.Peer{} || !bulk && !c.attached.Load()):
 			c.session.Close(errors.New("no Hello in time"))

@@ -16,7 +16,7 @@ type LaneBytes struct {
 	Backlog        int64   // records that agents wait to report
 }
 
-// byteCounters keeps the bytes of connections that have ended.
+// byteCounters adds up the bytes of ended connections.
 type byteCounters struct {
 	mu    sync.Mutex
 	ended map[string][2]int64

@@ -115,8 +115,8 @@ func (i *identity) enroll(ctx context.Context, secret, address string, req *link
 	}
 	peer, chain, cert, stage, err := i.redeem(ctx, inv, key, address, req)
 	if fault.KindOf(err) == fault.Conflict {
-		// The same key may have redeemed it meanwhile: its owner did not wait
-		// for the first answer. Then the agent of that answer is the one.
+		// The same key may have redeemed it in between: its owner did not wait
+		// for the first reply. Then the agent of that reply is the one.
 		if inv, err = i.invitation(ctx, secret); err != nil {
 			return nil, stageUsed, errUsed()
 		}
@@ -127,7 +127,7 @@ func (i *identity) enroll(ctx context.Context, secret, address string, req *link
 	if err != nil {
 		return nil, stage, err
 	}
-	// The agent whose place this one takes is cut now, and not at the next poll.
+	// The replaced agent is disconnected now, and not at the next poll.
 	i.s.Recheck()
 	i.s.cfg.Revoked()
 	i.s.cfg.Enrolled("issued")
@@ -148,7 +148,7 @@ func (i *identity) invitation(ctx context.Context, secret string) (hub.Invitatio
 }
 
 // redeem makes an agent of an invitation and its certificate, and stores both.
-// Of an error it gives the stage.
+// With an error it returns the stage.
 func (i *identity) redeem(ctx context.Context, inv hub.Invitation, key *ecdsa.PublicKey, address string, req *linkv1.EnrollRequest) (peer tunnel.Peer, chain [][]byte, cert hub.Certificate, stage string, err error) {
 	agent, err := i.agentFor(inv, key)
 	if err != nil {
@@ -169,8 +169,8 @@ func (i *identity) redeem(ctx context.Context, inv hub.Invitation, key *ecdsa.Pu
 }
 
 // agentFor returns the id of the agent that an invitation makes. One that was
-// used before is good for the same key only: its owner did not hear the first
-// answer.
+// used before is valid for the same key only: its owner did not receive the
+// first reply.
 func (i *identity) agentFor(inv hub.Invitation, key *ecdsa.PublicKey) (string, error) {
 	if inv.UsedAt == nil {
 		return string(hub.NewID[hub.TokenID]()), nil
@@ -203,8 +203,8 @@ func (i *identity) Renew(ctx context.Context, req *linkv1.RenewRequest) (*linkv1
 	return &linkv1.RenewResponse{Chain: chain, Ca: i.s.cfg.Authority.Root(), NotAfterUnix: cert.NotAfter.Unix()}, nil
 }
 
-// parseCSR takes nothing from a request but the key, which it must prove to
-// hold.
+// parseCSR uses nothing of a request but the key, whose possession it must
+// prove.
 func parseCSR(der []byte) (*ecdsa.PublicKey, error) {
 	bad := func(err error) error {
 		return fault.Wrap(fault.Invalid, err, "the certificate request must be PKCS#10 with an ECDSA P-256 key, signed by it")
@@ -228,7 +228,7 @@ func parseCSR(der []byte) (*ecdsa.PublicKey, error) {
 
 func keyHash(key *ecdsa.PublicKey) []byte {
 	der, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil { // cannot be for a key that parseCSR took; no key has this hash then
+	if err != nil { // cannot fail for a key that parseCSR accepted; no key has this hash then
 		return nil
 	}
 	sum := sha256.Sum256(der)

@@ -8,14 +8,14 @@ import (
 const (
 	recently   = 10 * time.Second // for how long a party counts as one that shares
 	mostAdvice = time.Minute      // the longest wait that is advised
-	mostParty  = 16_384           // parties told apart; those beyond share one
+	mostParty  = 16_384           // distinct parties; those beyond share one
 )
 
 // A fairLimit is a token bucket that parties share: each has an equal part of
-// the rate and of the burst among those that asked within the last ten
-// seconds, and may take what others leave over. A party that is alone has the
-// whole rate and burst. A quarter of the burst is there besides, for newcomers
-// that come while another takes all it can.
+// the rate and of the burst among those that asked within the last ten seconds,
+// and may use what others leave. A single party has the whole rate and burst. A
+// quarter of the burst is reserved for new parties that arrive while another
+// uses everything.
 type fairLimit struct {
 	perSecond, burst, spare float64
 
@@ -33,7 +33,7 @@ type party struct {
 	tokens  float64
 	at      time.Time // when tokens was right, and when it asked last
 	active  bool
-	next    time.Time // the last of the times that its members were told
+	next    time.Time // the last retry time given to its members
 	waiting int       // members that wait for such a time
 }
 
@@ -42,9 +42,9 @@ func newFairLimit(perSecond float64, burst int) *fairLimit {
 	return &fairLimit{perSecond: perSecond, burst: b, spare: b / 4, tokens: b + b/4, parties: map[string]*party{}}
 }
 
-// take takes one token for a party. Without one it gives a time to come
-// again, another one with each call, so that all who wait come at the rate at
-// which their tokens do; with promised set it gives none.
+// take takes one token for a party. Without one it returns a retry time,
+// another one with each call, so that all who wait return at the rate of their
+// tokens; with promised set it returns none.
 func (l *fairLimit) take(name string, promised bool, now time.Time) (wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +81,7 @@ func (l *fairLimit) promise(p *party, now time.Time) time.Duration {
 	}
 	next := p.next.Add(time.Duration(float64(l.lines[p.waiting]+1) / l.perSecond * float64(time.Second)))
 	if next.Sub(now) > mostAdvice {
-		return mostAdvice // whoever comes that late is told anew then
+		return mostAdvice // later ones get a new time
 	}
 	l.lines[p.waiting]++
 	p.waiting++
@@ -111,7 +111,7 @@ func (l *fairLimit) party(name string, now time.Time) *party {
 	return p
 }
 
-// tidy counts anew once a second, and forgets who is as good as new.
+// tidy recounts once a second, and drops parties whose bucket is full.
 func (l *fairLimit) tidy(now time.Time) {
 	if since(l.tidied, now) < 1 {
 		return

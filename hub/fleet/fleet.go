@@ -1,10 +1,10 @@
-// Package fleet lets agents in and knows which are there: it holds the
-// private authority, trades join tokens for certificates, greets sessions,
-// and cuts those that are revoked, silent or replaced. It never reads desired
-// or observed state, and never dials a cluster. The hub's daemon runs one
-// Server and registers the other services of the link on it. Who an agent is
-// comes from its verified certificate alone, and no other call is answered
-// before Hello, except Enroll.
+// Package fleet admits agents and tracks their sessions: it has the private
+// authority, exchanges join tokens for certificates, answers Hello, and
+// disconnects agents that are revoked, silent or replaced. It reads neither
+// desired nor observed state, and connects to no cluster. The hub's daemon runs
+// one Server and registers the other services of the link on it. An agent is
+// identified by its verified certificate alone. Before Hello only Enroll is
+// allowed.
 package fleet
 
 import (
@@ -39,23 +39,24 @@ type Config struct {
 	// Unary and Stream run around every call of an agent, on both lanes.
 	Unary  []grpc.UnaryServerInterceptor
 	Stream []tunnel.StreamWrapper
-	// Caught makes an error of a panic in a stream of an agent; nil: it goes on.
+	// Caught converts a panic in a stream of an agent to an error; nil: it
+	// continues.
 	Caught func(ctx context.Context, method string, value any) error
-	// Enrolled hears of each attempt to enrol and the stage that it reached;
-	// nil: nobody does.
+	// Enrolled receives each attempt to enrol and the stage that it reached;
+	// nil: none.
 	Enrolled func(stage string)
-	// Revoked hears that an agent may have lost its place to a new one, so
-	// that other replicas look at once, as this one does; nil: nobody does.
+	// Revoked is called when an agent may have been replaced by a new one, so
+	// that other replicas check at once, as this one does; nil: none.
 	Revoked func()
 
 	// Replica names this process to agents and in the presence rows.
 	Replica string
 	// Features are the names of what this hub can do beyond the first release.
 	Features []string
-	// MinVersion is the version of the oldest agent that is let in; empty: three
-	// minor versions before this hub's.
+	// MinVersion is the oldest admitted version of agents; empty: three minor
+	// versions before this hub's.
 	MinVersion string
-	// Admit is how many agents a second are let in, and AdmitBurst how many
+	// Admit is how many agents a second are admitted, and AdmitBurst how many
 	// at once; zero: 100 and 600.
 	Admit      float64
 	AdmitBurst int

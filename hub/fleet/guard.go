@@ -10,9 +10,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-// guard stands in front of every call. It decides by the method that the
-// server found, never by what the path looks like, and refuses what it does
-// not know.
+// guard runs before every call. It decides by the method that the server found,
+// never by the path, and refuses unknown methods.
 func (s *Server) guard(ctx context.Context, method string) error {
 	c, err := s.connFrom(ctx)
 	if err != nil {

@@ -20,8 +20,8 @@ func minVersionOf(hub string) string {
 	return strconv.Itoa(v[0]) + "." + strconv.Itoa(max(0, v[1]-span)) + ".0"
 }
 
-// checkVersion refuses an agent below the floor. One that does not say its
-// version in numbers is let in: features are negotiated by name anyway.
+// checkVersion refuses an agent below the minimum version. One without a
+// numeric version is admitted: features are negotiated by name anyway.
 func checkVersion(floor, agent string) error {
 	low, ok := parseVersion(floor)
 	v, known := parseVersion(agent)
@@ -35,7 +35,7 @@ func checkVersion(floor, agent string) error {
 		if v[i] < low[i] {
 			return &fault.Error{
 				Kind: fault.Denied, Code: CodeUpgrade,
-				Cause: "the agent needs an upgrade: its version is " + agent + ", and the hub takes " + floor + " and newer",
+				Cause: "the agent needs an upgrade: its version is " + agent + ", and the hub accepts " + floor + " and newer",
 				Fix:   "upgrade the agent to the version of the hub",
 			}
 		}

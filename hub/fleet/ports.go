@@ -7,8 +7,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// Vault keeps the private authority. What it is given contains private keys:
-// it seals them before they touch a disk.
+// Vault stores the private authority. Its content includes private keys: it
+// encrypts them before they reach a disk.
 type Vault interface {
 	// Authority returns what was put. The error is fault.Missing when
 	// nothing was put yet.
@@ -18,7 +18,7 @@ type Vault interface {
 	PutAuthority(ctx context.Context, secret []byte) error
 }
 
-// Enrolments is where join tokens are kept, by the hash of their secret.
+// Enrolments stores join tokens, by the hash of their secret.
 type Enrolments interface {
 	// EnrolmentByHash finds an invitation, used or expired ones too. The
 	// error is fault.Missing if there is none.
@@ -42,9 +42,8 @@ type Revocations interface {
 	// Revocations returns all that still matter: those that may cover a
 	// certificate which has not expired at that time.
 	Revocations(ctx context.Context, at time.Time) ([]hub.Revocation, error)
-	// MergeRevocations takes back revocations of a tenant that the hub made
-	// and has forgotten, because its database was restored. Those that it has
-	// change nothing.
+	// MergeRevocations restores revocations of a tenant that the hub made and
+	// has lost, because its database was restored. Known ones change nothing.
 	MergeRevocations(ctx context.Context, tenant hub.TenantID, of []hub.Revocation) error
 }
 
@@ -57,20 +56,20 @@ type Presence interface {
 	// Connected makes the attachment the cluster's. The error is
 	// fault.Conflict while another process has the better right to be there.
 	Connected(ctx context.Context, a hub.Attachment) error
-	// Quarantine keeps both clusters out that use one identity, at every
-	// replica, until an admin decides. It says whether that is news.
+	// Quarantine blocks both clusters that use one identity, at every replica,
+	// until an admin decides. It reports whether that is new.
 	Quarantine(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, q hub.Quarantine) (fresh bool, err error)
-	// RenewAttachments is called with all attachments that were alive since the last call.
-	// It gives the sessions whose place another one has taken, perhaps at
-	// another replica.
+	// RenewAttachments is called with all attachments that were alive since the
+	// last call. It returns the sessions that another one has replaced, perhaps
+	// at another replica.
 	RenewAttachments(ctx context.Context, heartbeats []hub.Heartbeat) (lost []string, err error)
-	// Refused notes why an agent that has a certificate was not let in.
+	// Refused records why an agent with a certificate was not admitted.
 	Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error
 	Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error
 }
 
-// Keys gives what an agent needs to open and to mask. Both stay in the
-// agent's memory.
+// Keys returns the keys for decrypting and masking. Both stay in the agent's
+// memory.
 type Keys interface {
 	// LinkKeys returns the key that the tenant's blobs are sealed with, and
 	// the cluster's own key for masking Secret values.

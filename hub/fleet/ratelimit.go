@@ -26,9 +26,8 @@ const (
 	mostHosts       = 4096 // addresses, and tokens, remembered at once
 )
 
-// enrolLimit bounds attempts to enrol. Strangers, who have no token that is
-// known, compete for look-ups with other addresses only, and never for what
-// those with a token need.
+// enrolLimit bounds attempts to enrol. Clients without a known token compete
+// for lookups with other addresses only, and never with those that have one.
 type enrolLimit struct {
 	lookups *fairLimit // by address
 	all     *fairLimit // by tenant
@@ -43,7 +42,7 @@ func newEnrolLimit() *enrolLimit {
 	}
 }
 
-// takeLookup takes one look-up of a token, or says that there are too many.
+// takeLookup counts one lookup of a token, or returns that there are too many.
 func (l *enrolLimit) takeLookup(address string, now time.Time) error {
 	host := clientip.Key(address)
 	if l.hosts.of(host, now).TokensAt(now) < 1 {
@@ -55,12 +54,12 @@ func (l *enrolLimit) takeLookup(address string, now time.Time) error {
 	return nil
 }
 
-// unknown counts a token from an address that nobody knows.
+// unknown counts a token of an unknown address.
 func (l *enrolLimit) unknown(address string, now time.Time) {
 	l.hosts.of(clientip.Key(address), now).AllowN(now, 1)
 }
 
-// takeKnown takes one attempt with a token that is known.
+// takeKnown counts one attempt with a known token.
 func (l *enrolLimit) takeKnown(inv hub.Invitation, now time.Time) error {
 	if !l.tokens.of(string(inv.ID), now).AllowN(now, 1) {
 		return errTooManyAttempts()

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-// What an agent that has a certificate may fail at, in the words of
+// The stages at which an agent with a certificate may fail, as in
 // hub.Refusal.Stage. Those of an enrolment are beside it.
 const (
 	stageVersion     = "version" // also of an enrolment
@@ -34,7 +34,7 @@ type refused struct {
 
 func (r refused) Unwrap() error { return r.error }
 
-// refusals keeps an agent that comes again and again from writing each time.
+// refusals limits the writes of an agent that retries again and again.
 type refusals struct {
 	mu   sync.Mutex
 	last map[hub.ClusterID]time.Time
@@ -54,8 +54,8 @@ func (r *refusals) due(cluster hub.ClusterID, now time.Time) bool {
 	return true
 }
 
-// refuse notes with the cluster why its agent was not let in. The peer is
-// that of a good certificate, so no stranger makes the hub write.
+// refuse records with the cluster why its agent was not admitted. The peer has
+// a valid certificate, so an outsider causes no writes.
 func (s *Server) refuse(ctx context.Context, p tunnel.Peer, address, agentVersion, stage string, why error) {
 	now := s.cfg.Clock.Now()
 	s.cfg.Log.WarnContext(ctx, "agent refused", logkey.Tenant, p.Tenant, logkey.Cluster, p.Cluster, logkey.Agent, p.AgentID,

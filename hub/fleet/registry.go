@@ -34,7 +34,7 @@ func newRegistry() *registry {
 	return &registry{conns: map[*tunnel.Session]*conn{}, agents: map[string][]*conn{}, clusters: map[hub.ClusterID]*attachment{}}
 }
 
-// add takes a connection in, unless there are too many like it.
+// add registers a connection, unless there are too many like it.
 func (r *registry) add(c *conn) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +66,7 @@ func (r *registry) all() []*conn {
 	return out
 }
 
-// remove forgets a connection and gives those that end with it: the bulk
+// remove unregisters a connection and returns those that end with it: the bulk
 // connections of an attachment.
 func (r *registry) remove(c *conn) []*conn {
 	r.mu.Lock()
@@ -104,8 +104,8 @@ func (r *registry) mayAttach(cluster hub.ClusterID, epoch string) error {
 	return nil
 }
 
-// attach makes c the attachment of its cluster and gives the one that it
-// replaces, if any. It is false if c has ended meanwhile.
+// attach makes c the attachment of its cluster and returns the one that it
+// replaces, if any. It is false if c has ended since.
 func (r *registry) attach(c *conn) (old *conn, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

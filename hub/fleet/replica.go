@@ -26,13 +26,14 @@ import (
 
 const (
 	replicaLife = 24 * time.Hour // of a replica's certificate, renewed at half
-	// sessionLife is how long an agent stays on one connection, give or take
-	// a third, so that agents spread over replicas again after one was away.
+	// sessionLife is how long an agent stays on one connection, plus or minus a
+	// third, so that agents are distributed over replicas again after one was
+	// stopped.
 	sessionLife  = 2 * time.Hour
 	sessionShare = 0.3
-	moveWithin   = time.Minute // for an agent that is asked to connect anew
-	// lingering is how long a session may stay whose agent was asked to
-	// attach anew and has: calls that run on it come to their end.
+	moveWithin   = time.Minute // for an agent that is asked to connect again
+	// lingering is how long a session may stay open after its agent has
+	// attached again: running calls complete on it.
 	lingering = 15 * time.Second
 )
 
@@ -86,7 +87,8 @@ func (a *Authority) replica(name *url.URL, key *ecdsa.PrivateKey) (*tls.Certific
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// Holds is Conn with whose agent it is and by which session it is attached.
+// Holds is Conn with the agent's identity and the session by which it is
+// attached.
 func (s *Server) Holds(cluster hub.ClusterID) (conn grpc.ClientConnInterface, tenant hub.TenantID, session string, ok bool) {
 	c := s.agents.current(cluster)
 	if c == nil || c.ending() != nil {
@@ -105,15 +107,14 @@ func (c *conn) yield(reason error) {
 	c.part(reason)
 }
 
-// supersede ends sessions whose place another one has taken at another
-// replica: the agent's own next one, if it was asked to go there, or another
-// process.
+// supersede ends sessions that another one has replaced at another replica: the
+// agent's own next one, if it was asked to go there, or another process.
 func (s *Server) supersede(ctx context.Context, of []*conn, lost []string) {
 	if len(lost) > 0 {
-		// Who was revoked, or removed with its cluster, has lost its place too,
-		// and hears that instead.
+		// A revoked agent, or one whose cluster was removed, was replaced too,
+		// and receives that reason instead.
 		if err := s.revoke(ctx); err != nil {
-			s.cfg.Log.WarnContext(ctx, "revocations are not known anew", logkey.Error, err)
+			s.cfg.Log.WarnContext(ctx, "revocations were not read", logkey.Error, err)
 		}
 	}
 	for _, c := range of {
@@ -122,7 +123,7 @@ func (s *Server) supersede(ctx context.Context, of []*conn, lost []string) {
 		case c.asked.Load():
 			c.yield(errSecondConnection())
 		default:
-			s.cfg.Log.WarnContext(ctx, "another replica holds a newer session of this agent", logkey.Tenant, c.tenant(), logkey.Cluster, c.cluster(), logkey.Session, c.id)
+			s.cfg.Log.WarnContext(ctx, "another replica has a newer session of this agent", logkey.Tenant, c.tenant(), logkey.Cluster, c.cluster(), logkey.Session, c.id)
 			c.part(errReplaced())
 		}
 	}
@@ -136,9 +137,9 @@ func (s *Server) Recheck() {
 	}
 }
 
-// revocations looks for new ones at each interval, and when it is told to.
+// revocations reads new ones at each interval, and when it is notified.
 func (s *Server) revocations(ctx context.Context) error {
-	failed := s.warn(ctx, "revocations are not known anew")
+	failed := s.warn(ctx, "revocations were not read")
 	ctx, done := lifecycle.Watch(ctx, "revocations", time.Minute)
 	defer done()
 	for ctx.Err() == nil {
@@ -172,8 +173,8 @@ func errDraining() error {
 	return fault.With(fault.New(fault.Offline, "this replica of the hub is about to stop"), "", "connect again; another one answers")
 }
 
-// move asks the agent to attach anew, once. One that reads nothing does not
-// hold up the caller.
+// move asks the agent to attach again, once. One that reads nothing does not
+// delay the caller.
 func (c *conn) move(within time.Duration) {
 	if !c.asked.CompareAndSwap(false, true) {
 		return
@@ -182,14 +183,14 @@ func (c *conn) move(within time.Duration) {
 		c.sending.Lock()
 		defer c.sending.Unlock()
 		if c.beat == nil {
-			c.asked.Store(false) // it is just coming; the next look asks again
+			c.asked.Store(false) // it is just arriving; the next check asks again
 			return
 		}
 		_ = c.beat.Send(&linkv1.BeatReply{Drain: true, DrainWithinMillis: uint32(within.Milliseconds())})
 	})
 }
 
-// shouldReattach reports whether an agent should attach anew, and how soon.
+// shouldReattach reports whether an agent should attach again, and how soon.
 func (s *Server) shouldReattach(c *conn, now time.Time) (within time.Duration, yes bool) {
 	if s.draining.Load() {
 		return time.Second, c.attached.Load()

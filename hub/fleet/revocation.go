@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-// revoked is what this replica knows of revocations. Nobody is let in before
-// it was loaded once.
+// revoked are the revocations that this replica knows. Nobody is admitted
+// before they were loaded once.
 type revoked struct {
 	set   atomic.Pointer[revokedSet]
 	known chan struct{} // closed once set was loaded
@@ -86,7 +86,7 @@ func newRevokedSet(version int64, all []hub.Revocation) *revokedSet {
 	return s
 }
 
-// check returns the reason why a peer is not let in, or nil.
+// check returns the reason why a peer is not admitted, or nil.
 func (r *revoked) check(p tunnel.Peer) error {
 	s := r.set.Load()
 	if s == nil {
@@ -103,11 +103,12 @@ func (r *revoked) check(p tunnel.Peer) error {
 
 // errQuarantined is said to both clusters of one identity.
 func errQuarantined() error {
-	return fault.With(fault.New(fault.Denied, "this identity is used from another Kubernetes cluster too, so neither is let in; was one cloned or restored from a backup?"),
+	return fault.With(fault.New(fault.Denied, "this identity is used from another Kubernetes cluster too, so both are refused; was one cloned or restored from a backup?"),
 		"", "an admin must say which one keeps it: capstan cluster keep")
 }
 
-// maxRevocationsSent bounds the revocations that an agent is told of, newest last.
+// maxRevocationsSent bounds the revocations that are sent to an agent, newest
+// last.
 const maxRevocationsSent = 256
 
 // pendingRevocations returns the revocations of a tenant, signed, that an agent shall keep
@@ -126,9 +127,9 @@ func (s *Server) pendingRevocations(tenant hub.TenantID) ([]*linkv1.Revoked, int
 	return out, set.version
 }
 
-// restoreRevocations takes back the revocations that an agent was told of and this hub
-// has no more. What this hub did not sign counts for nothing: an agent cannot
-// shut another one out.
+// restoreRevocations restores the revocations that an agent has and this hub
+// has lost. Those without this hub's signature are ignored: an agent cannot
+// block another one.
 func (s *Server) restoreRevocations(ctx context.Context, tenant hub.TenantID, listed []*linkv1.Revoked) error {
 	set := s.revoked.set.Load()
 	if set == nil || len(listed) == 0 {

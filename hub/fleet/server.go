@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	sweep        = time.Second      // how often connections are looked through
+	sweep        = time.Second      // interval between checks of connections
 	unprovenLife = 20 * time.Second // for a connection that has not said Hello
 	bulkIdle     = 2 * time.Minute  // the agent closes it after one
-	opsIdle      = 2 * time.Minute  // after which a client to an agent gives its stream back
+	opsIdle      = 2 * time.Minute  // after which an idle client to an agent closes its stream
 	bookkeeping  = 5 * time.Second  // for a write that outlives its connection
 	leaving      = 10 * time.Second // for all such writes when the hub stops
 	connection   = "agent connection"
 )
 
-// A Server holds the connections of agents to this replica.
+// A Server has the connections of agents to this replica.
 type Server struct {
 	cfg     Config
 	agents  *registry
@@ -78,9 +78,9 @@ func (s *Server) lane(l tunnel.Lane) *tunnel.Server {
 	})
 }
 
-// Serve answers the agents that the listener gives, whose connections are
-// *tls.Conn with the handshake done, as tunnel.Splitter gives them. It runs
-// until ctx ends, then ends all sessions and returns nil.
+// Serve serves the agents of the listener, whose connections are *tls.Conn
+// after the handshake, as tunnel.Splitter returns them. It runs until ctx ends,
+// then ends all sessions and returns nil.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	g := lifecycle.NewGroup(ctx)
 	g.Go(s.control.Serve)
@@ -121,18 +121,18 @@ func (s *Server) Supports(cluster hub.ClusterID, feature string) bool {
 	return c != nil && slices.Contains(c.features, feature)
 }
 
-// Len is how many connections this replica holds.
+// Len is the number of connections of this replica.
 func (s *Server) Len() int { return len(s.agents.all()) }
 
-// Cut ends a cluster's session at once. It is a hint: what keeps an agent
-// out for good is a revocation.
+// Cut ends a cluster's session at once. The agent may reconnect; only a
+// revocation blocks it.
 func (s *Server) Cut(cluster hub.ClusterID, reason error) {
 	if c := s.agents.current(cluster); c != nil {
 		c.part(reason)
 	}
 }
 
-// accept takes connections until ctx ends, and returns once all have ended.
+// accept accepts connections until ctx ends, and returns once all have ended.
 func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 	var live sync.WaitGroup
 	release := context.AfterFunc(ctx, func() { _ = ln.Close() })
@@ -157,7 +157,7 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// meet takes a connection in, and lets it be served.
+// meet registers a connection and serves it.
 func (s *Server) meet(ctx context.Context, raw net.Conn, live *sync.WaitGroup) {
 	_ = lifecycle.Safely(ctx, connection, func(ctx context.Context) error {
 		if c := s.welcome(ctx, raw); c != nil {
@@ -200,8 +200,8 @@ func (s *Server) serve(ctx context.Context, c *conn, done func()) {
 	})
 }
 
-// open makes a session of a connection. One without a good certificate is
-// taken as well: it may enrol, and hears why it may nothing else.
+// open makes a session of a connection. One without a valid certificate is
+// accepted as well: it may enrol, and gets the reason why it may nothing else.
 func (s *Server) open(raw net.Conn) (*conn, error) {
 	t, ok := raw.(*tls.Conn)
 	if !ok {
@@ -225,7 +225,7 @@ func (s *Server) open(raw net.Conn) (*conn, error) {
 	return &conn{session: session, peer: peer, until: until, opened: s.cfg.Clock.Now(), life: lifeOf()}, nil
 }
 
-// onDisconnect does the books of a connection that has ended.
+// onDisconnect updates the registry and counters for an ended connection.
 func (s *Server) onDisconnect(ctx context.Context, c *conn, why error) {
 	s.bytes.add(c.session)
 	wait := bookkeeping
@@ -249,7 +249,7 @@ func (s *Server) onDisconnect(ctx context.Context, c *conn, why error) {
 	s.forget(ctx, c)
 }
 
-// forget tells presence that an attachment has ended.
+// forget reports that an attachment has ended.
 func (s *Server) forget(ctx context.Context, c *conn) {
 	if err := s.cfg.Presence.Disconnected(ctx, c.tenant(), c.cluster(), c.id); err != nil {
 		s.cfg.Log.WarnContext(ctx, "a disconnect was not recorded; it will show by its age", logkey.Cluster, c.cluster(), logkey.Error, err)

@@ -36,15 +36,15 @@ type session struct {
 	s     *Server
 	slots chan struct{} // one for each Hello under way
 	seed  maphash.Seed
-	locks [64]sync.Mutex // by cluster: what presence hears of one is in order
+	locks [64]sync.Mutex // by cluster: attachments are reported in order
 }
 
 func newSession(s *Server) *session {
 	return &session{s: s, slots: make(chan struct{}, greetings), seed: maphash.MakeSeed()}
 }
 
-// lock keeps two connections of one cluster from telling presence about
-// themselves in the wrong order.
+// lock orders the reports of two connections of one cluster about their
+// attachments.
 func (v *session) lock(cluster hub.ClusterID) func() {
 	l := &v.locks[maphash.String(v.seed, string(cluster))%uint64(len(v.locks))]
 	l.Lock()
@@ -68,8 +68,8 @@ func (v *session) Hello(ctx context.Context, req *linkv1.HelloRequest) (*linkv1.
 	return res, err
 }
 
-// hello answers one Hello of a session at a time. What the session itself
-// shows to be wrong is refused before anything that agents share is taken.
+// hello serves one Hello of a session at a time. What the session itself shows
+// to be wrong is refused before any limit shared by agents is used.
 func (v *session) hello(ctx context.Context, c *conn, req *linkv1.HelloRequest) (*linkv1.HelloResponse, error) {
 	if c.attached.Load() || !c.greeted.CompareAndSwap(false, true) {
 		return nil, errHelloTwice()
@@ -149,7 +149,7 @@ func (v *session) greet(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 // replace makes c the agent's attachment and ends the one before it.
 func (v *session) replace(ctx context.Context, c *conn) error {
 	old, ok := v.s.agents.attach(c)
-	if !ok { // it was cut while it was greeted, and nobody else takes its row away
+	if !ok { // it was disconnected during Hello, and nothing else removes its row
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookkeeping)
 		defer cancel()
 		v.s.forget(own, c)
@@ -198,8 +198,8 @@ func (v *session) admit(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 	return m, nil
 }
 
-// quarantine keeps both clusters of one identity out: which of them is the
-// real one only a person can know.
+// quarantine blocks both clusters of one identity: only a person can know the
+// real one.
 func (v *session) quarantine(ctx context.Context, c *conn, known, other string) error {
 	q := hub.Quarantine{Since: v.s.cfg.Clock.Now(), Known: known, Other: other, Address: c.session.Address()}
 	fresh, err := v.s.cfg.Presence.Quarantine(ctx, c.tenant(), c.cluster(), q)
@@ -207,7 +207,7 @@ func (v *session) quarantine(ctx context.Context, c *conn, known, other string) 
 		return fmt.Errorf("put cluster %q into quarantine: %w", c.cluster(), err)
 	}
 	if fresh {
-		v.s.cfg.Log.WarnContext(ctx, "an agent identity is used from another cluster; both are kept out", logkey.Tenant, c.tenant(),
+		v.s.cfg.Log.WarnContext(ctx, "an agent identity is used from another cluster; both are refused", logkey.Tenant, c.tenant(),
 			logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID, logkey.Address, c.session.Address(), "known", known, "other", other)
 	}
 	if held := v.s.agents.current(c.cluster()); held != nil {
@@ -268,8 +268,8 @@ func plain(s string, most int) bool {
 	return true
 }
 
-// Heartbeat answers each beat. What keeps a session alive is any byte, so a
-// beat that waits behind a report does no harm.
+// Heartbeat replies to each heartbeat. Any byte keeps a session alive, so a
+// heartbeat that waits behind a report does no harm.
 func (v *session) Heartbeat(stream grpc.BidiStreamingServer[linkv1.Beat, linkv1.BeatReply]) error {
 	c, err := v.s.connFrom(stream.Context())
 	if err != nil {

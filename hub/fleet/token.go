@@ -23,9 +23,9 @@ type Inviter struct {
 	Pin       tunnel.Pin
 }
 
-// Invite makes a token. The token itself is shown once to the person who
-// asked and kept nowhere; the prefix finds its enrolment again, and the hash
-// is what the store keeps.
+// Invite makes a token. The token itself is shown once to the person who asked
+// and is not stored; the prefix identifies its enrolment, and the store has its
+// hash.
 func (i Inviter) Invite() (token, prefix string, hash [32]byte, err error) {
 	var random [32]byte
 	if _, err := rand.Read(random[:]); err != nil {

@@ -20,8 +20,8 @@ type Directory interface {
 	DeleteSession(ctx context.Context, hash [32]byte) error
 	Token(ctx context.Context, hash [32]byte) (hub.APIToken, error)
 	TouchToken(ctx context.Context, hash [32]byte, at time.Time) error
-	// LoginFailure counts a failure under a key and gives how many there
-	// were within the window; LoginFailures gives the count alone.
+	// LoginFailure counts a failure under a key and returns how many there were
+	// within the window; LoginFailures returns the count alone.
 	LoginFailure(ctx context.Context, key [32]byte, now time.Time, window time.Duration) (int, error)
 	LoginFailures(ctx context.Context, key [32]byte, since time.Time) (int, error)
 	ForgetLoginFailures(ctx context.Context, key [32]byte) error
@@ -62,7 +62,7 @@ func (c Config) withDefaults() Config {
 
 const (
 	touchEvery = time.Minute
-	idlePart   = 3 // a session that is unused for this part of its life is over
+	idlePart   = 3 // a session that is unused for this part of its lifetime is over
 	maxTrusted = 10_000
 )
 
@@ -106,8 +106,8 @@ type Credential struct {
 	Password string
 }
 
-// Login checks a password and begins a session. The caller's address and
-// request come in from; the secret of the session comes out and is kept nowhere.
+// Login checks a password and begins a session. from is the caller's address
+// and request. The session's secret is returned and not stored.
 func (s *Service) Login(ctx context.Context, from hub.Caller, c Credential) (secret string, caller hub.Caller, expires time.Time, err error) {
 	now := s.cfg.Now()
 	keys := ownKeys(c.Tenant, c.Username, from.Address)
@@ -284,8 +284,8 @@ func (s *Service) Logout(ctx context.Context, secret string) error {
 	return err
 }
 
-// Forget makes the service look anew at all proofs of an account, because
-// its roles, password or tokens changed. Other replicas do so within Trust.
+// Forget drops all cached credentials of an account, because its roles,
+// password or tokens changed. Other replicas do so within Trust.
 func (s *Service) Forget(tenant hub.TenantID, username string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,17 +16,17 @@ const (
 	MaxPassword = 256
 )
 
-// passwordCost is what one guess costs: 19 MiB and two passes, the least that
-// OWASP advises. A hub holds few of these at a time.
+// passwordCost is the cost of one guess: 19 MiB and two passes, the minimum
+// that OWASP recommends. A hub computes few of these at a time.
 func passwordCost() *argon2id.Params {
 	return &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 }
 
-// Passwords hashes and checks passwords, a few at a time, because each takes
-// 19 MiB. Many goroutines may use it.
+// Passwords hashes and checks passwords, a few at a time, because each needs 19
+// MiB. Many goroutines may use it.
 type Passwords struct {
 	slots chan struct{}
-	dummy string // hash of a password that nobody has
+	dummy string // hash of a password that no account has
 }
 
 // NewPasswords makes a hasher that does at most so many at a time.
@@ -39,8 +39,8 @@ func NewPasswords(parallel int) (*Passwords, error) {
 	return p, nil
 }
 
-// Hash returns the text that is kept of a password. The error is fault.Invalid
-// for a password that is too short or too long.
+// Hash returns the stored text of a password. The error is fault.Invalid for a
+// password that is too short or too long.
 func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 	switch n := utf8.RuneCountInString(password); {
 	case n < MinPassword:

@@ -1,9 +1,8 @@
-// Package identity finds out who is calling: local accounts with passwords,
-// sessions, and API tokens. It never decides what a caller may do, and it
-// keeps no secret: of passwords it sees argon2id hashes, of sessions and
-// tokens SHA-256 hashes. The API asks it at every request. What always holds:
-// a proof that is wrong, unknown, expired or of a disabled account gives the
-// one same answer in the same time.
+// Package identity authenticates callers: local accounts with passwords,
+// sessions, and API tokens. It does not authorize, and it stores no secret: it
+// gets argon2id hashes of passwords, and SHA-256 hashes of sessions and tokens.
+// The API calls it for every request. Invalid, unknown and expired credentials,
+// and those of a disabled account, get the same reply after the same time.
 package identity
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// A Kind of secret can be told from its first characters, by scanners too.
+// A Kind of secret is identified by its first characters, also by scanners.
 type Kind string
 
 // The kinds of secrets that this package makes.
@@ -43,14 +42,14 @@ func NewSecret(kind Kind) string {
 	return string(kind) + body + checksum(body)
 }
 
-// Hash is what is kept of a secret.
+// Hash is the stored hash of a secret.
 func Hash(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }
 
 // Shown is as much of a secret as lists show.
 func Shown(secret string) string { return secret[:min(len(secret), 4+shownDigits)] }
 
-// KindOf tells the kind of a secret, or "" for a text that is none. It costs
-// no look-up, so garbage is refused cheaply.
+// KindOf returns the kind of a secret, or "" for a text that is none. It costs
+// no lookup, so garbage is refused cheaply.
 func KindOf(secret string) Kind {
 	if len(secret) != 4+secretDigits+checksumDigits {
 		return ""
@@ -80,7 +79,7 @@ func base62(n *big.Int, width int) string {
 	return string(out)
 }
 
-// NewToken makes an API token for a user and its secret, which is kept nowhere.
+// NewToken makes an API token for a user and its secret, which is not stored.
 func NewToken(tenant hub.TenantID, user hub.UserID, name string) (string, hub.APIToken) {
 	secret := NewSecret(TokenSecret)
 	return secret, hub.APIToken{

@@ -13,10 +13,10 @@ import (
 )
 
 // Failures within the window after which sign-ins are refused. The first two
-// limits are of the address that asks, so that nobody reaches them for
-// somebody elsewhere. The third is of all addresses that an account has not
-// signed in from: it slows down who guesses from many of them, and says
-// nothing of those where the owner is known (decision 0054).
+// limits are per client address, so they affect nobody elsewhere. The third is
+// for all addresses that an account has not signed in from: it slows down
+// guessing from many of them, and does not affect known addresses (decision
+// 0054).
 const (
 	failureWindow  = 5 * time.Minute
 	maxOfBoth      = 5   // one account from one address
@@ -60,8 +60,8 @@ func changeKey(tenant, username string) throttleKey {
 	return throttleKey{hashOf("change", tenant, username), maxOfChanges}
 }
 
-// knownKey stands for an account at an address. Of an account that does not
-// exist there is none, and it is looked for like any other.
+// knownKey identifies an account at an address. A missing account has none, and
+// is looked up like any other.
 func knownKey(t hub.Tenant, u hub.User, address string) [32]byte {
 	return hashOf("known", string(t.ID), string(u.ID), clientip.Key(address))
 }
@@ -91,8 +91,8 @@ func (s *Service) throttled(ctx context.Context, keys []throttleKey, now time.Ti
 	return nil
 }
 
-// errClosed is the one answer to sign-ins that fail while an account is closed
-// to addresses that it does not know: it tells nobody whether theirs is one.
+// errClosed is the only reply to failed sign-ins while an account is closed to
+// unknown addresses: it does not reveal whether the address is known.
 func errClosed() error {
 	return fault.With(fault.New(fault.Exceeded, "the user name or the password is wrong, or there were too many failed sign-ins with this name"), "",
 		"check both and sign in from where you did before, or wait five minutes")

@@ -1,7 +1,6 @@
-// Package lru keeps in memory what was used last, up to a number of bytes.
-// Values are never changed once they are in it. It knows nothing of what it
-// keeps: whoever puts a value says how large it is. Losing one costs the work
-// of getting it again.
+// Package lru is a cache of the most recently used values, bounded in bytes.
+// Values are never changed once they are in it. The caller passes the size of a
+// value. Losing one costs the work of getting it again.
 package lru
 
 import (
@@ -9,10 +8,10 @@ import (
 	"sync"
 )
 
-// own is what an entry itself takes, in bytes.
+// own is the size of an entry itself, in bytes.
 const own = 200
 
-// A Cache keeps values of one kind. It is safe for many goroutines.
+// A Cache stores values of one kind. It is safe for many goroutines.
 type Cache[K comparable, V any] struct {
 	limit int64
 
@@ -33,7 +32,7 @@ func New[K comparable, V any](limit int64) *Cache[K, V] {
 	return &Cache[K, V]{limit: limit, order: list.New(), items: map[K]*list.Element{}}
 }
 
-// Get returns what is kept for a key.
+// Get returns the value of a key.
 func (c *Cache[K, V]) Get(key K) (V, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,8 +45,8 @@ func (c *Cache[K, V]) Get(key K) (V, bool) {
 	return held[K, V](e).value, true
 }
 
-// Put keeps a value of so many bytes in place of the one that there may be for
-// the key, unless it alone would fill an eighth of the cache.
+// Put stores a value of so many bytes, replacing the key's former value, unless
+// it alone would fill an eighth of the cache.
 func (c *Cache[K, V]) Put(key K, value V, size int64) {
 	size += own
 	if size > c.limit/8 {
@@ -78,7 +77,7 @@ func (c *Cache[K, V]) Drop(of func(K) bool) {
 	}
 }
 
-// Len is how many values are kept.
+// Len is the number of values.
 func (c *Cache[K, V]) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

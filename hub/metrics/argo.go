@@ -10,9 +10,9 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// argo is what dashboards made for Argo CD look for (OBS-01, OBS-03, OBS-04).
-// Series of one application carry the tenant's name besides Argo CD's labels,
-// because names are unique in a tenant only.
+// argo are the metrics that dashboards for Argo CD use (OBS-01, OBS-03,
+// OBS-04). Series of one application have the tenant's name besides Argo CD's
+// labels, because names are unique in a tenant only.
 type argo struct {
 	logins    *prometheus.CounterVec
 	gitTotal  *prometheus.CounterVec
@@ -33,7 +33,7 @@ func newArgo(m *Metrics) argo {
 	m.reg.MustRegister(a.gitTime)
 	a.gitFailed = m.counter("argocd_git_fetch_fail_total", "Fetches that failed.", "repo")
 	a.reconcile = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "argocd_app_reconcile", Help: "Time to look at an application anew.", Buckets: []float64{0.25, .5, 1, 2, 4, 8, 16},
+		Name: "argocd_app_reconcile", Help: "Time to refresh an application.", Buckets: []float64{0.25, .5, 1, 2, 4, 8, 16},
 	}, []string{"namespace", "dest_server"})
 	m.reg.MustRegister(a.reconcile)
 	return a
@@ -52,8 +52,8 @@ func (a argo) ended(application, phase string, took time.Duration) {
 	a.synced.add(application, phase, took)
 }
 
-// Reconciled counts a look at an application. Argo CD's label dest_server is
-// left empty, because a batch of applications is looked at together.
+// Reconciled counts a refresh of an application. Argo CD's label dest_server is
+// empty, because a batch of applications is refreshed together.
 func (m *Metrics) Reconciled(took time.Duration) {
 	if m.options.Argo {
 		m.argo.reconcile.WithLabelValues("", "").Observe(took.Seconds())

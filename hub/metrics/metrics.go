@@ -1,7 +1,7 @@
-// Package meter holds the hub's metrics: their names, what they count, and
-// what they show of stored rows. It decides nothing and keeps no names that a
-// stranger could multiply: every label has few values, or a cap. The daemon
-// makes one Meter and lends it to the stages as their own small interfaces.
+// Package metrics defines the hub's metrics: their names, what they count, and
+// what they show of stored rows. Every label has few values, or a limit, so
+// that untrusted names cannot create series without bound. The daemon makes one
+// Metrics and passes it to the stages as their own small interfaces.
 package metrics
 
 import (
@@ -70,16 +70,16 @@ func New(reg prometheus.Registerer, o Options) *Metrics {
 	m.acks = m.counter("capstan_desired_acks_total", "Acknowledgements of desired rows by agents.").WithLabelValues()
 	m.blobs = m.counter("capstan_blobs_sent_total", "Sealed objects sent to agents.", "result")
 	m.blobBytes = m.counter("capstan_blobs_sent_bytes_total", "Bytes of sealed objects sent to agents.").WithLabelValues()
-	m.batches = m.counter("capstan_observation_batches_total", "Reports of agents, by what became of them.", "result")
+	m.batches = m.counter("capstan_observation_batches_total", "Reports of agents, by result.", "result")
 	m.records = m.counter("capstan_observation_records_total", "Records in stored reports.", "kind")
 	m.batchTime = m.plain("capstan_observation_store_duration_seconds", "Time to store one report.")
-	m.claimed = m.counter("capstan_work_claimed_total", "Items of work taken by this replica.", "kind")
+	m.claimed = m.counter("capstan_work_claimed_total", "Work items claimed by this replica.", "kind")
 	m.finished = m.counter("capstan_work_finished_total", "Items of work given back by this replica.", "kind", "result")
 	m.held = m.histogram("capstan_work_duration_seconds", "Time from taking an item of work to giving it back.", "kind")
 	m.renderTime = m.histogram("capstan_render_duration_seconds", "Time to render an application, waiting for a worker included.", "result")
 	m.gitRequests = m.counter("capstan_git_requests_total", "Conversations with Git servers.", "type", "result")
 	m.gitTime = m.histogram("capstan_git_request_duration_seconds", "Time of conversations with Git servers.", "type")
-	m.fetches = m.counter("capstan_fetches_total", "Looks at repositories.", "result")
+	m.fetches = m.counter("capstan_fetches_total", "Fetches of repositories.", "result")
 	m.operations = m.counter("capstan_operations_total", "Operations that ended.", "phase")
 	m.operationRun = m.histogram("capstan_operation_duration_seconds", "Time from the start of an operation to its end.", "phase")
 	m.webhooks = m.counter("capstan_webhooks_total", "Push events of Git hosts.", "result")
@@ -140,7 +140,7 @@ func (m *Metrics) Enrolled(stage string) {
 // Webhook counts a push event.
 func (m *Metrics) Webhook(ok bool) { m.webhooks.WithLabelValues(result(ok)).Inc() }
 
-// Claimed counts items of work that were taken.
+// Claimed counts claimed work items.
 func (m *Metrics) Claimed(kind string, n int) { m.claimed.WithLabelValues(kind).Add(float64(n)) }
 
 // Finished counts an item of work that was given back.
@@ -163,7 +163,7 @@ func (m *Metrics) Git(kind, repo string, err error, took time.Duration) {
 	}
 }
 
-// Fetched counts a look at a repository.
+// Fetched counts a fetch of a repository.
 func (m *Metrics) Fetched(ok bool) { m.fetches.WithLabelValues(result(ok)).Inc() }
 
 // Stored counts a report of an agent.
@@ -204,7 +204,7 @@ func result(ok bool) string {
 	return "failed"
 }
 
-// known keeps a label's values few.
+// known limits the values of a label.
 func known(v string, words ...string) string {
 	for _, w := range words {
 		if v == w {

@@ -25,8 +25,8 @@ type Snapshot struct {
 // TenantFigures are counts of one tenant.
 type TenantFigures struct{ Applications, Clusters int }
 
-// Add takes one tenant's figures in: they are all counted, and shown one by
-// one while there is room.
+// Add adds one tenant's counts: they are all summed, and shown one by one while
+// there is room.
 func (p *Snapshot) Add(tenant string, apps []hub.ApplicationFigures, clusters []hub.ClusterFigures, room int) {
 	if p.Sync == nil {
 		p.Sync, p.Tenants = map[[2]string]int{}, map[string]TenantFigures{}
@@ -58,7 +58,7 @@ func (m *Metrics) Show(rows Rows, log *slog.Logger) {
 	m.reg.MustRegister(&snapshots{m: m, rows: rows, log: log})
 }
 
-// snapshots keeps the newest picture. One scrape at a time reads a new one.
+// snapshots caches the newest picture. One scrape at a time reads a new one.
 type snapshots struct {
 	m    *Metrics
 	rows Rows
@@ -70,11 +70,11 @@ type snapshots struct {
 	failed int64
 }
 
-// Describe gives none: which labels there are depends on the configuration.
+// Describe returns none: the labels depend on the configuration.
 func (c *snapshots) Describe(chan<- *prometheus.Desc) {}
 
-// Collect shows the newest picture. When the database is away the series of
-// stored rows end, rather than lie.
+// Collect shows the newest picture. While the database is unreachable, the
+// series of stored rows end.
 func (c *snapshots) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

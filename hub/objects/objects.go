@@ -1,10 +1,9 @@
-// Package objects serves to agents the objects of the hub that the
-// applications of their clusters render: applications and projects (app of
-// apps). It tells how they are, and passes on when one is to be written or
-// deleted. It decides nothing: what is written, and whether it may be, is the
-// catalogue's. Agents call it over the link. What always holds: an agent
-// reaches only objects that an application of its own cluster renders, and
-// names manifests by digest, so that it can bring none of its own.
+// Package objects serves to agents the objects of the hub that the applications
+// of their clusters render: applications and projects (app of apps). It reports
+// their state, and forwards writes and deletions. The catalog decides what is
+// written and whether it may be. Agents call it over the link. An agent reaches
+// only objects that an application of its own cluster renders, and names
+// manifests by digest, so it can send none of its own.
 package objects
 
 import (
@@ -30,8 +29,8 @@ const (
 	maxRefs   = 20_000                 // that one agent may follow
 	page      = 500                    // objects read at once
 	replySize = 512 << 10              // bytes in one message, unless one object is larger
-	pace      = 100 * time.Millisecond // between two looks because of changes
-	slow      = 30 * time.Second       // between two looks without one
+	pace      = 100 * time.Millisecond // between two reads because of changes
+	slow      = 30 * time.Second       // between two reads without a change
 )
 
 // Catalog is the one write path.
@@ -41,7 +40,7 @@ type Catalog interface {
 	DeleteRendered(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, ref hub.RenderedRef, uid string) (hub.RenderedDeletion, error)
 }
 
-// A Reader gives the changes of a tenant, as the feed has them.
+// A Reader returns the changes of a tenant, from the feed.
 type Reader interface {
 	Next(ctx context.Context) ([]hub.Change, error)
 	Close()
@@ -124,7 +123,7 @@ func (s *Server) Apply(ctx context.Context, r *linkv1.HubApply) (*linkv1.HubObje
 	return linkObject(o), nil
 }
 
-// Delete deletes one object that the hub itself wants to be gone.
+// Delete deletes one object whose deletion the hub itself has requested.
 func (s *Server) Delete(ctx context.Context, r *linkv1.HubDelete) (*linkv1.HubDeleted, error) {
 	tenant, cluster, err := s.caller(ctx)
 	if err != nil {
@@ -141,7 +140,7 @@ func (s *Server) Delete(ctx context.Context, r *linkv1.HubDelete) (*linkv1.HubDe
 	return &linkv1.HubDeleted{Gone: d.Gone, Other: d.Other, Waits: d.Waits}, nil
 }
 
-// Follow tells how objects are, until the stream ends.
+// Follow reports the state of objects, until the stream ends.
 func (s *Server) Follow(stream grpc.BidiStreamingServer[linkv1.HubWants, linkv1.HubNews]) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
@@ -170,7 +169,7 @@ type follower struct {
 	stream  grpc.BidiStreamingServer[linkv1.HubWants, linkv1.HubNews]
 	moved   chan struct{}
 	wants   chan *linkv1.HubWants
-	ended   chan error // holds the end of the agent's side
+	ended   chan error // receives the end of the agent's side
 
 	serial   uint64
 	refs     []hub.RenderedRef
@@ -191,7 +190,7 @@ func (f *follower) receive(ctx context.Context) error {
 	}
 }
 
-// changes hints when applications or projects of the tenant have changed.
+// changes notifies when applications or projects of the tenant have changed.
 func (f *follower) changes(ctx context.Context) error {
 	for {
 		reader, err := f.s.feed(ctx, f.tenant)
@@ -200,7 +199,7 @@ func (f *follower) changes(ctx context.Context) error {
 		}
 		err = f.read(ctx, reader)
 		reader.Close()
-		if fault.KindOf(err) != fault.Missing { // else it was cut off: everything is looked at again
+		if fault.KindOf(err) != fault.Missing { // else it was cut off: everything is read again
 			return err
 		}
 		f.notify()
@@ -226,7 +225,7 @@ func (f *follower) notify() {
 	}
 }
 
-// sendAll sends everything after new wants, and what differs after a change.
+// sendAll sends everything after a new set, and differences after a change.
 func (f *follower) sendAll(ctx context.Context) error {
 	for {
 		tick, stop := f.s.clock.After(slow)
@@ -253,7 +252,7 @@ func (f *follower) sendAll(ctx context.Context) error {
 
 func (f *follower) setFollowed(ctx context.Context, w *linkv1.HubWants) error {
 	if len(w.GetRefs()) > maxRefs {
-		return fault.New(fault.Exceeded, "%d objects of the hub were asked for, at most %d are told", len(w.GetRefs()), maxRefs)
+		return fault.New(fault.Exceeded, "%d objects of the hub were requested, the limit is %d", len(w.GetRefs()), maxRefs)
 	}
 	f.serial, f.refs, f.lastSent = w.GetSerial(), nil, map[hub.RenderedRef][32]byte{}
 	for _, r := range w.GetRefs() {
@@ -266,7 +265,7 @@ func (f *follower) setFollowed(ctx context.Context, w *linkv1.HubWants) error {
 	return f.sendChanges(ctx, true)
 }
 
-// sendChanges reads what is followed and sends what was not told yet.
+// sendChanges reads what is followed and sends what was not sent yet.
 func (f *follower) sendChanges(ctx context.Context, complete bool) error {
 	there := map[hub.RenderedRef]bool{}
 	update := &linkv1.HubNews{Serial: f.serial}

@@ -23,7 +23,8 @@ const (
 // to be stored: an agent whose hub is behind gathers more into each report.
 type grant struct{ lag time.Duration }
 
-// took notes how long a report took; a single slow one counts for a quarter.
+// took records the duration of a report; a single slow one counts for a
+// quarter.
 func (g *grant) took(d time.Duration) { g.lag += (d - g.lag) / 4 }
 
 func (g *grant) credit() uint64 {
@@ -41,7 +42,7 @@ func (g *grant) on(down *linkv1.ReportDown) *linkv1.ReportDown {
 	return down
 }
 
-// sums reads what an agent says it holds.
+// sums reads the hashes that an agent sends.
 func sums(in *linkv1.Sums) *hub.Sums {
 	if in == nil {
 		return nil
@@ -53,7 +54,7 @@ func sums(in *linkv1.Sums) *hub.Sums {
 	return out
 }
 
-// comparison answers what an agent said it holds; nil if it did not ask.
+// comparison is the reply to an agent's hashes; nil if it sent none.
 func comparison(up *linkv1.ReportUp, found *hub.Comparison) *linkv1.Compare {
 	if found == nil {
 		return nil

@@ -1,9 +1,8 @@
-// Package observe takes in what agents report of their clusters and stores it
-// as the newest value of each object, operation and application. It never
-// asks a cluster for anything and never changes what is desired; a report
-// about an object that the reporting cluster does not hold is refused by the
-// store, because the cluster comes from the certificate. The daemon adds the
-// service to each agent session. What is acknowledged is stored.
+// Package observe stores the reports of agents as the newest value of each
+// object, operation and application. It sends no requests to clusters and
+// changes no desired state. The store refuses a report about an object of
+// another cluster, because the cluster comes from the certificate. The daemon
+// adds the service to each agent session. What is acknowledged is stored.
 package observe
 
 import (
@@ -21,14 +20,14 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Store keeps observations.
+// Store stores observations.
 type Store interface {
-	// PutObservation stores one report and says what became of it. Reports
-	// may arrive twice.
+	// PutObservation stores one report and returns the result. Reports may
+	// arrive twice.
 	PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, o hub.Observation) (hub.Observed, error)
 }
 
-// Caller tells which cluster a stream speaks for, from its certificate.
+// Caller returns the cluster of a stream, from its certificate.
 type Caller func(ctx context.Context) (hub.TenantID, hub.ClusterID, error)
 
 // Notifier are given after a report has been stored. They must not block, but for
@@ -176,8 +175,8 @@ func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observation, e
 	return o, nil
 }
 
-// notes keeps what has a type that agents may report; others would take the
-// place of what the hub itself says.
+// notes returns the conditions whose type agents may report; others would
+// replace the hub's own.
 func notes(in []*linkv1.Note) []hub.Note {
 	var out []hub.Note
 	for _, n := range in {
@@ -191,8 +190,8 @@ func notes(in []*linkv1.Note) []hub.Note {
 	return out
 }
 
-// linksOf keeps links that a browser may follow: an agent is believed about
-// its cluster, not about what is put into pages.
+// linksOf returns the links that a browser may open: an agent is trusted about
+// its cluster, not about the content of pages.
 func linksOf(in []string) []string {
 	const most, longest = 20, 2048
 	var out []string

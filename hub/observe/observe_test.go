@@ -118,15 +118,15 @@ func TestReport(t *testing.T) {
 func TestReportIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, up := range map[string]*linkv1.ReportUp{
-		"application id":         {Apps: []*linkv1.AppReport{{AppId: "x'; DROP TABLE"}}},
-		"snapshot id":            {Apps: []*linkv1.AppReport{{AppId: app, Target: "newest"}}},
-		"application of a node":  {Resources: []*linkv1.Resource{{AppId: ""}}},
-		"application of a gone":  {Gone: []*linkv1.ResourceGone{{AppId: "1"}}},
-		"application of a stone": {Closed: []*linkv1.TombstoneClosed{{AppId: "1"}}},
-		"operation id":           {Operations: []*linkv1.OperationReport{{OperationId: "1", AppId: app, Phase: "Running"}}},
-		"application of it":      {Operations: []*linkv1.OperationReport{{OperationId: op, AppId: "1", Phase: "Running"}}},
-		"phase":                  {Operations: []*linkv1.OperationReport{{OperationId: op, AppId: app, Phase: "Pending"}}},
-		"phase of tomorrow":      {Operations: []*linkv1.OperationReport{{OperationId: op, AppId: app, Phase: "Dreaming"}}},
+		"application id":             {Apps: []*linkv1.AppReport{{AppId: "x'; DROP TABLE"}}},
+		"snapshot id":                {Apps: []*linkv1.AppReport{{AppId: app, Target: "newest"}}},
+		"application of a node":      {Resources: []*linkv1.Resource{{AppId: ""}}},
+		"application of a gone":      {Gone: []*linkv1.ResourceGone{{AppId: "1"}}},
+		"application of a tombstone": {Closed: []*linkv1.TombstoneClosed{{AppId: "1"}}},
+		"operation id":               {Operations: []*linkv1.OperationReport{{OperationId: "1", AppId: app, Phase: "Running"}}},
+		"application of it":          {Operations: []*linkv1.OperationReport{{OperationId: op, AppId: "1", Phase: "Running"}}},
+		"phase":                      {Operations: []*linkv1.OperationReport{{OperationId: op, AppId: app, Phase: "Pending"}}},
+		"phase of tomorrow":          {Operations: []*linkv1.OperationReport{{OperationId: op, AppId: app, Phase: "Dreaming"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,9 +9,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/glob"
 )
 
-// Permits judges an application before anything of it is rendered: its
-// project, destination and sources. The error is the sentence that its
-// InvalidSpecError condition shows (APP-03, APP-06, CMPR-06).
+// Permits checks an application before anything of it is rendered: its project,
+// destination and sources. The error is the sentence of its InvalidSpecError
+// condition (APP-03, APP-06, CMPR-06).
 func Permits(r hub.Refresh, spec hub.ApplicationSpec) error {
 	name := r.Application.Project
 	if r.Project == nil {
@@ -94,8 +94,8 @@ func destination(r hub.Refresh, spec hub.ApplicationSpec, project hub.ProjectSpe
 	return nil
 }
 
-// SameCluster reports whether a project's destination entry speaks of a cluster;
-// namespaces are not looked at, and a leading "!" is taken off.
+// SameCluster reports whether a project's destination entry matches a cluster;
+// namespaces are ignored, and a leading "!" is removed.
 func SameCluster(entry, cluster hub.Destination) bool {
 	server, name := strings.TrimPrefix(entry.Server, "!"), strings.TrimPrefix(entry.Name, "!")
 	if server == "" && name == "" {
@@ -163,10 +163,10 @@ func repository(url string, project hub.ProjectSpec, name string) error {
 	return nil
 }
 
-// repoMatches compares a pattern with a repository URL as it is written and in
-// its normal form, under which repositories are kept: another spelling of one
-// that a project denies is still denied. Most patterns and URLs are in their
-// normal form or match as they are, so what is written is looked at first.
+// repoMatches compares a pattern with a repository URL as written and in its
+// normal form, under which repositories are stored: another spelling of a
+// denied one is still denied. Most patterns and URLs are in their normal form
+// or match as they are, so they are compared as written first.
 func repoMatches(pattern, url string) bool {
 	if sameRepo(pattern, url) {
 		return true

@@ -26,13 +26,13 @@ type Input struct {
 	// Candidate is the newest snapshot that a complete, error-free render
 	// produced for the application's sources.
 	Candidate hub.Snapshot
-	// RendersSkipped says that the candidate holds the same objects as what a
-	// rollback went back from, RendersPinned that it holds those of the pin.
+	// RendersSkipped means that the candidate has the same objects as what a
+	// rollback went back from, RendersPinned that it has those of the pin.
 	RendersSkipped, RendersPinned bool
 	// OnlyPrunes says that the candidate differs from the accepted snapshot in
 	// objects that it no longer has, and in nothing else.
 	OnlyPrunes bool
-	// AcceptedObjects is how many objects the accepted snapshot holds.
+	// AcceptedObjects is the number of objects of the accepted snapshot.
 	AcceptedObjects int
 	// Running is the operation that is not over; nil if there is none.
 	Running *hub.Operation
@@ -49,7 +49,7 @@ type Input struct {
 	Now     time.Time
 }
 
-// A Decision is what becomes of the candidate.
+// A Decision is what to do with the candidate.
 type Decision struct {
 	Target    hub.SnapshotID // what live state is compared with from now on
 	Accept    bool           // the target is enforced as well
@@ -57,7 +57,7 @@ type Decision struct {
 	Supersede bool           // the running operation ends in favour of this one
 	Unpin     bool           // a newer snapshot ends the rollback's pin
 	Hold      string         // why automation waits, as a sentence; empty: it does not
-	Again     *time.Time     // when to decide anew although nothing has changed; nil: no such time
+	Again     *time.Time     // when to decide again although nothing has changed; nil: never
 }
 
 // Next decides about a new candidate under the automation policy.
@@ -118,13 +118,12 @@ func (s Input) onlyPruning() bool {
 	return s.OnlyPrunes && !s.Spec.Prune() && s.Running == nil && s.Failed == nil && s.Application.Status.Sync == hub.Synced
 }
 
-// retriable reports whether an equal snapshot deserves another try: its last
-// operation failed, nothing retries it, and something that the failure may
-// have come from was changed since: the specification, the project, or what
-// the cluster serves; or such a change waited. Without one a failed target is
-// not tried again (AUTO-04), however often the sources are looked at. That the
-// objects which it was refused are free is known for certain: no planned retry
-// is waited for then, nor does it matter who asked for the operation.
+// retriable reports whether an equal snapshot should be tried again: its last
+// operation failed, no retry is planned, and a possible cause was changed
+// since: the specification, the project, or what the cluster serves; or such a
+// change waited. Without one a failed target is not retried (AUTO-04), however
+// often it is refreshed. Free objects after a refusal are a certain cause: then
+// neither a planned retry nor the initiator matters.
 func retriable(s Input) bool {
 	if s.Failed == nil || s.Running != nil || s.Failed.Snapshot != s.Candidate.ID {
 		return false
@@ -280,8 +279,8 @@ func (s Input) paused(pin hub.Pin) bool {
 	return skipped || s.Candidate.ID == pin.Bad || s.Candidate.ID == pin.Snapshot || s.RendersSkipped || s.RendersPinned
 }
 
-// Paused says why automation does nothing after a rollback to a revision, and
-// when it goes on.
+// Paused is the message why automation does nothing after a rollback to a
+// revision, and when it resumes.
 func Paused(p hub.Pin, revision string) string {
 	return p.Sentence(revision) + "; automation goes on when Git renders something else than revision " + short(p.Skipped)
 }

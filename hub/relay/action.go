@@ -18,7 +18,7 @@ import (
 
 const (
 	actFor    = 75 * time.Second       // an action, the connection's way back included
-	backAgain = 500 * time.Millisecond // between two looks whether an agent is back
+	backAgain = 500 * time.Millisecond // between two checks whether an agent has reconnected
 )
 
 // Actions returns what people may do with one live object.
@@ -47,8 +47,8 @@ func actionObject(app hub.ApplicationID, o hub.ObjectRef) *linkv1.ActionObject {
 }
 
 // Act runs an action on one live object. The id is the caller's and new for
-// each wish. When the connection is lost meanwhile, the agent is asked what
-// became of it once it is back; it is never asked to run it twice.
+// each request. If the connection is lost, the agent is asked for the result
+// once it has reconnected; it never runs the action twice.
 func (r *Relay) Act(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, o hub.ObjectRef, a hub.ActionRequest) ([]hub.ActionChange, error) {
 	conn, ctx, cancel, err := r.conn(ctx, cluster, actFor)
 	if err != nil {
@@ -80,9 +80,9 @@ func (r *Relay) Act(ctx context.Context, cluster hub.Cluster, app hub.Applicatio
 	return out, nil
 }
 
-// lost reports whether a call ended without the agent's answer. What the agent
-// itself classified is an answer; what became of the connection is not, though
-// it has a kind too.
+// lost reports whether a call ended without the agent's reply. An error that
+// the agent classified is a reply; a failed connection is not, though it has a
+// kind too.
 func lost(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
@@ -94,7 +94,7 @@ func lost(err error) bool {
 	return false
 }
 
-// recall asks what became of an action whose answer was lost.
+// recall reads the result of an action whose reply was lost.
 func (r *Relay) recall(ctx context.Context, cluster hub.Cluster, request *linkv1.RunActionRequest) (*linkv1.RunActionResponse, error) {
 	for {
 		if conn, err := r.agents.Conn(ctx, cluster); err == nil {
@@ -115,7 +115,7 @@ func (r *Relay) recall(ctx context.Context, cluster hub.Cluster, request *linkv1
 }
 
 func unknown(cluster hub.Cluster, err error, sentence string) error {
-	return fault.With(fault.Wrap(fault.Offline, errors.Join(err), "%s", sentence), "cluster "+cluster.Name, "look at the object before you run the action again")
+	return fault.With(fault.Wrap(fault.Offline, errors.Join(err), "%s", sentence), "cluster "+cluster.Name, "check the object before you run the action again")
 }
 
 // old explains an agent that does not know of actions.

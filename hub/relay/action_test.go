@@ -69,7 +69,7 @@ func TestAct(t *testing.T) {
 	t.Parallel()
 	lost := status.Error(codes.Unavailable, "the connection is closed")
 	link := tunnel.Fault(lost) // as the link says it
-	slow := tunnel.Fault(status.Error(codes.DeadlineExceeded, "the call took too long"))
+	slow := tunnel.Fault(status.Error(codes.DeadlineExceeded, "the call exceeded its time limit"))
 	gone := tunnel.Fault(status.Error(codes.Canceled, "the session has ended"))
 	here := hub.Cluster{ID: "c1", Meta: hub.Meta{Name: "prod"}, AgentID: "a1"}
 	wish := hub.ActionRequest{ID: "wish-1", Name: "create-job", Params: map[string]string{"a": "b"}}

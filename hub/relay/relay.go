@@ -1,8 +1,8 @@
-// Package relay passes reads of live objects, and the deletion of single ones,
-// through to the agent that sees them. It decides no right: the
-// catalogue has checked that the caller may see the application, and the
-// agent answers only for objects of that application. What always holds: a
-// question is bounded in time, and Secret values arrive masked.
+// Package relay forwards reads of live objects, and deletions of single ones,
+// to the agent of the cluster. It checks no rights: the catalog has checked
+// that the caller may see the application, and the agent serves only objects of
+// that application. A call has a deadline, and Secret values are masked when
+// they arrive.
 package relay
 
 import (
@@ -98,8 +98,8 @@ func (r *Relay) Diff(ctx context.Context, cluster hub.Cluster, app hub.Applicati
 	return out, nil
 }
 
-// Refresh has an application compared anew. It is a wish: an agent that is
-// away compares when it is back.
+// Refresh makes an application compare again. A disconnected agent compares
+// when it reconnects.
 func (r *Relay) Refresh(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID) error {
 	client, ctx, cancel, err := r.client(ctx, cluster)
 	if err != nil {
@@ -179,11 +179,11 @@ func away(cluster hub.Cluster) error {
 	if cluster.AgentID == "" {
 		return fault.With(fault.New(fault.Offline, "no agent speaks for it yet"), object, "install the agent that `capstan cluster enroll "+cluster.Name+"` prints")
 	}
-	return fault.With(fault.New(fault.Offline, "its agent is not connected, so live state can neither be read nor changed"), object, "look at the agent in the cluster, or try again")
+	return fault.With(fault.New(fault.Offline, "its agent is not connected, so live state can neither be read nor changed"), object, "check the agent in the cluster, or try again")
 }
 
-// broken keeps what the agent classified; anything else means that the
-// question did not get through.
+// broken returns the agent's classified error; anything else means that the
+// call did not reach it.
 func broken(ctx context.Context, err error, cluster hub.Cluster) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return fault.With(fault.Wrap(fault.Offline, err, "its agent did not answer in time"), "cluster "+cluster.Name, "try again")

@@ -142,7 +142,7 @@ func (p *Pool) leave(t *ticket) {
 	}
 }
 
-// hand notes which worker a stint has.
+// hand sets the worker of a slot lease.
 func (p *Pool) hand(s *slotLease, w *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -362,7 +362,7 @@ func (p *Pool) isSlow(tenant hub.TenantID, now time.Time) bool {
 
 // assignWorker finds a worker for a render that was just counted, or room for one.
 func (p *Pool) assignWorker(tenant hub.TenantID) grant {
-	// The one that was idle for the shortest time is the warmest.
+	// Prefer the most recently used one: its caches are warm.
 	for i := len(p.idle) - 1; i >= 0; i-- {
 		if w := p.idle[i]; w.tenant == tenant {
 			p.idle = slices.Delete(p.idle, i, i+1)

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// A Notice is what one replica tells another.
+// A Notice is what one replica sends to another.
 type Notice struct {
 	Clusters []hub.ClusterID // their desired logs have grown
 	Tenants  []hub.TenantID  // their feeds have grown
@@ -25,11 +25,11 @@ type Notice struct {
 const (
 	settle        = 5 * time.Millisecond // so that a burst goes as one
 	notifyTimeout = 2 * time.Second
-	mostKept      = 10_000 // of each sort in a hint; what is over is lost
+	mostKept      = 10_000 // of each sort in a notice; the rest is dropped
 )
 
-// Wake tells the replica that holds a cluster's agent, or all if none is
-// known to, that the cluster's desired log has grown.
+// Wake notifies the replica that has a cluster's agent, or all if none is known
+// to, that the cluster's desired log has grown.
 func (r *Replicas) Wake(cluster hub.ClusterID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,21 +40,21 @@ func (r *Replicas) Wake(cluster hub.ClusterID) {
 	r.broadcast(func(b *outbox) { note(&b.clusters, cluster) })
 }
 
-// Changed tells all replicas that a tenant's feed has grown.
+// Changed notifies all replicas that a tenant's feed has grown.
 func (r *Replicas) Changed(tenant hub.TenantID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broadcast(func(b *outbox) { note(&b.tenants, tenant) })
 }
 
-// Due tells all replicas that work of a kind is due.
+// Due notifies all replicas that work of a kind is due.
 func (r *Replicas) Due(kind string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broadcast(func(b *outbox) { note(&b.work, kind) })
 }
 
-// Revoked tells all replicas that the revocations have changed.
+// Revoked notifies all replicas that the revocations have changed.
 func (r *Replicas) Revoked() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (o *other) enqueue(put func(*outbox)) {
 	}
 }
 
-// An outbox gathers what one replica is to be told, each thing once.
+// An outbox collects the notices for one replica, each once.
 type outbox struct {
 	ready chan struct{} // capacity 1
 	ended chan struct{}

@@ -1,12 +1,12 @@
-// Package replicas lets the processes of one hub know of each other: which
-// are there, which of them holds the agent of a cluster, how a call reaches
-// it, and what has just changed. It stores nothing itself and decides nothing
+// Package replicas connects the processes of one hub: it knows which are
+// running and which of them has the agent of a cluster, routes calls there, and
+// sends notifications of changes. It stores nothing itself and decides nothing
 // about tenants; it never routes a call that another replica has routed. The
-// daemon runs one Replicas, and a hub that is alone has one too.
+// daemon runs one Replicas, also if there is only one hub.
 //
-// What always holds: rows of the database are the truth. A hint that is lost,
-// and a memory that is stale, cost time and nothing else: a call goes to where
-// the agent is, or ends with an error that may be tried again.
+// Rows of the database are authoritative. A lost notification, or an outdated
+// cache, costs only time: a call goes to where the agent is, or ends with an
+// error that may be retried.
 package replicas
 
 import (
@@ -93,7 +93,7 @@ const (
 	wholeEvery  = time.Minute     // all of them, in case one became visible late
 )
 
-// New makes the view of one replica; Run keeps it current.
+// New makes the view of one replica; Run keeps it up to date.
 func New(cfg Config) *Replicas {
 	if cfg.Lease == 0 {
 		cfg.Lease = 15 * time.Second
@@ -104,14 +104,14 @@ func New(cfg Config) *Replicas {
 	return &Replicas{cfg: cfg, poke: make(chan struct{}, 1), others: map[string]*other{}, places: map[hub.ClusterID]hub.AgentHome{}}
 }
 
-// Run keeps the view current until ctx ends; then it takes leave and returns
+// Run keeps the view up to date until ctx ends; then it deregisters and returns
 // nil.
 func (r *Replicas) Run(ctx context.Context) error {
 	g := lifecycle.NewGroup(ctx)
 	g.Go(func(ctx context.Context) error { return r.sendHeartbeats(ctx) })
 	g.Go(func(ctx context.Context) error {
 		failed := func(err error) {
-			r.cfg.Log.WarnContext(ctx, "where agents are attached is not known anew", logkey.Error, err)
+			r.cfg.Log.WarnContext(ctx, "attachments of agents were not read", logkey.Error, err)
 		}
 		return lifecycle.Every(ctx, r.cfg.Clock, followEvery, 0.2, failed, r.follow)
 	})
@@ -151,7 +151,7 @@ func (r *Replicas) sendHeartbeats(ctx context.Context) error {
 	}
 }
 
-// beat is one sign of life. Connections to other replicas live in life.
+// beat renews this replica's row. Connections to other replicas live in life.
 func (r *Replicas) beat(ctx, life context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Lease/3)
 	defer cancel()
@@ -265,7 +265,7 @@ func (r *Replicas) Draining() bool {
 	return r.draining
 }
 
-// Drain tells the others that this replica wants no new work.
+// Drain tells the others that this replica accepts no new work.
 func (r *Replicas) Drain(ctx context.Context) error {
 	r.mu.Lock()
 	r.draining = true
@@ -273,7 +273,7 @@ func (r *Replicas) Drain(ctx context.Context) error {
 	return r.beat(ctx, context.WithoutCancel(ctx))
 }
 
-// follow learns where agents are attached, as long as it matters.
+// follow reads where agents are attached, while there are other replicas.
 func (r *Replicas) follow(ctx context.Context) error {
 	r.mu.Lock()
 	alone, after, now := len(r.others) == 0, r.fence, r.cfg.Clock.Now()
@@ -297,7 +297,7 @@ func (r *Replicas) follow(ctx context.Context) error {
 	defer r.mu.Unlock()
 	if all {
 		r.whole = now
-		// What a call has learnt since is not among those that were read.
+		// What a call has read since is not among those that were read here.
 		maps.DeleteFunc(r.places, func(_ hub.ClusterID, p hub.AgentHome) bool { return p.Fence <= newest })
 	}
 	for _, p := range places {
@@ -307,7 +307,7 @@ func (r *Replicas) follow(ctx context.Context) error {
 	return nil
 }
 
-// storeHome takes in a placement unless a newer one is known. The lock is held.
+// storeHome stores a placement unless a newer one is known. The lock is held.
 func (r *Replicas) storeHome(p hub.AgentHome) {
 	if known, ok := r.places[p.Cluster]; ok && known.Fence > p.Fence {
 		return

@@ -98,7 +98,7 @@ func (t *route) resolve(ctx context.Context, sure bool) (target, bool) {
 	return target{conn: hop{to, t.tenant, t.cluster}, remote: known.Replica}, true
 }
 
-// readHome looks into the database and remembers the answer.
+// readHome reads a placement from the database and caches it.
 func (t *route) readHome(ctx context.Context) (hub.AgentHome, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -148,9 +148,9 @@ func (t *route) retry(ctx context.Context, to target, method string, err error) 
 	return !t.over() && lifecycle.Sleep(ctx, t.r.cfg.Clock, checkEvery/4) == nil
 }
 
-// Invoke makes a call. Those of agents may be repeated: they read, or ask for
-// what is done once at most. An action is not: the agent could have been
-// restarted between the two. Its caller asks what became of it.
+// Invoke makes a call. Agents' calls may be repeated: they read, or request
+// what is done at most once. An action may not: the agent could have restarted
+// in between. Its caller asks for the result.
 func (t *route) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	for {
 		to, err := t.find(ctx)
@@ -164,8 +164,8 @@ func (t *route) Invoke(ctx context.Context, method string, args, reply any, opts
 	}
 }
 
-// NewStream opens a stream. It goes another way only as long as the agent's
-// replica has not taken it.
+// NewStream opens a stream. It is rerouted only until the agent's replica has
+// accepted it.
 func (t *route) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	for {
 		to, err := t.find(ctx)

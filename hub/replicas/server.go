@@ -39,7 +39,7 @@ type server struct {
 	r *Replicas
 }
 
-// Hint takes a hint.
+// Hint handles a notification.
 func (s *server) Hint(_ context.Context, req *replicav1.HintRequest) (*replicav1.HintResponse, error) {
 	h := Notice{Work: req.GetWork(), Revoked: req.GetRevoked()}
 	for _, c := range req.GetClusters() {
@@ -59,8 +59,8 @@ func passes(method string) bool {
 		strings.HasPrefix(method, "/"+linkv1.Acts_ServiceDesc.ServiceName+"/")
 }
 
-// pass takes a call to an agent of this replica. It never goes on to a third
-// replica: whoever asked knows how to look again.
+// pass forwards a call to an agent of this replica. It never forwards to a
+// third replica: the caller reads the placement again.
 func (r *Replicas) pass(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	if !passes(method) {
@@ -112,7 +112,7 @@ func TLS(root *x509.Certificate, certificate func() (*tls.Certificate, error)) (
 	return server, client
 }
 
-// clientFor dials the one replica of that id and nobody else.
+// clientFor connects to the one replica of that id only.
 func clientFor(base *tls.Config, id string) *tls.Config {
 	c := base.Clone()
 	c.ServerName = "replica"

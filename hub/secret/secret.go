@@ -1,8 +1,8 @@
-// Package secret keeps the hub's master key and wraps other keys with it. The
+// Package secret has the hub's master key and wraps other keys with it. The
 // master key comes from a file and stays in memory; it is never written
-// anywhere else and never printed. The store has it wrap each tenant's keys
-// and the certificate authority. What was wrapped opens again only whole, and
-// only with the key that its id names.
+// anywhere else and never printed. The store uses it to wrap each tenant's keys
+// and the certificate authority. A wrapped key can be unwrapped only as a
+// whole, and only with the key that its id names.
 package secret
 
 import (
@@ -65,7 +65,7 @@ func load(path string) (*Master, error) {
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "it cannot be looked at")
+		return nil, fault.Wrap(fault.Invalid, err, "it cannot be read")
 	}
 	if err := private(info); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (m *Master) add(key encryption.Key) error {
 	return nil
 }
 
-// idOf names a key without telling anything of it.
+// idOf identifies a key without revealing anything about it.
 func idOf(key encryption.Key) keyID {
 	derived := encryption.Derive(key, "capstan master key id v1")
 	sum := sha256.Sum256(derived[:])
@@ -217,8 +217,8 @@ func (m *Master) Unwrap(wrapped []byte) ([]byte, error) {
 	return encryption.Open(key, head, wrapped[1+idSize:])
 }
 
-// Current reports whether something was wrapped with the key in use now; what
-// was not should be wrapped anew before its key is dropped from the file.
+// Current reports whether something was wrapped with the current key; if not,
+// wrap it again before its key is removed from the file.
 func (m *Master) Current(wrapped []byte) bool {
 	return len(wrapped) > 1+idSize && wrapped[0] == format && keyID(wrapped[1:1+idSize]) == m.current
 }

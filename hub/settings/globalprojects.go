@@ -12,9 +12,9 @@ import (
 
 const noGlobalProjects = "restrictions of one project are not inherited by others"
 
-// readGlobalProjects refuses what would not be done: projects that rely on the
-// restrictions of another one would be left without them. Values that were
-// stored by an earlier release stay; Inherited says what becomes of them.
+// readGlobalProjects refuses global projects, because projects would not
+// inherit their restrictions. Values stored by an earlier release stay;
+// Inherited handles them.
 func (s *set) readGlobalProjects(_ string, t text) error {
 	if !s.strict {
 		return nil

@@ -23,7 +23,7 @@ func TestImpersonation(t *testing.T) {
 		if err := settings.Check("argocd-cm", key, "false"); err != nil {
 			t.Error(err)
 		}
-		if got := settings.Unused("argocd-cm", key); !strings.Contains(got, "changes nothing") {
+		if got := settings.Unused("argocd-cm", key); !strings.Contains(got, "without effect") {
 			t.Errorf("%q", got)
 		}
 		if err := settings.Check("argocd-cm", key, "perhaps"); err == nil {

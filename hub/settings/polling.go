@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// The keys that say how often repositories are looked at (CMPR-03).
+// The keys of the polling interval of repositories (CMPR-03).
 const (
 	pollEvery  = "timeout.reconciliation"
 	pollJitter = "timeout.reconciliation.jitter"
@@ -20,15 +20,15 @@ const (
 
 const (
 	leastPoll   = 30 * time.Second // what a tenant asks for below that, it gets this
-	mostPoll    = 24 * time.Hour   // also where it wants none at all
+	mostPoll    = 24 * time.Hour   // also where it is zero
 	usualJitter = 60 * time.Second
 )
 
 // PollKeys are the keys that Polling reads, all of the map hub.SettingsMap.
 func PollKeys() []string { return []string{pollEvery, pollJitter} }
 
-// Polling is how long a repository is left alone after a look, and how much at
-// random is added; ok is false where the tenant leaves it to the hub.
+// Polling is the polling interval of repositories, and how much at random is
+// added; ok is false if the tenant has not set it.
 func Polling(values map[string]string) (every, jitter time.Duration, ok bool) {
 	text, set := values[pollEvery]
 	if !set || strings.TrimSpace(text) == "" {
@@ -110,22 +110,22 @@ func (s *set) readEvents(_ string, t text) error {
 	return nil
 }
 
-// timers are the keys about looking and telling.
+// timers are the keys about polling and reporting.
 func timers() []Known {
 	return []Known{
-		{Map: hub.SettingsMap, Key: pollEvery, About: "How long a repository is left alone after a look, at least 30s; 0 leaves it to webhooks and a look a day.", Sample: "120s", Used: true, read: (*set).readDuration},
+		{Map: hub.SettingsMap, Key: pollEvery, About: "Polling interval of a repository, at least 30s; 0 means webhooks and one poll a day.", Sample: "120s", Used: true, read: (*set).readDuration},
 		{Map: hub.SettingsMap, Key: pollJitter, About: "What is added to timeout.reconciliation at random, at most.", Sample: "60s", Used: true, read: (*set).readDuration},
-		{Map: hub.SettingsMap, Key: "timeout.hard.reconciliation", About: "How often everything is rendered anew. It changes nothing: " + noHard + ".", Sample: "0s", Instead: noHard, read: (*set).readDuration},
+		{Map: hub.SettingsMap, Key: "timeout.hard.reconciliation", About: "How often everything is rendered again. It has no effect: " + noHard + ".", Sample: "0s", Instead: noHard, read: (*set).readDuration},
 		{Map: paramsMap, Key: "controller.sync.wave.delay.seconds", About: "Pause between two waves of a sync, in seconds, at most 60; the option WaveDelay of an application wins. Without it: none, or what the agent was started with.", Sample: "2", Used: true, read: (*set).readWaveDelay},
 		{Map: paramsMap, Key: "controller.enable.k8s.event", About: "Reasons of the Kubernetes events that agents write into the namespaces of applications, separated by commas: OperationStarted, OperationCompleted, ResourceUpdated, or all. Without it: none.", Sample: "OperationCompleted", Used: true, read: (*set).readEvents},
-		{Map: paramsMap, Key: "controller.repo.error.grace.period.seconds", About: "How long a repository may be away until its applications say so. It changes nothing: " + noGrace + ".", Sample: "180", Instead: noGrace, read: (*set).readSeconds},
-		{Map: paramsMap, Key: "controller.resource.health.persist", About: "Whether the health of objects is kept in the Application. It changes nothing: " + noPersist + ".", Sample: "false", Instead: noPersist, read: (*set).readSwitch},
+		{Map: paramsMap, Key: "controller.repo.error.grace.period.seconds", About: "How long a repository may be unreachable until its applications report it. It has no effect: " + noGrace + ".", Sample: "180", Instead: noGrace, read: (*set).readSeconds},
+		{Map: paramsMap, Key: "controller.resource.health.persist", About: "Whether the health of objects is stored in the Application. It has no effect: " + noPersist + ".", Sample: "false", Instead: noPersist, read: (*set).readSwitch},
 	}
 }
 
 const (
 	paramsMap = "argocd-cmd-params-cm"
-	noHard    = "whatever a render reads is recorded and looked at again, so an old result is never kept; a hard refresh renders anew"
+	noHard    = "every input of a render is recorded and checked, so an outdated result is never used; a hard refresh renders again"
 	noGrace   = "180 seconds always, and what was fetched stays in force even after that"
 	noPersist = "the health of objects is put into the Application whenever it is read"
 )

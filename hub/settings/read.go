@@ -357,7 +357,7 @@ func (s *set) readKustomizeVersions(_ string, t text) error {
 	return err
 }
 
-// readAny takes any value of a key that changes nothing.
+// readAny accepts any value of a key without effect.
 func (s *set) readAny(string, text) error { return nil }
 
 func (s *set) readSchemes(_ string, t text) error {
@@ -369,8 +369,8 @@ func (s *set) readSchemes(_ string, t text) error {
 	return nil
 }
 
-// readImpersonation refuses what would not be done: whoever asks for it relies
-// on being held to the rights of another account (DIFF-05).
+// readImpersonation refuses impersonation, which this release does not do: its
+// users rely on the rights of another account (DIFF-05).
 func (s *set) readImpersonation(_ string, t text) error {
 	on, err := t.truth()
 	if err != nil || !on {
@@ -404,6 +404,5 @@ func (t text) commas() (out []string) {
 	return out
 }
 
-// readSecret takes any value: those of secrets are not known here once they
-// are stored.
+// readSecret accepts any value: stored secrets are not known here.
 func (s *set) readSecret(string, text) error { return nil }

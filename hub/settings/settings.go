@@ -1,8 +1,8 @@
-// Package settings knows what a tenant can set, in the words of Argo CD's
-// ConfigMaps: it checks values and turns those that agents act on into what
-// travels to them. It stores nothing, reads nothing, and never decides what a
-// setting does. The catalogue calls it on every change; equal settings always
-// give equal bytes. Keys that nothing acts on yet are kept, and said to be so.
+// Package settings defines what a tenant can set, under the names of Argo CD's
+// ConfigMaps: it checks values and converts those for agents to their wire
+// form. It stores nothing and reads nothing. The catalog calls it on every
+// change; equal settings always have equal bytes. Keys without effect are
+// stored, and reported as such.
 package settings
 
 import (
@@ -20,7 +20,7 @@ type Known struct {
 	Key    string // ends in a dot: the kind of object, or a version, follows; "*": any key of the map
 	About  string // one sentence for people
 	Sample string // a value that is fine
-	// Used says that something acts on it; otherwise it is checked and kept.
+	// Used means that it has an effect; otherwise it is checked and stored.
 	Used bool
 	// Instead says what happens instead of a key that changes nothing on
 	// purpose; empty: there is nothing to say.
@@ -44,7 +44,7 @@ func Catalogue() []Known {
 		cm("resource.exclusions", "Kinds that are not watched, shown, compared or applied. Replaces the built-in list.", sampleFilter, true, (*set).readExclusions),
 		cm("resource.inclusions", "Kinds that are managed; all others are left alone.", sampleFilter, true, (*set).readInclusions),
 		cm("resource.customizations", "What applies to kinds, as one map by group/Kind.", sampleMap, true, (*set).readAll),
-		cm(prefix+"health.", "A Lua script that judges the health of a kind.", sampleHealth, true, (*set).readHealth),
+		cm(prefix+"health.", "A Lua script that computes the health of a kind.", sampleHealth, true, (*set).readHealth),
 		cm(prefix+"useOpenLibs.", "Whether the health script of a kind may use Lua's standard libraries.", "true", true, (*set).readOpenLibs),
 		cm(prefix+"actions.", "Lua scripts that people may run on objects of a kind.", sampleActions, true, (*set).readActions),
 		cm(prefix+"ignoreDifferences.", "Fields of a kind in which live state may differ; the kind all is every kind.", sampleIgnore, true, (*set).readIgnore),
@@ -57,10 +57,10 @@ func Catalogue() []Known {
 		cm("resource.customLabels", "Labels that are shown with objects, separated by commas.", "team, tier", true, (*set).readLabels),
 		cm("resource.sensitive.mask.annotations", "Annotations of Secrets whose values are masked, separated by commas.", "example.com/token", true, (*set).readMask),
 		cm("application.resourceTrackingMethod", "Marks of Argo CD that objects get for tools that read them: annotation, annotation+label or label; empty: none. Whose an object is says Capstan's own mark alone.", "annotation", true, (*set).readTracking),
-		cm("application.instanceLabelKey", "The label by which an object is known as one of Argo CD's, when it is taken over, and that marks by label are written to.", "app.kubernetes.io/instance", true, (*set).readLabelKey),
-		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
-		cm(RollbackKey, "Whether rolling back takes the right rollback; otherwise whoever may sync may roll back.", "true", true, (*set).readSwitch),
-		cm(RevisionSyncKey, "Whether a sync to another revision than the application's takes the right override.", "true", true, (*set).readSwitch),
+		cm("application.instanceLabelKey", "The label that identifies an object of Argo CD at adoption, and that tracking by label writes.", "app.kubernetes.io/instance", true, (*set).readLabelKey),
+		cm("installationID", "Distinguishes installations that share a cluster.", "prod", true, (*set).readInstallation),
+		cm(RollbackKey, "Whether a rollback needs the right rollback; otherwise the right sync is sufficient.", "true", true, (*set).readSwitch),
+		cm(RevisionSyncKey, "Whether a sync of another revision than the application's needs the right override.", "true", true, (*set).readSwitch),
 		cm(hub.ValueSchemesKey, "Schemes of the addresses that value files of Helm may have, separated by commas; http and https are read, and no other.", "https", true, (*set).readSchemes),
 		cm(hub.KustomizeOptionsKey, "Options of `kustomize build` for sources that name no version of Kustomize.", "--load-restrictor LoadRestrictionsNone", true, (*set).readKustomize),
 		cm(hub.KustomizeOptionsKey+".", "Options of `kustomize build` for sources that name the version behind the dot.", "--load-restrictor LoadRestrictionsNone", true, (*set).readKustomize),
@@ -72,7 +72,7 @@ func Catalogue() []Known {
 		moot(hub.GlobalProjectsKey, "Projects whose restrictions others inherit; a list that is not empty is refused.", "[]", noGlobalProjects, (*set).readGlobalProjects),
 		moot("application.sync.impersonation.enforced", "Whether a sync fails for which the project names no account.", "true", noImpersonation, (*set).readSwitch),
 		{
-			Map: hub.ParamsMap, Key: replaceAllowed, About: "Whether people may sync with Replace or Force; the options of objects in Git count all the same.",
+			Map: hub.ParamsMap, Key: replaceAllowed, About: "Whether users may sync with Replace or Force; options of objects in Git still apply.",
 			Sample: "false", Used: true, read: (*set).readReplace,
 		},
 		{
@@ -107,19 +107,19 @@ func webhooks() []Known {
 // RollbackKey is the switch for a right of its own for rollbacks (ROLL-04).
 const RollbackKey = "server.rbac.rollback.enforce.enable"
 
-// RollbackApart reports whether rolling back takes the right rollback. Values are
+// RollbackApart reports whether a rollback needs the right rollback. Values are
 // those of argocd-cm.
 func RollbackApart(values map[string]string) bool {
 	on, err := text{values[RollbackKey], 0}.truth()
 	return err == nil && on
 }
 
-// RevisionSyncKey is the switch by which a sync to another revision takes the
-// right to override (SYNC-06).
+// RevisionSyncKey is the setting that makes a sync of another revision need the
+// right override (SYNC-06).
 const RevisionSyncKey = "application.sync.requireOverridePrivilegeForRevisionSync"
 
-// RevisionSyncOverrides reports whether a sync to another revision takes the right
-// to override. Values are those of argocd-cm.
+// RevisionSyncOverrides reports whether a sync of another revision needs the
+// right override. Values are those of argocd-cm.
 func RevisionSyncOverrides(values map[string]string) bool {
 	on, err := text{values[RevisionSyncKey], 0}.truth()
 	return err == nil && on
@@ -166,7 +166,7 @@ func secretMaps() []string {
 // IsSecret reports whether the values of a map are secrets.
 func IsSecret(name string) bool { return slices.Contains(secretMaps(), name) }
 
-// IsMap reports whether a ConfigMap holds settings.
+// IsMap reports whether a ConfigMap contains settings.
 func IsMap(name string) bool {
 	return strings.HasPrefix(name, "argocd-") && plain(name) && !IsSecret(name)
 }
@@ -208,9 +208,9 @@ func Unused(name, key string) string {
 		return ""
 	}
 	if k.Instead != "" {
-		return fmt.Sprintf("the key %s of %s is kept, and changes nothing: %s", short(key), short(name), k.Instead)
+		return fmt.Sprintf("the key %s of %s is stored without effect: %s", short(key), short(name), k.Instead)
 	}
-	return fmt.Sprintf("the key %s of %s is kept, but not used yet", short(key), short(name))
+	return fmt.Sprintf("the key %s of %s is stored, but not used yet", short(key), short(name))
 }
 
 // plain is what a key of a ConfigMap may be.

@@ -155,9 +155,9 @@ func TestCheck(t *testing.T) {
 		t.Parallel()
 		for key, says := range map[string]string{
 			"resource.exclusions": "", "installationID": "", "resource.customizations.ignoreDifferences.all": "",
-			"resource.compareoptions":                     "changes nothing: status",
+			"resource.compareoptions":                     "without effect: status",
 			"application.resourceTrackingMethod":          "",
-			"resource.customizations.knownTypeFields.a_B": "changes nothing: values are compared",
+			"resource.customizations.knownTypeFields.a_B": "without effect: values are compared",
 			"resource.customizations.health.a_B":          "",
 			"resource.customizations.useOpenLibs.a_B":     "",
 			"resource.customizations.actions.a_B":         "",

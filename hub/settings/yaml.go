@@ -21,15 +21,15 @@ type text struct {
 	above int // lines of the value above it
 }
 
-// A node is a part of a text with the place where it stands. It reads nothing
-// twice: aliases are refused, because nobody needs them here.
+// A node is a part of a text with its position. Aliases are refused, so that
+// nothing is read twice.
 type node struct {
 	*yaml.Node
 	above int
 	name  string // the key that it is the value of; empty: of none
 }
 
-// yaml reads a text. One that holds nothing gives an empty node.
+// yaml parses a text. An empty one is an empty node.
 func (t text) yaml() (n node, err error) {
 	defer func() {
 		if r := recover(); r != nil { // the library panics on some hostile texts
@@ -53,7 +53,7 @@ const maxDepth = 20
 // plain refuses aliases and what is nested too deep.
 func (n node) plain(depth int) error {
 	if n.Kind == yaml.AliasNode {
-		return n.fail("aliases are not taken here")
+		return n.fail("aliases are not supported here")
 	}
 	if depth > maxDepth {
 		return n.fail("it is nested more than %d deep", maxDepth)
@@ -171,8 +171,8 @@ func (n node) text() (string, error) {
 	return n.Value, nil
 }
 
-// nested returns a text that is YAML in itself; a map or list that was written
-// in its place is taken as well.
+// nested parses a text that is YAML in itself; a map or list in its place is
+// accepted as well.
 func (n node) nested() (text, error) {
 	if n.Kind == yaml.ScalarNode {
 		above := n.above + n.Line - 1

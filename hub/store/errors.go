@@ -152,7 +152,7 @@ func missing(err error, format string, args ...any) error {
 
 // stale is what a writer gets who read an older version.
 func stale(object string) error {
-	return fault.With(fault.New(fault.Conflict, "it was changed by someone else meanwhile"), object, "read it again and repeat the change")
+	return fault.With(fault.New(fault.Conflict, "it was changed by someone else in the meantime"), object, "read it again and repeat the change")
 }
 
 // taken is what a writer gets whose name another thing has.

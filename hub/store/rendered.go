@@ -53,7 +53,7 @@ func (t *Tenant) PutRenderedBy(ctx context.Context, r hub.RenderedBy) error {
 	if !hub.ValidID(r.Object) || !hub.ValidID(string(r.Parent)) {
 		return noApp()
 	}
-	_, err := exec(ctx, t.tx, "put rendition", putRenderedBy, t.id, r.Object, r.Kind == "Application", r.Parent, string(r.Applied))
+	_, err := exec(ctx, t.tx, "put parent", putRenderedBy, t.id, r.Object, r.Kind == "Application", r.Parent, string(r.Applied))
 	if code(err) == foreignKeyViolation {
 		return fault.New(fault.Conflict, "the object, or the application that renders it, is gone meanwhile")
 	}

@@ -1,9 +1,9 @@
-// Package upgrade has agents exchange their own image as people have ordered.
-// It never touches a cluster and knows no right: the catalogue has taken the
-// order, and the agent's owner decides whether it is followed. The daemon runs
-// one Stage per replica. The order is in the cluster's row and an item of work
-// says that it is open: each look asks the agent how it stands, which is the
-// order as well, so that whoever is killed, the next look goes on.
+// Package upgrade makes agents replace their own image on users' requests. It
+// has no access to clusters and checks no rights: the catalog has accepted the
+// request, and the agent's owner decides whether it is followed. The daemon
+// runs one Stage per replica. The request is in the cluster's row and a work
+// item says that it is open. Each check calls the agent, which both requests
+// the upgrade and reads its state, so any replica can continue.
 package upgrade
 
 import (
@@ -32,7 +32,7 @@ type Work interface {
 	Later(ctx context.Context, items []hub.WorkItem, due time.Time) error
 }
 
-// Store keeps the orders.
+// Store stores the requests.
 type Store interface {
 	// Cluster returns a cluster with its newest order. The error is
 	// fault.Missing if it is gone.
@@ -50,7 +50,7 @@ type Agents interface {
 const (
 	claimed      = 32               // orders at once
 	checkEvery   = 2 * time.Second  // while an order is open
-	checkTimeout = 20 * time.Second // that one look may take
+	checkTimeout = 20 * time.Second // timeout of one check
 	loopLimit    = 90 * time.Second
 	// grace is how much longer than its time an order stays open without a
 	// word from the agent.
@@ -73,7 +73,7 @@ func New(work Work, store Store, agents Agents, clock lifecycle.Clock, log *slog
 	return &Stage{work: work, store: store, agents: agents, clock: clock, log: log}
 }
 
-// Run looks after open orders until ctx ends.
+// Run checks open requests until ctx ends.
 func (s *Stage) Run(ctx context.Context) error {
 	ctx, done := lifecycle.Watch(ctx, hub.WorkUpgrade, loopLimit)
 	defer done()
@@ -97,7 +97,8 @@ func (s *Stage) Run(ctx context.Context) error {
 	return nil
 }
 
-// one looks after an order and gives it back, also while the replica stops.
+// one checks a request and releases its work item, also while the replica
+// stops.
 func (s *Stage) one(ctx context.Context, item hub.WorkItem) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
@@ -107,7 +108,7 @@ func (s *Stage) one(ctx context.Context, item hub.WorkItem) {
 		return err
 	})
 	if err != nil {
-		s.log.WarnContext(ctx, "upgrade not looked after, it is looked at again", logkey.Tenant, item.Tenant, logkey.Cluster, item.Key, logkey.Error, err)
+		s.log.WarnContext(ctx, "upgrade not checked, will retry", logkey.Tenant, item.Tenant, logkey.Cluster, item.Key, logkey.Error, err)
 	}
 	back, end := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer end()
@@ -121,7 +122,7 @@ func (s *Stage) one(ctx context.Context, item hub.WorkItem) {
 	}
 }
 
-// check asks the agent of a cluster once. over: nothing is left to look after.
+// check calls the agent of a cluster once. over: the upgrade has ended.
 func (s *Stage) check(ctx context.Context, tenant hub.TenantID, id hub.ClusterID) (over bool, err error) {
 	cluster, err := s.store.Cluster(ctx, tenant, id)
 	if fault.KindOf(err) == fault.Missing {
@@ -149,13 +150,13 @@ func (s *Stage) check(ctx context.Context, tenant hub.TenantID, id hub.ClusterID
 	return now.Over(), nil
 }
 
-// late ends an order that nobody has carried out in time.
+// late ends a request that was not carried out in time.
 func late(u hub.Upgrade, now time.Time) hub.Upgrade {
 	switch {
 	case u.Phase == hub.UpgradePending && now.After(u.ExpiresAt):
 		return u.End(hub.UpgradeFailed, "the agent was not connected before the order expired; nothing was changed", now)
 	case u.Phase == hub.UpgradeRunning && now.After(u.ExpiresAt.Add(u.Deadline+grace)):
-		return u.End(hub.UpgradeFailed, "the agent has said nothing more of it; look at its Deployment in the cluster, whose annotation capstan.dev/upgrade says what was done", now)
+		return u.End(hub.UpgradeFailed, "the agent has not reported its end; check the annotation capstan.dev/upgrade of its Deployment in the cluster", now)
 	}
 	return u
 }
@@ -192,8 +193,8 @@ func (s *Stage) requestState(ctx context.Context, cluster hub.Cluster, u hub.Upg
 	return u, nil
 }
 
-// refused tells a refusal, which is final, from an agent that cannot be asked
-// now. The latter is usual: the agent is exchanged.
+// refused distinguishes a refusal, which is final, from an unreachable agent.
+// The latter is usual: the agent is being replaced.
 func (s *Stage) refused(u hub.Upgrade, err error) (hub.Upgrade, error) {
 	if status.Code(err) == codes.Unimplemented {
 		return u.End(hub.UpgradeFailed, "the agent is too old to be upgraded from the hub: upgrade it with its chart", s.clock.Now()), nil

@@ -101,7 +101,7 @@ func TestCheck(t *testing.T) {
 		"NotNow":       {why: "its API server is away", world: world{err: fault.New(fault.Offline, "no API server")}, order: &running, phase: "Running"},
 		"Away":         {why: "it is attached nowhere", world: world{away: true}, order: &running, phase: "Running"},
 		"Expired":      {why: "an order for yesterday is not carried out tomorrow", world: world{away: true}, order: &open, after: 2 * time.Hour, over: true, phase: "Failed", message: "not connected before the order expired"},
-		"Silent":       {why: "nobody waits for ever", world: world{away: true}, order: &running, after: 2 * time.Hour, over: true, phase: "Failed", message: "nothing more"},
+		"Silent":       {why: "nobody waits for ever", world: world{away: true}, order: &running, after: 2 * time.Hour, over: true, phase: "Failed", message: "not reported its end"},
 		"ClusterGone":  {why: "nothing is left to upgrade", world: world{deleted: true}, over: true},
 		"NoOrder":      {why: "an item of work may come twice", over: true},
 		"StoreIsAway":  {why: "what is not stored is asked again", world: world{answer: says("Succeeded", ""), broken: errors.New("no database")}, order: &running, phase: "Running", fails: true},

@@ -201,8 +201,8 @@ func TestDoctorKnowsModes(t *testing.T) {
 			w.doctor(mode, w.scope, "ok    rights")
 			switch mode {
 			case "cluster":
-				w.doctor("observe", nil, "which its mode has no use for")
-				w.doctor("namespaced", []string{"default"}, "which its mode has no use for")
+				w.doctor("observe", nil, "which its mode does not need")
+				w.doctor("namespaced", []string{"default"}, "which its mode does not need")
 			case "namespaced":
 				w.doctor("cluster", nil, "the agent may not get in all namespaces")
 				w.doctor("namespaced", []string{"default"}, "the agent may not get in namespace default")

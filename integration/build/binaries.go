@@ -1,6 +1,6 @@
-// Package build makes, once, the programs that the tests, the demo and the
-// generated code need, and keeps them outside of the source tree. It imports
-// the standard library only, so that what starts a build is there at once.
+// Package build builds, once, the programs that the tests, the demo and the
+// generated code need, and stores them outside of the source tree. It imports
+// the standard library only, so that a build starts at once.
 package build
 
 import (
@@ -36,7 +36,7 @@ type recipe struct {
 	pkg  string
 }
 
-// CacheDir is where Capstan keeps what is expensive to make and safe to
+// CacheDir is where Capstan stores what is expensive to build and safe to
 // delete: $XDG_CACHE_HOME/capstan, or ~/.cache/capstan.
 func CacheDir() (string, error) {
 	dir, err := os.UserCacheDir()

@@ -1,7 +1,7 @@
-// Command demo is "make demo": it builds what is missing, says how long each
-// part takes, and then runs bin/capstan-demo, which starts everything. It
-// imports the standard library only, so that it speaks at once, and not after
-// the minutes that the rest takes to compile.
+// Command demo is "make demo": it builds what is missing, prints the duration
+// of each step, and then runs bin/capstan-demo, which starts everything. It
+// imports the standard library only, so that it prints at once and not after
+// the minutes that the rest needs to compile.
 package main
 
 import (

@@ -13,10 +13,10 @@ import (
 	clientapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// AttachCluster uses a cluster that is there already, such as one of kind, k3d
-// or minikube: that of the current context of a kubeconfig file, whose user
-// may do everything. Stop takes the agent's namespace and rights away again
-// and leaves the cluster running. It fails if an agent is installed there.
+// AttachCluster uses an existing cluster, such as one of kind, k3d or minikube:
+// that of the current context of a kubeconfig file, whose user is a cluster
+// admin. Stop removes the agent's namespace and rights and leaves the cluster
+// running. It fails if an agent is installed there.
 func AttachCluster(ctx context.Context, name, kubeconfig string) (*Cluster, error) {
 	c, err := attach(name, kubeconfig)
 	if err != nil {
@@ -68,7 +68,7 @@ func attach(name, kubeconfig string) (*Cluster, error) {
 	return c, nil
 }
 
-// detach takes away what StartAgent has put into a cluster that is not ours.
+// detach removes what StartAgent has created in a cluster that is not ours.
 func (c *Cluster) detach(ctx context.Context) error {
 	rights, err := AgentRights("cluster")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Backup copies what etcd holds. The API server is away meanwhile.
+// Backup copies etcd's data. The API server is stopped during the copy.
 func (c *Cluster) Backup(ctx context.Context, dir string) error {
 	return c.offline(ctx, func() error { return copyAll(ctx, c.file("etcd-data"), dir) })
 }

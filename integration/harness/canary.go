@@ -16,10 +16,10 @@ import (
 	"sync"
 )
 
-// Canaries are random secrets that a test plants where secrets belong, to
-// look afterwards where they must not be. It knows each of them in the forms
-// in which they travel: as they are, in base64 with every alignment, in hex
-// and escaped for URLs. Its methods may be called by several goroutines.
+// Canaries are random secrets that a test plants where secrets belong, and
+// searches for where they must not be. They are found in plain text, in base64
+// with every alignment, in hex and escaped for URLs. Several goroutines may
+// call the methods.
 type Canaries struct {
 	mu     sync.Mutex
 	values map[string]string // name → value
@@ -34,8 +34,8 @@ type form struct {
 // NewCanaries returns an empty set.
 func NewCanaries() *Canaries { return &Canaries{values: map[string]string{}} }
 
-// Plant makes a secret and returns it. Asking again for the same name gives
-// the same secret.
+// Plant makes a secret and returns it. The same name always returns the same
+// secret.
 func (c *Canaries) Plant(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +75,7 @@ type Leak struct{ Canary, How, Where string }
 // String is for people.
 func (s Leak) String() string { return fmt.Sprintf("%s %s in %s", s.Canary, s.How, s.Where) }
 
-// Find looks through bytes, and through what is compressed in them as a whole.
+// Find searches bytes, and what is compressed in them as a whole.
 func (c *Canaries) Find(where string, data []byte, except ...string) []Leak {
 	c.mu.Lock()
 	forms := slices.Clone(c.forms)
@@ -96,8 +96,8 @@ func (c *Canaries) Find(where string, data []byte, except ...string) []Leak {
 	return out
 }
 
-// FindInFolder looks through every file below a folder, apart from those that
-// skip names by their paths in it.
+// FindInFolder searches every file below a folder, except those that skip names
+// by their paths in it.
 func (c *Canaries) FindInFolder(dir string, skip func(path string) bool, except ...string) ([]Leak, error) {
 	var out []Leak
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -127,8 +127,8 @@ func (c *Canaries) FindInFolder(dir string, skip func(path string) bool, except 
 	return out, err
 }
 
-// FindInProcess looks at what everybody on the machine may read of a process
-// and its children: names and arguments. With environment, also at that.
+// FindInProcess searches what everybody on the machine may read of a process
+// and its children: names and arguments. With environment, also that.
 func (c *Canaries) FindInProcess(pid int, environment bool) ([]Leak, error) {
 	var out []Leak
 	for _, p := range append(Children(pid), pid) {

@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// An Entry is one request that went through a Ledger, with what came of it.
-// Reads are in it too; Mutates tells them apart.
+// An Entry is one request that went through a Ledger, with its result. Reads
+// are included; Mutates distinguishes them.
 type Entry struct {
 	N           int // counted from 1, in the order in which requests came
 	At          time.Time
@@ -90,9 +90,9 @@ func (f KubeFault) matches(e Entry) bool {
 	return true
 }
 
-// A Ledger stands before an API server, writes down every request and fails
-// as it is told. Clients prove themselves with tokens; certificates do not
-// pass through it.
+// A Ledger is a proxy of an API server that records every request and injects
+// faults. Clients authenticate with tokens; certificates do not pass through
+// it.
 type Ledger struct {
 	URL string
 
@@ -158,8 +158,8 @@ func (l *Ledger) Stop() error {
 	return err
 }
 
-// Fault adds a fault. Faults are looked at in the order in which they were
-// added; the first that fits acts.
+// Fault adds a fault. The first one that matches a request, in the order of
+// addition, acts.
 func (l *Ledger) Fault(f KubeFault) {
 	f.Times = max(f.Times, 1)
 	l.mu.Lock()
@@ -281,7 +281,7 @@ func (l *Ledger) refuse(w http.ResponseWriter, f KubeFault) {
 
 var errLost = errors.New("the answer is lost")
 
-// answered takes the API server's answer down, and may lose it.
+// answered records the API server's response, and may drop it.
 func (l *Ledger) answered(r *http.Response) error {
 	p, ok := r.Request.Context().Value(entryKey{}).(pending)
 	if !ok {
@@ -367,7 +367,7 @@ func verbOf(r *http.Request, e Entry) string {
 }
 
 // userOf reads the name from a service account's token. The API server checks
-// the token; this is for the books only.
+// the token; this is for the record only.
 func userOf(r *http.Request) string {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	parts := strings.Split(token, ".")
@@ -385,7 +385,7 @@ func userOf(r *http.Request) string {
 	return claims.Sub
 }
 
-// read takes down what was sent.
+// read records what was sent.
 func (e *Entry) read(body []byte) {
 	e.Body = sha256.Sum256(body)
 	var sent struct {
@@ -411,7 +411,7 @@ func (e *Entry) read(body []byte) {
 	}
 }
 
-// result takes down the object that was answered.
+// result records the object of the response.
 func (e *Entry) result(body []byte) {
 	var object map[string]any
 	if json.Unmarshal(body, &object) != nil {

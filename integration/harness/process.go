@@ -143,7 +143,7 @@ func (p *process) stop(sig syscall.Signal, grace time.Duration) error {
 	return nil
 }
 
-// A Process is a program that a test runs beside the product.
+// A Process is a program that a test runs.
 type Process struct{ *process }
 
 // StartProcess starts a program that ends with this process.
@@ -210,12 +210,10 @@ func tail(path string) string {
 	return string(bytes.TrimSpace(data))
 }
 
-// FreePort finds a port of 127.0.0.1 that nobody listens on. It is none of
-// those that the kernel gives to connections, so a server that is stopped and
-// started again finds its port free however many connections are made
-// meanwhile. Nobody else is given it as long as this process lives, neither
-// here nor in another process; a program that asks nobody can take it before
-// the caller does.
+// FreePort finds a port of 127.0.0.1 that is not in use. It is none of the
+// ephemeral ports, so a server that is restarted finds its port free. No other
+// caller gets it as long as this process runs, neither here nor in another
+// process; a program that does not call FreePort may still use it.
 func FreePort() (int, error) {
 	low, err := firstEphemeral()
 	if err != nil {

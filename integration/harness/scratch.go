@@ -15,13 +15,13 @@ const (
 	// scratchPrefix is how the folders of this package are named, below
 	// os.TempDir.
 	scratchPrefix = "capstan-"
-	// staleAfter keeps the sweep away from folders that are being made.
+	// staleAfter protects folders that are being made from the sweep.
 	staleAfter = 10 * time.Minute
 )
 
-// A scratch is a folder for one started thing. It holds a lock for as long as
-// the process that made it lives, so that a later process can tell (and
-// remove) the folders that a killed one left behind.
+// A scratch is a folder for one started part. It is locked as long as the
+// process that made it runs, so that a later process can find and remove the
+// folders of a killed one.
 type scratch struct {
 	path string
 	lock *os.File

@@ -21,7 +21,7 @@ type Statement struct {
 	SQL  string
 }
 
-// An SQLAct is what becomes of a statement.
+// An SQLAct is what happens to a statement.
 type SQLAct struct {
 	// CutBefore resets the connection before the server has the statement.
 	CutBefore bool
@@ -34,9 +34,9 @@ type SQLAct struct {
 	Delay time.Duration
 }
 
-// An SQLWire stands between a client and a Postgres server without TLS, knows
-// the statements, and fails at those that it is told. It is the wrapper of the
-// store: whatever method sent a statement, the fault is the database's.
+// An SQLWire is a proxy between a client and a Postgres server without TLS. It
+// parses statements and injects faults into selected ones, whatever method of
+// the store sent them.
 type SQLWire struct {
 	ln   net.Listener
 	live sync.WaitGroup

@@ -85,7 +85,7 @@ func (w *Wire) Stop() error {
 	return err
 }
 
-// Set changes the weather for connections that are open and for new ones.
+// Set changes the network faults of open and new connections.
 func (w *Wire) Set(x NetworkFaults) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -154,7 +154,7 @@ func TestCarrierErrors(t *testing.T) {
 		want   fault.Kind
 		says   string
 	}{
-		"ProxyWantsPassword":   {hubName + ":443", proxied(viaProxy(t, "", plainProxy(t, "a:b", r.addr))), fault.Offline, "wants a user name and a password (407)"},
+		"ProxyWantsPassword":   {hubName + ":443", proxied(viaProxy(t, "", plainProxy(t, "a:b", r.addr))), fault.Offline, "requires a user name and a password (407)"},
 		"ProxyPasswordWrong":   {hubName + ":443", proxied(viaProxy(t, "a:s3cret", plainProxy(t, "a:b", r.addr))), fault.Offline, "does not accept the user name and password"},
 		"ProxyRefuses":         {hubName + ":443", proxied(viaProxy(t, "", tunnelProxy(t, "", func(rw http.ResponseWriter, _ func() net.Conn) { rw.WriteHeader(http.StatusForbidden) }))), fault.Offline, "the proxy refuses to connect to hub.test:443: 403 Forbidden"},
 		"ProxyAway":            {hubName + ":443", proxied(viaProxy(t, "", closed)), fault.Offline, "proxy " + closed.addr + ": it cannot be connected to"},

@@ -224,7 +224,7 @@ func TestStatusOfAnApplication(t *testing.T) {
 			spec, _ := x["spec"].(map[string]any)
 			spec["ignoreDifferences"], spec["someDay"] = []any{}, map[string]any{"a": 1}
 		})
-		if !strings.Contains(gotText, "spec.someDay is kept but has no effect") {
+		if !strings.Contains(gotText, "spec.someDay is stored without effect") {
 			t.Errorf("it says %s", gotText)
 		}
 		now, _ := status(t, "told")["spec"].(map[string]any)

@@ -1,6 +1,6 @@
-// Package suite is what the packages of tests around one installation share:
-// the programs built anew, a folder that stays when a test fails, and an end
-// to all that was started.
+// Package suite is shared by the packages of tests around one installation: it
+// builds the programs, provides a folder that stays when a test fails, and
+// stops everything at the end.
 package suite
 
 import (

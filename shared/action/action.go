@@ -37,12 +37,12 @@ type Set struct {
 type Action struct {
 	Name        string
 	DisplayName string
-	Icon        string // class of an icon font, as the script gives it
+	Icon        string // class of an icon font, from the script
 	Disabled    bool   // it cannot be run as the object is now
 	Params      []Param
 }
 
-// A Param is what a person gives to an action.
+// A Param is a value that a user passes to an action.
 type Param struct {
 	Name    string
 	Value   string
@@ -50,8 +50,8 @@ type Param struct {
 	Default string
 }
 
-// A Change is what is to be done: an object that is to look so, or one that is
-// to be created.
+// A Change is what an action demands: an object's new content, or an object
+// that is to be created.
 type Change struct {
 	Create bool
 	Object map[string]any
@@ -66,8 +66,8 @@ type Actions struct {
 	compiled map[string]*lua.Script
 }
 
-// New makes actions. Own gives what users wrote for a kind; it is asked each
-// time.
+// New makes actions. Own returns the actions that users wrote for a kind; it is
+// called each time.
 func New(own func(group, kind string) (Set, bool)) *Actions {
 	if own == nil {
 		own = func(string, string) (Set, bool) { return Set{}, false }
@@ -165,7 +165,7 @@ func known(a Action, params map[string]string) error {
 	return nil
 }
 
-// filled adds what an action takes if nothing is said.
+// filled adds an action's default parameters.
 func filled(a Action, params map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, p := range a.Params {

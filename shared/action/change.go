@@ -83,7 +83,7 @@ func given() []string {
 	return []string{"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "deletionTimestamp"}
 }
 
-// An identity tells objects apart.
+// An identity distinguishes objects.
 type identity struct{ group, version, kind, namespace, name, uid string }
 
 func identify(o map[string]any) identity {
@@ -103,8 +103,8 @@ func (i identity) String() string {
 	return i.kind + " " + i.namespace + "/" + i.name
 }
 
-// Patch returns the JSON merge patches that make live what an action wants: of
-// the object itself, and of its status. A nil one changes nothing.
+// Patch returns the JSON merge patches that change live to the action's result:
+// of the object itself, and of its status. A nil one changes nothing.
 func Patch(live, want map[string]any) (body, status map[string]any) {
 	body = merge(live, want)
 	for _, field := range given() {

@@ -1,10 +1,10 @@
-// Package buckets lets two sides find out which of many things they hold
-// differently, for the price of a few hashes. Things are spread by their keys
-// over 256 buckets, and each of these over 256 again; of each bucket the sides
-// compare one number. It keeps nothing and does no I/O. Agent and hub call it
-// with equal keys and values; what is equal on both sides is never sent. The
-// numbers find differences, they prove nothing: a side that lies about its own
-// things harms itself alone.
+// Package buckethash finds which of many things differ between two sides, for
+// the price of a few hashes. Things are distributed by their keys over 256
+// buckets, and each of these over 256 again; the sides compare one number per
+// bucket. It stores nothing and does no I/O. Agent and hub call it with equal
+// keys and values; what is equal on both sides is never sent. The numbers find
+// differences and prove nothing: a side that lies about its own things harms
+// only itself.
 package buckethash
 
 import (
@@ -48,10 +48,10 @@ func Leaf(key string, value []byte) uint64 {
 	return max(1, binary.BigEndian.Uint64(h.Sum(nil)))
 }
 
-// Sums holds the number of each bucket that is not empty.
+// Sums are the numbers of all buckets that are not empty.
 type Sums map[uint16]uint64
 
-// Add puts a leaf into a bucket, or takes it out again.
+// Add adds a leaf to a bucket, or removes it.
 func (s Sums) Add(bucket uint16, leaf uint64) {
 	if s[bucket] ^= leaf; s[bucket] == 0 {
 		delete(s, bucket)

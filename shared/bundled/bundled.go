@@ -1,7 +1,7 @@
-// Package bundled holds the health rules and actions for custom kinds that
-// come with the product: those that the Argo project maintains, as they are.
-// It only finds their text and never runs it; agent/health and shared/action
-// do. The same kind always gets the same text.
+// Package bundled contains the health rules and actions for custom kinds that
+// come with the product: those of the Argo project, unchanged. It only returns
+// their text and never runs it; agent/rule and shared/action do. The same kind
+// always has the same text.
 package bundled
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/argoproj/argo-cd/v3/resource_customizations"
 )
 
-// Files is where the rules lie: GROUP/KIND/health.lua, and the actions of a
-// kind below it, each beside the cases that the Argo project tests it with. The
-// core group has no folder.
+// Files contains the rules: GROUP/KIND/health.lua, and the actions of a kind
+// below it, each with the Argo project's test cases. The core group has no
+// folder.
 func Files() fs.FS { return resource_customizations.Embedded }
 
 // A Catalogue finds what is bundled for a kind. Many goroutines may use it.

@@ -1,7 +1,7 @@
-// Package clientip says which client a connection or a request comes from:
-// the address that limits count under, and the one that trusted proxies name.
-// It opens no connection and holds no state. hub and shared/tunnel call it.
-// What an untrusted peer claims never counts.
+// Package clientip determines the client of a connection or a request: the
+// address that limits count, and the one that trusted proxies name. It opens no
+// connection and has no state. hub and shared/tunnel call it. What an untrusted
+// peer claims never counts.
 package clientip
 
 import (

@@ -1,9 +1,9 @@
-// Package pack makes a text small against another one that the reader already
-// has: the state of an application against its former state. Both sides of
-// the link use it, the hub to pack rows of the desired log and the agent to
-// unpack them. It keeps nothing. What it unpacks is checked elsewhere, by the
-// hash chain of the log; here a base that is not the right one is found out
-// before anything is made of it.
+// Package compress compresses a text with another one that the reader already
+// has as dictionary: the state of an application with its former state. Both
+// sides of the link use it, the hub to compress rows of the desired log and the
+// agent to restore them. It stores nothing. The hash chain of the log checks
+// the result elsewhere; a wrong base is detected here, before anything is
+// decompressed.
 package compress
 
 import (
@@ -54,7 +54,7 @@ func Pack(text, base []byte) (packed, name []byte, ok bool, err error) {
 	return packed, name, len(packed)+len(name) < len(text), nil
 }
 
-// minBase is what the compression takes as a base at least.
+// minBase is the least size of a base.
 const minBase = 8
 
 // window is the power of two that covers n bytes, from 64 KiB on.
@@ -66,8 +66,8 @@ func window(n int) int {
 	return w
 }
 
-// Unpack returns the text. name is the one that Pack gave; base may be nil if
-// it is empty.
+// Unpack returns the text. name is the one that Pack returned; base may be nil
+// if it is empty.
 func Unpack(packed, base, name []byte) ([]byte, error) {
 	options := []zstd.DOption{zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxText), zstd.WithDecoderMaxWindow(uint64(window(2 * MaxText)))}
 	if len(name) > 0 {

@@ -7,7 +7,7 @@ import (
 )
 
 // Former reports whether a manager is a tool that applied whole manifests, so
-// that what it owns belongs to whoever applies them from now on.
+// that the next applier gets what it owns.
 func Former(manager string) bool {
 	switch manager {
 	case "argocd-controller", "kubectl-client-side-apply", "kubectl", "helm":
@@ -16,11 +16,11 @@ func Former(manager string) bool {
 	return false
 }
 
-// Adopt returns the managedFields of a live object in which everything that
-// former managers own has gone over to manager, as if it had applied it. From
-// then on a field that leaves the manifests leaves the object. taken names
-// those that owned anything; if there are none, nothing changes. Entries of
-// subresources and of other versions of the kind stay as they are.
+// Adopt returns the managedFields of a live object in which everything of
+// former managers is transferred to manager, as if it had applied it. From then
+// on a field that is removed from the manifests is removed from the object.
+// taken names those that owned anything; if there are none, nothing changes.
+// Entries of subresources and of other versions of the kind stay as they are.
 func Adopt(live *manifest.Object, manager string, former func(string) bool) (entries []any, taken []string) {
 	ours := map[string]any{}
 	var rest []any
@@ -56,8 +56,8 @@ func Adopt(live *manifest.Object, manager string, former func(string) bool) (ent
 	return append(rest, entry), taken
 }
 
-// union joins two sets of fields. A set that is a leaf says that the field
-// itself is owned, which beside other members is written as ".".
+// union joins two sets of fields. A leaf means that the field itself is owned,
+// which beside other members is written as ".".
 func union(a, b map[string]any, top bool) map[string]any {
 	out := make(map[string]any, len(a)+len(b))
 	for k, v := range a {

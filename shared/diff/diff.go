@@ -1,11 +1,11 @@
 // Package diff decides whether a live object still is what we applied. It
-// compares by ownership: of the apply's own answer it keeps which fields are
-// ours and the hash of their values as the API server stored them; live state
-// differs only if the same projection of it does. Defaults, fields of others
-// and the order of keyed lists are never seen, and no schema and no request is
-// needed. It does no I/O and changes no object that it is given. The agent
-// calls it for every event of a managed object, so it is quick; what it cannot
-// decide it says (Verdict.Void) instead of guessing.
+// compares by ownership: from the response of an apply it stores which fields
+// are ours and the hash of their values as the API server stored them. Live
+// state differs only if the same projection of it differs. Defaults, fields of
+// others and the order of keyed lists are ignored, and no schema and no request
+// is needed. It does no I/O and changes no object. The agent calls it for every
+// event of a managed object, so it is fast. What it cannot decide it returns as
+// void (Verdict.Void).
 package diff
 
 import (
@@ -38,7 +38,7 @@ func (h *Hash) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Owned is what is kept of one applied object.
+// Owned is what is stored of one applied object.
 type Owned struct {
 	Manager    string `json:"m"`
 	APIVersion string `json:"v"`           // that it was applied in; live must be read in the same
@@ -106,13 +106,13 @@ func (c Comparer) record(response *manifest.Object, manager string, digest [32]b
 	return o, nil
 }
 
-// Compare judges a live object by its record. If ignore has rules by manager
-// and live still has its managedFields, they are read from there.
+// Compare compares a live object with its record. If ignore has rules by
+// manager and live still has its managedFields, they are read from there.
 func (c Comparer) Compare(o Owned, live *manifest.Object, ignore *Ignore) (Result, error) {
 	return c.CompareWith(o, live, ignore, nil)
 }
 
-// CompareWith is Compare where the managedFields of live were taken away
+// CompareWith is Compare for a live object whose managedFields were removed
 // before; others are those of the managers that ignore rules name.
 func (c Comparer) CompareWith(o Owned, live *manifest.Object, ignore *Ignore, others []Managed) (Result, error) {
 	if why := o.void(live); why != "" {

@@ -82,7 +82,7 @@ func (f *field) leaves(p path, fn func(path)) {
 	}
 }
 
-// find looks a path up. The element's own text must be equal.
+// find looks up a path. The element's own text must be equal.
 func (f *field) find(p path) *field {
 	for _, e := range p {
 		i := slices.IndexFunc(f.children, func(c *field) bool {
@@ -96,7 +96,7 @@ func (f *field) find(p path) *field {
 	return f
 }
 
-// covers reports whether the tree owns the field at p, or something that holds it.
+// covers reports whether the tree owns the field at p, or a parent of it.
 func (f *field) covers(p path) bool {
 	for i := range p {
 		n := f.find(p[:i+1])

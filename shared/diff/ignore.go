@@ -65,7 +65,7 @@ func NewIgnore(rules []Rule) (*Ignore, error) {
 			return nil, fault.Wrap(fault.Internal, err, "write an ignore rule")
 		}
 		h := fnv.New64a()
-		_, _ = h.Write(text) // a hash takes everything
+		_, _ = h.Write(text) // hash.Hash never returns an error
 		c.sum = h.Sum64()
 		out.rules = append(out.rules, c)
 	}

@@ -56,7 +56,7 @@ func runJQ(code *gojq.Code, object map[string]any) ([][]any, error) {
 		}
 		if err, is := v.(error); is {
 			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errSteps) {
-				return nil, fault.New(fault.Exceeded, "ignoreDifferences: a jq expression took too long and was stopped")
+				return nil, fault.New(fault.Exceeded, "ignoreDifferences: a jq expression exceeded its time limit")
 			}
 			return out, nil // such as iterating over null
 		}
@@ -71,8 +71,8 @@ func runJQ(code *gojq.Code, object map[string]any) ([][]any, error) {
 
 var errSteps = errors.New("too many steps")
 
-// A stepContext ends after a number of looks at it. The interpreter looks once
-// for each instruction. Only one goroutine uses it.
+// A stepContext ends after a number of checks. The interpreter checks once for
+// each instruction. Only one goroutine uses it.
 type stepContext struct {
 	context.Context //nolint:containedctx // this is a context
 	left            int
@@ -96,7 +96,7 @@ func (c *stepContext) Err() error {
 	return c.Context.Err()
 }
 
-// forJQ copies a value with the number type that the interpreter takes.
+// forJQ copies a value with the number type of the interpreter.
 func forJQ(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -44,7 +44,7 @@ func (w *walker) count(n int) {
 	w.ends = append(w.ends, len(w.buf))
 }
 
-// leaf writes whole values; of a set only how often it holds the value.
+// leaf writes whole values; of a set only how often it contains the value.
 func (w *walker) leaf(c *field, found []any) error {
 	w.buf = binary.AppendUvarint(w.buf, uint64(len(found)))
 	if c.kind != 'v' {
@@ -59,8 +59,8 @@ func (w *walker) leaf(c *field, found []any) error {
 	return nil
 }
 
-// An itemIndex finds items of lists by key. Kept texts spare a list with many
-// owned items from being read once for each.
+// An itemIndex finds items of lists by key. Cached texts avoid reading a list
+// with many owned items once for each.
 type itemIndex struct {
 	keys  []string
 	items map[string][]any

@@ -29,7 +29,7 @@ func SealBlob(key [KeySize]byte, digest [32]byte, plain []byte) ([]byte, error) 
 	return Seal(key, digest[:], enc.EncodeAll(plain, make([]byte, 0, len(plain)/2+64)))
 }
 
-// OpenBlob undoes SealBlob. It gives at most MaxBlob bytes.
+// OpenBlob decrypts what SealBlob returned. It returns at most MaxBlob bytes.
 func OpenBlob(key [KeySize]byte, digest [32]byte, sealed []byte) ([]byte, error) {
 	packed, err := Open(key, digest[:], sealed)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package seal names, encrypts and opens what must not be read by those who
-// store or carry it: rendered objects and credentials. It never keeps a key,
-// never prints one, and does no I/O. Hub and agent call it. What Open gives
-// back is exactly what was sealed under the same key and associated data, or
-// there is an error; and sealing the same text twice gives different bytes.
+// Package encryption names, encrypts and decrypts what must not be read where
+// it is stored or transferred: rendered objects and credentials. It stores no
+// key, prints none, and does no I/O. Hub and agent call it. Open returns
+// exactly what was encrypted under the same key and associated data, or an
+// error. Encrypting the same text twice returns different bytes.
 package encryption
 
 import (
@@ -40,7 +40,7 @@ func NewKey() (Key, error) {
 	return k, nil
 }
 
-// KeyFrom takes a key from bytes that must be exactly KeySize long.
+// KeyFrom makes a key of bytes that must be exactly KeySize long.
 func KeyFrom(b []byte) (Key, error) {
 	if len(b) != KeySize {
 		return Key{}, fault.New(fault.Invalid, "a key has %d bytes, not %d", KeySize, len(b))
@@ -69,8 +69,8 @@ func Derive(from [KeySize]byte, purpose string) Key {
 	return Key(expand.Sum(nil))
 }
 
-// Digest is the keyed name of a canonical text: HMAC-SHA-256. Without the key
-// nobody can check a guess against it.
+// Digest is the keyed name of a canonical text: HMAC-SHA-256. Without the key a
+// guess cannot be verified.
 func Digest(key [KeySize]byte, canonical []byte) [32]byte {
 	m := hmac.New(sha256.New, key[:])
 	m.Write(canonical)

@@ -13,9 +13,10 @@ import (
 // tokenIV is how many bytes of a token authenticate it.
 const tokenIV = aes.BlockSize
 
-// SealToken encrypts a short text so that the same text gives the same bytes:
-// places in a sequence that are compared and given back, but not read. It is
-// AES-256 in counter mode with a synthetic IV, the HMAC-SHA-256 of the text.
+// SealToken encrypts a short text so that the same text returns the same bytes:
+// positions in a sequence that clients compare and send back, but cannot read.
+// It is AES-256 in counter mode with a synthetic IV, the HMAC-SHA-256 of the
+// text.
 func SealToken(key [KeySize]byte, plain []byte) ([]byte, error) {
 	out := append(tokenMAC(key, plain), plain...)
 	return out, crypt(key, out)

@@ -1,15 +1,15 @@
-// Package failpoint is how tests stop a process at a named step: it dies, as
-// by kill -9, panics, sleeps, waits or gets an error exactly there. It is never
-// part of what users run: without the build tag "failpoints" every call is an
-// empty function that the compiler removes. Hub and agent call it with the
-// constants of this package at each step that a crash could tear apart; the
-// fault tests arm them through the environment. A point changes nothing unless
-// it is armed, and every hit of every point can be counted.
+// Package failpoint lets tests stop a process at a named step: it is killed,
+// panics, sleeps, waits or gets an error exactly there. Releases do not contain
+// it: without the build tag "failpoints" every call is an empty function that
+// the compiler removes. Hub and agent call it with the constants of this
+// package at each step where a crash could leave inconsistent state. The fault
+// tests arm points through the environment. A point does nothing unless it is
+// armed, and every hit of every point can be counted.
 //
 // Two variables of the environment arm points and are read at the first hit:
 //
 //	CAPSTAN_FAILPOINTS      hub.dispatch.write.after-rows=exit:1,agent.apply.sent=sleep(200ms):*
-//	CAPSTAN_FAILPOINTS_FILE a file with such terms, one a line; it is looked at
+//	CAPSTAN_FAILPOINTS_FILE a file with such terms, one a line; it is read
 //	                        again whenever it has changed, so that a running
 //	                        process can be armed
 //	CAPSTAN_FAILPOINTS_LOG  a file that every hit is appended to
@@ -24,7 +24,7 @@ package failpoint
 // The steps of the hub.
 const (
 	HubCatalogWritten      = "hub.catalog.written"           // an API write is complete, its audit record is not there yet
-	HubCatalogCommitted    = "hub.catalog.committed"         // an API write is committed, nobody was told
+	HubCatalogCommitted    = "hub.catalog.committed"         // an API write is committed, but not reported
 	HubStoreBeforeFlush    = "hub.store.before-flush"        // a tenant's transaction has done its work; work and feed rows are missing
 	HubStoreBeforeCommit   = "hub.store.before-commit"       // ... and is about to be committed
 	HubStoreAfterCommit    = "hub.store.after-commit"        // ... is committed, the caller does not know yet
@@ -55,7 +55,7 @@ const (
 	HubRemoveBefore        = "hub.dispatch.before-remove" // a deleted application is about to be removed
 	HubRemoveAfter         = "hub.dispatch.after-remove"
 	HubIdempotencyBegun    = "hub.api.idempotency-begun"    // the key is stored, nothing is done
-	HubIdempotencyAnswered = "hub.api.idempotency-answered" // it is done, its answer is not kept
+	HubIdempotencyAnswered = "hub.api.idempotency-answered" // it is done, its response is not stored
 )
 
 // The steps of the agent.
@@ -65,7 +65,7 @@ const (
 	AgentAckAfter      = "agent.link.after-ack"
 	AgentReportBefore  = "agent.link.before-report"
 	AgentReportAfter   = "agent.link.after-report" // a report was sent, no acknowledgement came
-	AgentReportAcked   = "agent.link.report-acked" // ... it came and is not taken in
+	AgentReportAcked   = "agent.link.report-acked" // ... it was received and is not processed
 	AgentCommitBefore  = "agent.inventory.before-commit"
 	AgentCommitAfter   = "agent.inventory.after-commit"
 	AgentBlobsBefore   = "agent.inventory.before-blobs"
@@ -85,8 +85,8 @@ const (
 	AgentHealBefore    = "agent.apply.before-heal"
 	AgentLedgerBefore  = "agent.apply.before-ledger"
 	AgentLedgerAfter   = "agent.apply.after-ledger"
-	AgentResultBefore  = "agent.apply.before-result" // the operation is over and its result is not kept
-	AgentResultAfter   = "agent.apply.after-result"  // it is kept, the hub was not told
+	AgentResultBefore  = "agent.apply.before-result" // the operation is over and its result is not stored
+	AgentResultAfter   = "agent.apply.after-result"  // it is stored, but not reported to the hub
 	AgentDeliveredLate = "agent.apply.delivered"     // the hub has it, the agent has not noted so
 	WaveStepBefore     = "agent.wave.before-step"
 	WaveStepAfter      = "agent.wave.between-waves"

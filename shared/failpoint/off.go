@@ -5,7 +5,7 @@ package failpoint
 // Enabled says whether this binary has its points.
 const Enabled = false
 
-// Here is a point at which a process may be ended, held up or made to panic.
+// Here is a point at which a process may be killed, delayed or made to panic.
 func Here(string) {}
 
 // Fail is a point that can also give an error.

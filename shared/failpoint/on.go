@@ -15,14 +15,14 @@ import (
 // Enabled says whether this binary has its points.
 const Enabled = true
 
-// Here is a point at which a process may be ended, held up or made to panic.
+// Here is a point at which a process may be killed, delayed or made to panic.
 func Here(point string) { _ = all().hit(point) }
 
 // Fail is a point that can also give an error.
 func Fail(point string) error { return all().hit(point) }
 
-// all is the one table of a process. It is made at the first hit, from the
-// environment: points are called from places that nobody can hand anything.
+// all is the only table of a process. It is made at the first hit, from the
+// environment, because points are called from places without parameters.
 var all = sync.OnceValue(func() *table {
 	t := &table{file: os.Getenv("CAPSTAN_FAILPOINTS_FILE"), hits: map[string]int{}}
 	t.fixed = parse(os.Getenv("CAPSTAN_FAILPOINTS"))
@@ -97,7 +97,7 @@ func (t *table) still(point string) bool {
 	return armed && a.action == "pause"
 }
 
-// term looks a point up. The caller holds mu.
+// term looks up a point. The caller holds mu.
 func (t *table) term(point string) (term, bool) {
 	if t.file != "" {
 		if info, err := os.Stat(t.file); err != nil {
@@ -117,8 +117,8 @@ func (t *table) term(point string) (term, bool) {
 	return a, ok
 }
 
-// load takes what the file says now, at a hit of a point, which is the first
-// that counts. What was armed before goes on counting.
+// load applies what the file contains now, at a hit of a point, which is the
+// first that counts. Points armed before keep their counts.
 func (t *table) load(now map[string]term, at string) {
 	if t.before == nil {
 		t.before = map[string]int{}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Points lists all points, in order. A test keeps it equal to the constants.
+// Points lists all points, in order. A test compares it with the constants.
 func Points() []string { return slices.Sorted(slices.Values(points)) }
 
 // Of lists the points of one process: "hub" or "agent".

@@ -10,19 +10,20 @@ import (
 	"time"
 )
 
-// A Kind tells an edge how to answer.
+// A Kind is the class of an error, which decides the reply of HTTP, gRPC,
+// console and CLI.
 type Kind string
 
 // The kinds. Each comment says what the edge does with it.
 const (
 	Internal Kind = "internal" // our defect: log it, show only a reference
 	Invalid  Kind = "invalid"  // the request or manifest is wrong: show why
-	Unknown  Kind = "unknown"  // nobody is signed in, or the proof is wrong: ask to sign in
+	Unknown  Kind = "unknown"  // not signed in, or invalid credentials: sign in
 	Denied   Kind = "denied"   // the caller may not: show nothing more
 	Missing  Kind = "missing"  // no such thing, or none the caller may see
 	Conflict Kind = "conflict" // someone changed it first: reload and retry
 	Exceeded Kind = "exceeded" // a limit of size, time, memory or rate was passed
-	Offline  Kind = "offline"  // the other side is away: try again later
+	Offline  Kind = "offline"  // the other side is unreachable: try again later
 )
 
 // An Error is a classified error with the sentence that a user may read.
@@ -52,11 +53,11 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap gives the wrapped chain.
+// Unwrap returns the wrapped chain.
 func (e *Error) Unwrap() error { return e.Err }
 
-// New makes a classified error whose cause is the formatted sentence. A %w
-// in the format is kept as the chain.
+// New makes a classified error whose cause is the formatted sentence. A %w in
+// the format becomes the chain.
 func New(kind Kind, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Kind: kind, Cause: err.Error(), Err: hide(errors.Unwrap(err))}
@@ -122,7 +123,7 @@ func Sentence(err error) string {
 	return s
 }
 
-// hidden keeps a chain for errors.Is and errors.As without printing it twice.
+// hidden is a chain for errors.Is and errors.As that is not printed twice.
 type hidden struct{ error }
 
 func (h hidden) Unwrap() error { return h.error }

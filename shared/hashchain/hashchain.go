@@ -1,8 +1,8 @@
-// Package chain computes the hashes by which hub and agent prove to each
-// other that they hold the same desired state: a chain over the rows of a
-// cluster's desired log, and a root over the newest state of each
-// application. It keeps nothing and does no I/O. Both sides call it on the
-// bytes as they travelled, so equal rows always give equal hashes.
+// Package hashchain computes the hashes by which hub and agent prove that they
+// have the same desired state: a chain over the rows of a cluster's desired
+// log, and a root over the newest state of each application. It stores nothing
+// and does no I/O. Both sides call it on the bytes as sent, so equal rows
+// always have equal hashes.
 package hashchain
 
 import (

@@ -51,10 +51,10 @@ func Spread(d time.Duration, share, random float64) time.Duration {
 	return time.Duration(float64(d) * (1 - share + 2*share*random))
 }
 
-// Loop calls fn until ctx ends, and then returns nil. After an error it hands
-// the error and the wait to failed, which logs it, and waits as b says; a call
-// without an error starts the waits anew. fn itself waits when there is
-// nothing to do.
+// Loop calls fn until ctx ends, and then returns nil. After an error it passes
+// the error and the delay to failed, which logs it, and waits as b says. A call
+// without an error resets the back-off. fn itself waits when there is nothing
+// to do.
 func Loop(ctx context.Context, c Clock, b Backoff, failed func(error, time.Duration), fn func(ctx context.Context) error) error {
 	for ctx.Err() == nil {
 		err := fn(ctx)

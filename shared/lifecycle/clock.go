@@ -26,8 +26,8 @@ func (System) After(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// Sleep waits for d or for the end of ctx, whose error it then gives. A loop
-// that is watched shows signs of life with it.
+// Sleep waits for d or for the end of ctx, whose error it then returns. It
+// counts as progress of a monitored loop.
 func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

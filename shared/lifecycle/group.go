@@ -36,8 +36,8 @@ func (g *Group) Go(fn func(ctx context.Context) error) {
 	})
 }
 
-// Wait waits for all functions and gives the error of the one that returned
-// first; nil if it had none, or if the context above ended before it.
+// Wait waits for all functions and returns the error of the one that returned
+// first; nil if it had none, or if the parent context ended before it.
 func (g *Group) Wait() error {
 	g.wait.Wait()
 	g.cancel()

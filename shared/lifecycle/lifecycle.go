@@ -1,9 +1,9 @@
-// Package run keeps the long-lived parts of a process together: it starts
-// them in order, stops them in reverse, waits for every goroutine that it
-// started, and holds the clock and the back-off that loops wait with. It
-// knows nothing of what the parts do. The daemons and every loop of a stage
-// call it. When a function of this package returns, nothing that it started
-// runs any more, unless it said so by name in its error.
+// Package lifecycle runs the long-lived parts of a process: it starts them in
+// order, stops them in reverse, waits for every goroutine that it started, and
+// provides the clock and the back-off of loops. It does not know what the parts
+// do. The daemons and every loop of a stage call it. When a function of this
+// package returns, nothing that it started runs any more, except parts named in
+// its error.
 package lifecycle
 
 import (
@@ -28,13 +28,13 @@ type Part struct {
 	Grace time.Duration
 }
 
-// ErrStopped is the reason to stop when a part ended although nobody asked it to.
+// ErrStopped is the cause when a part ended without being asked to.
 var ErrStopped = errors.New("stopped by itself")
 
-// Run starts the parts in order, each after the one before it is ready. It
+// Run starts the parts in order, each after the previous one is ready. It
 // returns when ctx ends, a part fails or all have ended, after all parts have
-// stopped, last one first. An orderly stop gives nil. A part that does not stop within its
-// grace is named in the error and left behind.
+// stopped, last one first. It returns nil for an orderly stop. A part that does
+// not stop within its grace period is named in the error and abandoned.
 func Run(ctx context.Context, parts ...Part) error {
 	ended := make(chan struct{}, len(parts)) // one token for each part: sends never block
 	var started []*running

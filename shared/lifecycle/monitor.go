@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// A Monitor knows whether the loops of a process go on, and counts the defects
-// that were caught. It travels in a context: whoever runs under With is
-// watched, and everywhere else Watch, Beat and Safely do nothing, so that a
-// defect in a test is as loud as it can be.
+// A Monitor knows whether the loops of a process make progress, and counts
+// recovered panics. It is part of a context: loops under With are monitored.
+// Without it Watch, Beat and Safely do nothing, so that a panic in a test is
+// not hidden.
 type Monitor struct {
 	clock  Clock
 	caught func(ctx context.Context, p *PanicError)
@@ -24,8 +24,8 @@ type Monitor struct {
 	panics map[string]int64
 }
 
-// NewMonitor makes a monitor. caught hears of each defect that Safely has
-// caught; it may be nil.
+// NewMonitor makes a monitor. caught receives each panic that Safely has
+// recovered; it may be nil.
 func NewMonitor(clock Clock, caught func(ctx context.Context, p *PanicError)) *Monitor {
 	return &Monitor{clock: clock, caught: caught, loops: map[*loop]struct{}{}, panics: map[string]int64{}}
 }
@@ -44,18 +44,19 @@ func monitorOf(ctx context.Context) *Monitor {
 	return m
 }
 
-// A loop is one thing that must go on.
+// A loop is one monitored loop.
 type loop struct {
 	m        *Monitor
 	name     string
 	limit    time.Duration
 	parent   *loop
-	due      time.Time // by when the next sign of life has to come; zero: it rests
+	due      time.Time // deadline of the next progress; zero: idle
 	reported bool      // it was reported as stuck
 }
 
-// Watch says that what runs under the context it gives shows a sign of life
-// at least every limit: by Beat, Expect or Rest. The function ends the watch.
+// Watch monitors what runs under the context that it returns: it must make
+// progress at least every limit, by Beat, Expect or Rest. The function ends the
+// monitoring.
 func Watch(ctx context.Context, name string, limit time.Duration) (context.Context, func()) {
 	m := monitorOf(ctx)
 	if m == nil {
@@ -74,8 +75,7 @@ func Watch(ctx context.Context, name string, limit time.Duration) (context.Conte
 	}
 }
 
-// Beat is a sign of life of the loop that ctx belongs to, and of those that
-// it is a part of.
+// Beat reports progress of the loop that ctx belongs to, and of its parents.
 func Beat(ctx context.Context) {
 	signal(ctx, func(l *loop, now time.Time) { l.due, l.reported = now.Add(l.limit), false })
 }
@@ -86,8 +86,8 @@ func Expect(ctx context.Context, d time.Duration) {
 	signal(ctx, func(l *loop, now time.Time) { l.due, l.reported = now.Add(max(l.limit, d+l.limit/2)), false })
 }
 
-// Rest says that the loop has nothing to do until its next Beat. Those that it
-// is a part of go on being watched.
+// Rest reports that the loop has nothing to do until its next Beat. Its parents
+// stay monitored.
 func Rest(ctx context.Context) {
 	if l, _ := ctx.Value(loopKey{}).(*loop); l != nil {
 		l.m.mu.Lock()
@@ -108,8 +108,8 @@ func signal(ctx context.Context, set func(*loop, time.Time)) {
 	}
 }
 
-// Excuse gives every loop its whole limit anew: what all of them wait for is
-// known to be away, and a restart would not bring it back.
+// Excuse restarts the limit of every loop: what all of them wait for is known
+// to be unreachable, and a restart would not help.
 func (m *Monitor) Excuse() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,8 +121,8 @@ func (m *Monitor) Excuse() {
 	}
 }
 
-// Stuck names the loops that Guard has found overdue and that have shown no
-// sign of life since.
+// Stuck returns the names of the loops that Guard has found overdue and that
+// have made no progress since.
 func (m *Monitor) Stuck() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,10 +160,10 @@ func (m *Monitor) overdue(report bool) (names []string, changed bool) {
 	return slices.Compact(names), changed
 }
 
-// Guard looks at the loops until ctx ends, then returns nil. Once for each
-// time that a loop is stuck it calls stuck with the names of all that are, and
-// the stacks of all goroutines. away says that what the loops depend on is
-// known to be away, which excuses them.
+// Guard checks the loops until ctx ends, then returns nil. Once for each time
+// that a loop is stuck it calls stuck with the names of all stuck loops, and
+// the stacks of all goroutines. away reports that what the loops depend on is
+// known to be unreachable, which excuses them.
 func (m *Monitor) Guard(ctx context.Context, every time.Duration, away func(context.Context) bool, stuck func(names []string, stacks string)) error {
 	return Every(ctx, m.clock, every, 0, nil, func(ctx context.Context) error {
 		if names, _ := m.overdue(false); len(names) == 0 {

@@ -2,12 +2,11 @@ package lifecycle
 
 import "time"
 
-// A Reminder says when a cause that goes on and on is told again: at once when
-// it is new, and then after pauses that double from First to Max. The zero
-// value reminds after a minute and then up to an hour later. One goroutine may
-// use it.
+// A Reminder decides when a persistent cause is logged again: at once when it
+// is new, and then after pauses that double from First to Max. The zero value
+// uses a minute and an hour. One goroutine may use it.
 type Reminder struct {
-	First time.Duration // until the second telling; zero: 1 min
+	First time.Duration // until the second time; zero: 1 min
 	Max   time.Duration // most between two tellings; zero: 1 h
 
 	cause string
@@ -15,8 +14,8 @@ type Reminder struct {
 	wait  time.Duration
 }
 
-// Due reports whether a cause is to be told now. An empty cause says that all is
-// well again, which is never told here; told says that something had been.
+// Due reports whether a cause is to be logged now. An empty cause means that it
+// is gone, which is not logged here; told reports whether it had been logged.
 func (r *Reminder) Due(now time.Time, cause string) (due, reported bool) {
 	reported = r.cause != ""
 	first, most := r.First, r.Max

@@ -1,6 +1,6 @@
-// Package logkey holds the names under which log lines carry values, so that
-// one thing has one name in every log of hub and agent. It holds names only.
-// Everyone who logs uses it. No value logged under these keys is a secret.
+// Package logkey defines the keys of values in log lines, so that one thing has
+// one key in every log of hub and agent. Everyone who logs uses it. No value
+// logged under these keys is a secret.
 package logkey
 
 // The keys.

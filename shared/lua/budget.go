@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	stepBytes       = 32  // what an instruction is taken to make, at most about ten times that in truth
+	stepBytes       = 32  // estimate of what an instruction allocates, at most about ten times that in reality
 	valueBytes      = 16  // a slot in a table or on the stack
 	entryBytes      = 128 // a named entry of a table
 	frameBytes      = 96  // a place on the call stack
 	fewValues       = 256 // on the stack of one call, that need no counting
-	clockCheckEvery = 16  // instructions between two looks at the clock
+	clockCheckEvery = 16  // instructions between two checks of the clock
 )
 
 // A budget is what is left of a run's limits. One goroutine uses it at a time.
@@ -50,8 +50,8 @@ func newBudget(ctx context.Context, l Limits) *budget {
 	return &budget{limits: l, deadline: time.Now().Add(l.Time), parent: ctx, closed: closed}
 }
 
-// spend takes steps and bytes. It gives the limit that this passes, and after
-// that the same for ever.
+// spend counts steps and bytes. It returns the limit that is exceeded, and the
+// same one from then on.
 func (b *budget) spend(steps, bytes int64) error {
 	if b.err != nil {
 		return b.err
@@ -88,12 +88,12 @@ func (b *budget) onTime() error {
 		b.err = fault.New(fault.Exceeded, "the script was stopped after %s", b.limits.Time)
 	}
 	if b.err == nil && b.parent.Err() != nil {
-		b.err = fault.Wrap(fault.Offline, b.parent.Err(), "the script was stopped because nobody waits for it any more")
+		b.err = fault.Wrap(fault.Offline, b.parent.Err(), "the script was stopped because its caller has gone")
 	}
 	return b.err
 }
 
-// text takes the bytes of a text that is about to be made.
+// text counts the bytes of a text before it is made.
 func (b *budget) text(n int) error {
 	if b.err == nil && n > b.limits.Text {
 		b.err = fault.New(fault.Exceeded, "the script was stopped because it made a text of more than %d KiB", b.limits.Text>>10)
@@ -110,8 +110,8 @@ type meter struct {
 	l *glua.LState
 }
 
-// Done counts an instruction, and gives a closed channel once a limit was
-// passed.
+// Done counts an instruction, and returns a closed channel once a limit is
+// exceeded.
 func (m meter) Done() <-chan struct{} {
 	if m.b.tick(m.l.GetTop()) != nil {
 		return m.b.closed

@@ -80,14 +80,14 @@ func number(v any) (glua.LNumber, bool) {
 	return 0, false
 }
 
-// toGo takes a value from the script. Origin is what stands at the same place
-// of the object, or nil: what the script did not change comes back as it was.
+// toGo converts a value of the script. Origin is the value at the same path of
+// the object, or nil: what the script did not change is returned unchanged.
 func (r *running) toGo(v glua.LValue, origin any, depth int) (any, error) {
 	if err := r.b.spend(1, entryBytes); err != nil {
 		return nil, err
 	}
 	if depth > maxDepth {
-		return nil, wrong("a value that nests deeper than %d levels, or holds itself", maxDepth)
+		return nil, wrong("a value that nests deeper than %d levels, or contains itself", maxDepth)
 	}
 	switch v := v.(type) {
 	case *glua.LNilType:
@@ -129,8 +129,8 @@ func backNumber(v glua.LNumber, origin any) (any, error) {
 	return f, nil
 }
 
-// backTable tells lists from maps by their keys. An empty table is what it
-// was made from, or what stands at its place; a new one is a map.
+// backTable distinguishes lists from maps by their keys. An empty table is what
+// it was made from, or what is at its path; a new one is a map.
 func (r *running) backTable(t *glua.LTable, origin any, depth int) (any, error) {
 	first, _ := t.Next(glua.LNil)
 	if first == glua.LNil {

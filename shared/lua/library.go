@@ -11,12 +11,13 @@ import (
 
 const (
 	maxThreads  = 16  // coroutines of one run
-	maxUnpacked = 512 // values that unpack gives at once
+	maxUnpacked = 512 // values that unpack returns at once
 	maxFormat   = 256 // bytes of a format of a time
 )
 
-// baseFunctions are what is kept of the base library. What loads code, reads
-// files or reaches the environment of other functions is not among them.
+// baseFunctions are the supported functions of the base library. Those that
+// load code, read files or access the environment of other functions are not
+// among them.
 func baseFunctions() []string {
 	return []string{
 		"_G", "_VERSION", "assert", "error", "getmetatable", "ipairs", "next", "pairs", "pcall", "rawequal", "rawget",
@@ -24,7 +25,7 @@ func baseFunctions() []string {
 	}
 }
 
-// library gives the script what it may call.
+// library sets what the script may call.
 func (r *running) library() {
 	l := r.l
 	r.openers(map[string]glua.LGFunction{glua.BaseLibName: glua.OpenBase, glua.TabLibName: glua.OpenTable})
@@ -52,7 +53,7 @@ func (r *running) library() {
 	}
 }
 
-// openMore gives the libraries that a setting opens.
+// openMore adds the libraries that a setting enables.
 func (r *running) openMore() {
 	l := r.l
 	r.openers(map[string]glua.LGFunction{glua.MathLibName: glua.OpenMath, glua.CoroutineLibName: glua.OpenCoroutine})
@@ -241,8 +242,8 @@ func (r *running) tableSort(l *glua.LState) int {
 	return 0
 }
 
-// osClock counts the run's own instructions: what the process used is nobody's
-// business here.
+// osClock counts the run's own instructions: the process's CPU time must not be
+// visible here.
 func (r *running) osClock(l *glua.LState) int {
 	l.Push(glua.LNumber(float64(r.b.steps) / 1e7))
 	return 1

@@ -1,10 +1,9 @@
-// Package lua runs small scripts that users bring for health and actions. It
-// gives a script an object and takes what the script returns; a script
-// reaches no file, no network, no environment, no other script and no code
-// that was not in its text. Health and actions call it. Whatever a script
-// does, it ends within its limits of time, steps and memory with one clear
-// error, and the object that went in comes back with the same integers, empty
-// lists and empty maps, unless the script changed them.
+// Package lua runs users' small scripts for health and actions. A script gets
+// an object and returns a value; it can access no file, no network, no
+// environment, no other script and no code except its own text. agent/rule and
+// shared/action call it. A script ends within its limits of time, steps and
+// memory with one clear error. The object that it returns has the same
+// integers, empty lists and empty maps, unless the script changed them.
 package lua
 
 import (
@@ -26,7 +25,7 @@ const (
 	maxSource  = 256 << 10 // bytes of one script
 	maxMessage = 1 << 10   // bytes of an error that a script raises
 	callDepth  = 180       // calls inside one another
-	registers  = 1024      // values that a script holds at once in calls under way
+	registers  = 1024      // values on a script's stack at once
 	moreValues = 8192      // as many as that may grow to
 )
 
@@ -58,7 +57,7 @@ func Compile(name, source string) (s *Script, err error) {
 		}
 	}()
 	if len(source) > maxSource {
-		return nil, fault.With(fault.New(fault.Exceeded, "the script has %d bytes, and at most %d are taken", len(source), maxSource), name, "")
+		return nil, fault.With(fault.New(fault.Exceeded, "the script has %d bytes, and the limit is %d", len(source), maxSource), name, "")
 	}
 	chunk, err := parse.Parse(strings.NewReader(source), chunkName)
 	if err != nil {
@@ -80,7 +79,7 @@ func broken(name, message string) error {
 	return fault.With(fault.New(fault.Invalid, "the script is not valid Lua: %s", short(message)), name, "correct the script")
 }
 
-// Hash tells scripts of different text apart.
+// Hash distinguishes scripts of different text.
 func (s *Script) Hash() [sha256.Size]byte { return s.hash }
 
 // A Call is what one run is given.
@@ -92,9 +91,9 @@ type Call struct {
 	Now    func() time.Time  // the clock that the script reads; nil: the real one
 }
 
-// Run runs the script and gives what it returned first: nil, bool, int64,
-// float64, string, []any or map[string]any. A script that fails is
-// fault.Invalid, one that passes a limit fault.Exceeded.
+// Run runs the script and returns its first result: nil, bool, int64, float64,
+// string, []any or map[string]any. A script that fails is fault.Invalid, one
+// that exceeds a limit fault.Exceeded.
 func (s *Script) Run(ctx context.Context, c Call) (result any, err error) {
 	r := newRun(ctx, c)
 	defer func() {

@@ -13,8 +13,8 @@ const (
 	positionCapture = -2
 )
 
-// A matcher looks for one of Lua's patterns in a text. It counts every step,
-// so that a pattern that tries each way to match ends with the run's budget.
+// A matcher matches one of Lua's patterns with a text. It counts every step, so
+// that a pattern with exponential backtracking ends at the run's limit.
 type matcher struct {
 	src, pattern string
 	step         func() error

@@ -17,9 +17,9 @@ const (
 // maxNesting is how deep expressions and blocks may nest.
 const maxNesting = 1000
 
-// guard rewrites a chunk so that texts are joined, and tables grow by
-// computed keys, only through functions that count. They are the first three
-// arguments of the chunk, kept in locals that no script can name or change.
+// guard rewrites a chunk so that texts are joined, and tables grow by computed
+// keys, only through functions that count. They are the first three arguments
+// of the chunk, in locals that no script can name or change.
 func guard(chunk []ast.Stmt) ([]ast.Stmt, error) {
 	w := &rewriter{}
 	chunk = w.block(chunk)
@@ -218,8 +218,7 @@ func apart(s *ast.AssignStmt) ast.Stmt {
 	return block
 }
 
-// single keeps a call that stands last in a list from giving more than one
-// value.
+// single prevents the last call in a list from returning more than one value.
 func single(e ast.Expr) ast.Expr {
 	switch e := e.(type) {
 	case *ast.FuncCallExpr:

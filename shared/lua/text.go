@@ -114,7 +114,7 @@ func (r *running) matcher(src, pattern string) *matcher {
 	}}
 }
 
-// find looks for the pattern from init on.
+// find finds the pattern from init on.
 func (m *matcher) find(l *glua.LState, init int) (start, end int) {
 	anchor := strings.HasPrefix(m.pattern, "^")
 	p := 0

@@ -85,8 +85,8 @@ const (
 	policyAnnotation = "hook-delete-policy"
 )
 
-// The ends of the range of waves. One further out is taken for the end, which
-// keeps its place before or after all others.
+// The limits of the range of waves. A number beyond a limit counts as the
+// limit.
 const (
 	firstWave = math.MinInt32 + 1
 	lastWave  = math.MaxInt32 - 1 // PruneLast needs one after it
@@ -101,8 +101,8 @@ func waveNumber(text string) (n int32, ok bool) {
 }
 
 // Misread returns a sentence for each of the engine's annotations of an object
-// that says something which cannot be understood and therefore counts for
-// nothing. Sync options are judged by the hub, which knows them.
+// whose value is invalid and therefore counts as not set. The hub checks sync
+// options, which it knows.
 func Misread(o *Object) []string {
 	var out []string
 	for _, text := range waveTexts(o) {
@@ -275,8 +275,8 @@ func CompareOptions(o *Object) []string {
 	return splitWords(text)
 }
 
-// Option returns the value of one sync option from a list such as Options gives;
-// "true" for an option without a value. The last one wins.
+// Option returns the value of one sync option from a list such as Options
+// returns; "true" for an option without a value. The last one has precedence.
 func Option(options []string, name string) (string, bool) {
 	for i := len(options) - 1; i >= 0; i-- {
 		k, v, has := strings.Cut(options[i], "=")

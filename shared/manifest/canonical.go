@@ -25,7 +25,7 @@ func Canonical(o *Object) ([]byte, error) {
 	return out, nil
 }
 
-// FromCanonical reads what Canonical wrote. It takes any JSON object; whole
+// FromCanonical reads what Canonical wrote. It accepts any JSON object; whole
 // numbers become int64, others float64.
 func FromCanonical(data []byte) (*Object, error) {
 	var m map[string]any
@@ -104,7 +104,7 @@ func appendFloat(dst []byte, f float64) ([]byte, error) {
 	return append(dst, text...), nil
 }
 
-// appendOther takes the types that Go code puts into objects now and then.
+// appendOther accepts the types that Go code sometimes puts into objects.
 func appendOther(dst []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case int:
@@ -133,7 +133,7 @@ func appendOther(dst []byte, v any) ([]byte, error) {
 		}
 		return AppendCanonical(dst, l)
 	default:
-		return nil, fault.New(fault.Internal, "an object holds a value of type %T", v)
+		return nil, fault.New(fault.Internal, "an object contains a value of type %T", v)
 	}
 }
 
@@ -153,7 +153,7 @@ func appendEscaped(dst []byte, s string) []byte {
 	enc := json.NewEncoder(buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(s); err != nil {
-		return strconv.AppendQuote(dst, s) // encoding/json takes every string; never reached
+		return strconv.AppendQuote(dst, s) // encoding/json accepts every string; never reached
 	}
 	out := buf.Bytes()
 	return out[:len(out)-1] // without the encoder's newline

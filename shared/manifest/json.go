@@ -29,7 +29,7 @@ func (p *parser) json(data []byte) error {
 		return err
 	}
 	if _, err := r.dec.Token(); !errors.Is(err, io.EOF) {
-		return p.fail(fault.Invalid, r.line(), "a JSON file holds one object, and more follows")
+		return p.fail(fault.Invalid, r.line(), "a JSON file has one object, and more follows")
 	}
 	m, ok := v.(map[string]any)
 	if !ok || !(p.limits.Strict || hasObjectKey(m)) {
@@ -41,8 +41,9 @@ func (p *parser) json(data []byte) error {
 	return p.add(m, func(...string) int { return 0 }, 0)
 }
 
-// retryJSON reads a YAML stream that did not parse and looks like JSON: JSON
-// writes characters beyond 16 bits as two escapes, which YAML does not take.
+// retryJSON reads a YAML stream that could not be parsed and looks like JSON:
+// JSON writes characters beyond 16 bits as two escapes, which YAML does not
+// accept.
 func (p *parser) retryJSON(data []byte) bool {
 	q := &parser{file: p.file, limits: p.limits}
 	if q.json(data) != nil {

@@ -1,8 +1,7 @@
-// Package manifest is what hub and agent both know of Kubernetes objects as
-// text: how they are read, named, normalised, written canonically, ordered,
-// annotated and masked. It never talks to a cluster and never changes what an
-// object means. Renderers, the agent and the engine call it. Equal objects
-// always have byte-equal canonical text, and numbers are kept exactly.
+// Package manifest reads, names, normalises, serialises, orders, annotates and
+// masks Kubernetes objects for hub and agent. It sends no requests and never
+// changes what an object means. Renderers, the agent and the engine call it.
+// Equal objects always have byte-equal canonical text, and numbers are exact.
 package manifest
 
 import (

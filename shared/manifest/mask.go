@@ -7,17 +7,16 @@ import (
 	"encoding/hex"
 )
 
-// LastApplied is the annotation in which kubectl keeps a whole object.
+// LastApplied is the annotation in which kubectl stores a whole object.
 const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // Mask returns a copy of an object in which a Secret's values cannot be read:
 // each value of data and stringData, and the whole last-applied annotation,
 // becomes "hmac:" and 16 hex digits of a keyed hash. Equal values look equal
-// and different ones differ, whichever of the two fields they stand in, so
-// diffs still work; without the key nobody can test a guess. Other kinds are
-// copied unchanged. It never fails: what is not shaped as it should be is
-// masked whole. annotations names more of a Secret's annotations that are
-// masked.
+// and different ones differ, in either field, so diffs still work; without the
+// key a guess cannot be verified. Other kinds are copied unchanged. It never
+// fails: values of an unexpected shape are masked whole. annotations names
+// further annotations of a Secret that are masked.
 func Mask(o *Object, key []byte, annotations ...string) *Object {
 	out := o.DeepCopy()
 	if !isSecret(out) {

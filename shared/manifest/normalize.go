@@ -7,12 +7,12 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Normalize brings a desired object into the form that is digested, stored
-// and applied. A Secret's stringData goes into data, because the API server
-// never gives it back and a key dropped from it would stay for ever. What
-// only a server may write (managedFields, uid, resourceVersion,
-// creationTimestamp, generation, selfLink, status) is left out.
-// Normalizing twice is normalizing once. Errors never hold a value.
+// Normalize brings a desired object into the form that is digested, stored and
+// applied. A Secret's stringData is merged into data, because the API server
+// never returns it and a key removed from it would stay for ever. What only a
+// server may write (managedFields, uid, resourceVersion, creationTimestamp,
+// generation, selfLink, status) is removed. Normalizing twice is normalizing
+// once. Errors never contain a value.
 func Normalize(o *Object) error {
 	delete(o.Object, "status")
 	if meta, ok := o.Object["metadata"].(map[string]any); ok {
@@ -83,8 +83,8 @@ func stringMap(o *Object, field string) (map[string]any, error) {
 	return out, nil
 }
 
-// tidyBase64 takes line breaks out of base64, as the API server does. Text
-// that is no base64, such as a placeholder that is resolved later, stays.
+// tidyBase64 removes line breaks from base64, as the API server does. Text that
+// is not base64, such as a placeholder that is resolved later, stays.
 func tidyBase64(s string) string {
 	if !strings.ContainsAny(s, "\r\n") {
 		return s

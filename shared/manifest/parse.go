@@ -13,17 +13,17 @@ import (
 	"github.com/capstan-cd/capstan/shared/yamltext"
 )
 
-// Limits bound what Parse takes in. A zero field means its default. Text made
-// to hurt can take some hundred times its size in memory while it is read, so
-// a process without limits of its own should set MaxBytes to what it can bear.
+// Limits bound what Parse reads. A zero field means its default. Hostile text
+// can need some hundred times its size in memory while it is parsed, so a
+// process without limits of its own should set MaxBytes accordingly.
 type Limits struct {
 	MaxBytes          int64 // of one text; default 10 MiB
 	MaxDocs           int   // documents in one text, and objects after lists are opened; default 20,000
 	MaxDepth          int   // of nesting; default 256
 	MaxAliasExpansion int   // values that aliases may add in one text; default 50,000
 
-	// LastKeyWins takes the last value of a key that a map gives twice, as
-	// Helm and kubectl do, instead of refusing the map.
+	// LastKeyWins uses the last value of a duplicate key, as Helm and kubectl
+	// do, instead of refusing the map.
 	LastKeyWins bool
 
 	// Strict refuses documents that are no Kubernetes objects, and broken
@@ -32,7 +32,7 @@ type Limits struct {
 	// and metadata (DIR-06).
 	Strict bool
 
-	// JSON takes the text for one JSON object, whatever its name ends in.
+	// JSON parses the text as one JSON object, whatever the file name.
 	JSON bool
 }
 
@@ -196,8 +196,8 @@ func (p *parser) document(n *yaml.Node) error {
 	return p.add(m, func(path ...string) int { return lineOf(n, path) }, 0)
 }
 
-// add checks one object and keeps it; a list is opened instead. line finds
-// the line of a field for messages.
+// add checks one object and stores it; a list is opened instead. line finds the
+// line of a field for messages.
 func (p *parser) add(m map[string]any, line func(path ...string) int, depth int) error {
 	if items, ok := listItems(m); ok {
 		return p.addItems(m, items, line, depth)
@@ -237,8 +237,8 @@ func (p *parser) addItems(list map[string]any, items []any, line func(path ...st
 	return nil
 }
 
-// listItems reports whether m is a list, and gives its items. A list has a kind
-// that ends in "List", items, and no name of its own.
+// listItems reports whether m is a list, and returns its items. A list has a
+// kind that ends in "List", items, and no name of its own.
 func listItems(m map[string]any) ([]any, bool) {
 	if !strings.HasSuffix(text(m["kind"]), "List") {
 		return nil, false
@@ -341,7 +341,8 @@ func (p *parser) notYAML(data []byte, err error) error {
 	return p.fail(fault.Invalid, line, "not YAML: %s", cause)
 }
 
-// namesObject reports whether a text that cannot be read looks like a manifest.
+// namesObject reports whether a text that cannot be parsed looks like a
+// manifest.
 func namesObject(data []byte) bool {
 	for _, word := range [...]string{"apiVersion", "kind", "metadata"} {
 		if bytes.Contains(data, []byte(word+":")) || bytes.Contains(data, []byte(`"`+word+`"`)) {

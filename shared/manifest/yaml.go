@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// value turns one node into a plain value. open holds the anchors that are
-// being expanded, so that one that contains itself is found.
+// value converts one node to a plain value. open has the anchors that are being
+// expanded, so that a recursive one is found.
 func (p *parser) value(n *yaml.Node, depth int, open []*yaml.Node) (any, error) {
 	if depth > p.limits.MaxDepth {
 		return nil, p.fail(fault.Exceeded, n.Line, "nested more than %d deep", p.limits.MaxDepth)
@@ -254,8 +254,8 @@ func number(f float64) (any, error) {
 	return f, nil
 }
 
-// bigNumber takes a whole number beyond int64, if a float holds it exactly:
-// anything else would reach the cluster as another number.
+// bigNumber accepts a whole number beyond int64 if a float represents it
+// exactly: anything else would reach the cluster as another number.
 func bigNumber(s string) (any, error) {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || strconv.FormatFloat(f, 'f', 0, 64) != strings.TrimPrefix(s, "+") {

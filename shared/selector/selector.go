@@ -77,8 +77,8 @@ func (s Selector) Nearest(keys []manifest.Key) []manifest.Key {
 	return keys[:min(len(keys), 3)]
 }
 
-// distance says how much would have to be corrected for a selector to match.
-// Another kind is further away than another group or namespace.
+// distance is how much would have to be corrected for a selector to match.
+// Another kind is further than another group or namespace.
 func (s Selector) distance(k manifest.Key) int {
 	out := edits(s.Key.Name, k.Name)
 	if !like(s.Key.Group, k.Group) {

@@ -1,5 +1,5 @@
-// Package suggest finds the word that a misspelled one probably stands for. It
-// knows nothing of commands or files; whoever reports an unknown word calls it.
+// Package suggest finds the word that a misspelled one probably means. It knows
+// nothing of commands or files; reporters of unknown words call it.
 package suggest
 
 import "strings"

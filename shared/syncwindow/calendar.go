@@ -64,7 +64,7 @@ func wall(d date, hour, minute, second int, loc *time.Location) []time.Time {
 	return out
 }
 
-// A walk looks for hits of one window and remembers the days it has seen.
+// A walk finds the starts of one window and caches the days it has computed.
 type walk struct {
 	c    *compiled
 	days map[date][]time.Time
@@ -103,7 +103,7 @@ func (w *walk) hits(d date) []time.Time {
 	return out
 }
 
-// before returns the last hit at or before t, looking back over some days.
+// before returns the last start at or before t, searching back over some days.
 func (w *walk) before(t time.Time, back int) (time.Time, bool) {
 	d := dateOf(t.In(w.c.zone)).plus(1) // zones may go back over midnight
 	for range back + 2 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Use is what somebody wants to do while windows may be closed.
+// A Use is what is to be done while windows may be closed.
 type Use int
 
 // The uses.
@@ -177,7 +177,7 @@ func (s Set) Extend(u Use, from, deadline time.Time) (at time.Time, ok bool) {
 	}
 }
 
-// Runs is for how long between two moments an operation that runs may go on.
+// Runs is for how long between two moments a running operation may continue.
 func (s Set) Runs(u Use, from, to time.Time) (sum time.Duration) {
 	goes := func(t time.Time) bool { return s.Continues(u, t) }
 	for t := from; t.Before(to); {

@@ -1,10 +1,10 @@
-// Package window says when applications may be synchronised: the schedules of
-// sync windows, when each is open, and what several of them together allow. It
-// never reads a clock, and knows neither projects nor clusters: callers pass
-// the time and pick the windows that concern an application. The hub asks it
-// before it starts operations, the agent before it begins, continues or heals.
-// Everything is reckoned on the calendar of the window's own time zone, so a
-// change of the clocks neither shifts nor skips a window.
+// Package syncwindow decides when applications may be synchronised: the
+// schedules of sync windows, when each is open, and what several of them
+// together allow. It reads no clock, and knows neither projects nor clusters:
+// callers pass the time and select the windows of an application. The hub calls
+// it before it starts operations, the agent before it begins, continues or
+// heals. Everything is computed on the calendar of the window's own time zone,
+// so a clock change neither shifts nor skips a window.
 package syncwindow
 
 import (
@@ -41,8 +41,8 @@ type Window struct {
 	AndOperator  bool     `json:"andOperator,omitempty"`
 	Description  string   `json:"description,omitempty"`
 	SyncOverrun  bool     `json:"syncOverrun,omitempty"` // what began while it was open may end
-	// SelfHeal keeps live state equal to what was accepted while the window
-	// closes the application to new revisions. Argo CD has no such switch.
+	// SelfHeal keeps self-heal active while the window blocks new revisions of
+	// the application. Argo CD has no such switch.
 	SelfHeal bool `json:"selfHeal,omitempty"`
 }
 
@@ -64,7 +64,7 @@ func (w Window) Validate() error {
 	return nil
 }
 
-// Warnings says what people should know of a window that is valid all the same.
+// Warnings returns what users should know about a valid window.
 func (w Window) Warnings() []string {
 	var out []string
 	if _, known := zone(w.TimeZone); !known {

@@ -23,7 +23,7 @@ type Health struct {
 	ready map[string]Check
 }
 
-// A Check gives nil, or the reason why not.
+// A Check returns nil, or the reason for its failure.
 type Check func(ctx context.Context) error
 
 // NewHealth makes one without checks: alive and ready.
@@ -44,12 +44,12 @@ func (h *Health) Ready(name string, c Check) {
 	h.ready[name] = c
 }
 
-// Liveness gives nil, or what is wrong.
+// Liveness returns nil, or what is wrong.
 func (h *Health) Liveness(ctx context.Context) error {
 	return h.runChecks(ctx, func() map[string]Check { return h.live })
 }
 
-// Readiness gives nil, or what is missing.
+// Readiness returns nil, or what is missing.
 func (h *Health) Readiness(ctx context.Context) error {
 	return h.runChecks(ctx, func() map[string]Check { return h.ready })
 }

@@ -26,8 +26,8 @@ func NewLog(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	return slog.New(traced{h})
 }
 
-// neutral takes control and direction characters out of texts, and writes
-// durations as people do, not as a number of nanoseconds.
+// neutral removes control and direction characters from texts, and writes
+// durations in a readable form, not as a number of nanoseconds.
 func neutral(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		return slog.String(a.Key, readable(a.Value.Duration()))
@@ -85,14 +85,14 @@ func (h traced) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// WithAttrs keeps the trace.
+// WithAttrs preserves the trace.
 func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{h.Handler.WithAttrs(attrs)} }
 
-// WithGroup keeps the trace.
+// WithGroup preserves the trace.
 func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.WithGroup(name)} }
 
-// Security marks a line as a security event (SEC-L2): how grave, from 1 to 5,
-// and which weakness of the CWE list was tried.
+// Security marks a line as a security event (SEC-L2): its severity, from 1 to
+// 5, and the weakness of the CWE list that was tried.
 func Security(level, cwe int) slog.Attr {
 	return slog.Group("", slog.Int(logkey.Security, level), slog.Int(logkey.CWE, cwe))
 }

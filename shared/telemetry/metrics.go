@@ -1,9 +1,9 @@
-// Package telemetry is how hub and agent tell of themselves: a registry of
-// Prometheus metrics, the port that serves them together with liveness and
-// readiness, and the log. It never holds a metric of its own beyond those of
-// the process, and nothing that it serves holds a secret. Both daemons call
-// it. What always holds: its port answers while the rest of the process does
-// not, and never more than a few requests at once.
+// Package telemetry provides metrics, probes and logs for hub and agent: a
+// registry of Prometheus metrics, the port that serves them together with
+// liveness and readiness, and the log. It has no metrics except those of the
+// process, and nothing that it serves contains a secret. Both daemons call it.
+// Its port responds even while the rest of the process does not, with a limit
+// of concurrent requests.
 package telemetry
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
-// NewRegistry makes a registry with what every process tells: the Go runtime,
-// the process, the build, and what the monitor knows of its loops.
+// NewRegistry makes a registry with the metrics of every process: the Go
+// runtime, the process, the build, and the monitor's loops.
 func NewRegistry(m *lifecycle.Monitor) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build(), monitored{m})
@@ -32,7 +32,7 @@ func build() prometheus.Collector {
 	return g
 }
 
-// monitored tells what a monitor knows.
+// monitored reports a monitor's loops.
 type monitored struct{ m *lifecycle.Monitor }
 
 // The metrics of monitored.
@@ -41,7 +41,7 @@ func panicsDesc() *prometheus.Desc {
 }
 
 func loopsDesc() *prometheus.Desc {
-	return prometheus.NewDesc("capstan_loops", "Work loops that are watched, by whether they go on.", []string{"state"}, nil)
+	return prometheus.NewDesc("capstan_loops", "Monitored work loops, by whether they make progress.", []string{"state"}, nil)
 }
 
 // Describe names the metrics.

@@ -111,7 +111,7 @@ func (p Port) Serve(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-// logged takes what the metrics handler complains about.
+// logged logs errors of the metrics handler.
 type logged struct{ log *slog.Logger }
 
 // Println logs one complaint.

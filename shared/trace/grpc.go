@@ -27,8 +27,8 @@ func ClientStream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, 
 	return next(ctx, d, cc, method, opts...)
 }
 
-// ServerUnary continues the trace that a call brings. Calls without one have
-// no span: heartbeats and greetings are not what people look for.
+// ServerUnary continues the trace of a call. Calls without one have no span:
+// heartbeats and Hello are of no interest.
 func (t *Tracer) ServerUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if t == nil {
 		return next(ctx, req)

@@ -80,7 +80,7 @@ type quiet struct {
 	log *slog.Logger
 }
 
-// ExportSpans sends spans. A collector that is away costs spans, nothing else.
+// ExportSpans sends spans. An unreachable collector costs spans, nothing else.
 func (q quiet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := q.SpanExporter.ExportSpans(ctx, spans); err != nil {
 		q.log.WarnContext(ctx, "spans not sent", logkey.Count, len(spans), logkey.Error, err)

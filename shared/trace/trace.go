@@ -1,9 +1,8 @@
 // Package trace follows one change through hub and agent as OpenTelemetry
-// spans: from a request or a webhook to what became of it in a cluster. It
-// holds no rule of the product and carries no content, only names, ids and
-// times. Stages of both binaries call Start; the daemons call Setup once. As
-// long as no exporter is configured by the standard OTEL_ variables every call
-// returns at once and nothing is kept.
+// spans: from a request or a webhook to its result in a cluster. Spans contain
+// no content, only names, ids and times. Stages of both binaries call Start;
+// the daemons call Setup once. As long as no exporter is configured by the
+// standard OTEL_ variables every call returns at once and nothing is recorded.
 package trace
 
 import (

@@ -25,23 +25,22 @@ const (
 const (
 	webProtocol = "http/1.1"      // offered beside the lane's own protocol
 	secondTry   = 5 * time.Second // for the dial that offers nothing but HTTP
-	forgetAfter = 3               // failures after which what was learnt is forgotten
+	forgetAfter = 3               // failures after which the remembered carrier is dropped
 )
 
 // A ProxyConfig is what lies between an agent and its hub. Nothing in it is
 // trusted: the hub proves its key inside, and nothing secret is sent before
 // it has.
 type ProxyConfig struct {
-	// Proxy gives the HTTP proxy for a hub; nil: there is none.
+	// Proxy returns the HTTP proxy for a hub; nil: there is none.
 	Proxy *Proxy
-	// Roots are the authorities that may vouch for a TLS connection which is
-	// not the hub's own, such as that of a load balancer or of a proxy that
-	// looks into TLS. Nil: any will do.
+	// Roots are the authorities that may sign a TLS connection which is not the
+	// hub's own, such as that of a load balancer or of a TLS-inspecting proxy.
+	// Nil: any.
 	Roots *x509.CertPool
 }
 
-// A Step is one part of a dial that has ended, for those who look for the
-// part that fails.
+// A Step is one part of a dial that has ended, for diagnosis.
 type Step struct {
 	Name   string // one of the Step constants
 	Detail string // what was found; without secrets
@@ -68,7 +67,7 @@ func (c DialConfig) step(name, detail string, err error) {
 // several goroutines.
 type ProxyMemory struct {
 	mu    sync.Mutex
-	hosts map[string]int // address → failures since it was learnt; no entry: nothing was learnt
+	hosts map[string]int // address → failures since it was remembered; no entry: none is remembered
 }
 
 // webOnly reports whether only HTTP should be offered.
@@ -95,7 +94,7 @@ func (l *ProxyMemory) remember(address string) {
 	l.hosts[address] = 0
 }
 
-// failed counts a dial that used what was learnt and went wrong.
+// failed counts a dial with the remembered carrier that failed.
 func (l *ProxyMemory) failed(address string) {
 	if l == nil {
 		return
@@ -110,9 +109,9 @@ func (l *ProxyMemory) failed(address string) {
 	}
 }
 
-// dialCarrier makes one handshake that offers both carriers, and takes the
-// one that is agreed on. Where the network cuts or refuses that handshake, a
-// second one offers only HTTP.
+// dialCarrier makes one handshake that offers both carriers, and uses the
+// negotiated one. If the network cuts or refuses that handshake, a second one
+// offers only HTTP.
 func dialCarrier(ctx context.Context, address string, cfg DialConfig) (*tls.Conn, string, error) {
 	if cfg.Memory.webOnly(address) {
 		conn, carrier, err := reach(ctx, address, cfg, true)
@@ -165,7 +164,7 @@ func better(first, second error) error {
 	return second
 }
 
-// reach makes one connection and gives it with the link's handshake done.
+// reach makes one connection and returns it after the link's handshake.
 func reach(ctx context.Context, address string, cfg DialConfig, webOnly bool) (*tls.Conn, string, error) {
 	raw, err := connect(ctx, address, cfg)
 	if err != nil {
@@ -211,10 +210,10 @@ func handshake(ctx context.Context, raw net.Conn, address string, cfg DialConfig
 	return inner, CarrierWebSocket, nil
 }
 
-// proxyTLS offers both carriers at once. If the other side takes the lane's
-// own protocol, this is the link's handshake and must meet all its rules;
-// otherwise it is the handshake of whoever answers HTTP there, who learns
-// nothing of the agent.
+// proxyTLS offers both carriers at once. If the other side selects the lane's
+// own protocol, this is the link's handshake and must meet all its rules.
+// Otherwise it is the handshake of an HTTP server, which learns nothing about
+// the agent.
 func proxyTLS(host string, cfg DialConfig, webOnly bool) *tls.Config {
 	var direct bool
 	c := linkTLS(host, cfg)
@@ -272,7 +271,7 @@ func errProxy(host string, err error) error {
 	return &fault.Error{
 		Kind:  fault.Offline,
 		Cause: "the certificate in front of the hub is not one that the configured authorities vouch for as " + host,
-		Fix:   "add the authority of the load balancer or of the proxy that looks into TLS to the outer CA file",
+		Fix:   "add the authority of the load balancer or of the TLS-inspecting proxy to the outer CA file",
 		Err:   err,
 	}
 }
@@ -306,8 +305,7 @@ func connectFault(err error) error {
 	return fault.Wrap(fault.Offline, err, "it cannot be connected to: %s", unreachable(err))
 }
 
-// unreachable names the cause that the system gives for a connection that does
-// not come about.
+// unreachable names the system's cause of a failed connection.
 func unreachable(err error) string {
 	var number syscall.Errno
 	switch {
@@ -316,7 +314,7 @@ func unreachable(err error) string {
 	case errors.As(err, &number):
 		return number.Error()
 	}
-	return "the network gives no cause"
+	return "the network returns no cause"
 }
 
 // handshakeFault says in a sentence why there is no handshake.

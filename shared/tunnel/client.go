@@ -13,13 +13,13 @@ import (
 )
 
 // Conn is a gRPC client to the services of the other side. It opens its one
-// stream with the first call. It ends with the session, and nobody else
-// closes it.
+// stream with the first call. It ends with the session; callers do not close
+// it.
 func (s *Session) Conn() (grpc.ClientConnInterface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, fault.New(fault.Offline, "the other side of the link is away")
+		return nil, fault.New(fault.Offline, "the other side of the link is not connected")
 	}
 	if s.client != nil {
 		return s.client, nil

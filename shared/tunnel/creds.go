@@ -17,8 +17,8 @@ type sessionInfo struct {
 // AuthType names the kind of proof for gRPC.
 func (sessionInfo) AuthType() string { return "capstan-link" }
 
-// sessionCreds tells gRPC that a stream is already secured by its session,
-// and refuses any other connection.
+// sessionCreds declares to gRPC that a stream is already secured by its
+// session, and refuses any other connection.
 type sessionCreds struct{}
 
 var errNotStream = errors.New("not a stream of a link session")

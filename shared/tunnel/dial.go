@@ -32,7 +32,7 @@ type DialConfig struct {
 	Dial Dialer
 	// Timeout bounds connection and handshake; zero: 15 s.
 	Timeout time.Duration
-	// Trace hears of each step as it ends; nil: nobody does.
+	// Trace receives each step as it ends; nil: none.
 	Trace func(Step)
 	Log   *slog.Logger
 	Clock lifecycle.Clock
@@ -112,6 +112,6 @@ func errWrongKey() error {
 	return &fault.Error{
 		Kind:  fault.Unknown,
 		Cause: "the key it proved is not the hub's: something between intercepts TLS, the address belongs to another server, or the hub has a new key",
-		Fix:   "let TLS to the hub pass untouched; if the hub was installed anew, create a new join token",
+		Fix:   "let TLS to the hub pass unmodified; if the hub was reinstalled, create a new join token",
 	}
 }

@@ -25,7 +25,7 @@ type gate struct {
 	body uint32 // bytes of the frame's data that are still to come
 }
 
-// Read returns what came, once it was looked at.
+// Read returns what was received, after it was checked.
 func (g *gate) Read(b []byte) (int, error) {
 	n, err := g.Conn.Read(b)
 	if bad := g.inspect(b[:n]); bad != nil {

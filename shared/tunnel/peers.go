@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	peerConnect = 2 * time.Second  // a replica that sleeps takes connections and says nothing
+	peerConnect = 2 * time.Second  // a frozen replica accepts connections and sends nothing
 	peerQuiet   = 10 * time.Second // after which the other side is asked whether it lives
 	peerAnswer  = 3 * time.Second
 	mostPassed  = 64 << 20 // bytes of a message that is passed on; who reads it has a lower limit
@@ -67,7 +67,7 @@ func Pass(in grpc.ServerStream, method string, to grpc.ClientConnInterface) erro
 	if err != nil {
 		return err
 	}
-	// The caller learns that it has been taken to the right place.
+	// The caller learns that the call reached the right replica.
 	if err := in.SendHeader(metadata.MD{}); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func Unreached(err error) bool {
 	return s.Code() == codes.Unavailable || s.Code() == codes.Canceled
 }
 
-// passed is a message that nobody looks into.
+// passed is a message that is forwarded unread.
 type passed struct{ data []byte }
 
 // codec passes such messages as they are and everything else as protobuf.

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// handshakeTimeout is after how long a handshake makes room for another one of
-	// the same source. One that is well takes milliseconds.
+	// handshakeTimeout is after how long a handshake may be evicted by another
+	// one of the same source. A normal one takes milliseconds.
 	handshakeTimeout = 2 * time.Second
 	// evictionNotes is how often evictions are logged.
 	evictionNotes = time.Minute
@@ -46,8 +46,8 @@ func newPending(most, perSource int, log *slog.Logger) *pending {
 	return &pending{most: most, perSource: perSource, log: log, sources: map[string]*list.List{}}
 }
 
-// enter takes a connection in; false if it must be closed. Another one may be
-// closed for it.
+// enter admits a connection; false if it must be closed. Another one may be
+// evicted for it.
 func (p *pending) enter(ctx context.Context, c io.Closer, address string) (*waiting, bool) {
 	w := &waiting{conn: c, source: clientip.Key(address), since: time.Now()}
 	p.mu.Lock()

@@ -27,8 +27,8 @@ type Proxy struct {
 	of func(*url.URL) (*url.URL, error)
 }
 
-// NewProxy reads the values that HTTPS_PROXY and NO_PROXY have. Without a
-// proxy it gives nil. Errors do not repeat the address.
+// NewProxy reads values as in HTTPS_PROXY and NO_PROXY. Without a proxy it
+// returns nil. Errors do not repeat the address.
 func NewProxy(httpsProxy, noProxy string) (*Proxy, error) {
 	if strings.TrimSpace(httpsProxy) == "" {
 		return nil, nil
@@ -164,14 +164,14 @@ func refusal(status int, address string, credentials bool) error {
 	if credentials {
 		return fault.With(fault.New(fault.Offline, "the proxy does not accept the user name and password that it was given (407)"), "", "correct them in HTTPS_PROXY")
 	}
-	return fault.With(fault.New(fault.Offline, "the proxy wants a user name and a password (407)"), "", "write HTTPS_PROXY as http://user:password@host:port")
+	return fault.With(fault.New(fault.Offline, "the proxy requires a user name and a password (407)"), "", "write HTTPS_PROXY as http://user:password@host:port")
 }
 
 func statusText(status int) string {
 	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
 }
 
-// limitedConn gives an error once too much was read.
+// limitedConn returns an error once too much was read.
 type limitedConn struct {
 	net.Conn
 	left int // -1: no limit

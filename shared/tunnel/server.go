@@ -24,11 +24,10 @@ type Server struct {
 	log      *slog.Logger
 }
 
-// A StreamWrapper looks at a stream before its handler runs. It may give another
-// stream in its place, and what is to be called with the handler's error; an
-// error ends the call. It is no interceptor because it must not stay on the
-// stack: most streams wait nearly always, and their stacks are much of what an
-// agent costs a hub.
+// A StreamWrapper runs before a stream's handler. It may return another stream,
+// and a function for the handler's error; an error ends the call. It is no
+// interceptor because it must not stay on the stack: most streams are idle
+// nearly always, and their stacks are much of an agent's cost.
 type StreamWrapper func(ss grpc.ServerStream, method string) (grpc.ServerStream, func(error), error)
 
 // ServerConfig is how a server is made.
@@ -38,8 +37,8 @@ type ServerConfig struct {
 	// once the limit on calls was checked.
 	Unary  []grpc.UnaryServerInterceptor
 	Stream []StreamWrapper
-	// Caught makes an error of a panic in the handler of a stream; nil: the
-	// panic goes on.
+	// Caught converts a panic in the handler of a stream to an error; nil: the
+	// panic continues.
 	Caught func(ctx context.Context, method string, value any) error
 	Log    *slog.Logger
 }
@@ -53,8 +52,8 @@ func NewServer(cfg ServerConfig) *Server {
 		grpc.MaxRecvMsgSize(cfg.Lane.MaxMessage),
 		grpc.MaxConcurrentStreams(maxCalls),
 		grpc.MaxHeaderListSize(maxHeaderList),
-		// A stream keeps what came in memory of its own until it is read, so
-		// gRPC needs none; what it gathers before a write is shared by all.
+		// A stream buffers received data until it is read, so gRPC needs no
+		// buffer of its own; the write buffer is shared by all.
 		grpc.ReadBufferSize(0),
 		grpc.WriteBufferSize(cfg.Lane.WriteBuffer),
 		grpc.StaticStreamWindowSize(cfg.Lane.CallWindow),
@@ -123,7 +122,7 @@ func (s *Server) Adopt(ctx context.Context, session *Session, ended func(error))
 	}
 }
 
-// hand gives a stream to gRPC.
+// hand passes a stream to gRPC.
 func (s *Server) hand(c net.Conn, session *Session) error {
 	select {
 	case s.in.conns <- c:
@@ -131,7 +130,7 @@ func (s *Server) hand(c net.Conn, session *Session) error {
 	case <-session.Done():
 	case <-s.in.done:
 	}
-	_ = c.Close() // nobody answers on it any more
+	_ = c.Close() // it is not served any more
 	return net.ErrClosed
 }
 
@@ -160,7 +159,7 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	return c.end(next(srv, c.ss))
 }
 
-// streamCall is what goes on beside the handler of one stream.
+// streamCall runs concurrently with the handler of one stream.
 type streamCall struct {
 	s      *Server
 	ss     grpc.ServerStream
@@ -187,7 +186,8 @@ func (c *streamCall) begin() error {
 	return nil
 }
 
-// end tells those beside, the last one first, and makes a status of the error.
+// end calls the wrappers' functions, the last one first, and converts the error
+// to a status.
 func (c *streamCall) end(err error) error {
 	for _, end := range slices.Backward(c.ends) {
 		end(err)
@@ -195,8 +195,8 @@ func (c *streamCall) end(err error) error {
 	return c.s.statusOf(c.ss.Context(), c.method, err)
 }
 
-// statusOf makes a status of a handler's error, and logs what the other side
-// is not told.
+// statusOf converts a handler's error to a status, and logs what the other side
+// must not see.
 func (s *Server) statusOf(ctx context.Context, method string, err error) error {
 	if err == nil {
 		return nil
@@ -221,9 +221,10 @@ func enter(ctx context.Context) (func(), error) {
 	return func() { session.calls.Add(-1) }, nil
 }
 
-// serverListener is the listener of a server. gRPC closes its listener when it stops,
-// and yamux sessions are listeners too: served directly, a stopped server
-// would cut the calls of the other direction. The inlet stands between.
+// serverListener is the listener of a server. gRPC closes its listener when it
+// stops, and yamux sessions are listeners too: served directly, a stopped
+// server would cut the calls of the other direction. This listener prevents
+// that.
 type serverListener struct {
 	conns chan net.Conn
 	once  sync.Once
@@ -250,7 +251,7 @@ func (i *serverListener) Close() error {
 	return nil
 }
 
-// Addr names the inlet for gRPC's own books.
+// Addr is the listener's address for gRPC.
 func (i *serverListener) Addr() net.Addr { return serverAddr{} }
 
 type serverAddr struct{}

@@ -18,7 +18,7 @@ const (
 	typeAway   = 3
 
 	flagSYN = 1 // opens a stream
-	flagACK = 2 // takes a stream that was opened
+	flagACK = 2 // handles an accepted stream
 	flagFIN = 4 // nothing more comes
 	flagRST = 8 // the stream is gone
 
@@ -28,27 +28,27 @@ const (
 
 var (
 	errReset = errors.New("the other side dropped the stream")
-	errAway  = errors.New("the other side takes no more streams")
+	errAway  = errors.New("the other side accepts no more streams")
 )
 
 // serverMux speaks yamux with one goroutine, which reads, and with hardly any
-// memory besides what streams hold that nobody has read: a hub has a session
-// for each of its agents, and nearly all of them rest. Whoever writes does so
-// itself, in one piece with the frame's head. The reading goroutine never
-// writes, so two sides that both write cannot hold each other up.
+// memory besides unread data of streams: a hub has a session for each of its
+// agents, and nearly all of them are idle. Writers write themselves, in one
+// piece with the frame's header. The reading goroutine never writes, so two
+// sides that both write cannot block each other.
 type serverMux struct {
 	conn  net.Conn
 	lane  Lane
-	blame func(error) // hears why the session is about to end, if people should read it
+	blame func(error) // receives why the session is about to end, if users should see it
 	done  chan struct{}
 	head  [frameHead]byte // of the frame that is read
 	first uint32          // number of the next stream that this side opens; guarded by mu
 
-	write sync.Mutex // held while a frame is sent
+	write sync.Mutex // locked while a frame is sent
 
 	mu      sync.Mutex
 	err     error // why it ended; nil: it has not
-	away    bool  // the other side takes no more streams
+	away    bool  // the other side accepts no more streams
 	streams map[uint32]*serverStream
 	arrived []*serverStream // not yet accepted
 	more    sync.Cond       // arrived, err or take have changed
@@ -142,7 +142,7 @@ func (m *serverMux) add(id uint32) *serverStream {
 	return s
 }
 
-// Accept waits for a stream that the other side opened, and tells it.
+// Accept waits for a stream that the other side opened, and confirms it.
 func (m *serverMux) Accept() (net.Conn, error) {
 	s, err := m.acceptStream()
 	if err == nil {
@@ -168,10 +168,10 @@ func (m *serverMux) acceptStream() (*serverStream, error) {
 	return s, nil
 }
 
-// Deliver gives the streams that the other side opens to take, from now on and
-// on the goroutine that reads, so nobody need wait in Accept; ended is called
-// when no more come, likewise. The other side learns that a stream is taken by
-// the first that is read from it or written to it.
+// Deliver passes the streams that the other side opens to take, from now on and
+// on the reading goroutine, so Accept needs no goroutine; ended is called
+// likewise when no more come. The other side learns that a stream is accepted
+// by the first read or write.
 func (m *serverMux) Deliver(take func(net.Conn), ended func(error)) {
 	m.mu.Lock()
 	waiting := m.arrived
@@ -187,7 +187,7 @@ func (m *serverMux) Deliver(take func(net.Conn), ended func(error)) {
 }
 
 // send writes one frame. A frame that cannot be written in time ends the
-// session: nobody could tell how much of it has gone.
+// session: it is unknown how much of it was sent.
 func (m *serverMux) send(kind byte, flags uint16, id, length uint32, body []byte) error {
 	buf := frameBuffer()
 	defer frames.Put(buf)
@@ -221,7 +221,7 @@ func (m *serverMux) put(b []byte) error {
 	return err
 }
 
-// read takes in frames until the connection ends.
+// read reads frames until the connection ends.
 func (m *serverMux) read() {
 	err := m.frame()
 	for err == nil {
@@ -240,7 +240,7 @@ func (m *serverMux) read() {
 	}
 }
 
-// frame takes in one frame.
+// frame reads one frame.
 func (m *serverMux) frame() error {
 	if _, err := io.ReadFull(m.conn, m.head[:]); err != nil {
 		return err
@@ -254,7 +254,7 @@ func (m *serverMux) frame() error {
 		return errPing()
 	case kind == typeAway:
 		if length != 0 {
-			return errNonsense("a farewell with code %d", length)
+			return errNonsense("a go-away frame with code %d", length)
 		}
 		m.mu.Lock()
 		m.away = true
@@ -315,8 +315,8 @@ func (m *serverMux) find(id uint32, flags uint16) (*serverStream, error) {
 	return s, nil
 }
 
-// body takes in the data of a frame, piece by piece: a peer that announces
-// much and sends little holds no memory.
+// body reads the data of a frame, piece by piece: a peer that announces much
+// and sends little costs no memory.
 func (m *serverMux) body(s *serverStream, length uint32) error {
 	if s != nil {
 		m.mu.Lock()
@@ -345,7 +345,7 @@ func errNonsense(format string, args ...any) error {
 }
 
 func errStalled(lane Lane, err error) error {
-	return fault.Wrap(fault.Offline, err, "the other side of the link took no data for %s", lane.Stall)
+	return fault.Wrap(fault.Offline, err, "the other side of the link read no data for %s", lane.Stall)
 }
 
 // frames has buffers for one frame each.

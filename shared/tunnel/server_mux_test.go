@@ -159,7 +159,7 @@ func TestServerMuxRefuses(t *testing.T) {
 		"another version":                       {[]byte("GET / HTTP/1.1\r\n"), fault.Invalid},
 		"a type that there is none of":          {frameOf(4, 0, 1, 0), fault.Invalid},
 		"a ping":                                {frameOf(typePing, flagSYN, 0, 1), fault.Invalid},
-		"a farewell with an error":              {frameOf(typeAway, 0, 0, 1), fault.Invalid},
+		"a go-away frame with an error":         {frameOf(typeAway, 0, 0, 1), fault.Invalid},
 		"a stream that is open":                 {append(open, open...), fault.Invalid},
 		"a stream of this side":                 {frameOf(typeWindow, flagSYN, 2, 0), fault.Invalid},
 		"stream 0":                              {frameOf(typeWindow, flagSYN, 0, 0), fault.Invalid},
@@ -268,7 +268,7 @@ func TestServerMuxEnds(t *testing.T) {
 		}
 		<-m.Done()
 	})
-	t.Run("a farewell leaves what is open, and opens nothing", func(t *testing.T) {
+	t.Run("a go-away frame leaves what is open, and opens nothing", func(t *testing.T) {
 		one, two := net.Pipe()
 		defer func() { _ = one.Close() }()
 		m := newServerMux(two, Control(), false, func(error) {})

@@ -14,11 +14,11 @@ type serverStream struct {
 	m  *serverMux
 	id uint32
 
-	writing sync.Mutex // held by a Write, so that two do not mix
+	writing sync.Mutex // locked by a Write, so that two do not mix
 	moved   sync.Cond  // anything below has changed
 
-	ackDue   bool   // it was opened by the other side, which was not told yet that it is taken
-	data     []byte // that nobody has read
+	ackDue   bool   // it was opened by the other side, which was not sent the confirmation yet
+	data     []byte // unread
 	at       int    // of data is read
 	recv     uint32 // bytes that the other side may still send
 	credit   int64  // bytes that this side may still send
@@ -39,8 +39,8 @@ func (s *serverStream) flags() uint16 {
 	return 0
 }
 
-// extend returns by how much more the other side may send, if that is worth
-// telling: half a window.
+// extend returns by how much more the other side may send, if that is worth a
+// frame: half a window.
 func (s *serverStream) extend() uint32 {
 	window := max(s.m.lane.Window, minWindow)
 	room := window - min(window, uint32(len(s.data)-s.at))
@@ -51,12 +51,12 @@ func (s *serverStream) extend() uint32 {
 	return 0
 }
 
-// buffer keeps data until it is read.
+// buffer stores data until it is read.
 func (s *serverStream) buffer(piece []byte) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	switch {
-	case s.closed: // nobody will read it
+	case s.closed: // it will not be read
 	case len(s.data) == 0:
 		s.data, s.at = piece, 0
 	default:
@@ -88,8 +88,8 @@ func (s *serverStream) stopLinger() {
 	}
 }
 
-// confirm tells the side that opened the stream that it is taken, unless it
-// knows, and how much it may send.
+// confirm confirms the stream to the side that opened it, unless it was, and
+// sends the window.
 func (s *serverStream) confirm() error {
 	s.m.mu.Lock()
 	f := s.flags()
@@ -137,7 +137,7 @@ func (s *serverStream) Read(b []byte) (int, error) {
 	}
 	s.m.mu.Unlock()
 	if extra > 0 {
-		_ = s.m.send(typeWindow, f, s.id, extra, nil) // what was read is good all the same
+		_ = s.m.send(typeWindow, f, s.id, extra, nil) // what was read is valid nevertheless
 	}
 	return n, nil
 }
@@ -220,7 +220,7 @@ func (s *serverStream) wake() {
 
 func late(by time.Time) bool { return !by.IsZero() && !time.Now().Before(by) }
 
-// Close ends both directions on this side and tells the other one. A stream
+// Close ends both directions on this side and notifies the other one. A stream
 // that the other side does not end as well is dropped after a while.
 func (s *serverStream) Close() error {
 	s.m.mu.Lock()

@@ -19,8 +19,8 @@ import (
 // ErrClosed is the reason of a session that ended without one.
 var ErrClosed = errors.New("the connection ended")
 
-// A Session is one connection of the link with its streams. Whoever made it
-// closes it; until then both sides may open streams.
+// A Session is one connection of the link with its streams. Its creator closes
+// it; until then both sides may open streams.
 type Session struct {
 	mux     Mux
 	wire    *wire
@@ -46,13 +46,13 @@ type SessionConfig struct {
 	Dialled bool // this side opened the connection
 	// Carrier is what the connection runs over; empty: CarrierTLS.
 	Carrier string
-	// Peer is who the other side proved to be; Refusal is why nobody.
+	// Peer is the authenticated other side; Refusal is why there is none.
 	Peer    Peer
 	Refusal error
 	Log     *slog.Logger
 	Clock   lifecycle.Clock
-	// Idle is after how long without a call Conn gives its stream back; zero
-	// means never.
+	// Idle is after how long without a call Conn closes its stream; zero means
+	// never.
 	Idle time.Duration
 }
 
@@ -128,7 +128,7 @@ func (s *Session) Err() error {
 	return ErrClosed
 }
 
-// Close ends the session at once. The first reason given is kept for Err.
+// Close ends the session at once. The first reason is stored for Err.
 func (s *Session) Close(reason error) {
 	s.mu.Lock()
 	if s.reason == nil {
@@ -151,7 +151,7 @@ func (s *Session) Close(reason error) {
 func (s *Session) Open() (net.Conn, error) {
 	c, err := s.mux.Open()
 	if err != nil {
-		return nil, fault.Wrap(fault.Offline, err, "the other side of the link is away")
+		return nil, fault.Wrap(fault.Offline, err, "the other side of the link is not connected")
 	}
 	return &stream{Conn: c, session: s}, nil
 }
@@ -166,9 +166,9 @@ func (s *Session) Accept() (net.Conn, error) {
 	return s.admit(c)
 }
 
-// deliver hands the streams of the other side to take as they come, and calls
-// ended once when no more can come. Both run where the session is read, so
-// nobody need wait in Accept. It is false if the session cannot do so.
+// deliver passes the streams of the other side to take as they arrive, and
+// calls ended once when no more can come. Both run where the session is read,
+// so Accept needs no goroutine. It is false if the session cannot do so.
 func (s *Session) deliver(take func(net.Conn), ended func(error)) bool {
 	m, ok := s.mux.(*serverMux)
 	if !ok {
@@ -192,7 +192,7 @@ func (s *Session) admit(c net.Conn) (net.Conn, error) {
 	return &stream{Conn: c, session: s, release: func() { s.inbound.Add(-1) }}, nil
 }
 
-// wire is the connection below the multiplexer. It counts bytes and keeps the
+// wire is the connection below the multiplexer. It counts bytes and records the
 // time of the last one.
 type wire struct {
 	net.Conn
@@ -222,8 +222,8 @@ func (w *wire) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes what lies below TLS: a farewell in TLS may wait for seconds
-// when the other side no longer reads, and nothing here depends on it.
+// Close closes what is below TLS: a TLS close notification may wait for seconds
+// when the other side no longer reads, and nothing depends on it.
 func (w *wire) Close() error {
 	if t, ok := w.Conn.(*tls.Conn); ok {
 		return t.NetConn().Close() // TCP, or a WebSocket, which does the same
@@ -239,8 +239,8 @@ type stream struct {
 	release func() // nil for streams that this side opened
 }
 
-// Read returns what came. A stream that has nothing keeps no memory for what came
-// before: most wait nearly always.
+// Read returns what was received. An idle stream has no read buffer: most are
+// idle nearly always.
 func (c *stream) Read(b []byte) (int, error) {
 	if s, ok := c.Conn.(bufferTrimmer); ok {
 		s.TrimBuffers()

@@ -10,7 +10,7 @@ import (
 // delay what comes after them.
 const notSent = 128 << 10
 
-// tuneSocket keeps the kernel's queue of unsent bytes short. It is a hint:
+// tuneSocket limits the kernel's queue of unsent bytes. It is an optimisation:
 // a connection that is no TCP socket stays as it is.
 func tuneSocket(c net.Conn) {
 	t, ok := c.(*net.TCPConn)

@@ -25,8 +25,8 @@ type SplitConfig struct {
 	HTTP *tls.Config
 	// Handshake bounds the TLS handshake; zero: 10 s.
 	Handshake time.Duration
-	// Pending bounds the connections whose handshake is not done. One more
-	// takes the place of one of the busiest source. Zero: 1,024.
+	// Pending bounds the connections whose handshake is not complete. One more
+	// evicts one of the busiest source. Zero: 1,024.
 	Pending int
 	// PerSource bounds those of one source: an IPv4 address, or a /64 of
 	// IPv6. Zero: three quarters of Pending.
@@ -81,9 +81,9 @@ func (s *Splitter) HTTP() net.Listener { return s.http }
 // Addr is the address that is shared.
 func (s *Splitter) Addr() net.Addr { return s.raw.Addr() }
 
-// Run accepts connections until ctx ends, then closes the listener, waits
-// for handshakes that are under way, and returns nil. Connections that were
-// handed out are left to those who took them.
+// Run accepts connections until ctx ends, then closes the listener, waits for
+// running handshakes, and returns nil. Connections that were returned belong to
+// their receivers.
 func (s *Splitter) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var pending sync.WaitGroup

@@ -28,8 +28,8 @@ const mostText = 1500
 const mostRetry = 5 * time.Minute
 
 // Status is the gRPC form of an error: kind, object, cause, fix and code of a
-// fault travel, its chain stays here. An error that nobody classified becomes
-// a neutral sentence.
+// fault are sent, its chain is not. An unclassified error becomes a neutral
+// sentence.
 func Status(err error) error {
 	if err == nil {
 		return nil
@@ -43,7 +43,7 @@ func Status(err error) error {
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, "the call was cancelled")
 	case errors.Is(err, context.DeadlineExceeded):
-		return status.Error(codes.DeadlineExceeded, "the call took too long")
+		return status.Error(codes.DeadlineExceeded, "the call exceeded its time limit")
 	default:
 		var s interface{ GRPCStatus() *status.Status }
 		if errors.As(err, &s) && s.GRPCStatus().Code() != codes.Unknown {
@@ -53,7 +53,7 @@ func Status(err error) error {
 	return status.Error(codes.Internal, fault.Sentence(err))
 }
 
-// unexplained reports whether the other side is told less than the log needs.
+// unexplained reports whether the other side gets less than the log needs.
 func unexplained(err error) bool { return status.Code(Status(err)) == codes.Internal }
 
 func faultStatus(f *fault.Error) error {
@@ -124,9 +124,9 @@ func Fault(err error) error {
 	case codes.DeadlineExceeded:
 		return fault.Wrap(fault.Offline, errors.Join(context.DeadlineExceeded, err), "the other side of the link did not answer in time")
 	case codes.Unavailable:
-		return fault.Wrap(fault.Offline, err, "the other side of the link is away")
+		return fault.Wrap(fault.Offline, err, "the other side of the link is not connected")
 	case codes.ResourceExhausted:
-		return fault.Wrap(fault.Exceeded, err, "a message is larger, or there are more calls, than the link takes")
+		return fault.Wrap(fault.Exceeded, err, "a message is larger, or there are more calls, than the link allows")
 	case codes.Unimplemented:
 		return fault.Wrap(fault.Invalid, err, "the other side of the link does not know this call; it may be older")
 	case codes.OK, codes.Unknown, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied,
@@ -156,7 +156,7 @@ func travelled(s *status.Status) *fault.Error {
 	return f
 }
 
-// faultUnary gives callers faults instead of statuses.
+// faultUnary returns faults to callers instead of statuses.
 func faultUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	return Fault(next(ctx, method, req, reply, cc, opts...))
 }

@@ -1,10 +1,9 @@
-// Package tunnel carries the link: one TLS 1.3 connection that the agent
+// Package tunnel implements the link: one TLS 1.3 connection that the agent
 // opens, on TCP or inside a WebSocket, becomes a Session, on which both sides
-// open streams and serve gRPC.
-// It never decides who may do what: it says who the other side proved to be,
-// and hub/fleet and agent/link decide. Those two call it, and the hub's daemon
-// for Split. A stream that cannot be written to within a minute ends its
-// session, so nothing waits for ever on a peer that went silent.
+// open streams and serve gRPC. It authenticates the other side and does not
+// authorize: hub/fleet and agent/link do. Those two call it, and the hub's
+// daemon for Split. A stream that cannot be written to within a minute ends its
+// session, so nothing waits for ever on a silent peer.
 package tunnel
 
 import "time"
@@ -41,7 +40,7 @@ type Lane struct {
 	Window      uint32 // bytes that may be on their way on one stream
 	CallWindow  int32  // the same for one call
 	ConnWindow  int32  // the same for all calls of one stream
-	MaxMessage  int    // bytes of one message that is taken
+	MaxMessage  int    // bytes of one accepted message
 	MaxStreams  int    // streams that the peer may have open
 	WriteBuffer int    // bytes that gRPC gathers before a write
 	// Stall is how long a write may wait for the other side; a longer one

@@ -19,12 +19,12 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// WebSocketPath is where a hub takes the link's WebSocket.
+// WebSocketPath is where a hub accepts the link's WebSocket.
 const WebSocketPath = "/link/v1"
 
 const (
 	frame     = chunk     // most bytes of one message that is sent
-	mostFrame = 2 * chunk // most bytes of one that is taken
+	mostFrame = 2 * chunk // most bytes of an accepted message
 	busyRetry = 10        // seconds after which a client that met a busy hub may ask again
 )
 
@@ -103,7 +103,7 @@ func (wsAddr) Network() string  { return "websocket" }
 func (a wsAddr) String() string { return string(a) }
 
 func newWebSocket(ws *websocket.Conn, below net.Conn, from string) *webSocket {
-	// Its life is that of the connection: whoever gets it closes it.
+	// It lives as long as the connection: its receiver closes it.
 	c := websocket.NetConn(context.Background(), ws, websocket.MessageBinary)
 	ws.SetReadLimit(mostFrame)
 	return &webSocket{Conn: c, ws: ws, below: below, from: wsAddr(from)}
@@ -146,9 +146,9 @@ func closeBelow(c net.Conn) error {
 	return c.Close()
 }
 
-// WebSocket takes agents that come by WebSocket, wherever it is served: on
-// the shared port itself, or behind a load balancer that ends TLS. What
-// arrives is handed out by Link, like every other connection of an agent.
+// WebSocket accepts agents that connect by WebSocket, wherever it is served: on
+// the shared port itself, or behind a load balancer that terminates TLS. Link
+// returns these connections like all others of agents.
 func (s *Splitter) WebSocket() http.Handler {
 	inner := linkConfig(s.cfg)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -172,7 +172,7 @@ func (s *Splitter) WebSocket() http.Handler {
 
 // welcome makes the link's handshake inside a WebSocket.
 func (s *Splitter) welcome(ws *webSocket, inner *tls.Config) {
-	// The request's context ended with its connection's other life.
+	// The request's context ends when the connection is upgraded.
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Handshake)
 	defer cancel()
 	tuneBelow(ws.below)
@@ -195,7 +195,7 @@ func tuneBelow(c net.Conn) {
 	tuneSocket(c)
 }
 
-// hijackTap keeps the connection that an upgrade takes over.
+// hijackTap records the connection that an upgrade hijacks.
 type hijackTap struct {
 	http.ResponseWriter
 
@@ -219,7 +219,7 @@ func (h *hijackTap) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c, rw, nil
 }
 
-// Close ends the connection, also when it is not taken over yet.
+// Close ends the connection, also before it is hijacked.
 func (h *hijackTap) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package ownership decides which application owns an object of a cluster. It
 // is a state machine of pure values: it reads no cluster, stores nothing and
-// holds no lock. The engine of package apply calls it wherever an object is
-// acquired, contested, handed over, deleted or released. An object has at most
+// has no lock. The engine of package apply calls it wherever an object is
+// acquired, contested, transferred, deleted or released. An object has at most
 // one owner. An application that merely renders an object owns nothing.
 package ownership
 
@@ -32,7 +32,7 @@ const (
 	Adopt                // its owner releases it to another application
 	Applied              // its owner has written it
 	Delete               // its owner is about to delete it
-	Retain               // its owner was kept from deleting it
+	Retain               // its owner was prevented from deleting it
 	Release              // it is gone, or its owner leaves it alone
 )
 
@@ -65,7 +65,7 @@ type Interest struct {
 	Leaving   bool // the application is being deleted, or is gone
 }
 
-// A Decision is the answer to an application that wants to write an object.
+// A Decision is the reply to an application that is about to write an object.
 type Decision uint8
 
 // The verdicts.
@@ -115,9 +115,9 @@ func (o Object) Do(app string, e Event) Object {
 }
 
 // Successor returns which application adopts an object that its owner would
-// delete: the first one that has accepted it, may have it and stays. An
-// application that nobody has synced with it, and that automation does not sync,
-// is no successor. Without one the object is deleted.
+// delete: the first one that has accepted it, may have it and is not in
+// deletion. An application that nobody has synced with it, and that automation
+// does not sync, is no successor. Without one the object is deleted.
 func Successor(owner string, claims []Interest) (Interest, bool) {
 	for _, c := range claims {
 		if c.App != owner && c.Accepted && c.Permitted && !c.Leaving {

@@ -1,5 +1,5 @@
-// Command capstan-agent keeps one cluster as its hub has accepted it. Run it
-// without arguments for its commands.
+// Command capstan-agent enforces in one cluster what its hub has accepted. Run
+// it without arguments for its commands.
 package main
 
 import (
@@ -43,7 +43,7 @@ func say(err error) string {
 
 func commands() *cobra.Command {
 	root := &cobra.Command{
-		Use: "capstan-agent", Short: "The agent of Capstan: keeps one cluster as its hub has accepted it",
+		Use: "capstan-agent", Short: "The agent of Capstan: enforces in one cluster what its hub has accepted",
 		SilenceUsage: true, SilenceErrors: true, Version: version.String(),
 	}
 	root.AddCommand(runCommand(), doctorCommand(), upgradeCommand(), &cobra.Command{
@@ -57,16 +57,16 @@ func commands() *cobra.Command {
 	return root
 }
 
-// runCommand takes its settings from flags, and where a flag is not given
-// from the environment.
+// runCommand reads its settings from flags, and for flags that are not set from
+// the environment.
 func runCommand() *cobra.Command {
 	var c daemon.Config
 	var level, format string
 	cmd := &cobra.Command{
 		Use: "run", Short: "Run the agent until it is asked to stop", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// An agent idles beside people's workloads: memory counts for
-			// more than the little work of collecting it twice as often.
+			// An idle agent shares the node with workloads: memory matters more
+			// than the CPU time of collecting twice as often.
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(50)
 			}
@@ -91,7 +91,7 @@ func runCommand() *cobra.Command {
 		},
 	}
 	flags(cmd.Flags(), &c)
-	cmd.Flags().DurationVar(&c.Watchdog, "watchdog", 10*time.Minute, "end the process, for it to be started anew, when the hub has answered nothing for so long; negative: never (CAPSTAN_WATCHDOG)")
+	cmd.Flags().DurationVar(&c.Watchdog, "watchdog", 10*time.Minute, "exit, to be restarted, when the hub has not replied for this time; negative: never (CAPSTAN_WATCHDOG)")
 	cmd.Flags().DurationVar(&c.WaveDelay, "wave-delay", 0, "pause between two waves of a sync, at most 1m; the tenant's setting and an application's option win (ARGOCD_SYNC_WAVE_DELAY, in seconds)")
 	cmd.Flags().StringVar(&c.Listen, "listen", env("CAPSTAN_LISTEN", ""), "address for /livez, /readyz and /metrics, such as 127.0.0.1:8081; empty: none (CAPSTAN_LISTEN)")
 	cmd.Flags().BoolVar(&c.Profiles, "profiles", env("CAPSTAN_PROFILES", "") == "true", "serve /debug/pprof at --listen too (CAPSTAN_PROFILES=true)")
@@ -103,8 +103,8 @@ func runCommand() *cobra.Command {
 	return cmd
 }
 
-// waveDelay takes the pause between waves as Argo CD's controller does, in
-// seconds; a flag that is given wins.
+// waveDelay reads the pause between waves from the environment in seconds, as
+// Argo CD's controller does; a flag has precedence.
 func waveDelay(c *daemon.Config, text string, given bool) error {
 	if text == "" || given {
 		return nil
@@ -123,7 +123,7 @@ func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check step by step what the agent needs, and say what is wrong", Args: cobra.NoArgs,
 		Long: "Check the way to the cluster's API server and to the hub, step by step, with the settings that `run` has. " +
-			"It changes nothing, may run beside an agent that runs, and works before enrolment. The exit code is 0 if all is well.",
+			"It changes nothing, and works before enrolment and while an agent runs. The exit code is 0 if every check succeeds.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return daemon.Doctor(cmd.Context(), c, cmd.OutOrStdout()) },
 	}
 	flags(cmd.Flags(), &c)
@@ -138,7 +138,7 @@ func upgradeCommand() *cobra.Command {
 	var level, format string
 	cmd := &cobra.Command{
 		Use: "upgrade", Short: "Exchange the image of the agent's Deployment, and bring the former one back if the new one does not connect", Args: cobra.NoArgs,
-		Long: "The agent starts this as a Job when its hub orders an upgrade; `capstan cluster upgrade` orders one. It may be killed and started anew: " +
+		Long: "The agent starts this as a Job when its hub requests an upgrade; `capstan cluster upgrade` does that. It can be killed and restarted: " +
 			"how far it is stands in an annotation of the Deployment.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, variable, err := logger(level, format)
@@ -176,9 +176,9 @@ func flags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.FieldManager, "field-manager", env("CAPSTAN_FIELD_MANAGER", ""), "name under which fields are owned; empty: capstan (CAPSTAN_FIELD_MANAGER)")
 	// A password in the environment must not show up as a default in --help.
 	c.HTTPSProxy, c.NoProxy = proxyEnv("HTTPS_PROXY"), proxyEnv("NO_PROXY")
-	f.Var(setter{&c.HTTPSProxy}, "https-proxy", "HTTP proxy on the way to the hub, http://[user:password@]host:port; the environment keeps a password better (HTTPS_PROXY)")
+	f.Var(setter{&c.HTTPSProxy}, "https-proxy", "HTTP proxy for the hub, http://[user:password@]host:port; put a password into the environment instead (HTTPS_PROXY)")
 	f.Var(setter{&c.NoProxy}, "no-proxy", "hosts and networks that are reached without the proxy, separated by commas (NO_PROXY)")
-	f.StringVar(&c.ProxyCAFile, "outer-ca-file", env("CAPSTAN_OUTER_CA_FILE", ""), "authorities (PEM), beside the system's, that must vouch for a load balancer or TLS-inspecting proxy in front of the hub; empty: the hub's own key, proved inside, is enough (CAPSTAN_OUTER_CA_FILE)")
+	f.StringVar(&c.ProxyCAFile, "outer-ca-file", env("CAPSTAN_OUTER_CA_FILE", ""), "file of authorities (PEM) that, besides the system's, must have signed the certificate of a load balancer or TLS-inspecting proxy in front of the hub; empty: only the hub's own key is checked (CAPSTAN_OUTER_CA_FILE)")
 }
 
 // setter is a flag that does not show its default.
@@ -187,7 +187,7 @@ type setter struct{ to *string }
 // String hides what is set.
 func (setter) String() string { return "" }
 
-// Set takes the flag's value.
+// Set sets the flag's value.
 func (s setter) Set(v string) error {
 	*s.to = v
 	return nil
@@ -222,8 +222,8 @@ func logger(level, format string) (*slog.Logger, *slog.LevelVar, error) {
 	return telemetry.NewLog(os.Stderr, format, variable), variable, nil
 }
 
-// switchable lets SIGHUP switch the log to debug, and back. The function that
-// it gives ends that.
+// switchable lets SIGHUP switch the log to debug, and back. The returned
+// function stops that.
 func switchable(ctx context.Context, log *slog.Logger, level *slog.LevelVar) func() {
 	configured := level.Level()
 	hup := make(chan os.Signal, 1)

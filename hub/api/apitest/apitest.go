@@ -1,7 +1,6 @@
-// Package apitest runs the HTTP face of a hub on a real store, without agents
-// and without a pipeline behind it, for tests of the face and of its clients.
-// Only tests import it. What always holds: everything that it started has
-// ended when the test has.
+// Package apitest runs the HTTP API of a hub on a real store, without agents
+// and without a pipeline, for tests of the API and of its clients. Only tests
+// import it. Everything that it started has ended when the test has.
 package apitest
 
 import (
@@ -50,13 +49,13 @@ type Hub struct {
 	users map[string]string // secret by "tenant/name"
 }
 
-// A Buffer holds what was logged.
+// A Buffer contains what was logged.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-// Write takes a log line.
+// Write appends a log line.
 func (b *Buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -769,7 +769,7 @@ type AuditRecord struct {
 
 // Certificate The host key of an SSH server, or a TLS certificate that is stored for a Git server.
 type Certificate struct {
-	// BuiltIn It came with this release; a key of your own for the same server takes its place.
+	// BuiltIn It came with this release; a key of your own for the same server replaces it.
 	BuiltIn   bool      `json:"builtIn"`
 	CreatedAt time.Time `json:"createdAt,omitempty,omitzero"`
 
@@ -815,7 +815,7 @@ type Cluster struct {
 	// Fingerprint UID of its namespace kube-system.
 	Fingerprint string `json:"fingerprint,omitempty,omitzero"`
 
-	// Held The hub as a whole waits for an admin after a restore: nobody enrols and nothing is pruned anywhere.
+	// Held The whole hub waits for an admin after a restore: enrolment and pruning are stopped.
 	Held        bool      `json:"held,omitempty,omitzero"`
 	Id          string    `json:"id"`
 	KubeVersion string    `json:"kubeVersion,omitempty,omitzero"`
@@ -826,10 +826,10 @@ type Cluster struct {
 	LastSeen   time.Time `json:"lastSeen,omitempty,omitzero"`
 	Name       string    `json:"name"`
 
-	// Quarantine Cloned? Two Kubernetes clusters use one identity. Neither agent is let in until an admin says which one keeps it.
+	// Quarantine Cloned? Two Kubernetes clusters use one identity. Both agents are refused until an admin chooses which one keeps it.
 	Quarantine Quarantine `json:"quarantine,omitempty,omitzero"`
 
-	// Receipt Proof that hub and agent held the same desired state.
+	// Receipt Proof that hub and agent had the same desired state.
 	Receipt struct {
 		At   time.Time `json:"at"`
 		Root string    `json:"root,omitempty,omitzero"`
@@ -847,11 +847,11 @@ type Cluster struct {
 		Stage string `json:"stage"`
 	} `json:"refusal,omitempty,omitzero"`
 
-	// Refused A second process with the same identity that was turned away last.
+	// Refused A second process with the same identity that was refused last.
 	Refused         RefusedAgent `json:"refused,omitempty,omitzero"`
 	ResourceVersion string       `json:"resourceVersion,omitempty,omitzero"`
 
-	// Rewind HUB_REWOUND: the agent holds another past than the hub, as after a restore from a backup. It takes no change and goes on enforcing what it has until an admin accepts the hub's state.
+	// Rewind HUB_REWOUND: the agent has another log than the hub, as after a restore from a backup. It accepts no change and enforces what it has until an admin accepts the hub's state.
 	Rewind Rewind `json:"rewind,omitempty,omitzero"`
 
 	// Seq Newest row of desired state.
@@ -1065,7 +1065,7 @@ type HubStatus struct {
 	Hold string `json:"hold,omitempty,omitzero"`
 	Id   string `json:"id,omitempty,omitzero"`
 
-	// KeepsLive Live objects are kept equal to what was accepted.
+	// KeepsLive Drift from what was accepted is reverted.
 	KeepsLive bool `json:"keepsLive,omitempty,omitzero"`
 
 	// Parent The application that renders this one (app of apps).
@@ -1074,19 +1074,19 @@ type HubStatus struct {
 	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
 	Paused Paused `json:"paused,omitempty,omitzero"`
 
-	// RefreshedAt When the sources were last looked at.
+	// RefreshedAt Time of the last refresh of the sources.
 	RefreshedAt time.Time `json:"refreshedAt,omitempty,omitzero"`
 
 	// Resources Managed objects in the target.
 	Resources int `json:"resources"`
 
 	// Stale Why sync and health are not current; absent: they are. While the agent
-	// of the cluster is away the last known states are given for 60 seconds
-	// more, and Unknown from then on. While the sources cannot be resolved or
-	// rendered sync is Unknown, and health goes on.
+	// of the cluster is disconnected the last known states are returned for 60
+	// seconds more, and Unknown from then on. While the sources cannot be
+	// resolved or rendered sync is Unknown; health stays current.
 	Stale Stale `json:"stale,omitempty,omitzero"`
 
-	// Target Snapshot that the cluster is kept equal to; while the application is paused, not the newest of Git.
+	// Target Snapshot that the cluster is compared with; while the application is paused, not the newest of Git.
 	Target string `json:"target,omitempty,omitzero"`
 }
 
@@ -1371,7 +1371,7 @@ type Permission struct {
 // Propagation defines model for Propagation.
 type Propagation string
 
-// Quarantine Cloned? Two Kubernetes clusters use one identity. Neither agent is let in until an admin says which one keeps it.
+// Quarantine Cloned? Two Kubernetes clusters use one identity. Both agents are refused until an admin chooses which one keeps it.
 type Quarantine struct {
 	// Address Where the later one came from.
 	Address string `json:"address"`
@@ -1397,7 +1397,7 @@ type Reason struct {
 	Reason string `json:"reason,omitempty,omitzero"`
 }
 
-// RefusedAgent A second process with the same identity that was turned away last.
+// RefusedAgent A second process with the same identity that was refused last.
 type RefusedAgent struct {
 	Address string    `json:"address"`
 	At      time.Time `json:"at"`
@@ -1498,15 +1498,15 @@ type ResourceSelector struct {
 	Namespace string `json:"namespace,omitempty,omitzero"`
 }
 
-// Rewind HUB_REWOUND: the agent holds another past than the hub, as after a restore from a backup. It takes no change and goes on enforcing what it has until an admin accepts the hub's state.
+// Rewind HUB_REWOUND: the agent has another log than the hub, as after a restore from a backup. It accepts no change and enforces what it has until an admin accepts the hub's state.
 type Rewind struct {
-	// AgentSeq Row of the desired log that the agent holds; 0 if it was not heard yet.
+	// AgentSeq Row of the desired log that the agent has; 0 if it has not connected yet.
 	AgentSeq int64 `json:"agentSeq"`
 
 	// HubSeq Row at which the hub's log ended.
 	HubSeq int64 `json:"hubSeq"`
 
-	// Proven The agent showed what this hub had signed, so the hub as a whole is held.
+	// Proven The agent has presented a signature of this hub, so the whole hub is stopped.
 	Proven bool      `json:"proven"`
 	Reason string    `json:"reason"`
 	SeenAt time.Time `json:"seenAt"`
@@ -1529,13 +1529,13 @@ type ServerCertificates struct {
 type Setting struct {
 	Key string `json:"key"`
 
-	// Map The name of the ConfigMap or Secret that Argo CD keeps it in.
+	// Map The name of its ConfigMap or Secret in Argo CD.
 	Map       string    `json:"map"`
 	Secret    bool      `json:"secret"`
 	UpdatedAt time.Time `json:"updatedAt"`
 	UpdatedBy string    `json:"updatedBy"`
 
-	// Used Something acts on it; otherwise it is kept and changes nothing yet.
+	// Used It takes effect; otherwise it is stored without effect.
 	Used bool `json:"used"`
 
 	// Value Absent for a secret.
@@ -1576,9 +1576,9 @@ type Source struct {
 }
 
 // Stale Why sync and health are not current; absent: they are. While the agent
-// of the cluster is away the last known states are given for 60 seconds
-// more, and Unknown from then on. While the sources cannot be resolved or
-// rendered sync is Unknown, and health goes on.
+// of the cluster is disconnected the last known states are returned for 60
+// seconds more, and Unknown from then on. While the sources cannot be
+// resolved or rendered sync is Unknown; health stays current.
 type Stale struct {
 	Health  HealthStatusCode `json:"health,omitempty,omitzero"`
 	Message string           `json:"message"`
@@ -1642,7 +1642,7 @@ type SyncRequest struct {
 		} `json:"backoff,omitempty,omitzero"`
 		Limit int64 `json:"limit,omitempty,omitzero"`
 
-		// Refresh Resolve the revision anew before each try.
+		// Refresh Resolve the revision again before each attempt.
 		Refresh bool `json:"refresh,omitempty,omitzero"`
 	} `json:"retry,omitempty,omitzero"`
 
@@ -1660,7 +1660,7 @@ type SyncRequest struct {
 	// Sources Sources for this operation alone.
 	Sources []Source `json:"sources,omitempty,omitzero"`
 
-	// Strategy As in Argo CD: apply runs no hooks, hook does; force deletes and makes anew what cannot be changed.
+	// Strategy As in Argo CD: apply runs no hooks, hook does; force deletes and recreates objects with immutable changes.
 	Strategy    SyncStrategy `json:"strategy,omitempty,omitzero"`
 	SyncOptions []string     `json:"syncOptions,omitempty,omitzero"`
 }
@@ -1668,7 +1668,7 @@ type SyncRequest struct {
 // SyncStatusCode defines model for SyncStatusCode.
 type SyncStatusCode string
 
-// SyncStrategy As in Argo CD: apply runs no hooks, hook does; force deletes and makes anew what cannot be changed.
+// SyncStrategy As in Argo CD: apply runs no hooks, hook does; force deletes and recreates objects with immutable changes.
 type SyncStrategy struct {
 	Apply *struct {
 		Force bool `json:"force,omitempty,omitzero"`
@@ -1700,7 +1700,7 @@ type SyncWindow struct {
 	Opens    time.Time `json:"opens,omitempty,omitzero"`
 	Schedule string    `json:"schedule"`
 
-	// SelfHeal Live state is kept equal to what was accepted while it closes the application.
+	// SelfHeal Self-heal continues while the window closes the application.
 	SelfHeal    bool   `json:"selfHeal,omitempty,omitzero"`
 	SyncOverrun bool   `json:"syncOverrun,omitempty,omitzero"`
 	TimeZone    string `json:"timeZone,omitempty,omitzero"`
@@ -1747,7 +1747,7 @@ type TopResource struct {
 
 // Tree defines model for Tree.
 type Tree struct {
-	// AsOf When the cluster's agent was last heard.
+	// AsOf Time of the last contact with the cluster's agent.
 	AsOf      time.Time `json:"asOf,omitempty,omitzero"`
 	Connected bool      `json:"connected,omitempty,omitzero"`
 
@@ -1888,7 +1888,7 @@ type DeleteApplicationParams struct {
 
 // GetApplicationParams defines parameters for GetApplication.
 type GetApplicationParams struct {
-	// Confirm Answer only with what is not older than the request.
+	// Confirm Return only data that is not older than the request.
 	Confirm bool `form:"confirm,omitempty" json:"confirm,omitempty,omitzero"`
 }
 
@@ -2077,7 +2077,7 @@ type UpgradeAgentJSONBody struct {
 	// DeadlineSeconds In which the new version has to connect; 0 means 300.
 	DeadlineSeconds int64 `json:"deadlineSeconds,omitempty,omitzero"`
 
-	// Image Full reference of the new image, with a tag or a digest. The owner of the cluster decides which repositories are taken.
+	// Image Full reference of the new image, with a tag or a digest. The owner of the cluster decides which repositories are allowed.
 	Image string `json:"image"`
 }
 
@@ -2118,16 +2118,16 @@ type PutRepositoryJSONBody struct {
 	Insecure bool   `json:"insecure,omitempty,omitzero"`
 	Name     string `json:"name,omitempty,omitzero"`
 
-	// Password Write only; a password or an access token. Absent keeps the stored one.
+	// Password Write only; a password or an access token. Without it the stored one stays.
 	Password *string `json:"password,omitempty"`
 
 	// Project The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without.
 	Project string `json:"project,omitempty,omitzero"`
 
-	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. Absent keeps the stored one.
+	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. Without it the stored one stays.
 	SshPrivateKey *string `json:"sshPrivateKey,omitempty"`
 
-	// TlsClientCertData Write only; a client certificate in PEM, for an https URL. Absent keeps the stored one.
+	// TlsClientCertData Write only; a client certificate in PEM, for an https URL. Without it the stored one stays.
 	TlsClientCertData *string `json:"tlsClientCertData,omitempty"`
 
 	// TlsClientCertKey Write only; the private key of the client certificate in PEM, without a passphrase.
@@ -2148,7 +2148,7 @@ type PutRepositoryJSONBodyType string
 
 // PatchSettingsJSONBody defines parameters for PatchSettings.
 type PatchSettingsJSONBody struct {
-	// Values By the name of the ConfigMap or Secret that Argo CD keeps them in, and by key.
+	// Values By the name of the ConfigMap or Secret in Argo CD, and by key.
 	Values map[string]map[string]*string `json:"values"`
 }
 
@@ -2695,40 +2695,40 @@ type ServerInterface interface {
 	// ListApplications Lists applications, by name
 	// (GET /api/v1/applications)
 	ListApplications(ctx echo.Context, params ListApplicationsParams) error
-	// CreateApplication Makes an application
+	// CreateApplication Creates an application
 	// (POST /api/v1/applications)
 	CreateApplication(ctx echo.Context, params CreateApplicationParams) error
 	// DeleteApplication Deletes an application, with its objects if cascade
 	// (DELETE /api/v1/applications/{namespace}/{name})
 	DeleteApplication(ctx echo.Context, namespace PathNamespace, name PathName, params DeleteApplicationParams) error
-	// GetApplication Gives one application
+	// GetApplication Returns one application
 	// (GET /api/v1/applications/{namespace}/{name})
 	GetApplication(ctx echo.Context, namespace PathNamespace, name PathName, params GetApplicationParams) error
 	// UpdateApplication Replaces an application's spec, labels, annotations and finalizers
 	// (PUT /api/v1/applications/{namespace}/{name})
 	UpdateApplication(ctx echo.Context, namespace PathNamespace, name PathName, params UpdateApplicationParams) error
-	// AbandonApplication Gives an application up whose cluster is gone, and says what it leaves behind
+	// AbandonApplication Removes an application whose cluster no longer exists, and returns what it leaves in the cluster
 	// (POST /api/v1/applications/{namespace}/{name}/abandon)
 	AbandonApplication(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// ApproveOperation Approves what the operation in progress deletes
 	// (POST /api/v1/applications/{namespace}/{name}/approve)
 	ApproveOperation(ctx echo.Context, namespace PathNamespace, name PathName) error
-	// DiffApplication Gives what differs between target and cluster
+	// DiffApplication Returns what differs between target and cluster
 	// (GET /api/v1/applications/{namespace}/{name}/diff)
 	DiffApplication(ctx echo.Context, namespace PathNamespace, name PathName, params DiffApplicationParams) error
 	// GetHistory Lists what was applied, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/history)
 	GetHistory(ctx echo.Context, namespace PathNamespace, name PathName, params GetHistoryParams) error
-	// GetManifests Gives the desired objects of the target, Secret values masked
+	// GetManifests Returns the desired objects of the target, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/manifests)
 	GetManifests(ctx echo.Context, namespace PathNamespace, name PathName, params GetManifestsParams) error
 	// ListOperations Lists the operations, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/operations)
 	ListOperations(ctx echo.Context, namespace PathNamespace, name PathName, params ListOperationsParams) error
-	// RefreshApplication Looks at the sources and at the cluster anew
+	// RefreshApplication Refreshes sources and comparison
 	// (POST /api/v1/applications/{namespace}/{name}/refresh)
 	RefreshApplication(ctx echo.Context, namespace PathNamespace, name PathName, params RefreshApplicationParams) error
-	// GetLiveResource Gives one live object of the application, Secret values masked
+	// GetLiveResource Returns one live object of the application, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/resource)
 	GetLiveResource(ctx echo.Context, namespace PathNamespace, name PathName, params GetLiveResourceParams) error
 	// ListResourceActions Lists the actions that a live object of the application offers now
@@ -2755,7 +2755,7 @@ type ServerInterface interface {
 	// TerminateOperation Ends the operation that runs
 	// (POST /api/v1/applications/{namespace}/{name}/terminate)
 	TerminateOperation(ctx echo.Context, namespace PathNamespace, name PathName) error
-	// GetApplicationTree Gives the managed objects and their children
+	// GetApplicationTree Returns the managed objects and their children
 	// (GET /api/v1/applications/{namespace}/{name}/tree)
 	GetApplicationTree(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// ListAudit Lists writes and refused writes, newest first
@@ -2776,28 +2776,28 @@ type ServerInterface interface {
 	// ListClusters Lists the clusters with the state of their agents
 	// (GET /api/v1/clusters)
 	ListClusters(ctx echo.Context) error
-	// EnrollCluster Makes a cluster, or takes an existing one again, with a one-use join token for its agent
+	// EnrollCluster Creates a cluster, or reuses an existing one, with a one-use join token for its agent
 	// (POST /api/v1/clusters/enroll)
 	EnrollCluster(ctx echo.Context, params EnrollClusterParams) error
 	// DeleteCluster Removes a cluster and revokes its agent; nothing in the cluster is deleted
 	// (DELETE /api/v1/clusters/{name})
 	DeleteCluster(ctx echo.Context, name PathName) error
-	// GetCluster Gives one cluster, with its enrolments
+	// GetCluster Returns one cluster, with its enrolments
 	// (GET /api/v1/clusters/{name})
 	GetCluster(ctx echo.Context, name PathName) error
 	// UpdateCluster Changes the server alias, labels and annotations of a cluster
 	// (PUT /api/v1/clusters/{name})
 	UpdateCluster(ctx echo.Context, name PathName, params UpdateClusterParams) error
-	// AcceptHub Makes the hub's state the truth for a cluster whose agent holds another past, as after a restore from a backup
+	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	// (POST /api/v1/clusters/{name}/accept-hub)
 	AcceptHub(ctx echo.Context, name PathName) error
-	// KeepCluster Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+	// KeepCluster Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 	// (POST /api/v1/clusters/{name}/keep)
 	KeepCluster(ctx echo.Context, name PathName) error
 	// RevokeAgent Ends a cluster's agent with all its certificates, and its open join tokens; the cluster stays
 	// (POST /api/v1/clusters/{name}/revoke)
 	RevokeAgent(ctx echo.Context, name PathName) error
-	// UpgradeAgent Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+	// UpgradeAgent Upgrades the agent of a cluster, and rolls back if the new version does not connect
 	// (POST /api/v1/clusters/{name}/upgrade)
 	UpgradeAgent(ctx echo.Context, name PathName) error
 	// Login Signs a person in
@@ -2815,13 +2815,13 @@ type ServerInterface interface {
 	// ListProjects Lists the projects
 	// (GET /api/v1/projects)
 	ListProjects(ctx echo.Context) error
-	// CreateProject Makes a project
+	// CreateProject Creates a project
 	// (POST /api/v1/projects)
 	CreateProject(ctx echo.Context, params CreateProjectParams) error
 	// DeleteProject Deletes a project that no application uses
 	// (DELETE /api/v1/projects/{name})
 	DeleteProject(ctx echo.Context, name PathName) error
-	// GetProject Gives one project
+	// GetProject Returns one project
 	// (GET /api/v1/projects/{name})
 	GetProject(ctx echo.Context, name PathName) error
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
@@ -2839,10 +2839,10 @@ type ServerInterface interface {
 	// DeleteRepository Forgets a repository's registration and credential
 	// (DELETE /api/v1/repositories/{id})
 	DeleteRepository(ctx echo.Context, id PathID) error
-	// GetRepository Gives one repository
+	// GetRepository Returns one repository
 	// (GET /api/v1/repositories/{id})
 	GetRepository(ctx echo.Context, id PathID) error
-	// RefreshRepository Looks at a repository now
+	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
 	RefreshRepository(ctx echo.Context, id PathID) error
 	// ListRepositoryCredentials Lists the credential templates
@@ -2851,34 +2851,34 @@ type ServerInterface interface {
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx echo.Context, id PathID) error
-	// GetSettings Gives the settings of the tenant; values of secrets are left out
+	// GetSettings Returns the settings of the tenant; values of secrets are left out
 	// (GET /api/v1/settings)
 	GetSettings(ctx echo.Context) error
-	// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+	// PatchSettings Sets keys, and removes those whose value is null; others stay
 	// (PATCH /api/v1/settings)
 	PatchSettings(ctx echo.Context, params PatchSettingsParams) error
-	// Setup Makes the first account of a tenant with a one-time setup token
+	// Setup Creates the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx echo.Context) error
-	// CheckSetup Says whether a setup token can still be used, and for which tenant
+	// CheckSetup Reports whether a setup token can still be used, and for which tenant
 	// (POST /api/v1/setup/check)
 	CheckSetup(ctx echo.Context) error
 	// ListTenants Lists the tenants
 	// (GET /api/v1/tenants)
 	ListTenants(ctx echo.Context) error
-	// CreateTenant Makes a tenant and a one-time setup link for its first admin
+	// CreateTenant Creates a tenant and a one-time setup link for its first admin
 	// (POST /api/v1/tenants)
 	CreateTenant(ctx echo.Context, params CreateTenantParams) error
-	// GetTenant Gives one tenant
+	// GetTenant Returns one tenant
 	// (GET /api/v1/tenants/{name})
 	GetTenant(ctx echo.Context, name PathName) error
-	// CreateSetupLink Makes a new one-time setup link for an admin of a tenant
+	// CreateSetupLink Creates a new one-time setup link for an admin of a tenant
 	// (POST /api/v1/tenants/{name}/setup-link)
 	CreateSetupLink(ctx echo.Context, name PathName, params CreateSetupLinkParams) error
 	// ListTokens Lists the caller's API tokens
 	// (GET /api/v1/tokens)
 	ListTokens(ctx echo.Context) error
-	// CreateToken Makes an API token that acts as the caller; its secret is shown this once
+	// CreateToken Creates an API token that acts as the caller; its secret is shown this once
 	// (POST /api/v1/tokens)
 	CreateToken(ctx echo.Context, params CreateTokenParams) error
 	// DeleteToken Revokes one of the caller's API tokens
@@ -2887,7 +2887,7 @@ type ServerInterface interface {
 	// ListUsers Lists the local accounts of the tenant
 	// (GET /api/v1/users)
 	ListUsers(ctx echo.Context) error
-	// CreateUser Makes a local account
+	// CreateUser Creates a local account
 	// (POST /api/v1/users)
 	CreateUser(ctx echo.Context, params CreateUserParams) error
 	// DeleteUser Deletes an account with its sessions and tokens
@@ -2902,10 +2902,10 @@ type ServerInterface interface {
 	// Healthz Says the same as /livez
 	// (GET /healthz)
 	Healthz(ctx echo.Context) error
-	// Livez Says whether the process works, or has to be started anew
+	// Livez Reports whether the process works, or has to be restarted
 	// (GET /livez)
 	Livez(ctx echo.Context) error
-	// Readyz Says whether the hub can serve
+	// Readyz Reports whether the hub can serve
 	// (GET /readyz)
 	Readyz(ctx echo.Context) error
 }
@@ -7748,40 +7748,40 @@ type StrictServerInterface interface {
 	// ListApplications Lists applications, by name
 	// (GET /api/v1/applications)
 	ListApplications(ctx context.Context, request ListApplicationsRequestObject) (ListApplicationsResponseObject, error)
-	// CreateApplication Makes an application
+	// CreateApplication Creates an application
 	// (POST /api/v1/applications)
 	CreateApplication(ctx context.Context, request CreateApplicationRequestObject) (CreateApplicationResponseObject, error)
 	// DeleteApplication Deletes an application, with its objects if cascade
 	// (DELETE /api/v1/applications/{namespace}/{name})
 	DeleteApplication(ctx context.Context, request DeleteApplicationRequestObject) (DeleteApplicationResponseObject, error)
-	// GetApplication Gives one application
+	// GetApplication Returns one application
 	// (GET /api/v1/applications/{namespace}/{name})
 	GetApplication(ctx context.Context, request GetApplicationRequestObject) (GetApplicationResponseObject, error)
 	// UpdateApplication Replaces an application's spec, labels, annotations and finalizers
 	// (PUT /api/v1/applications/{namespace}/{name})
 	UpdateApplication(ctx context.Context, request UpdateApplicationRequestObject) (UpdateApplicationResponseObject, error)
-	// AbandonApplication Gives an application up whose cluster is gone, and says what it leaves behind
+	// AbandonApplication Removes an application whose cluster no longer exists, and returns what it leaves in the cluster
 	// (POST /api/v1/applications/{namespace}/{name}/abandon)
 	AbandonApplication(ctx context.Context, request AbandonApplicationRequestObject) (AbandonApplicationResponseObject, error)
 	// ApproveOperation Approves what the operation in progress deletes
 	// (POST /api/v1/applications/{namespace}/{name}/approve)
 	ApproveOperation(ctx context.Context, request ApproveOperationRequestObject) (ApproveOperationResponseObject, error)
-	// DiffApplication Gives what differs between target and cluster
+	// DiffApplication Returns what differs between target and cluster
 	// (GET /api/v1/applications/{namespace}/{name}/diff)
 	DiffApplication(ctx context.Context, request DiffApplicationRequestObject) (DiffApplicationResponseObject, error)
 	// GetHistory Lists what was applied, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/history)
 	GetHistory(ctx context.Context, request GetHistoryRequestObject) (GetHistoryResponseObject, error)
-	// GetManifests Gives the desired objects of the target, Secret values masked
+	// GetManifests Returns the desired objects of the target, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/manifests)
 	GetManifests(ctx context.Context, request GetManifestsRequestObject) (GetManifestsResponseObject, error)
 	// ListOperations Lists the operations, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/operations)
 	ListOperations(ctx context.Context, request ListOperationsRequestObject) (ListOperationsResponseObject, error)
-	// RefreshApplication Looks at the sources and at the cluster anew
+	// RefreshApplication Refreshes sources and comparison
 	// (POST /api/v1/applications/{namespace}/{name}/refresh)
 	RefreshApplication(ctx context.Context, request RefreshApplicationRequestObject) (RefreshApplicationResponseObject, error)
-	// GetLiveResource Gives one live object of the application, Secret values masked
+	// GetLiveResource Returns one live object of the application, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/resource)
 	GetLiveResource(ctx context.Context, request GetLiveResourceRequestObject) (GetLiveResourceResponseObject, error)
 	// ListResourceActions Lists the actions that a live object of the application offers now
@@ -7808,7 +7808,7 @@ type StrictServerInterface interface {
 	// TerminateOperation Ends the operation that runs
 	// (POST /api/v1/applications/{namespace}/{name}/terminate)
 	TerminateOperation(ctx context.Context, request TerminateOperationRequestObject) (TerminateOperationResponseObject, error)
-	// GetApplicationTree Gives the managed objects and their children
+	// GetApplicationTree Returns the managed objects and their children
 	// (GET /api/v1/applications/{namespace}/{name}/tree)
 	GetApplicationTree(ctx context.Context, request GetApplicationTreeRequestObject) (GetApplicationTreeResponseObject, error)
 	// ListAudit Lists writes and refused writes, newest first
@@ -7829,28 +7829,28 @@ type StrictServerInterface interface {
 	// ListClusters Lists the clusters with the state of their agents
 	// (GET /api/v1/clusters)
 	ListClusters(ctx context.Context, request ListClustersRequestObject) (ListClustersResponseObject, error)
-	// EnrollCluster Makes a cluster, or takes an existing one again, with a one-use join token for its agent
+	// EnrollCluster Creates a cluster, or reuses an existing one, with a one-use join token for its agent
 	// (POST /api/v1/clusters/enroll)
 	EnrollCluster(ctx context.Context, request EnrollClusterRequestObject) (EnrollClusterResponseObject, error)
 	// DeleteCluster Removes a cluster and revokes its agent; nothing in the cluster is deleted
 	// (DELETE /api/v1/clusters/{name})
 	DeleteCluster(ctx context.Context, request DeleteClusterRequestObject) (DeleteClusterResponseObject, error)
-	// GetCluster Gives one cluster, with its enrolments
+	// GetCluster Returns one cluster, with its enrolments
 	// (GET /api/v1/clusters/{name})
 	GetCluster(ctx context.Context, request GetClusterRequestObject) (GetClusterResponseObject, error)
 	// UpdateCluster Changes the server alias, labels and annotations of a cluster
 	// (PUT /api/v1/clusters/{name})
 	UpdateCluster(ctx context.Context, request UpdateClusterRequestObject) (UpdateClusterResponseObject, error)
-	// AcceptHub Makes the hub's state the truth for a cluster whose agent holds another past, as after a restore from a backup
+	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	// (POST /api/v1/clusters/{name}/accept-hub)
 	AcceptHub(ctx context.Context, request AcceptHubRequestObject) (AcceptHubResponseObject, error)
-	// KeepCluster Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+	// KeepCluster Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 	// (POST /api/v1/clusters/{name}/keep)
 	KeepCluster(ctx context.Context, request KeepClusterRequestObject) (KeepClusterResponseObject, error)
 	// RevokeAgent Ends a cluster's agent with all its certificates, and its open join tokens; the cluster stays
 	// (POST /api/v1/clusters/{name}/revoke)
 	RevokeAgent(ctx context.Context, request RevokeAgentRequestObject) (RevokeAgentResponseObject, error)
-	// UpgradeAgent Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+	// UpgradeAgent Upgrades the agent of a cluster, and rolls back if the new version does not connect
 	// (POST /api/v1/clusters/{name}/upgrade)
 	UpgradeAgent(ctx context.Context, request UpgradeAgentRequestObject) (UpgradeAgentResponseObject, error)
 	// Login Signs a person in
@@ -7868,13 +7868,13 @@ type StrictServerInterface interface {
 	// ListProjects Lists the projects
 	// (GET /api/v1/projects)
 	ListProjects(ctx context.Context, request ListProjectsRequestObject) (ListProjectsResponseObject, error)
-	// CreateProject Makes a project
+	// CreateProject Creates a project
 	// (POST /api/v1/projects)
 	CreateProject(ctx context.Context, request CreateProjectRequestObject) (CreateProjectResponseObject, error)
 	// DeleteProject Deletes a project that no application uses
 	// (DELETE /api/v1/projects/{name})
 	DeleteProject(ctx context.Context, request DeleteProjectRequestObject) (DeleteProjectResponseObject, error)
-	// GetProject Gives one project
+	// GetProject Returns one project
 	// (GET /api/v1/projects/{name})
 	GetProject(ctx context.Context, request GetProjectRequestObject) (GetProjectResponseObject, error)
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
@@ -7892,10 +7892,10 @@ type StrictServerInterface interface {
 	// DeleteRepository Forgets a repository's registration and credential
 	// (DELETE /api/v1/repositories/{id})
 	DeleteRepository(ctx context.Context, request DeleteRepositoryRequestObject) (DeleteRepositoryResponseObject, error)
-	// GetRepository Gives one repository
+	// GetRepository Returns one repository
 	// (GET /api/v1/repositories/{id})
 	GetRepository(ctx context.Context, request GetRepositoryRequestObject) (GetRepositoryResponseObject, error)
-	// RefreshRepository Looks at a repository now
+	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
 	RefreshRepository(ctx context.Context, request RefreshRepositoryRequestObject) (RefreshRepositoryResponseObject, error)
 	// ListRepositoryCredentials Lists the credential templates
@@ -7904,34 +7904,34 @@ type StrictServerInterface interface {
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx context.Context, request DeleteRepositoryCredentialRequestObject) (DeleteRepositoryCredentialResponseObject, error)
-	// GetSettings Gives the settings of the tenant; values of secrets are left out
+	// GetSettings Returns the settings of the tenant; values of secrets are left out
 	// (GET /api/v1/settings)
 	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
-	// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+	// PatchSettings Sets keys, and removes those whose value is null; others stay
 	// (PATCH /api/v1/settings)
 	PatchSettings(ctx context.Context, request PatchSettingsRequestObject) (PatchSettingsResponseObject, error)
-	// Setup Makes the first account of a tenant with a one-time setup token
+	// Setup Creates the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx context.Context, request SetupRequestObject) (SetupResponseObject, error)
-	// CheckSetup Says whether a setup token can still be used, and for which tenant
+	// CheckSetup Reports whether a setup token can still be used, and for which tenant
 	// (POST /api/v1/setup/check)
 	CheckSetup(ctx context.Context, request CheckSetupRequestObject) (CheckSetupResponseObject, error)
 	// ListTenants Lists the tenants
 	// (GET /api/v1/tenants)
 	ListTenants(ctx context.Context, request ListTenantsRequestObject) (ListTenantsResponseObject, error)
-	// CreateTenant Makes a tenant and a one-time setup link for its first admin
+	// CreateTenant Creates a tenant and a one-time setup link for its first admin
 	// (POST /api/v1/tenants)
 	CreateTenant(ctx context.Context, request CreateTenantRequestObject) (CreateTenantResponseObject, error)
-	// GetTenant Gives one tenant
+	// GetTenant Returns one tenant
 	// (GET /api/v1/tenants/{name})
 	GetTenant(ctx context.Context, request GetTenantRequestObject) (GetTenantResponseObject, error)
-	// CreateSetupLink Makes a new one-time setup link for an admin of a tenant
+	// CreateSetupLink Creates a new one-time setup link for an admin of a tenant
 	// (POST /api/v1/tenants/{name}/setup-link)
 	CreateSetupLink(ctx context.Context, request CreateSetupLinkRequestObject) (CreateSetupLinkResponseObject, error)
 	// ListTokens Lists the caller's API tokens
 	// (GET /api/v1/tokens)
 	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
-	// CreateToken Makes an API token that acts as the caller; its secret is shown this once
+	// CreateToken Creates an API token that acts as the caller; its secret is shown this once
 	// (POST /api/v1/tokens)
 	CreateToken(ctx context.Context, request CreateTokenRequestObject) (CreateTokenResponseObject, error)
 	// DeleteToken Revokes one of the caller's API tokens
@@ -7940,7 +7940,7 @@ type StrictServerInterface interface {
 	// ListUsers Lists the local accounts of the tenant
 	// (GET /api/v1/users)
 	ListUsers(ctx context.Context, request ListUsersRequestObject) (ListUsersResponseObject, error)
-	// CreateUser Makes a local account
+	// CreateUser Creates a local account
 	// (POST /api/v1/users)
 	CreateUser(ctx context.Context, request CreateUserRequestObject) (CreateUserResponseObject, error)
 	// DeleteUser Deletes an account with its sessions and tokens
@@ -7955,10 +7955,10 @@ type StrictServerInterface interface {
 	// Healthz Says the same as /livez
 	// (GET /healthz)
 	Healthz(ctx context.Context, request HealthzRequestObject) (HealthzResponseObject, error)
-	// Livez Says whether the process works, or has to be started anew
+	// Livez Reports whether the process works, or has to be restarted
 	// (GET /livez)
 	Livez(ctx context.Context, request LivezRequestObject) (LivezResponseObject, error)
-	// Readyz Says whether the hub can serve
+	// Readyz Reports whether the hub can serve
 	// (GET /readyz)
 	Readyz(ctx context.Context, request ReadyzRequestObject) (ReadyzResponseObject, error)
 }

@@ -75,7 +75,7 @@ func commands() *cobra.Command {
 			}
 			return err
 		}),
-		with("restored", "Say that the database was restored from a backup: agents take no change, nobody enrols and nothing is pruned until an admin accepts the hub's state", func(ctx context.Context, cfg daemon.Config) error {
+		with("restored", "Say that the database was restored from a backup: agents accept no change, and enrolment and pruning stop, until an admin accepts the hub's state", func(ctx context.Context, cfg daemon.Config) error {
 			n, err := daemon.Restored(ctx, cfg)
 			if err == nil {
 				fmt.Printf("%d clusters wait for a decision: capstan cluster list, then capstan cluster accept-hub NAME (or --all)\n", n)

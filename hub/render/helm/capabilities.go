@@ -19,16 +19,16 @@ import (
 // assumedVersion stands for a cluster that has not said its version yet.
 const assumedVersion = "v1.35.0"
 
-// capabilities is what templates see as .Capabilities. Each answer is asked of
-// the hub when a template wants it, and the hub notes the question: only these
-// answers bind the result to the cluster.
+// capabilities is .Capabilities of templates. The hub returns each value when a
+// template reads it, and records the read: only these values bind the result to
+// the cluster.
 type capabilities struct {
 	KubeVersion *kubeVersion
 	APIVersions any // *apiVersions, or the whole list where a template wants more than Has
 	HelmVersion any
 }
 
-// newCapabilities looks at how the chart's templates use the list of APIs.
+// newCapabilities checks how the chart's templates use the list of APIs.
 func newCapabilities(ctx context.Context, files render.Files, s hub.HelmSource, c *loaded) (*capabilities, error) {
 	versions := &apiVersions{ctx: ctx, files: files}
 	if len(s.APIVersions) > 0 {
@@ -123,7 +123,7 @@ func (v *kubeVersion) Minor() (string, error) {
 	return v.part(func(k *chartutil.KubeVersion) string { return k.Minor })
 }
 
-// String is what printing it gives.
+// String is the printed form.
 func (v *kubeVersion) String() string {
 	s, err := v.Version()
 	if err != nil {

@@ -79,8 +79,8 @@ func matcher(pattern string) glob.Glob {
 }
 
 // lazyFiles is .Files of a chart whose templates only call its methods. A file
-// is read when it is asked for, so that a change of another one renders
-// nothing anew. The context is that of the render.
+// is read on access, so that a change of another one renders nothing. The
+// context is that of the render.
 type lazyFiles struct {
 	ctx   context.Context //nolint:containedctx // templates call without one
 	files render.Files

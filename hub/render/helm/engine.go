@@ -22,10 +22,10 @@ import (
 const maxInclude = 1000
 
 // An evaluator executes the templates of one chart and its subcharts, with the
-// functions and rules of Helm's engine (a test holds the two together). It
-// differs where it must know what a template does: it notes calls of
-// functions that are not repeatable, gives keys and values of maps in order,
-// reads files of the chart when they are asked for, and counts its output.
+// functions and rules of Helm's engine (a test compares the two). It differs
+// where it must know what a template does: it records calls of functions that
+// are not repeatable, returns keys and values of maps in order, reads files of
+// the chart on access, and counts its output.
 type evaluator struct {
 	ctx    context.Context //nolint:containedctx // lives for one render
 	job    render.Job
@@ -141,9 +141,9 @@ func (e *evaluator) execute(t *template.Template, name string, sees any) (string
 	return strings.ReplaceAll(w.String(), "<no value>", ""), nil
 }
 
-// counted is a writer that stops a template that writes without end. It keeps
-// what it was given in parts: a text that grows by being copied would take
-// twice its size, and reach the limit of memory before the one of output.
+// counted is a writer that stops a template that writes without end. It stores
+// its input in parts: a growing copy would need twice its size, and reach the
+// limit of memory before the one of output.
 type counted struct {
 	owner *evaluator
 	parts [][]byte
@@ -155,7 +155,7 @@ var _ io.Writer = (*counted)(nil)
 // largestPart of what a template writes, except for one write that is larger.
 const largestPart = 1 << 20
 
-// Write counts and keeps.
+// Write counts and stores.
 func (w *counted) Write(p []byte) (int, error) {
 	if w.owner.left -= int64(len(p)); w.owner.left < 0 {
 		return 0, fault.New(fault.Exceeded, "the templates write more than %d bytes", w.owner.job.Limits.OutputBytes)
@@ -180,8 +180,8 @@ func (w *counted) String() string {
 	return all.String()
 }
 
-// bind gives a set of templates the functions that execute templates of it.
-// open counts how often each one is being included.
+// bind adds the functions that execute templates of a set. open counts how
+// often each one is being included.
 func (e *evaluator) bind(t *template.Template, open map[string]int) {
 	t.Funcs(template.FuncMap{
 		"include": func(name string, sees any) (string, error) { return e.include(t, open, name, sees) },

@@ -16,7 +16,7 @@ import (
 )
 
 // functions are those of Helm: sprig without the environment and the network,
-// and Helm's own. Calls of what gives another answer every time are noted.
+// and Helm's own. Calls with results that differ each time are recorded.
 func (e *evaluator) functions() template.FuncMap {
 	f := sprig.TxtFuncMap()
 	delete(f, "env")
@@ -56,7 +56,7 @@ func (e *evaluator) noted(fn any, when func(args []reflect.Value) bool) any {
 }
 
 // noTime reports whether no argument of a date function is a time: sprig then
-// takes the time of day.
+// uses the current time.
 func noTime(args []reflect.Value) bool {
 	return !slices.ContainsFunc(args, func(a reflect.Value) bool {
 		if !a.IsValid() || !a.CanInterface() {
@@ -70,8 +70,8 @@ func noTime(args []reflect.Value) bool {
 	})
 }
 
-// helmFunctions are what Helm adds to sprig, and ordered forms of what sprig
-// takes out of maps in no order.
+// helmFunctions are what Helm adds to sprig, and ordered forms of sprig's
+// functions that return map entries without order.
 func helmFunctions() template.FuncMap {
 	return template.FuncMap{
 		"toYaml":        toYAML,
@@ -87,7 +87,7 @@ func helmFunctions() template.FuncMap {
 		"values":        values,
 		"required":      required,
 		"fail":          func(words string) (string, error) { return "", scriptError{words} },
-		// There is no cluster to look at.
+		// There is no cluster to read from.
 		"lookup": func(_, _, _, _ string) (map[string]any, error) { return map[string]any{}, nil },
 		// Replaced for each set of templates; parsing needs the names.
 		"include": func(string, any) string { return "" },

@@ -82,7 +82,7 @@ func eachSchema(c *chart.Chart, values map[string]any, check func(c *chart.Chart
 	return nil
 }
 
-// ownScheme keeps relative references away from any file system.
+// ownScheme separates relative references from any file system.
 const ownScheme = "capstan:///"
 
 // checkSchema validates values against one schema.
@@ -112,9 +112,9 @@ func checkSchema(text []byte, values map[string]any, loader *ownLoader) (err err
 	return nil
 }
 
-// ownLoader is asked for what a schema refers to outside of itself. It opens
-// nothing and notes what it refused. A URN names no place: Helm takes it as a
-// schema that fits everything, and so does this.
+// ownLoader is called for references to outside of a schema. It opens nothing
+// and records what it refused. A URN names no location: Helm treats it as a
+// schema that matches everything, and so does this.
 type ownLoader struct{ refused string }
 
 // Load implements jsonschema.URLLoader.

@@ -15,9 +15,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// collect merges all values that the source gives, in the order of HELM-11:
-// value files, then values or valuesObject, then parameters. As in Argo CD,
-// valuesObject takes the place of values as a whole.
+// collect merges all values of the source, in the order of HELM-11: value
+// files, then values or valuesObject, then parameters. As in Argo CD,
+// valuesObject replaces values as a whole.
 func collect(ctx context.Context, job render.Job, s hub.HelmSource) (map[string]any, error) {
 	out := map[string]any{}
 	files, err := valueFiles(ctx, job, s)

@@ -98,7 +98,7 @@ func setImages(k map[string]any, images []string) error {
 			if member(old, "name") != name {
 				continue
 			}
-			// "*" keeps what the kustomization says.
+			// "*" leaves the kustomization's value.
 			for _, field := range [...]string{"newName", "newTag"} {
 				if entry[field] == "*" {
 					entry[field] = member(old, field)

@@ -30,7 +30,7 @@ type files struct {
 	made     map[string][]byte // files that are not in the tree, by absolute path: what charts give
 	charts   *inflater         // of the kustomizations that name charts
 	inflated map[string][]byte // those kustomizations without their charts, by absolute path
-	refused  error             // first refusal of ours; kustomize would bury it
+	refused  error             // first refusal of ours; kustomize would hide it
 }
 
 func newFiles(ctx context.Context, tree render.Files) *files {

@@ -62,10 +62,10 @@ func denyFilter() []unix.SockFilter {
 	return append(f, ret(answerAllow))
 }
 
-// allowFilter lets through the listed calls, new threads but no new processes,
-// and signals to the process itself. Everything else is refused with EPERM, so
-// that a render fails with words; clone3 is unknown, because its arguments
-// cannot be looked at and runtimes then use clone.
+// allowFilter permits the listed calls, new threads but no new processes, and
+// signals to the process itself. Everything else is refused with EPERM, so that
+// a render fails with a message; clone3 is unknown, because its arguments
+// cannot be checked and runtimes then use clone.
 func allowFilter(pid int) []unix.SockFilter {
 	f := prologue()
 	for _, number := range allowedCalls() {

@@ -1,10 +1,10 @@
-// Package sandbox takes from a process everything that a renderer does not
-// need: files, network, other processes, capabilities. It never loosens
-// anything, and what it takes is gone for the life of the process. The
-// renderer's worker calls Enter before it starts itself anew, and Seal in the
-// new process before the first byte of a tenant is read. What holds then: no
-// file can be opened, no socket made, no program started, no other process
-// signalled, whatever the templates manage to run.
+// Package sandbox removes from a process everything that a renderer does not
+// need: files, network, other processes, capabilities. Restrictions are
+// permanent for the process. The renderer's worker calls Enter before it
+// executes itself again, and Seal in the new process before it reads the first
+// byte of a tenant. Afterwards no file can be opened, no socket created, no
+// program started and no other process signalled, whatever the templates
+// execute.
 package sandbox
 
 import (
@@ -26,14 +26,14 @@ type Limits struct {
 	Data  uint64 // bytes of private memory that may be mapped; 0: not limited
 	Files uint64 // open files
 	// ABI is the highest version of Landlock that is used; 0: the kernel's own.
-	// Tests try with it what holds on older kernels.
+	// Tests use it to check older kernels.
 	ABI int
 }
 
-// Enter restricts the calling thread and all that it executes from now on.
-// The caller has locked its goroutine to the thread and must replace the
-// process by executable next; nothing else can be opened any more. The result
-// says what holds. keep is the highest file descriptor that stays open.
+// Enter restricts the calling thread and all that it executes from now on. The
+// caller has locked its goroutine to the thread and must replace the process by
+// executable next; nothing else can be opened any more. The result names the
+// active restrictions. keep is the highest file descriptor that stays open.
 func Enter(executable string, limits Limits, keep uint) (string, error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return "", fmt.Errorf("set no_new_privs: %w", err)
@@ -182,8 +182,8 @@ func allow(ruleset int, name string) error {
 	return nil
 }
 
-// dropCapabilities gives up all of them; with no_new_privs the next program
-// of the thread gets none back, even as root.
+// dropCapabilities drops all of them; with no_new_privs the next program of the
+// thread gets none back, even as root.
 func dropCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData

@@ -19,8 +19,8 @@ import (
 // A renderer makes the objects of one source and says which type it has.
 type renderer func(ctx context.Context, job render.Job) (string, render.Output, error)
 
-// renderAll renders every source that gives objects and puts them together
-// (SRC-12: a later source wins).
+// renderAll renders every source with objects and merges the results (SRC-12: a
+// later source has precedence).
 func renderAll(ctx context.Context, ask render.Ask, access render.Access, how renderer) ([]render.Object, render.Finished, error) {
 	var all render.Output
 	var types []string

@@ -36,21 +36,21 @@ const (
 	executable     = "/proc/self/exe"
 )
 
-// Main is the whole life of a worker. args are the arguments after
-// render.WorkerCommand; the result is the exit status.
+// Main runs a worker. args are the arguments after render.WorkerCommand; the
+// result is the exit status.
 func Main(args []string) int { return run(args, renderSource) }
 
 type options struct {
 	memory  int64
 	sandbox string
 	abi     int    // the newest version of Landlock to use; 0: the kernel's
-	held    string // what holds the process; set for the second stage
+	held    string // the active restrictions; set for the second stage
 }
 
 func parse(args []string) (options, error) {
 	var o options
 	set := flag.NewFlagSet(render.WorkerCommand, flag.ContinueOnError)
-	set.SetOutput(io.Discard) // the hub makes the arguments; there is nobody to help
+	set.SetOutput(io.Discard) // the hub sets the arguments; there is no user to report to
 	set.Int64Var(&o.memory, "memory", 512<<20, "bytes of memory that rendering may need")
 	set.StringVar(&o.sandbox, "sandbox", "", "how the process is caged")
 	set.IntVar(&o.abi, "landlock-abi", 0, "the newest version of Landlock that is used, to try what holds on older kernels; 0: the kernel's own")
@@ -115,7 +115,7 @@ func openWire() (*render.Wire, error) {
 }
 
 // cage is the first stage. It returns only if it fails or if there is to be no
-// sandbox; otherwise the process starts anew behind the walls.
+// sandbox; otherwise the process executes itself again with restrictions.
 func cage(o options) (string, error) {
 	if o.sandbox == render.SandboxNone {
 		return "none: renderers can read what the hub can read", nil
@@ -159,10 +159,10 @@ func newServer(wire *render.Wire, how renderer) *server {
 	return &server{wire: wire, how: how, asks: make(chan render.Frame), replies: make(chan render.Frame)}
 }
 
-// serve works until the hub goes away.
+// serve works until the hub disconnects.
 func (s *server) serve() {
-	// The listener is apart so that a hub that went away ends even a render
-	// that never asks for anything.
+	// The listener is separate so that the end of the hub also ends a render
+	// that reads nothing.
 	go s.listen()
 	for frame := range s.asks {
 		s.one(frame)
@@ -213,8 +213,8 @@ func (s *server) send(kind render.FrameKind, head any, bodies ...[]byte) {
 	}
 }
 
-// render survives a renderer that panics: its tenant learns where, and no
-// value that it was working on is repeated.
+// render recovers a panic of a renderer: the tenant gets its location, without
+// any value.
 func (s *server) render(ask render.Ask) (made []render.Object, end render.Finished, err error) {
 	defer func() {
 		p := recover()

@@ -32,7 +32,7 @@ import (
 
 // Config sets what may be read. Zero values mean the defaults.
 type Config struct {
-	AllowedNetworks []netip.Prefix // internal networks that files may be in all the same; default: none
+	AllowedNetworks []netip.Prefix // internal networks that files may be in nevertheless; default: none
 	RootCAs         *x509.CertPool // authorities of servers; default: the system's
 	Timeout         time.Duration  // one file with all redirects; default 10 s
 	Fresh           time.Duration  // a file is not asked for again within; default 5 s
@@ -49,8 +49,8 @@ type Client struct {
 	flight singleflight.Group
 }
 
-// A key is an address, or a host, as one tenant sees it. Nothing is shared
-// between tenants: one could learn from it what another one reads.
+// A key is an address, or a host, of one tenant. Nothing is shared between
+// tenants: one could learn from it what another one reads.
 type key struct {
 	tenant hub.TenantID
 	name   string
@@ -123,7 +123,8 @@ func (c *Client) Get(ctx context.Context, tenant hub.TenantID, address string, s
 	if f, ok := c.files.Get(k); ok && c.cfg.Now().Sub(f.checked) < c.cfg.Fresh {
 		return bounded(f.body, address, most)
 	}
-	// Whoever gives up does not take the answer from the others that wait.
+	// A caller that gives up does not cancel the request of the others that
+	// wait.
 	result := c.flight.DoChan(string(tenant)+"\n"+strings.Join(schemes, ",")+"\n"+fmt.Sprint(most)+"\n"+address, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
 		defer cancel()

@@ -15,8 +15,8 @@ import (
 // (HOOKW-03), and the keys of argocd-secret that it is compared with.
 type proof struct {
 	keys []string
-	// holds compares in constant time. Of the secrets, in the order of the keys,
-	// none is empty.
+	// holds compares in constant time. The secrets are in the order of the
+	// keys, and none is empty.
 	holds func(secrets []string) bool
 }
 
@@ -39,8 +39,8 @@ func (p Push) SignedBy(secrets map[string]string) bool {
 	return good
 }
 
-// proofsOf are the proofs that an event brings, whoever says to have sent it:
-// Gitea, for one, signs as GitHub does and as Gogs does.
+// proofsOf are the proofs in an event, whatever its claimed sender: Gitea signs
+// as GitHub does and as Gogs does.
 func proofsOf(h http.Header, body []byte) (out []proof) {
 	add := func(holds func([]string) bool, keys ...string) {
 		if holds != nil {

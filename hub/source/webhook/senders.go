@@ -83,7 +83,7 @@ func readGitHub(payload []byte) (saying, error) {
 }
 
 // readGitLab reads push and tag events of a project or a group, and those of a
-// whole server, which tell of more than pushes.
+// whole server, which include other events.
 func readGitLab(payload []byte) (saying, error) {
 	e, err := into[struct {
 		Object  string `json:"object_kind"`

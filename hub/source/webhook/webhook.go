@@ -1,12 +1,11 @@
-// Package webhook reads the events that Git hosts send after a push: GitHub,
-// GitLab, Bitbucket Cloud and Server, Azure DevOps, Gogs, and those that send
-// what one of them does. It never believes more of an event than which
-// repositories it names: what changed is found out by fetching them, so a
-// forged event costs a few requests to their host and nothing else. The branch
-// and the commit that it names are a reason to ask the host for that branch
-// first. It knows nothing of HTTP servers: its caller passes headers and body to
-// Parse, and enqueues a fetch for the repositories at these URLs of each tenant
-// whose secret has signed the event.
+// Package webhook parses the events that Git hosts send after a push: GitHub,
+// GitLab, Bitbucket Cloud and Server, Azure DevOps, Gogs, and compatible ones.
+// It trusts an event only to name repositories: changes are found by fetching
+// them, so a forged event costs a few requests to their host and nothing else.
+// The branch and the commit in an event are only a hint which branch to fetch
+// first. It is independent of HTTP servers: its caller passes headers and body
+// to Parse, and enqueues a fetch of the repositories for each tenant whose
+// secret has signed the event.
 package webhook
 
 import (
@@ -31,9 +30,9 @@ type Push struct {
 	Event    string   // the host's word: push, ping …
 	Delivery string   // the host's id of this delivery, for logs
 	URLs     []string // the repository's addresses, normalised by hub.NormalizeRepoURL; empty: nothing to do
-	// Ref and Commit are what the event says was pushed: a reason to ask the
-	// host for it, and nothing to be believed. Empty: it does not say, it says
-	// more than one, or what it names was deleted.
+	// Ref and Commit are what the event says was pushed: a reason to read it
+	// from the host, and not trusted. Empty: it does not say, it says more than
+	// one, or what it names was deleted.
 	Ref, Commit string
 
 	proofs []proof
@@ -79,7 +78,7 @@ func Parse(header http.Header, body []byte) (Push, error) {
 	return p, nil
 }
 
-// maxRef is the longest name of a branch that is kept.
+// maxRef is the longest stored name of a branch.
 const maxRef = 1024
 
 func payloadOf(contentType string, body []byte) ([]byte, error) {

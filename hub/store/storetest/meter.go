@@ -148,7 +148,7 @@ func (m *Meter) count(kind byte, body []byte, prepared, portals map[string]strin
 		m.texts = append(m.texts, portals[string(name)])
 	case 'Q': // text
 		if string(name) == "-- ping" {
-			return // the pool looks whether a connection that has rested for a second is still good
+			return // the pool checks a connection that was idle for a second
 		}
 		m.texts = append(m.texts, string(name))
 		m.trips++

@@ -192,9 +192,9 @@ func (s *server) admin(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// inUse says that a database could not be copied or dropped because somebody
-// was still connected. Postgres has waited five seconds for that before it says
-// so, which is not long for backends that have been told to end on a busy machine.
+// inUse reports that a database could not be copied or dropped because of a
+// connection. Postgres has waited five seconds before that error, which is
+// short for backends on a busy machine.
 func inUse(err error) bool {
 	var refusal *pgconn.PgError
 	return errors.As(err, &refusal) && refusal.Code == "55006"

@@ -1,7 +1,7 @@
-// Package storetest gives tests a real database: one Postgres server for each
-// test process, migrated once, and a copy of it for each test. Tests connect
-// as the hub does, never as a superuser. Only tests import it. What always
-// holds: no test sees rows of another, and nothing runs on after the process.
+// Package storetest provides a real database for tests: one Postgres server for
+// each test process, migrated once, and a copy of it for each test. Tests
+// connect with the hub's roles, never as a superuser. Only tests import it. No
+// test sees rows of another, and no server outlives the process.
 package storetest
 
 import (
@@ -35,8 +35,8 @@ var shared struct {
 // test process.
 func Main(m *testing.M) { os.Exit(Run(m)) }
 
-// Run is Main for those who have more to do before the process ends: it gives
-// the exit code.
+// Run is Main for tests with cleanup before the process ends: it returns the
+// exit code.
 func Run(m interface{ Run() int }) int {
 	code := m.Run()
 	shared.Lock()
@@ -55,7 +55,7 @@ type URLs struct {
 	Owner     string // migrations
 	App       string // tenants
 	System    string // directory and work
-	Superuser string // past all rights: to prepare and to look, never to work
+	Superuser string // bypasses all rights: to prepare and to inspect, never to test
 }
 
 // Config returns what Open needs.

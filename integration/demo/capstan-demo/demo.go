@@ -39,7 +39,7 @@ type demo struct {
 	apps    []app
 }
 
-// show deploys the samples, pushes a change, and goes on until ctx ends.
+// show deploys the samples, pushes a change, and continues until ctx ends.
 func (d *demo) show(ctx context.Context) error {
 	begun := time.Now()
 	var err error
@@ -75,7 +75,8 @@ func (d *demo) show(ctx context.Context) error {
 }
 
 // settle waits until the samples are Synced and Healthy and the cause of the
-// broken one is known, which it gives. A failure names the application and why.
+// broken one is known, which it returns. A failure names the application and
+// why.
 func (d *demo) settle(ctx context.Context) (cause string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, mostSettle)
 	defer cancel()
@@ -156,8 +157,8 @@ func (d *demo) push(ctx context.Context) (time.Duration, error) {
 	return max(0, at.Sub(pushed)), nil
 }
 
-// leave takes the samples out of clusters that go on running. The agents end
-// first: they would put everything back.
+// leave removes the samples from clusters that keep running. The agents stop
+// first: they would restore everything.
 func (d *demo) leave() error {
 	ctx, cancel := context.WithTimeout(context.Background(), mostLeave)
 	defer cancel()

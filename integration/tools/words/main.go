@@ -1,7 +1,9 @@
 // Command words finds identifiers that are not in the terms of the field. The
 // list has words that this code once used for terms that Kubernetes, Go and
-// Argo CD have names for, with what to write instead. It reads the Go sources
-// alone, without generated code; "make lint" fails where it finds a word.
+// Argo CD have names for, with what to write instead. Words of the list without
+// a plain meaning here are also refused in comments and in strings. It reads
+// the Go sources alone, without generated code; "make lint" fails where it
+// finds a word.
 package main
 
 import (
@@ -35,6 +37,13 @@ var instead = map[string]string{
 	"weather": "network faults",
 }
 
+// nowhere are the words of the list that have no plain meaning in this code, so
+// that no comment and no string may contain them either.
+var nowhere = []string{
+	"bury", "calm", "cede", "contend", "crumbs", "culprit", "culprits", "engrave", "farewell", "gatherer", "glance", "grave", "graves",
+	"inlet", "penance", "rendition", "restless", "shrinker", "sighting", "stint", "stone", "stones", "thrift", "warmest", "wayout",
+}
+
 // terms are identifiers of others, which have a word of the list in them.
 var terms = map[string]string{
 	"Hint": "a method of the replica service: names on the wire stay",
@@ -53,7 +62,8 @@ func main() {
 	}
 }
 
-// A use is an identifier with a word that has a better one.
+// A use is an identifier, a comment or a string with a word that has a better
+// one. Of a comment or a string the name is the line with the word.
 type use struct{ at, name, word string }
 
 func report(out io.Writer, found []use) int {
@@ -70,6 +80,9 @@ func search(root string, folders []string) ([]use, error) {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 				return err
 			}
+			if strings.HasSuffix(filepath.ToSlash(filepath.Dir(path)), "integration/tools/words") {
+				return nil // the list itself
+			}
 			uses, err := read(path)
 			found = append(found, uses...)
 			return err
@@ -82,7 +95,8 @@ func search(root string, folders []string) ([]use, error) {
 }
 
 // read returns the uses of one file; of a generated one, none. A name is
-// reported where it is declared, once a file.
+// reported where it is declared, once a file; a comment or a string at each
+// line.
 func read(path string) ([]use, error) {
 	files := token.NewFileSet()
 	tree, err := parser.ParseFile(files, path, nil, parser.ParseComments)
@@ -98,12 +112,36 @@ func read(path string) ([]use, error) {
 		case *ast.SelectorExpr: // declared elsewhere
 			ast.Inspect(x.X, func(n ast.Node) bool { note(files, names, n); return true })
 			return false
+		case *ast.BasicLit:
+			if x.Kind == token.STRING && strings.Contains(x.Value, " ") { // a sentence, not a name
+				noteText(files, names, x.Pos(), x.Value)
+			}
 		default:
 			note(files, names, n)
 		}
 		return true
 	})
+	for _, group := range tree.Comments {
+		for _, c := range group.List {
+			noteText(files, names, c.Pos(), c.Text)
+		}
+	}
 	return slices.SortedFunc(maps.Values(names), func(a, b use) int { return strings.Compare(a.at, b.at) }), nil
+}
+
+// noteText notes the lines of a comment or a string with a word that may stand
+// nowhere.
+func noteText(files *token.FileSet, names map[string]use, pos token.Pos, text string) {
+	at := files.Position(pos)
+	for line := range strings.Lines(text) {
+		for _, word := range strings.FieldsFunc(strings.ToLower(line), func(r rune) bool { return !unicode.IsLetter(r) }) {
+			if slices.Contains(nowhere, word) {
+				where := fmt.Sprintf("%s:%d", at.Filename, at.Line)
+				names[where] = use{where, strings.TrimSpace(line), word}
+			}
+		}
+		at.Line++
+	}
 }
 
 func note(files *token.FileSet, names map[string]use, n ast.Node) {

@@ -1,6 +1,6 @@
-// Package runtest has what tests put in the place of the world: a clock that
-// they move by hand, and a port where nobody answers. It never waits in real
-// time. Tests of parts that take a run.Clock or an address use it. Timers fire
+// Package runtest has test doubles of the environment: a clock that tests
+// advance, and a port that refuses connections. It never waits in real time.
+// Tests of parts that use a lifecycle.Clock or an address use it. Timers fire
 // in order of their times, and only from Advance.
 package runtest
 

@@ -26,8 +26,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// NoLeaks begins a test, or a part of one, that leaves no goroutine behind;
-// what it returns looks for them at its end.
+// NoLeaks begins a test, or a part of one, that leaves no goroutine behind; the
+// function that it returns checks that.
 func NoLeaks(t testing.TB) (end func()) {
 	known := goleak.IgnoreCurrent()
 	return func() {
@@ -38,7 +38,7 @@ func NoLeaks(t testing.TB) (end func()) {
 	}
 }
 
-// leaked gives the goroutines that do not end.
+// leaked returns the goroutines that do not end.
 func leaked(options ...goleak.Option) error {
 	for begun := time.Now(); ; {
 		err := goleak.Find(options...)

@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Refusing returns the address of a port that refuses connections as long as the
-// test lasts. The port is taken, so that nobody else on the machine is given it
-// meanwhile, as happens to one that was only listened at for a moment.
+// Refusing returns the address of a port that refuses connections during the
+// test. The port stays bound, so that no other process gets it.
 func Refusing(tb testing.TB) string {
 	tb.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

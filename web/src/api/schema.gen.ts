@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Says whether the process works, or has to be started anew */
+        /** Reports whether the process works, or has to be restarted */
         get: operations["livez"];
         put?: never;
         post?: never;
@@ -45,7 +45,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Says whether the hub can serve */
+        /** Reports whether the hub can serve */
         get: operations["readyz"];
         put?: never;
         post?: never;
@@ -62,7 +62,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives this document */
+        /** Returns this document */
         get: operations["getOpenAPI"];
         put?: never;
         post?: never;
@@ -81,7 +81,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Takes a push event of a Git host, under the path that Argo CD has */
+        /** Accepts a push event of a Git host, under the path that Argo CD has */
         post: operations["receiveWebhookArgo"];
         delete?: never;
         options?: never;
@@ -98,7 +98,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Takes a push event of a Git host */
+        /** Accepts a push event of a Git host */
         post: operations["receiveWebhook"];
         delete?: never;
         options?: never;
@@ -115,7 +115,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes the first account of a tenant with a one-time setup token */
+        /** Creates the first account of a tenant with a one-time setup token */
         post: operations["setup"];
         delete?: never;
         options?: never;
@@ -132,7 +132,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Says whether a setup token can still be used, and for which tenant */
+        /** Reports whether a setup token can still be used, and for which tenant */
         post: operations["checkSetup"];
         delete?: never;
         options?: never;
@@ -235,7 +235,7 @@ export interface paths {
         /** Lists the caller's API tokens */
         get: operations["listTokens"];
         put?: never;
-        /** Makes an API token that acts as the caller; its secret is shown this once */
+        /** Creates an API token that acts as the caller; its secret is shown this once */
         post: operations["createToken"];
         delete?: never;
         options?: never;
@@ -270,7 +270,7 @@ export interface paths {
         /** Lists the tenants */
         get: operations["listTenants"];
         put?: never;
-        /** Makes a tenant and a one-time setup link for its first admin */
+        /** Creates a tenant and a one-time setup link for its first admin */
         post: operations["createTenant"];
         delete?: never;
         options?: never;
@@ -285,7 +285,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives one tenant */
+        /** Returns one tenant */
         get: operations["getTenant"];
         put?: never;
         post?: never;
@@ -304,7 +304,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a new one-time setup link for an admin of a tenant */
+        /** Creates a new one-time setup link for an admin of a tenant */
         post: operations["createSetupLink"];
         delete?: never;
         options?: never;
@@ -322,7 +322,7 @@ export interface paths {
         /** Lists the local accounts of the tenant */
         get: operations["listUsers"];
         put?: never;
-        /** Makes a local account */
+        /** Creates a local account */
         post: operations["createUser"];
         delete?: never;
         options?: never;
@@ -358,7 +358,7 @@ export interface paths {
         /** Lists the projects */
         get: operations["listProjects"];
         put?: never;
-        /** Makes a project */
+        /** Creates a project */
         post: operations["createProject"];
         delete?: never;
         options?: never;
@@ -373,7 +373,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives one project */
+        /** Returns one project */
         get: operations["getProject"];
         /** Replaces a project's spec, labels, annotations and finalizers */
         put: operations["updateProject"];
@@ -410,7 +410,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives one repository */
+        /** Returns one repository */
         get: operations["getRepository"];
         put?: never;
         post?: never;
@@ -430,7 +430,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Looks at a repository now */
+        /** Fetches a repository now */
         post: operations["refreshRepository"];
         delete?: never;
         options?: never;
@@ -517,7 +517,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a cluster, or takes an existing one again, with a one-use join token for its agent */
+        /** Creates a cluster, or reuses an existing one, with a one-use join token for its agent */
         post: operations["enrollCluster"];
         delete?: never;
         options?: never;
@@ -532,7 +532,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives one cluster, with its enrolments */
+        /** Returns one cluster, with its enrolments */
         get: operations["getCluster"];
         /** Changes the server alias, labels and annotations of a cluster */
         put: operations["updateCluster"];
@@ -553,7 +553,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes the hub's state the truth for a cluster whose agent holds another past, as after a restore from a backup */
+        /** Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup */
         post: operations["acceptHub"];
         delete?: never;
         options?: never;
@@ -570,7 +570,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Ends a quarantine by saying which of two Kubernetes clusters keeps the identity */
+        /** Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity */
         post: operations["keepCluster"];
         delete?: never;
         options?: never;
@@ -587,7 +587,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect */
+        /** Upgrades the agent of a cluster, and rolls back if the new version does not connect */
         post: operations["upgradeAgent"];
         delete?: never;
         options?: never;
@@ -622,7 +622,7 @@ export interface paths {
         /** Lists applications, by name */
         get: operations["listApplications"];
         put?: never;
-        /** Makes an application */
+        /** Creates an application */
         post: operations["createApplication"];
         delete?: never;
         options?: never;
@@ -638,11 +638,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Gives one application
-         * @description With `confirm` the hub asks the cluster's agent first, and answers when
+         * Returns one application
+         * @description With `confirm` the hub calls the cluster's agent first, and replies when
          *     it has everything that the agent had seen by the time of the request:
          *     `status.capstan.asOf` is not older than the request. If the agent is
-         *     away, or does not answer within some seconds, the answer is 503.
+         *     disconnected, or does not reply within some seconds, the reply is 503.
          */
         get: operations["getApplication"];
         /** Replaces an application's spec, labels, annotations and finalizers */
@@ -738,7 +738,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Looks at the sources and at the cluster anew */
+        /** Refreshes sources and comparison */
         post: operations["refreshApplication"];
         delete?: never;
         options?: never;
@@ -753,7 +753,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives the managed objects and their children */
+        /** Returns the managed objects and their children */
         get: operations["getApplicationTree"];
         put?: never;
         post?: never;
@@ -770,7 +770,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives one live object of the application, Secret values masked */
+        /** Returns one live object of the application, Secret values masked */
         get: operations["getLiveResource"];
         put?: never;
         post?: never;
@@ -787,7 +787,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives what differs between target and cluster */
+        /** Returns what differs between target and cluster */
         get: operations["diffApplication"];
         put?: never;
         post?: never;
@@ -804,7 +804,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives the desired objects of the target, Secret values masked */
+        /** Returns the desired objects of the target, Secret values masked */
         get: operations["getManifests"];
         put?: never;
         post?: never;
@@ -858,10 +858,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Takes a stream of YAML or JSON documents and makes or changes the objects in it
+         * Accepts a stream of YAML or JSON documents and creates or changes the objects in it
          * @description Application, AppProject, and Secrets labelled
          *     argocd.argoproj.io/secret-type (repository, repo-creds, cluster) are
-         *     taken; application/json is taken as well. Each document has its own result; one that is refused does not
+         *     accepted, also as application/json. Each document has its own result; one that is refused does not
          *     stop the others. The rights are those of each object.
          */
         post: operations["apply"];
@@ -886,7 +886,7 @@ export interface paths {
          *     `repository`, `project` (data is a StreamEvent), and `reset`: the
          *     cursor is too old, list again and follow from the list's cursor. An
          *     event `alive` without meaning comes after every 2 seconds of silence: a
-         *     client that hears nothing for 5 seconds is no longer connected.
+         *     client without an event for 5 seconds is no longer connected.
          */
         get: operations["streamChanges"];
         put?: never;
@@ -938,14 +938,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives the settings of the tenant; values of secrets are left out */
+        /** Returns the settings of the tenant; values of secrets are left out */
         get: operations["getSettings"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
-        /** Sets keys, and takes away those whose value is null; all that is not named stays */
+        /** Sets keys, and removes those whose value is null; others stay */
         patch: operations["patchSettings"];
         trace?: never;
     };
@@ -975,7 +975,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Gives an application up whose cluster is gone, and says what it leaves behind */
+        /** Removes an application whose cluster no longer exists, and returns what it leaves in the cluster */
         post: operations["abandonApplication"];
         delete?: never;
         options?: never;
@@ -1046,7 +1046,7 @@ export interface paths {
         put?: never;
         /**
          * Runs an action on a live object of the application
-         * @description Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+         * @description Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost in between, the reply has the result of the action, or says that it is unknown.
          */
         post: operations["runResourceAction"];
         delete?: never;
@@ -1369,19 +1369,19 @@ export interface components {
             asOf?: string;
             stale?: components["schemas"]["Stale"];
             headline?: components["schemas"]["Headline"];
-            /** @description Snapshot that the cluster is kept equal to; while the application is paused, not the newest of Git. */
+            /** @description Snapshot that the cluster is compared with; while the application is paused, not the newest of Git. */
             target?: string;
             /** @description Snapshot that is enforced. */
             accepted?: string;
             /**
              * Format: date-time
-             * @description When the sources were last looked at.
+             * @description Time of the last refresh of the sources.
              */
             refreshedAt?: string;
             deleting?: boolean;
             /** @description New revisions are applied without being asked. */
             followsRevision?: boolean;
-            /** @description Live objects are kept equal to what was accepted. */
+            /** @description Drift from what was accepted is reverted. */
             keepsLive?: boolean;
             /** @description The operation in progress waits until a person approves what it deletes. */
             awaitsApproval?: boolean;
@@ -1389,9 +1389,9 @@ export interface components {
         };
         /**
          * @description Why sync and health are not current; absent: they are. While the agent
-         *     of the cluster is away the last known states are given for 60 seconds
-         *     more, and Unknown from then on. While the sources cannot be resolved or
-         *     rendered sync is Unknown, and health goes on.
+         *     of the cluster is disconnected the last known states are returned for 60
+         *     seconds more, and Unknown from then on. While the sources cannot be
+         *     resolved or rendered sync is Unknown; health stays current.
          */
         Stale: {
             /**
@@ -1573,7 +1573,7 @@ export interface components {
                     factor?: number;
                     maxDuration?: string;
                 };
-                /** @description Resolve the revision anew before each try. */
+                /** @description Resolve the revision again before each attempt. */
                 refresh?: boolean;
             };
             infos?: components["schemas"]["Info"][];
@@ -1602,7 +1602,7 @@ export interface components {
             cursor: components["schemas"]["StreamCursor"];
             /**
              * Format: date-time
-             * @description When the cluster's agent was last heard.
+             * @description Time of the last contact with the cluster's agent.
              */
             asOf?: string;
             connected?: boolean;
@@ -1718,7 +1718,7 @@ export interface components {
             /** @description The subject of a TLS certificate. */
             info?: string;
             fingerprint: string;
-            /** @description It came with this release; a key of your own for the same server takes its place. */
+            /** @description It came with this release; a key of your own for the same server replaces it. */
             builtIn: boolean;
             /** Format: date-time */
             createdAt?: string;
@@ -1750,7 +1750,7 @@ export interface components {
              * @description Newest row that the agent has stored.
              */
             ackedSeq?: number;
-            /** @description Proof that hub and agent held the same desired state. */
+            /** @description Proof that hub and agent had the same desired state. */
             receipt?: {
                 /** Format: int64 */
                 seq: number;
@@ -1779,7 +1779,7 @@ export interface components {
             backlog?: number;
             /** @description Age of the oldest change in the cluster that is not stored here yet. */
             lagSeconds?: number;
-            /** @description The hub as a whole waits for an admin after a restore: nobody enrols and nothing is pruned anywhere. */
+            /** @description The whole hub waits for an admin after a restore: enrolment and pruning are stopped. */
             held?: boolean;
             rewind?: components["schemas"]["Rewind"];
             quarantine?: components["schemas"]["Quarantine"];
@@ -1811,18 +1811,18 @@ export interface components {
              */
             deadlineSeconds: number;
         };
-        /** @description HUB_REWOUND: the agent holds another past than the hub, as after a restore from a backup. It takes no change and goes on enforcing what it has until an admin accepts the hub's state. */
+        /** @description HUB_REWOUND: the agent has another log than the hub, as after a restore from a backup. It accepts no change and enforces what it has until an admin accepts the hub's state. */
         Rewind: {
             /** Format: date-time */
             since: string;
             /** Format: date-time */
             seenAt: string;
             reason: string;
-            /** @description The agent showed what this hub had signed, so the hub as a whole is held. */
+            /** @description The agent has presented a signature of this hub, so the whole hub is stopped. */
             proven: boolean;
             /**
              * Format: int64
-             * @description Row of the desired log that the agent holds; 0 if it was not heard yet.
+             * @description Row of the desired log that the agent has; 0 if it has not connected yet.
              */
             agentSeq: number;
             /**
@@ -1831,7 +1831,7 @@ export interface components {
              */
             hubSeq: number;
         };
-        /** @description Cloned? Two Kubernetes clusters use one identity. Neither agent is let in until an admin says which one keeps it. */
+        /** @description Cloned? Two Kubernetes clusters use one identity. Both agents are refused until an admin chooses which one keeps it. */
         Quarantine: {
             /** Format: date-time */
             since: string;
@@ -1842,7 +1842,7 @@ export interface components {
             /** @description Where the later one came from. */
             address: string;
         };
-        /** @description A second process with the same identity that was turned away last. */
+        /** @description A second process with the same identity that was refused last. */
         RefusedAgent: {
             address: string;
             /** Format: date-time */
@@ -1936,13 +1936,13 @@ export interface components {
             warnings?: string[];
         };
         Setting: {
-            /** @description The name of the ConfigMap or Secret that Argo CD keeps it in. */
+            /** @description The name of its ConfigMap or Secret in Argo CD. */
             map: string;
             key: string;
             /** @description Absent for a secret. */
             value?: string;
             secret: boolean;
-            /** @description Something acts on it; otherwise it is kept and changes nothing yet. */
+            /** @description It takes effect; otherwise it is stored without effect. */
             used: boolean;
             /** Format: date-time */
             updatedAt: string;
@@ -1962,7 +1962,7 @@ export interface components {
         Reason: {
             reason?: string;
         };
-        /** @description As in Argo CD: apply runs no hooks, hook does; force deletes and makes anew what cannot be changed. */
+        /** @description As in Argo CD: apply runs no hooks, hook does; force deletes and recreates objects with immutable changes. */
         SyncStrategy: {
             apply?: {
                 force?: boolean;
@@ -1994,7 +1994,7 @@ export interface components {
             manualSync?: boolean;
             andOperator?: boolean;
             syncOverrun?: boolean;
-            /** @description Live state is kept equal to what was accepted while it closes the application. */
+            /** @description Self-heal continues while the window closes the application. */
             selfHeal?: boolean;
             active: boolean;
             /**
@@ -2942,11 +2942,11 @@ export interface operations {
                     /** @description The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without. */
                     project?: string;
                     username?: string;
-                    /** @description Write only; a password or an access token. Absent keeps the stored one. */
+                    /** @description Write only; a password or an access token. Without it the stored one stays. */
                     password?: string;
-                    /** @description Write only; a private key without a passphrase, for an SSH URL. Absent keeps the stored one. */
+                    /** @description Write only; a private key without a passphrase, for an SSH URL. Without it the stored one stays. */
                     sshPrivateKey?: string;
-                    /** @description Write only; a client certificate in PEM, for an https URL. Absent keeps the stored one. */
+                    /** @description Write only; a client certificate in PEM, for an https URL. Without it the stored one stays. */
                     tlsClientCertData?: string;
                     /** @description Write only; the private key of the client certificate in PEM, without a passphrase. */
                     tlsClientCertKey?: string;
@@ -3023,7 +3023,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The repository is looked at as soon as possible. */
+            /** @description The repository is fetched as soon as possible. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -3311,7 +3311,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The cluster. Its agent takes the hub's state as soon as it is connected; nothing is deleted by that. */
+            /** @description The cluster. Its agent accepts the hub's state as soon as it is connected; that deletes nothing. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3365,7 +3365,7 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description Full reference of the new image, with a tag or a digest. The owner of the cluster decides which repositories are taken. */
+                    /** @description Full reference of the new image, with a tag or a digest. The owner of the cluster decides which repositories are allowed. */
                     image: string;
                     /**
                      * Format: int64
@@ -3492,7 +3492,7 @@ export interface operations {
     getApplication: {
         parameters: {
             query?: {
-                /** @description Answer only with what is not older than the request. */
+                /** @description Return only data that is not older than the request. */
                 confirm?: boolean;
             };
             header?: never;
@@ -3711,7 +3711,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The tree as nodes; `parent` holds the uid of the owner. */
+            /** @description The tree as nodes; `parent` is the uid of the owner. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4044,7 +4044,7 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description By the name of the ConfigMap or Secret that Argo CD keeps them in, and by key. */
+                    /** @description By the name of the ConfigMap or Secret in Argo CD, and by key. */
                     values: {
                         [key: string]: {
                             [key: string]: string | null;
