@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -143,27 +142,4 @@ func sendBlobs(stream grpc.ServerStreamingServer[linkv1.FetchReply], objects []h
 		return nil
 	}
 	return stream.Send(reply)
-}
-
-// digestsOf lists the objects that a state row lists itself. A body that does
-// not parse has none; the agent will say what is wrong with it.
-func digestsOf(body []byte) []hub.Digest {
-	var m linkv1.AppState
-	if proto.Unmarshal(body, &m) != nil {
-		return nil
-	}
-	var out []hub.Digest
-	for _, ref := range []*linkv1.SnapshotRef{m.Target, m.Accepted} {
-		for _, o := range ref.GetObjects() {
-			if len(o.Digest) == len(hub.Digest{}) {
-				out = append(out, hub.Digest(o.Digest))
-			}
-		}
-		for _, list := range listBlobs(ref) {
-			if len(list) == len(hub.Digest{}) {
-				out = append(out, hub.Digest(list))
-			}
-		}
-	}
-	return out
 }

@@ -70,7 +70,7 @@ func (c *change) destroy(ctx context.Context, a hub.Application, clusters []hub.
 	generation := a.Generation + 1
 	st := c.state(a, spec, generation)
 	hooks := c.deletionHooks(a)
-	st.target = hooks
+	st.Target = hooks
 	if op != nil {
 		if spec.SyncPolicy != nil && op.Attempt == 0 {
 			op.Options.SyncOptions = slices.Clone(spec.SyncPolicy.SyncOptions)
@@ -85,8 +85,8 @@ func (c *change) destroy(ctx context.Context, a hub.Application, clusters []hub.
 		}
 	}
 	tombstones, opened := c.diffTombstones(a, hub.Snapshot{})
-	st.tombstones = tombstones
-	if err := c.checkSize(ctx, st, op, nil); err != nil {
+	st.Tombstones = tombstones
+	if err := st.CheckSize(op, nil, c.keys(ctx)); err != nil {
 		return err
 	}
 	c.moved = append(c.moved, moved{st, opened, op, nil})

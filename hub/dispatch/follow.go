@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/buckethash"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -52,12 +53,12 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 		return fault.New(fault.Invalid, "the first message of Follow must be a cursor")
 	}
 	f := &follower{
-		d: s.d, tenant: tenant, cluster: cluster, stream: stream, sentBlobs: sentBlobs{upTo: s.d.recent.newest()}, compares: start.GetCompares(), settings: start.GetSettings(),
+		d: s.d, tenant: tenant, cluster: cluster, stream: stream, sentBlobs: wire.NewSentBlobs(s.d.recent.newest()), compares: start.GetCompares(), settings: start.GetSettings(),
 		acks: make(chan *linkv1.Ack, 16), sums: make(chan *linkv1.Sums, 1),
 	}
 	if start.GetPacks() {
-		f.bases = &bases{used: &s.d.packed}
-		defer f.bases.forget()
+		f.bases = wire.NewBases(&s.d.packed)
+		defer f.bases.Forget()
 	}
 	defer f.countInBurst(false)
 	go f.receive()
@@ -85,9 +86,9 @@ type follower struct {
 	replays    int             // resets in a row that brought no equal root
 	only       map[uint16]bool // buckets that are replayed, up to row until; nil: all
 	until      int64
-	held       bool      // the agent was told that nothing may be deleted
-	sentBlobs  sentBlobs // bodies
-	bases      *bases    // nil: the agent does not unpack rows
+	held       bool           // the agent was told that nothing may be deleted
+	sentBlobs  wire.SentBlobs // bodies
+	bases      *wire.Bases    // nil: the agent does not unpack rows
 	head       hub.LogHead
 }
 
@@ -183,9 +184,9 @@ func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p resumeStat
 
 // An advanceOptions is how a stream goes on.
 type advanceOptions struct {
-	reset        bool            // from the beginning
-	pushed       *pushedRows     // rows that are known already; nil: none
-	barrierAfter <-chan struct{} // closed when a barrier may be sent; nil: at once
+	reset        bool             // from the beginning
+	pushed       *wire.PushedRows // rows that are known already; nil: none
+	barrierAfter <-chan struct{}  // closed when a barrier may be sent; nil: at once
 }
 
 // advance sends all rows after the last one sent, and a barrier. While a change
@@ -308,9 +309,9 @@ func (f *follower) send(rows []hub.LogRow) error {
 			continue
 		}
 		blobs, extra := f.inline(row, page)
-		out := rowOf(row)
+		out := wire.Row(row)
 		if f.bases != nil {
-			if err := f.bases.pack(row, out); err != nil {
+			if err := f.bases.Pack(row, out); err != nil {
 				return err
 			}
 		}
@@ -326,16 +327,12 @@ func (f *follower) send(rows []hub.LogRow) error {
 		f.seq = row.Seq
 	}
 	for _, number := range page {
-		f.sentBlobs.add(number)
+		f.sentBlobs.Add(number)
 	}
 	if len(rows) > 0 {
 		f.lastRead = rows[len(rows)-1].Seq
 	}
 	return flush()
-}
-
-func rowOf(row hub.LogRow) *linkv1.Row {
-	return &linkv1.Row{Seq: uint64(row.Seq), Kind: linkv1.RowKind(row.Kind), AppId: string(row.Application), Body: row.Body, Chain: row.Chain}
 }
 
 // expectedLeaves are those of the states in the log that the agent should hold. One
@@ -365,11 +362,11 @@ func (f *follower) inline(row hub.LogRow, page map[hub.Digest]uint64) (blobs []*
 	}
 	listed := row.Objects
 	if listed == nil {
-		listed = digestsOf(row.Body)
+		listed = wire.Digests(row.Body)
 	}
 	for _, digest := range listed {
 		sealed, number, ok := f.d.recent.get(f.tenant, digest)
-		if _, went := page[digest]; !ok || went || f.sentBlobs.has(number) {
+		if _, went := page[digest]; !ok || went || f.sentBlobs.Has(number) {
 			continue
 		}
 		page[digest] = number

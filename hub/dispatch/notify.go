@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 )
 
 // subscriptions tells the streams of a cluster that its log may have grown. A lost
@@ -15,15 +16,9 @@ type subscriptions struct {
 
 // A subscription is one stream's ear.
 type subscription struct {
-	notify chan struct{} // holds at most one
-	pushed *pushedRows   // rows that came with the only hint since the last look
-	more   bool          // there were others
-}
-
-// A pushedRows is what one transaction has added to a log.
-type pushedRows struct {
-	from, to hub.LogHead
-	rows     []hub.LogRow
+	notify chan struct{}    // holds at most one
+	pushed *wire.PushedRows // rows that came with the only hint since the last look
+	more   bool             // there were others
 }
 
 func newWakes() *subscriptions {
@@ -50,7 +45,7 @@ func (w *subscriptions) Subscribe(cluster hub.ClusterID) (*subscription, func())
 }
 
 // wake reports whether there is a stream to hear it. News may be nil.
-func (w *subscriptions) wake(cluster hub.ClusterID, additions *pushedRows) bool {
+func (w *subscriptions) wake(cluster hub.ClusterID, additions *wire.PushedRows) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for l := range w.streams[cluster] {
@@ -69,7 +64,7 @@ func (w *subscriptions) wake(cluster hub.ClusterID, additions *pushedRows) bool 
 
 // pushed returns what has been added since the last look, if that is known; the
 // stream reads the log otherwise.
-func (w *subscriptions) pushed(l *subscription) *pushedRows {
+func (w *subscriptions) pushed(l *subscription) *wire.PushedRows {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	additions := l.pushed
@@ -81,7 +76,7 @@ func (w *subscriptions) pushed(l *subscription) *pushedRows {
 // replica serves is told by Elsewhere.
 func (d *Dispatcher) Wake(cluster hub.ClusterID) { d.wake(cluster, nil) }
 
-func (d *Dispatcher) wake(cluster hub.ClusterID, additions *pushedRows) {
+func (d *Dispatcher) wake(cluster hub.ClusterID, additions *wire.PushedRows) {
 	if !d.wakes.wake(cluster, additions) && d.elsewhere != nil {
 		d.elsewhere(cluster)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -182,7 +183,7 @@ func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Oper
 			return err
 		}
 	}
-	if op.Options.Prune && app.DeletingAt == nil && crowded(c.tombstones[app.ID]) {
+	if op.Options.Prune && app.DeletingAt == nil && wire.Crowded(c.tombstones[app.ID]) {
 		// An agent that knows no lists has had the first of them only.
 		if err := c.restate(ctx, app); err != nil {
 			return err
@@ -285,7 +286,7 @@ func (d *Dispatcher) retry(ctx context.Context, item hub.WorkItem) error {
 			return nil, err
 		}
 		err = c.retry(ctx, op)
-		if isOversize(err) { // it would be so at every further try
+		if wire.IsOversize(err) { // it would be so at every further try
 			return nil, c.giveUp(ctx, op, err)
 		}
 		if err != nil {

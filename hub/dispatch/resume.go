@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"google.golang.org/protobuf/proto"
@@ -254,7 +255,7 @@ func (f *follower) restate(ctx context.Context, tx Tx, raised map[hub.Applicatio
 	if err != nil {
 		return err
 	}
-	log := &appender{head: heads[f.cluster]}
+	log := &wire.Appender{Head: heads[f.cluster]}
 	for seq := int64(0); ; {
 		rows, _, err := tx.RowsAfter(ctx, f.cluster, seq, pageRows)
 		if err != nil {
@@ -271,7 +272,7 @@ func (f *follower) restate(ctx context.Context, tx Tx, raised map[hub.Applicatio
 				return fmt.Errorf("read row %d: %w", r.Seq, err)
 			}
 			state.Generation = uint64(generation)
-			body, err := marshal(&state)
+			body, err := wire.Marshal(&state)
 			if err != nil {
 				return err
 			}
@@ -279,7 +280,7 @@ func (f *follower) restate(ctx context.Context, tx Tx, raised map[hub.Applicatio
 			for _, digest := range state.GetTombstoneLists() {
 				row.Lists = append(row.Lists, hub.Digest(digest))
 			}
-			if err := log.add(row); err != nil {
+			if err := log.Add(row); err != nil {
 				return err
 			}
 		}
@@ -287,7 +288,7 @@ func (f *follower) restate(ctx context.Context, tx Tx, raised map[hub.Applicatio
 			break
 		}
 	}
-	return tx.AppendRows(ctx, f.cluster, log.rows)
+	return tx.AppendRows(ctx, f.cluster, log.Rows)
 }
 
 // proofKey is a tenant's key for signing places in its logs. It follows from

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/buckethash"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -93,7 +94,7 @@ func (f *follower) requestSums(ctx context.Context, first []uint8) (*linkv1.Sums
 func (f *follower) restart(ctx context.Context) error {
 	f.seq, f.lastRead, f.barrier, f.only = 0, 0, nil, nil
 	if f.bases != nil {
-		f.bases.forget()
+		f.bases.Forget()
 	}
 	down := &linkv1.Batch{Reset_: true, Incarnation: f.head.Incarnation}
 	if f.compares {
@@ -121,7 +122,7 @@ func (f *follower) ahead(ctx context.Context, down *linkv1.Batch) error {
 	return f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
 		row, found, err := tx.SettingsRow(ctx, f.cluster)
 		if found {
-			down.Settings = rowOf(row)
+			down.Settings = wire.Row(row)
 		}
 		return err
 	})
