@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"hub/*":        {"hub", "shared/*", "proto/*/*"},
 	"hub/*/*":      {"hub", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
 	"hub/relay":    {"hub", "hub/plan", "shared/*", "proto/*/*"},
-	"hub/dispatch": {"hub", "hub/plan", "hub/batch", "hub/dispatch/wire", "shared/*", "proto/*/*"},
+	"hub/dispatch": {"hub", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/access", "hub/audit", "hub/settings", "shared/*"},
 	"hub/api":      {"hub", "hub/api/...", "hub/catalog", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
@@ -58,7 +58,8 @@ var mayImport = map[string][]string{
 	"hub/cmd/*":    {"hub", "hub/daemon", "hub/store", "hub/secret", "hub/render/...", "hub/render", "shared/*"},
 	"hub/source/*": {"hub", "hub/lru", "hub/source", "shared/*"},
 
-	"hub/dispatch/wire": {"hub", "hub/plan", "shared/*", "proto/*/*"},
+	"hub/dispatch/stream": {"hub", "hub/batch", "hub/dispatch/wire", "shared/*", "proto/*/*"},
+	"hub/dispatch/wire":   {"hub", "hub/plan", "shared/*", "proto/*/*"},
 
 	"agent/*":             {"shared/*", "proto/*/*"},
 	"agent/exclude":       {"shared/*"},

@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/dispatch/stream"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/fleet"
 	"github.com/capstan-cd/capstan/hub/identity"
@@ -68,6 +69,7 @@ type parts struct {
 	pool      *render.Pool
 	stage     *render.Stage
 	dispatch  *dispatch.Dispatcher
+	streams   *stream.Server
 	fleet     *fleet.Server
 	inviter   fleet.Inviter
 	api       *api.Server
@@ -282,15 +284,18 @@ func (p *parts) addPipeline(context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
-	p.dispatch.Elsewhere(p.replicas.Wake)
-	p.dispatch.Bursts(p.queue.first)
+	own := dispatchStore{p.db, p.queue}
+	p.streams = stream.New(streamStore{own}, p.changed, p.log)
+	p.streams.Elsewhere(p.replicas.Wake)
+	p.streams.Bursts(p.queue.first)
+	p.dispatch = dispatch.New(own, p.queue, p.streams, p.changed, p.log)
 	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
 	p.stage.Reads(web.New(web.Config{AllowedNetworks: networks}))
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
 	p.add("render workers", p.pool.Run)
 	p.add("dispatch", p.dispatch.Run)
+	p.add("desired log streams", p.streams.Run)
 	p.add("render", p.stage.Run)
 	p.add("fetch", fetches.Run)
 	p.add("upgrades", upgrade.New(p.queue, upgrades{p.db, p.changed}, p.replicas, p.clock, p.log).Run)
@@ -325,11 +330,11 @@ func (p *parts) addAgents(ctx context.Context) error {
 		Stream:   []tunnel.StreamWrapper{p.instruments.Stream, p.tracer.ServerStream}, Caught: p.caughtStream, Enrolled: p.instruments.Enrolled,
 		Revoked: func() { p.replicas.Revoked() }, // made after this
 		Control: func(r grpc.ServiceRegistrar) {
-			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
+			linkv1.RegisterDesiredServer(r, p.streams.Desired(caller))
 			linkv1.RegisterObservedServer(r, observed)
 			linkv1.RegisterHubObjectsServer(r, p.hubObjects())
 		},
-		Bulk: func(r grpc.ServiceRegistrar) { linkv1.RegisterBlobsServer(r, p.dispatch.Blobs(caller)) },
+		Bulk: func(r grpc.ServiceRegistrar) { linkv1.RegisterBlobsServer(r, p.streams.Blobs(caller)) },
 	})
 	if err != nil {
 		return err

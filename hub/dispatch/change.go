@@ -72,7 +72,7 @@ func (d *Dispatcher) commitAndPush(ctx context.Context, tenant hub.TenantID, do 
 	}
 	failpoint.Here(failpoint.HubWakeBefore)
 	for _, c := range clusters {
-		d.wake(c, additions[c])
+		d.streams.Push(c, additions[c])
 	}
 	d.changed(tenant)
 	return nil
@@ -118,7 +118,7 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 			return digest, nil // as another application has it
 		}
 		seen[digest] = true
-		body, _, sealed := d.recent.get(tenant, digest)
+		body, sealed := d.streams.Recent(tenant, digest)
 		var err error
 		if !sealed {
 			body, err = encryption.SealBlob(keys.Object, digest, plain)
@@ -148,7 +148,7 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 		good = append(good, r)
 	}
 	// Before the commit: a stream may read the rows as soon as they are there.
-	d.recent.put(tenant, out)
+	d.streams.Remember(tenant, out)
 	return out, good, large, nil
 }
 

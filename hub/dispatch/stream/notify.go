@@ -1,4 +1,4 @@
-package dispatch
+package stream
 
 import (
 	"sync"
@@ -74,17 +74,19 @@ func (w *subscriptions) pushed(l *subscription) *wire.PushedRows {
 
 // Wake hints that a cluster's log may have grown. A stream that another
 // replica serves is told by Elsewhere.
-func (d *Dispatcher) Wake(cluster hub.ClusterID) { d.wake(cluster, nil) }
+func (s *Server) Wake(cluster hub.ClusterID) { s.Push(cluster, nil) }
 
-func (d *Dispatcher) wake(cluster hub.ClusterID, additions *wire.PushedRows) {
-	if !d.wakes.wake(cluster, additions) && d.elsewhere != nil {
-		d.elsewhere(cluster)
+// Push is Wake that says what has been added to the log; nil: it has to be
+// read.
+func (s *Server) Push(cluster hub.ClusterID, additions *wire.PushedRows) {
+	if !s.wakes.wake(cluster, additions) && s.elsewhere != nil {
+		s.elsewhere(cluster)
 	}
 }
 
 // WakeHere is Wake for the streams of this replica alone: the hint has come
 // from another one.
-func (d *Dispatcher) WakeHere(cluster hub.ClusterID) { d.wakes.wake(cluster, nil) }
+func (s *Server) WakeHere(cluster hub.ClusterID) { s.wakes.wake(cluster, nil) }
 
 // Bursts knows of changes that concern many clusters while they are on their
 // way out.
@@ -96,9 +98,9 @@ type Bursts interface {
 	Sent(n int)
 }
 
-// Bursts sets, before Run, whom dispatch asks before it asks agents whether
+// Bursts sets, before Run, whom the server asks before it asks agents whether
 // they hold all. Without it that is done at once.
-func (d *Dispatcher) Bursts(b Bursts) { d.bursts = b }
+func (s *Server) Bursts(b Bursts) { s.bursts = b }
 
 type noBursts struct{}
 
@@ -107,68 +109,4 @@ func (noBursts) Sent(int)               {}
 
 // Elsewhere sets what is called, before Run, with hints for clusters that
 // have no stream here. It must not block.
-func (d *Dispatcher) Elsewhere(wakeThere func(hub.ClusterID)) { d.elsewhere = wakeThere }
-
-// recentBlobs keeps the sealed bodies that were stored last, so that the rows
-// that need them carry them along and the agent spares itself a round trip.
-// It is a saving only: what has been dropped is fetched.
-type recentBlobs struct {
-	mu    sync.Mutex
-	limit int
-	size  int
-	order []recentKey
-	blobs map[recentKey]recentBlob
-	last  uint64 // number of the newest one
-}
-
-type recentBlob struct {
-	sealed []byte
-	number uint64 // in order of being stored
-}
-
-// Digests are keyed per tenant by construction; the tenant is part of the key
-// all the same.
-type recentKey struct {
-	tenant hub.TenantID
-	digest hub.Digest
-}
-
-func newRecentBlobs(limit int) *recentBlobs {
-	return &recentBlobs{limit: limit, blobs: map[recentKey]recentBlob{}}
-}
-
-func (r *recentBlobs) put(tenant hub.TenantID, objects []hub.SealedObject) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, o := range objects {
-		key := recentKey{tenant, o.Digest}
-		if _, held := r.blobs[key]; held || len(o.Sealed) > r.limit/8 {
-			continue
-		}
-		r.last++
-		r.blobs[key] = recentBlob{o.Sealed, r.last}
-		r.order = append(r.order, key)
-		r.size += len(o.Sealed)
-	}
-	for r.size > r.limit {
-		oldest := r.order[0]
-		r.order = r.order[1:]
-		r.size -= len(r.blobs[oldest].sealed)
-		delete(r.blobs, oldest)
-	}
-}
-
-// get returns a body, and its number among all that were stored.
-func (r *recentBlobs) get(tenant hub.TenantID, digest hub.Digest) (sealed []byte, number uint64, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b, ok := r.blobs[recentKey{tenant, digest}]
-	return b.sealed, b.number, ok
-}
-
-// newest is the number of the body that was stored last.
-func (r *recentBlobs) newest() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.last
-}
+func (s *Server) Elsewhere(wakeThere func(hub.ClusterID)) { s.elsewhere = wakeThere }

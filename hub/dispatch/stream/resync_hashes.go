@@ -1,4 +1,4 @@
-package dispatch
+package stream
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func sumsOf(leaves map[string][32]byte) buckethash.Sums {
 // holds other states than the log.
 func (f *follower) differing(ctx context.Context) (map[uint16]bool, error) {
 	var leaves map[string][32]byte
-	err := f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) (err error) {
+	err := f.server.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) (err error) {
 		_, head, err := tx.RowsAfter(ctx, f.cluster, 0, 1)
 		if err != nil {
 			return err
@@ -119,7 +119,7 @@ func (f *follower) restart(ctx context.Context) error {
 // ahead lets a replay bring the settings first: until their row comes, states
 // would be enforced as if the tenant had set nothing.
 func (f *follower) ahead(ctx context.Context, down *linkv1.Batch) error {
-	return f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
+	return f.server.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
 		row, found, err := tx.SettingsRow(ctx, f.cluster)
 		if found {
 			down.Settings = wire.Row(row)

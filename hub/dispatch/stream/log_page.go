@@ -1,4 +1,4 @@
-package dispatch
+package stream
 
 import (
 	"context"
@@ -32,9 +32,9 @@ const fewestRows = wire.MaxPushedRows
 func rowsFor(streams int) int { return min(pageRows, max(fewestRows, 4*pageRows/streams)) }
 
 // read returns pages of several logs. Rows, ends and leaves are of one moment.
-func (d *Dispatcher) read(ctx context.Context, tenant string, places []cursor) ([]logPage, error) {
+func (s *Server) read(ctx context.Context, tenant string, places []cursor) ([]logPage, error) {
 	out, limit := make([]logPage, len(places)), rowsFor(len(places))
-	err := d.store.ReadTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, tx Tx) error {
+	err := s.store.ReadTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, tx Tx) error {
 		known, err := added(ctx, tx, places)
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package dispatch
+package stream
 
 import (
 	"context"
@@ -8,13 +8,13 @@ import (
 	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 )
 
-// logEnds are the ends of logs, and nothing else of a store.
-type logEnds struct {
+// onlyHeads are the ends of logs, and nothing else of a store.
+type onlyHeads struct {
 	Tx
 	of map[hub.ClusterID]hub.LogHead
 }
 
-func (e logEnds) Heads(_ context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error) {
+func (e onlyHeads) Heads(_ context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error) {
 	out := map[hub.ClusterID]hub.LogHead{}
 	for _, c := range clusters {
 		if h, there := e.of[c]; there {
@@ -50,7 +50,7 @@ func TestPushedRows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			place := cursor{LogPlace: hub.LogPlace{Cluster: "c", Known: test.known}, pushed: test.pushed}
-			got, err := added(t.Context(), logEnds{of: map[hub.ClusterID]hub.LogHead{"c": test.end}}, []cursor{place})
+			got, err := added(t.Context(), onlyHeads{of: map[hub.ClusterID]hub.LogHead{"c": test.end}}, []cursor{place})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package dispatch
+package stream
 
 import (
 	"bytes"
@@ -30,12 +30,12 @@ type Caller func(ctx context.Context) (hub.TenantID, hub.ClusterID, error)
 // Desired serves the desired log of the calling cluster.
 type Desired struct {
 	linkv1.UnimplementedDesiredServer
-	d      *Dispatcher
+	server *Server
 	caller Caller
 }
 
 // Desired makes the link service.
-func (d *Dispatcher) Desired(caller Caller) *Desired { return &Desired{d: d, caller: caller} }
+func (s *Server) Desired(caller Caller) *Desired { return &Desired{server: s, caller: caller} }
 
 // Follow replays what the cluster lacks and then follows the log.
 func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.FollowDown]) error {
@@ -53,11 +53,11 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 		return fault.New(fault.Invalid, "the first message of Follow must be a cursor")
 	}
 	f := &follower{
-		d: s.d, tenant: tenant, cluster: cluster, stream: stream, sentBlobs: wire.NewSentBlobs(s.d.recent.newest()), compares: start.GetCompares(), settings: start.GetSettings(),
+		server: s.server, tenant: tenant, cluster: cluster, stream: stream, sentBlobs: wire.NewSentBlobs(s.server.recent.newest()), compares: start.GetCompares(), settings: start.GetSettings(),
 		acks: make(chan *linkv1.Ack, 16), sums: make(chan *linkv1.Sums, 1),
 	}
 	if start.GetPacks() {
-		f.bases = wire.NewBases(&s.d.packed)
+		f.bases = wire.NewBases(&s.server.packed)
 		defer f.bases.Forget()
 	}
 	defer f.countInBurst(false)
@@ -67,7 +67,7 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 
 // A follower is one stream: only run sends, only receive receives.
 type follower struct {
-	d          *Dispatcher
+	server     *Server
 	tenant     hub.TenantID
 	cluster    hub.ClusterID
 	stream     grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.FollowDown]
@@ -102,7 +102,7 @@ func (f *follower) receive() {
 		switch m := up.GetMessage().(type) {
 		case *linkv1.FollowUp_Ack:
 			if n := m.Ack.GetUnsupported(); len(n) > 0 {
-				f.d.log.WarnContext(f.stream.Context(), "the agent does not know the kind of some rows; it may be older than the hub", "cluster", f.cluster, "rows", n[:min(len(n), 10)])
+				f.server.log.WarnContext(f.stream.Context(), "the agent does not know the kind of some rows; it may be older than the hub", "cluster", f.cluster, "rows", n[:min(len(n), 10)])
 			}
 			select {
 			case f.acks <- m.Ack:
@@ -119,7 +119,7 @@ func (f *follower) receive() {
 }
 
 func (f *follower) run(ctx context.Context, start *linkv1.Cursor) error {
-	wake, stop := f.d.wakes.Subscribe(f.cluster)
+	wake, stop := f.server.wakes.Subscribe(f.cluster)
 	defer stop()
 	for {
 		p, err := f.resumeFrom(ctx, start)
@@ -142,11 +142,11 @@ func (f *follower) run(ctx context.Context, start *linkv1.Cursor) error {
 // log from there.
 func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p resumeState, wake *subscription) error {
 	if p.noted {
-		err := f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error { return tx.ClearRewind(ctx, f.cluster) })
+		err := f.server.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error { return tx.ClearRewind(ctx, f.cluster) })
 		if err != nil {
 			return err
 		}
-		f.d.changed(f.tenant)
+		f.server.changed(f.tenant)
 	}
 	if p.decision == confirms {
 		if err := f.confirm(ctx, start, p); err != nil {
@@ -156,7 +156,7 @@ func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p resumeStat
 	if err := f.advance(ctx, advanceOptions{reset: p.decision != follows}); err != nil {
 		return err
 	}
-	at, leave := f.d.heads.add(f.tenant, f.cluster)
+	at, leave := f.server.heads.add(f.tenant, f.cluster)
 	defer leave()
 	for {
 		known := headVersionOf(f.head)
@@ -176,7 +176,7 @@ func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p resumeStat
 		case <-f.barrierDue:
 		}
 		at.known.Store(nil)
-		if err := f.advance(ctx, advanceOptions{pushed: f.d.wakes.pushed(wake), barrierAfter: f.d.bursts.Quiet()}); err != nil {
+		if err := f.advance(ctx, advanceOptions{pushed: f.server.wakes.pushed(wake), barrierAfter: f.server.bursts.Quiet()}); err != nil {
 			return err
 		}
 	}
@@ -210,7 +210,7 @@ func (f *follower) advance(ctx context.Context, l advanceOptions) error {
 		}
 		// One moment: a root over newer states than the rows would not be the
 		// agent's.
-		p, err := f.d.pages.Do(ctx, string(f.tenant), want)
+		p, err := f.server.pages.Do(ctx, string(f.tenant), want)
 		if err != nil {
 			return err
 		}
@@ -258,7 +258,7 @@ func (f *follower) countInBurst(out bool) {
 		n = -1
 	}
 	f.inBurst = out
-	f.d.bursts.Sent(n)
+	f.server.bursts.Sent(n)
 }
 
 // sendHold tells the agent whether anything may be deleted at all. What it was
@@ -365,7 +365,7 @@ func (f *follower) inline(row hub.LogRow, page map[hub.Digest]uint64) (blobs []*
 		listed = wire.Digests(row.Body)
 	}
 	for _, digest := range listed {
-		sealed, number, ok := f.d.recent.get(f.tenant, digest)
+		sealed, number, ok := f.server.recent.get(f.tenant, digest)
 		if _, went := page[digest]; !ok || went || f.sentBlobs.Has(number) {
 			continue
 		}
@@ -389,7 +389,7 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 		if f.replays++; f.replays > maxReplays {
 			return fault.New(fault.Conflict, "the agent's desired state differs from the hub's after %d replays", maxReplays)
 		}
-		f.d.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", "cluster", f.cluster, "seq", ack.Barrier)
+		f.server.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", "cluster", f.cluster, "seq", ack.Barrier)
 		return f.advance(ctx, advanceOptions{reset: true})
 	}
 	a := hub.LogAck{Cluster: f.cluster, Seq: int64(ack.Seq)}
@@ -400,7 +400,7 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 	case f.barrier != nil && ack.Seq <= f.barrier.Seq && !f.proven:
 		return nil // the answer to the barrier is on its way and says more
 	}
-	if _, err := f.d.acks.Do(ctx, string(f.tenant), a); err != nil {
+	if _, err := f.server.acks.Do(ctx, string(f.tenant), a); err != nil {
 		return err
 	}
 	f.proven = f.proven || receipt
@@ -411,9 +411,9 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 }
 
 // acknowledge stores what several agents have said.
-func (d *Dispatcher) acknowledge(ctx context.Context, tenant string, acks []hub.LogAck) ([]struct{}, error) {
+func (s *Server) acknowledge(ctx context.Context, tenant string, acks []hub.LogAck) ([]struct{}, error) {
 	failpoint.Here(failpoint.HubAckBefore)
 	defer failpoint.Here(failpoint.HubAckAfter)
-	err := d.store.InTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, tx Tx) error { return tx.Acknowledge(ctx, acks) })
+	err := s.store.InTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, tx Tx) error { return tx.Acknowledge(ctx, acks) })
 	return make([]struct{}, len(acks)), err
 }
