@@ -58,8 +58,9 @@ var mayImport = map[string][]string{
 	"hub/cmd/*":    {"hub", "hub/daemon", "hub/store", "hub/secret", "hub/render/...", "hub/render", "shared/*"},
 	"hub/source/*": {"hub", "hub/lru", "hub/source", "shared/*"},
 
-	"hub/dispatch/stream": {"hub", "hub/batch", "hub/dispatch/wire", "shared/*", "proto/*/*"},
-	"hub/dispatch/wire":   {"hub", "hub/plan", "shared/*", "proto/*/*"},
+	"hub/render/scheduler": {"hub", "hub/render", "shared/*"},
+	"hub/dispatch/stream":  {"hub", "hub/batch", "hub/dispatch/wire", "shared/*", "proto/*/*"},
+	"hub/dispatch/wire":    {"hub", "hub/plan", "shared/*", "proto/*/*"},
 
 	"agent/*":             {"shared/*", "proto/*/*"},
 	"agent/exclude":       {"shared/*"},

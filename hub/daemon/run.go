@@ -35,6 +35,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/observe"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/render/scheduler"
 	"github.com/capstan-cd/capstan/hub/replicas"
 	"github.com/capstan-cd/capstan/hub/secret"
 	"github.com/capstan-cd/capstan/hub/source"
@@ -66,7 +67,7 @@ type parts struct {
 	replicas  *replicas.Replicas
 	feed      *feed.Feed
 	mirrors   *source.Mirrors
-	pool      *render.Pool
+	pool      *scheduler.Pool
 	stage     *render.Stage
 	dispatch  *dispatch.Dispatcher
 	streams   *stream.Server
@@ -277,7 +278,7 @@ func (p *parts) addPipeline(context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.pool, err = render.NewPool(render.Config{
+	p.pool, err = scheduler.NewPool(render.Config{
 		Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox,
 		Limits: render.Limits{Timeout: time.Duration(p.cfg.Render.Timeout), CPU: time.Duration(p.cfg.Render.Timeout), Memory: int64(p.cfg.Render.MemoryMiB) << 20},
 	})
