@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"agent/wave":          {"agent/health", "shared/*"},
 	"agent/wave/wavetest": {},
 	"agent/apply": {
-		"agent/apply/ownership", "agent/exclude", "agent/health", "agent/inventory", "agent/rule", "agent/tracking", "agent/wave", "shared/*", "proto/*/*",
+		"agent/apply/ownership", "agent/exclude", "agent/health", "agent/hubobjects", "agent/inventory", "agent/rule", "agent/tracking", "agent/wave", "shared/*", "proto/*/*",
 	},
 
 	"agent/settings": {"agent/exclude", "shared/*", "proto/*/*"},

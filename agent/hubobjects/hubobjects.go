@@ -1,4 +1,4 @@
-// Package hubside is the agent's way to objects that live in the hub:
+// Package hubobjects is the agent's way to objects that live in the hub:
 // applications and projects that an application of this cluster renders. It
 // reads and follows them, and asks the hub to write or delete one. It brings
 // no manifest of its own, keeps nothing, and decides nothing. The daemon runs
@@ -39,7 +39,7 @@ const served = "v1alpha1"
 type Ref struct {
 	App     string
 	Key     manifest.Key
-	Version string // of its kind; only in Want
+	Version string // of its kind; only for SetFollowed
 }
 
 func (r Ref) kind() schema.GroupVersionKind {
@@ -50,7 +50,8 @@ func (r Ref) link() *linkv1.HubRef {
 	return &linkv1.HubRef{AppId: r.App, Kind: r.Key.Kind, Namespace: r.Key.Namespace, Name: r.Key.Name}
 }
 
-// A Deletion is what became of one.
+// A Deletion is what became of the deletion of an object: it is gone, or belongs
+// to another application, or waits.
 type Deletion struct {
 	Gone, Other bool
 	Waits       string
