@@ -9,6 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -172,10 +173,10 @@ func Abandon(ctx context.Context, tx Tx, app hub.ApplicationID) (left []hub.Obje
 
 // leftBehind lists what the application may have in its cluster.
 func (c *change) leftBehind(a hub.Application) []hub.ObjectRef {
-	known := map[tombstoneKey]bool{}
+	known := map[manifest.Key]bool{}
 	var out []hub.ObjectRef
 	add := func(o hub.ObjectRef) {
-		if key := (tombstoneKey{o.Group, o.Kind, o.Namespace, o.Name}); !known[key] {
+		if key := keyOf(o); !known[key] {
 			known[key] = true
 			out = append(out, o)
 		}

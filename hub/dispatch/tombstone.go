@@ -4,9 +4,8 @@ import (
 	"slices"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
-
-type tombstoneKey struct{ group, kind, namespace, name string }
 
 // diffTombstones returns all tombstones that are open under a new target, and those among
 // them that are new: objects of the former target or of what is enforced that
@@ -21,15 +20,15 @@ func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, 
 	if len(former) == 0 && len(c.tombstones[app.ID]) == 0 { // as after most commits
 		return nil, nil
 	}
-	wanted := map[tombstoneKey]bool{}
+	wanted := map[manifest.Key]bool{}
 	for _, o := range target.Objects {
 		if o.Hook == "" {
-			wanted[tombstoneKey{o.Group, o.Kind, o.Namespace, o.Name}] = true
+			wanted[keyOf(o)] = true
 		}
 	}
-	known := map[tombstoneKey]bool{}
+	known := map[manifest.Key]bool{}
 	for _, t := range c.tombstones[app.ID] {
-		key := tombstoneKey{t.Group, t.Kind, t.Namespace, t.Name}
+		key := keyOfTombstone(t)
 		if wanted[key] || t.Cluster != app.Cluster {
 			continue
 		}
@@ -38,7 +37,7 @@ func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, 
 	}
 	for _, id := range former {
 		for _, o := range c.snaps[id].Objects {
-			key := tombstoneKey{o.Group, o.Kind, o.Namespace, o.Name}
+			key := keyOf(o)
 			if o.Hook != "" || wanted[key] || known[key] {
 				continue
 			}

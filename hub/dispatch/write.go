@@ -10,6 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // touched lists the clusters whose logs the change appends to.
@@ -221,12 +222,12 @@ func (c *change) appendOperation(log *wire.Appender, m *moved) error {
 func (c *change) revived() []hub.Tombstone {
 	var out []hub.Tombstone
 	for _, m := range c.moved {
-		kept := map[tombstoneKey]bool{}
+		kept := map[manifest.Key]bool{}
 		for _, t := range m.state.Tombstones {
-			kept[tombstoneKey{t.Group, t.Kind, t.Namespace, t.Name}] = true
+			kept[keyOfTombstone(t)] = true
 		}
 		for _, t := range c.tombstones[m.state.App.ID] {
-			if !kept[tombstoneKey{t.Group, t.Kind, t.Namespace, t.Name}] && t.Cluster == m.state.App.Cluster {
+			if !kept[keyOfTombstone(t)] && t.Cluster == m.state.App.Cluster {
 				out = append(out, t)
 			}
 		}
