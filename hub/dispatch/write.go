@@ -33,33 +33,51 @@ func (c *change) touched() []hub.ClusterID {
 // write appends the rows of all decisions to the logs, clusters locked in the
 // order of their ids, and stores targets, operations and tombstones.
 func (c *change) write(ctx context.Context) error {
-	if clusters := c.touched(); len(clusters) > 0 {
-		heads, err := c.tx.LockClusters(ctx, clusters)
-		if err != nil {
+	for _, step := range [...]func(context.Context) error{c.writeLogs, c.writeTombstones, c.writeOperations, c.writeTargets} {
+		if err := step(ctx); err != nil {
 			return err
 		}
-		logs := make(map[hub.ClusterID][]hub.LogRow, len(clusters))
-		for _, cluster := range clusters {
-			head, there := heads[cluster]
-			if !there {
-				return fmt.Errorf("cluster %s vanished while its log was written", cluster)
-			}
-			if logs[cluster], err = c.rows(ctx, cluster, head); err != nil {
-				return err
-			}
-		}
-		c.pushRows(heads, logs)
-		if len(c.lists) > 0 {
-			if err := c.tx.PutObjects(ctx, c.lists); err != nil {
-				return err
-			}
-		}
-		failpoint.Here(failpoint.HubRowsBefore)
-		if err := c.tx.AppendLogs(ctx, logs); err != nil {
-			return err
-		}
-		failpoint.Here(failpoint.HubRowsAfter)
 	}
+	return nil
+}
+
+// writeLogs makes and appends the rows.
+func (c *change) writeLogs(ctx context.Context) error {
+	clusters := c.touched()
+	if len(clusters) == 0 {
+		return nil
+	}
+	heads, err := c.tx.LockClusters(ctx, clusters)
+	if err != nil {
+		return err
+	}
+	logs := make(map[hub.ClusterID][]hub.LogRow, len(clusters))
+	for _, cluster := range clusters {
+		head, there := heads[cluster]
+		if !there {
+			return fmt.Errorf("cluster %s vanished while its log was written", cluster)
+		}
+		if logs[cluster], err = c.rows(ctx, cluster, head); err != nil {
+			return err
+		}
+	}
+	c.pushRows(heads, logs)
+	if len(c.lists) > 0 {
+		if err := c.tx.PutObjects(ctx, c.lists); err != nil {
+			return err
+		}
+	}
+	failpoint.Here(failpoint.HubRowsBefore)
+	if err := c.tx.AppendLogs(ctx, logs); err != nil {
+		return err
+	}
+	failpoint.Here(failpoint.HubRowsAfter)
+	return nil
+}
+
+// writeTombstones opens those that the decisions need, and closes those that
+// they make void.
+func (c *change) writeTombstones(ctx context.Context) error {
 	if len(c.opened) > 0 {
 		if err := c.tx.OpenTombstones(ctx, c.opened); err != nil {
 			return err
@@ -71,6 +89,12 @@ func (c *change) write(ctx context.Context) error {
 		}
 	}
 	failpoint.Here(failpoint.HubTombstonesAfter)
+	return nil
+}
+
+// writeOperations stores new operations, and the snapshots of those that waited
+// for one.
+func (c *change) writeOperations(ctx context.Context) error {
 	if len(c.ops) > 0 {
 		failpoint.Here(failpoint.HubOperationsBefore)
 		if err := c.putOperations(ctx); err != nil {
@@ -78,17 +102,22 @@ func (c *change) write(ctx context.Context) error {
 		}
 		failpoint.Here(failpoint.HubOperationsAfter)
 	}
-	if len(c.given) > 0 {
-		if err := c.tx.GiveSnapshots(ctx, c.given); err != nil {
-			return err
-		}
+	if len(c.given) == 0 {
+		return nil
 	}
-	if len(c.targets) > 0 {
-		if err := c.tx.SetTargets(ctx, c.targets); err != nil {
-			return err
-		}
-		failpoint.Here(failpoint.HubTargetsAfter)
+	return c.tx.GiveSnapshots(ctx, c.given)
+}
+
+// writeTargets stores what is desired now. It comes after the operations, which
+// targets name.
+func (c *change) writeTargets(ctx context.Context) error {
+	if len(c.targets) == 0 {
+		return nil
 	}
+	if err := c.tx.SetTargets(ctx, c.targets); err != nil {
+		return err
+	}
+	failpoint.Here(failpoint.HubTargetsAfter)
 	return nil
 }
 
@@ -146,24 +175,28 @@ func (c *change) pushRows(heads map[hub.ClusterID]hub.LogHead, logs map[hub.Clus
 func (c *change) rows(ctx context.Context, cluster hub.ClusterID, head hub.LogHead) ([]hub.LogRow, error) {
 	log := &wire.Appender{Head: head}
 	for i := range c.moved {
-		if m := &c.moved[i]; m.state.App.Cluster == cluster {
-			if err := c.appendState(ctx, log, m); err != nil {
-				return nil, fmt.Errorf("application %q: %w", m.state.App.Name, err)
-			}
+		m := &c.moved[i]
+		if m.state.App.Cluster != cluster {
+			continue
+		}
+		if err := c.appendState(ctx, log, m); err != nil {
+			return nil, fmt.Errorf("application %q: %w", m.state.App.Name, err)
 		}
 	}
 	for _, m := range slices.Concat(c.moved, c.tries) {
-		if m.state.App.Cluster == cluster && m.op != nil {
-			if err := c.appendOperation(log, &m); err != nil {
-				return nil, fmt.Errorf("application %q: %w", m.state.App.Name, err)
-			}
+		if m.state.App.Cluster != cluster || m.op == nil {
+			continue
+		}
+		if err := c.appendOperation(log, &m); err != nil {
+			return nil, fmt.Errorf("application %q: %w", m.state.App.Name, err)
 		}
 	}
 	for _, e := range slices.Concat(c.ends, c.forget) {
-		if e.cluster == cluster {
-			if err := log.Add(e.row); err != nil {
-				return nil, err
-			}
+		if e.cluster != cluster {
+			continue
+		}
+		if err := log.Add(e.row); err != nil {
+			return nil, err
 		}
 	}
 	return log.Rows, nil

@@ -203,48 +203,56 @@ func (f *follower) advance(ctx context.Context, l advanceOptions) error {
 		}
 	}
 	for {
-		want := cursor{LogPlace: hub.LogPlace{Cluster: f.cluster, After: max(f.seq, f.lastRead), Known: f.head}, barrier: -1, leavesLater: l.barrierAfter != nil, pushed: l.pushed}
-		l.pushed = nil
-		if f.barrier != nil {
-			want.barrier = int64(f.barrier.Seq)
-		}
-		// One moment: a root over newer states than the rows would not be the
-		// agent's.
-		p, err := f.server.pages.Do(ctx, string(f.tenant), want)
+		p, err := f.nextPage(ctx, l)
 		if err != nil {
 			return err
 		}
-		if p.Lost {
-			// The next stream is judged by the place of the agent.
-			return fault.New(fault.Conflict, "the hub's log no longer holds row %d, which was its last: the database went back to an earlier state", f.head.Seq)
-		}
-		rows := p.Rows
+		l.pushed = nil
 		f.head = p.Head
 		if err := f.sendHold(); err != nil {
 			return err
 		}
-		if err := f.send(rows); err != nil {
+		if err := f.send(p.Rows); err != nil {
 			return err
 		}
-		if p.more {
+		switch {
+		case p.more:
 			continue
+		case p.leaves != nil:
+			return f.sendBarrier(p.leaves)
+		case p.due:
+			f.barrierDue = l.barrierAfter
 		}
-		if p.leaves == nil {
-			if p.due {
-				f.barrierDue = l.barrierAfter
-			}
-			if f.seq <= f.stored {
-				f.countInBurst(false) // nothing was to be sent
-			}
-			return nil
+		if f.seq <= f.stored {
+			f.countInBurst(false) // nothing was to be sent
 		}
-		if err := f.close(); err != nil {
-			return err
-		}
-		f.proven = false
-		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: hashchain.Root(f.expectedLeaves(p.leaves))}
-		return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Barrier{Barrier: f.barrier}})
+		return nil
 	}
+}
+
+// nextPage reads what follows the last row sent. It is of one moment: a root
+// over newer states than the rows would not be the agent's.
+func (f *follower) nextPage(ctx context.Context, l advanceOptions) (logPage, error) {
+	want := cursor{LogPlace: hub.LogPlace{Cluster: f.cluster, After: max(f.seq, f.lastRead), Known: f.head}, barrier: -1, leavesLater: l.barrierAfter != nil, pushed: l.pushed}
+	if f.barrier != nil {
+		want.barrier = int64(f.barrier.Seq)
+	}
+	p, err := f.server.pages.Do(ctx, string(f.tenant), want)
+	if err == nil && p.Lost {
+		// The next stream is judged by the place of the agent.
+		err = fault.New(fault.Conflict, "the hub's log no longer holds row %d, which was its last: the database went back to an earlier state", f.head.Seq)
+	}
+	return p, err
+}
+
+// sendBarrier asks the agent whether it holds all that the log says.
+func (f *follower) sendBarrier(leaves map[string][32]byte) error {
+	if err := f.close(); err != nil {
+		return err
+	}
+	f.proven = false
+	f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: hashchain.Root(f.expectedLeaves(leaves))}
+	return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Barrier{Barrier: f.barrier}})
 }
 
 // countInBurst counts the stream among those that have not acknowledged rows of a

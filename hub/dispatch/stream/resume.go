@@ -267,18 +267,9 @@ func (f *follower) restate(ctx context.Context, tx Tx, raised map[hub.Applicatio
 			if r.Kind != hub.RowState || !ok {
 				continue
 			}
-			var state linkv1.AppState
-			if err := proto.Unmarshal(r.Body, &state); err != nil {
-				return fmt.Errorf("read row %d: %w", r.Seq, err)
-			}
-			state.Generation = uint64(generation)
-			body, err := wire.Marshal(&state)
+			row, err := withGeneration(r, generation)
 			if err != nil {
 				return err
-			}
-			row := hub.LogRow{Kind: hub.RowState, Application: r.Application, Body: body}
-			for _, digest := range state.GetTombstoneLists() {
-				row.Lists = append(row.Lists, hub.Digest(digest))
 			}
 			if err := log.Add(row); err != nil {
 				return err
@@ -289,6 +280,24 @@ func (f *follower) restate(ctx context.Context, tx Tx, raised map[hub.Applicatio
 		}
 	}
 	return tx.AppendRows(ctx, f.cluster, log.Rows)
+}
+
+// withGeneration is a state row that says the same under another generation.
+func withGeneration(r hub.LogRow, generation int64) (hub.LogRow, error) {
+	var state linkv1.AppState
+	if err := proto.Unmarshal(r.Body, &state); err != nil {
+		return hub.LogRow{}, fmt.Errorf("read row %d: %w", r.Seq, err)
+	}
+	state.Generation = uint64(generation)
+	body, err := wire.Marshal(&state)
+	if err != nil {
+		return hub.LogRow{}, err
+	}
+	row := hub.LogRow{Kind: hub.RowState, Application: r.Application, Body: body}
+	for _, digest := range state.GetTombstoneLists() {
+		row.Lists = append(row.Lists, hub.Digest(digest))
+	}
+	return row, nil
 }
 
 // proofKey is a tenant's key for signing places in its logs. It follows from
