@@ -215,26 +215,29 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 	if c.tombstones, err = c.tx.Tombstones(ctx, ids); err != nil {
 		return err
 	}
+	if err := c.loadPlaces(ctx); err != nil {
+		return err
+	}
+	if c.snaps == nil {
+		c.snaps = map[hub.SnapshotID]hub.Snapshot{}
+	}
+	return c.need(ctx, c.snapshotsInUse())
+}
+
+// loadPlaces reads the clusters and projects of the applications.
+func (c *change) loadPlaces(ctx context.Context) error {
 	names, homes := map[string]bool{}, map[string]bool{}
-	var wanted []hub.SnapshotID
 	for _, a := range c.apps {
 		names[a.Project] = true
 		if a.Cluster != "" {
 			homes[string(a.Cluster)] = true
-		}
-		for _, id := range []hub.SnapshotID{a.Status.Target, a.Status.Accepted} {
-			if id != "" && !slices.Contains(wanted, id) {
-				wanted = append(wanted, id)
-			}
-		}
-		if op, ok := c.open[a.ID]; ok && op.Snapshot != "" && !slices.Contains(wanted, op.Snapshot) {
-			wanted = append(wanted, op.Snapshot)
 		}
 	}
 	var clusters []hub.ClusterID
 	for _, id := range sortedKeys(homes) {
 		clusters = append(clusters, hub.ClusterID(id))
 	}
+	var err error
 	if c.clusters, err = c.tx.ClusterPlaces(ctx, clusters); err != nil {
 		return err
 	}
@@ -249,10 +252,20 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 			return err
 		}
 	}
-	if c.snaps == nil {
-		c.snaps = map[hub.SnapshotID]hub.Snapshot{}
+	return nil
+}
+
+// snapshotsInUse are those of the applications and of their open operations.
+func (c *change) snapshotsInUse() []hub.SnapshotID {
+	var out []hub.SnapshotID
+	for _, a := range c.apps {
+		for _, id := range []hub.SnapshotID{a.Status.Target, a.Status.Accepted, c.open[a.ID].Snapshot} {
+			if id != "" && !slices.Contains(out, id) {
+				out = append(out, id)
+			}
+		}
 	}
-	return c.need(ctx, wanted)
+	return out
 }
 
 func (c *change) lock(ctx context.Context, ids []hub.ApplicationID) (err error) {
@@ -280,14 +293,16 @@ func (c *change) operations(ctx context.Context) (err error) {
 	c.newest, c.open = make(map[hub.ApplicationID]hub.Operation, len(c.apps)), nil
 	var open, tried []hub.ApplicationID
 	for id, a := range c.apps {
-		if op := a.Status.Operation; op != nil {
-			c.newest[id] = *op
-			if op.Options.DryRun {
-				tried = append(tried, id)
-			}
-			if !op.Phase.Over() {
-				open = append(open, id)
-			}
+		op := a.Status.Operation
+		if op == nil {
+			continue
+		}
+		c.newest[id] = *op
+		if op.Options.DryRun {
+			tried = append(tried, id)
+		}
+		if !op.Phase.Over() {
+			open = append(open, id)
 		}
 	}
 	if len(open) > 0 {

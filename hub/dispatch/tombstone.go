@@ -20,12 +20,7 @@ func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, 
 	if len(former) == 0 && len(c.tombstones[app.ID]) == 0 { // as after most commits
 		return nil, nil
 	}
-	wanted := map[manifest.Key]bool{}
-	for _, o := range target.Objects {
-		if o.Hook == "" {
-			wanted[keyOf(o)] = true
-		}
-	}
+	wanted := keysOf(target)
 	known := map[manifest.Key]bool{}
 	for _, t := range c.tombstones[app.ID] {
 		key := keyOfTombstone(t)
@@ -49,6 +44,17 @@ func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, 
 		}
 	}
 	return append(all, opened...), opened
+}
+
+// keysOf are the objects of a snapshot that are no hooks.
+func keysOf(s hub.Snapshot) map[manifest.Key]bool {
+	out := map[manifest.Key]bool{}
+	for _, o := range s.Objects {
+		if o.Hook == "" {
+			out[keyOf(o)] = true
+		}
+	}
+	return out
 }
 
 // sameTombstone reports whether two objects of snapshots would be buried as one.
