@@ -244,20 +244,7 @@ func (f *follow) followStream(ctx context.Context) error {
 	}
 	updates := make(chan *linkv1.HubNews)
 	ended := make(chan error, 1)
-	go func() {
-		for {
-			n, err := stream.Recv()
-			if err != nil {
-				ended <- err
-				return
-			}
-			select {
-			case updates <- n:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	go receive(ctx, stream, updates, ended)
 	if err := f.sendRefs(ctx, stream); err != nil {
 		return notFollowed(err)
 	}
@@ -276,13 +263,7 @@ func (f *follow) followStream(ctx context.Context) error {
 			}
 		case <-due:
 			due, stop = nil, func() {}
-			written, others := f.o.takeWritten()
-			if others > 0 {
-				notify(f.o.wrote)
-			}
-			if slices.ContainsFunc(written, func(key manifest.Key) bool { return f.last[key] == nil }) {
-				err = f.sendRefs(ctx, stream) // it may have gone again: the answer is complete
-			}
+			err = f.checkWritten(ctx, stream)
 		case err = <-ended:
 		case <-ctx.Done():
 			err = ctx.Err()
@@ -298,6 +279,35 @@ func notFollowed(err error) error {
 		return nil
 	}
 	return err
+}
+
+// receive passes on what the hub sends, until the stream ends.
+func receive(ctx context.Context, stream grpc.BidiStreamingClient[linkv1.HubWants, linkv1.HubNews], updates chan<- *linkv1.HubNews, ended chan<- error) {
+	for {
+		n, err := stream.Recv()
+		if err != nil {
+			ended <- err
+			return
+		}
+		select {
+		case updates <- n:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// checkWritten asks for all objects anew if one that was written from here has
+// not been shown: it may have gone again, and the answer is complete.
+func (f *follow) checkWritten(ctx context.Context, stream grpc.BidiStreamingClient[linkv1.HubWants, linkv1.HubNews]) error {
+	written, others := f.o.takeWritten()
+	if others > 0 {
+		notify(f.o.wrote)
+	}
+	if slices.ContainsFunc(written, func(key manifest.Key) bool { return f.last[key] == nil }) {
+		return f.sendRefs(ctx, stream)
+	}
+	return nil
 }
 
 // sendRefs says what is followed from now on.
