@@ -142,7 +142,7 @@ demo-binaries:
 
 demo-libraries:
 	$(go_build) ./agent/cmd/capstan-agent ./cli/cmd/capstan ./integration/demo/capstan-demo
-	CGO_ENABLED=0 $(GO) build -trimpath ./hub/api ./hub/store/... ./hub/render/... ./hub/source/... ./hub/dispatch ./hub/identity
+	CGO_ENABLED=0 $(GO) build -trimpath ./hub/api ./hub/store/... ./hub/render/... ./hub/source/... ./hub/dispatch/... ./hub/identity
 
 .PHONY: packages
 packages:

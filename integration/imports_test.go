@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"hub/*":        {"hub", "shared/*", "proto/*/*"},
 	"hub/*/*":      {"hub", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
 	"hub/relay":    {"hub", "hub/plan", "shared/*", "proto/*/*"},
-	"hub/dispatch": {"hub", "hub/plan", "hub/batch", "shared/*", "proto/*/*"},
+	"hub/dispatch": {"hub", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/access", "hub/audit", "hub/settings", "shared/*"},
 	"hub/api":      {"hub", "hub/api/...", "hub/catalog", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
@@ -64,6 +64,10 @@ var mayImport = map[string][]string{
 
 	"hub/source/charts/chartstest": {},
 
+	"hub/render/scheduler": {"hub", "hub/render", "shared/*"},
+	"hub/dispatch/stream":  {"hub", "hub/batch", "hub/dispatch/wire", "shared/*", "proto/*/*"},
+	"hub/dispatch/wire":    {"hub", "hub/plan", "shared/*", "proto/*/*"},
+
 	"agent/*":             {"shared/*", "proto/*/*"},
 	"agent/exclude":       {"shared/*"},
 	"agent/health":        {"shared/*"},
@@ -72,7 +76,7 @@ var mayImport = map[string][]string{
 	"agent/wave":          {"agent/health", "shared/*"},
 	"agent/wave/wavetest": {},
 	"agent/apply": {
-		"agent/apply/ownership", "agent/exclude", "agent/health", "agent/inventory", "agent/rule", "agent/tracking", "agent/wave", "shared/*", "proto/*/*",
+		"agent/apply/ownership", "agent/exclude", "agent/health", "agent/hubobjects", "agent/inventory", "agent/rule", "agent/tracking", "agent/wave", "shared/*", "proto/*/*",
 	},
 
 	"agent/settings": {"agent/exclude", "shared/*", "proto/*/*"},

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capstan-cd/capstan/agent/hubobjects"
 	"github.com/capstan-cd/capstan/agent/wave"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
@@ -21,28 +22,15 @@ import (
 // project itself.
 type HubObjects interface {
 	// Read returns an object; nil if there is none.
-	Read(ctx context.Context, r HubRef) (*manifest.Object, error)
-	// Apply changes an object to the manifest of that digest, and returns its
-	// new state.
-	Apply(ctx context.Context, r HubRef, digest [32]byte, dryRun bool) (*manifest.Object, error)
-	// Delete deletes the object with the uid given. It is gone at once, or in
-	// deletion, or not the application's any more, or waits.
-	Delete(ctx context.Context, r HubRef, uid string) (HubDeletion, error)
-	// SetFollowed sets which objects are followed. It does not block.
-	SetFollowed(refs []HubRef)
-}
-
-// A HubRef names an object of the hub and the application that renders it.
-type HubRef struct {
-	App     string
-	Key     manifest.Key
-	Version string // of its kind; only in Want
-}
-
-// A HubDeletion is the result of a deletion.
-type HubDeletion struct {
-	Gone, Other bool
-	Waits       string
+	Read(ctx context.Context, r hubobjects.Ref) (*manifest.Object, error)
+	// Apply brings an object to the manifest of that digest, and gives it as
+	// it is then.
+	Apply(ctx context.Context, r hubobjects.Ref, digest [32]byte, dryRun bool) (*manifest.Object, error)
+	// Delete deletes the object with the uid given. It is gone at once, or is
+	// being deleted, or is not the application's any more, or waits.
+	Delete(ctx context.Context, r hubobjects.Ref, uid string) (hubobjects.Deletion, error)
+	// SetFollowed says which objects are followed. It does not block.
+	SetFollowed(refs []hubobjects.Ref)
 }
 
 // defaultNamespace is the namespace of hub objects that name none.
@@ -88,13 +76,13 @@ func (e *Engine) wantHub() {
 	if e.Hub == nil {
 		return
 	}
-	var refs []HubRef
+	var refs []hubobjects.Ref
 	for key, s := range e.objects {
 		if inHub(key) && s.views != nil {
-			refs = append(refs, HubRef{s.views.app.id, key, s.views.gvk.Version})
+			refs = append(refs, hubobjects.Ref{App: s.views.app.id, Key: key, Version: s.views.gvk.Version})
 		}
 	}
-	slices.SortFunc(refs, func(a, b HubRef) int { return a.Key.Compare(b.Key) })
+	slices.SortFunc(refs, func(a, b hubobjects.Ref) int { return a.Key.Compare(b.Key) })
 	e.Hub.SetFollowed(refs)
 }
 
@@ -116,7 +104,7 @@ func (a *app) get(ctx context.Context, at endpoint, key manifest.Key) (*manifest
 	if err != nil {
 		return nil, err
 	}
-	return h.Read(ctx, HubRef{App: a.id, Key: key})
+	return h.Read(ctx, hubobjects.Ref{App: a.id, Key: key})
 }
 
 // sendToHub makes the hub write an object.
@@ -126,7 +114,7 @@ func (a *app) sendToHub(ctx context.Context, s *sending) (*manifest.Object, erro
 	if err != nil {
 		return nil, err
 	}
-	return h.Apply(ctx, HubRef{App: a.id, Key: s.key}, s.digest, s.dryRun)
+	return h.Apply(ctx, hubobjects.Ref{App: a.id, Key: s.key}, s.digest, s.dryRun)
 }
 
 // The back-off of calls to the hub.
@@ -166,7 +154,7 @@ func (t *task) deleteInHub(ctx context.Context, it wave.Item) (wave.Outcome, err
 	}
 	back := lifecycle.Backoff{First: hubFirst, Max: hubMost}
 	for {
-		d, err := h.Delete(ctx, HubRef{App: a.id, Key: it.Key}, uid)
+		d, err := h.Delete(ctx, hubobjects.Ref{App: a.id, Key: it.Key}, uid)
 		switch {
 		case fault.KindOf(err) == fault.Offline, err == nil && d.Waits != "":
 			if lifecycle.Sleep(ctx, a.e.Clock, back.Next()) != nil {

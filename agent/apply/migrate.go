@@ -24,29 +24,17 @@ func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*m
 	if s.had || s.dryRun || hasOption(s.options, "ClientSideApplyMigration", "false") {
 		return out, nil
 	}
-	if ops, from := a.adoption(out, s.options); len(ops) > 0 && inherits(out) {
-		// It was created so recently that no watch has reported it.
-		text, err := manifest.AppendCanonical(nil, ops)
-		if err != nil {
-			return nil, err
-		}
-		_, err = a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
-		switch {
-		case err == nil:
-			s.note = "adopted from " + from
-			return a.applyServerSide(ctx, s)
-		case !apierrors.IsConflict(err) && !apierrors.IsInvalid(err):
-			return nil, err
-		}
+	if adopted, err := a.adoptUnseen(ctx, s, out); err != nil {
+		return nil, err
+	} else if adopted {
+		return a.applyServerSide(ctx, s)
 	}
 	manager := clientSideManager
 	if name, ok := manifest.Annotation(s.body, "client-side-apply-migration-manager"); ok && name != "" {
 		manager = name
 	}
 	for try := 1; ; try++ {
-		if !slices.ContainsFunc(out.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
-			return f.Manager == manager && f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == ""
-		}) {
+		if !ownsFields(out, manager) {
 			return out, nil
 		}
 		text, err := csaupgrade.UpgradeManagedFieldsPatch(out, sets.New(manager), a.e.Manager)
@@ -65,4 +53,33 @@ func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*m
 			return a.applyServerSide(ctx, s)
 		}
 	}
+}
+
+// adoptUnseen adopts an object of another tool that was made so shortly before
+// our apply that no watch had told of it.
+func (a *app) adoptUnseen(ctx context.Context, s *sending, out *manifest.Object) (adopted bool, err error) {
+	ops, from := a.adoption(out, s.options)
+	if len(ops) == 0 || !inherits(out) {
+		return false, nil
+	}
+	text, err := manifest.AppendCanonical(nil, ops)
+	if err != nil {
+		return false, err
+	}
+	_, err = a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
+	switch {
+	case err == nil:
+		s.note = "adopted from " + from
+		return true, nil
+	case apierrors.IsConflict(err), apierrors.IsInvalid(err):
+		return false, nil
+	}
+	return false, err
+}
+
+// ownsFields reports whether a manager owns fields of an object by updates.
+func ownsFields(o *manifest.Object, manager string) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == manager && f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == ""
+	})
 }

@@ -226,22 +226,7 @@ func (a *app) watchesOrphans() bool {
 func (a *app) orphaned(s *Orphans) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	found := map[manifest.Key]orphan{}
-	var blind []string
-	total := 0
-	if rules := a.state.GetOrphans(); rules != nil && !a.closed && !a.deleting {
-		var all map[manifest.Key]orphan
-		limits := a.state.GetPolicy().GetLimits()
-		all, blind = s.in(a.state.GetNamespace())
-		for _, key := range slices.SortedFunc(maps.Keys(all), manifest.Key.Compare) {
-			if a.e.isTracked(key) || all[key].owned || a.e.mine(key) || ignoresOrphan(rules.GetIgnore(), key) || permit(limits, a.state.GetProject(), key, true) != nil {
-				continue
-			}
-			if total++; total <= mostOrphans {
-				found[key] = all[key]
-			}
-		}
-	}
+	found, total, blind := a.findOrphans(s)
 	for key, r := range a.orphans {
 		if o, still := found[key]; still && o.uid == r.GetUid() {
 			continue
@@ -266,6 +251,27 @@ func (a *app) orphaned(s *Orphans) {
 		a.orphanNote = text
 		a.scheduleReport()
 	}
+}
+
+// findOrphans lists them: the first mostOrphans, how many there are, and the
+// kinds that cannot be seen. The caller holds mu.
+func (a *app) findOrphans(s *Orphans) (found map[manifest.Key]orphan, total int, blind []string) {
+	rules := a.state.GetOrphans()
+	if rules == nil || a.closed || a.deleting {
+		return nil, 0, nil
+	}
+	found = map[manifest.Key]orphan{}
+	limits := a.state.GetPolicy().GetLimits()
+	all, blind := s.in(a.state.GetNamespace())
+	for _, key := range slices.SortedFunc(maps.Keys(all), manifest.Key.Compare) {
+		if a.e.isTracked(key) || all[key].owned || a.e.mine(key) || ignoresOrphan(rules.GetIgnore(), key) || permit(limits, a.state.GetProject(), key, true) != nil {
+			continue
+		}
+		if total++; total <= mostOrphans {
+			found[key] = all[key]
+		}
+	}
+	return found, total, blind
 }
 
 // orphanText is what the condition says; empty: there is none.

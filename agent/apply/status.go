@@ -95,20 +95,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 		if x.hook != "" {
 			continue
 		}
-		state, detail := x.sync()
-		switch state {
-		case "":
-			known = false
-		case outOfSync:
-			if r.Sync == synced && !x.extraneous() {
-				r.Sync = outOfSync
-			}
-		case unknownSync:
-			r.Sync = unknownSync
-			if text := key.Describe() + ": " + detail; a.problem == "" && (r.Error == "" || text < r.Error) {
-				r.Error = text
-			}
-		}
+		known = a.foldSync(r, key, x) && known
 		before := missing
 		a.noteGrace(worse(r, x, a.e.Clock.Now(), &missing, &rest, &why))
 		if missing > before {
@@ -123,6 +110,25 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 		r.Health, r.HealthCause = health.Missing, "nothing of the application is in the cluster"
 	}
 	return known
+}
+
+// foldSync folds one object's sync status in. It says whether it is known.
+func (a *app) foldSync(r *linkv1.AppReport, key manifest.Key, x *object) (known bool) {
+	state, detail := x.sync()
+	switch state {
+	case "":
+		return false
+	case outOfSync:
+		if r.Sync == synced && !x.extraneous() {
+			r.Sync = outOfSync
+		}
+	case unknownSync:
+		r.Sync = unknownSync
+		if text := key.Describe() + ": " + detail; a.problem == "" && (r.Error == "" || text < r.Error) {
+			r.Error = text
+		}
+	}
+	return true
 }
 
 // missingCause ends the name of an object that is not in the cluster. The hub

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/agent/apply"
-	"github.com/capstan-cd/capstan/agent/hubobjects"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
@@ -164,34 +163,6 @@ func (b blobs) Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, err
 		return nil
 	})
 	return out, err
-}
-
-// hubObjects adapts objects of the hub to the engine.
-type hubObjects struct{ *hubobjects.Objects }
-
-// Read returns one of them.
-func (h hubObjects) Read(ctx context.Context, r apply.HubRef) (*manifest.Object, error) {
-	return h.Objects.Read(ctx, hubobjects.Ref(r))
-}
-
-// Apply has the hub write one.
-func (h hubObjects) Apply(ctx context.Context, r apply.HubRef, digest [32]byte, dryRun bool) (*manifest.Object, error) {
-	return h.Objects.Apply(ctx, hubobjects.Ref(r), digest, dryRun)
-}
-
-// Delete has the hub delete one.
-func (h hubObjects) Delete(ctx context.Context, r apply.HubRef, uid string) (apply.HubDeletion, error) {
-	d, err := h.Objects.Delete(ctx, hubobjects.Ref(r), uid)
-	return apply.HubDeletion(d), err
-}
-
-// SetFollowed says which are followed.
-func (h hubObjects) SetFollowed(refs []apply.HubRef) {
-	out := make([]hubobjects.Ref, len(refs))
-	for i, r := range refs {
-		out[i] = hubobjects.Ref(r)
-	}
-	h.Objects.SetFollowed(out)
 }
 
 // children reports the children of managed objects.

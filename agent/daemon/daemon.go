@@ -180,7 +180,7 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	a.events = kubeevent.New(kubeevent.Config{Client: k.dynamic, Home: c.Namespace, Reasons: a.eventReasons, Write: a.lease.Check, Log: c.Log})
 	a.hub = hubobjects.New(a.control, lifecycle.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
-		Hub: hubObjects{a.hub}, Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
+		Hub: a.hub, Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.assessHealth, Columns: a.columns, Links: watch.Links, Log: c.Log,
 		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Metrics: t.metrics,
 		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },

@@ -1,9 +1,9 @@
-// Package hubobjects is the agent's client for objects that are stored in the
-// hub: applications and projects that an application of this cluster renders.
-// It reads and follows them, and has the hub write or delete one. It sends no
-// manifests, stores nothing and decides nothing. The daemon runs one and passes
-// it to the engine. While the hub is unreachable, the last known state remains,
-// and every call returns fault.Offline.
+// Package hubobjects is the agent's way to objects that live in the hub:
+// applications and projects that an application of this cluster renders. It
+// reads and follows them, and asks the hub to write or delete one. It brings
+// no manifest of its own, keeps nothing, and decides nothing. The daemon runs
+// one and hands it to the engine. What always holds: while the hub is away,
+// what was known stays known, and every call says that it is away.
 package hubobjects
 
 import (
@@ -39,7 +39,7 @@ const served = "v1alpha1"
 type Ref struct {
 	App     string
 	Key     manifest.Key
-	Version string // of its kind; only in Want
+	Version string // of its kind; only for SetFollowed
 }
 
 func (r Ref) kind() schema.GroupVersionKind {
@@ -50,7 +50,8 @@ func (r Ref) link() *linkv1.HubRef {
 	return &linkv1.HubRef{AppId: r.App, Kind: r.Key.Kind, Namespace: r.Key.Namespace, Name: r.Key.Name}
 }
 
-// A Deletion is what became of one.
+// A Deletion is what became of the deletion of an object: it is gone, or belongs
+// to another application, or waits.
 type Deletion struct {
 	Gone, Other bool
 	Waits       string
@@ -243,20 +244,7 @@ func (f *follow) followStream(ctx context.Context) error {
 	}
 	updates := make(chan *linkv1.HubNews)
 	ended := make(chan error, 1)
-	go func() {
-		for {
-			n, err := stream.Recv()
-			if err != nil {
-				ended <- err
-				return
-			}
-			select {
-			case updates <- n:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	go receive(ctx, stream, updates, ended)
 	if err := f.sendRefs(ctx, stream); err != nil {
 		return notFollowed(err)
 	}
@@ -275,13 +263,7 @@ func (f *follow) followStream(ctx context.Context) error {
 			}
 		case <-due:
 			due, stop = nil, func() {}
-			written, others := f.o.takeWritten()
-			if others > 0 {
-				notify(f.o.wrote)
-			}
-			if slices.ContainsFunc(written, func(key manifest.Key) bool { return f.last[key] == nil }) {
-				err = f.sendRefs(ctx, stream) // it may have gone again: the answer is complete
-			}
+			err = f.checkWritten(ctx, stream)
 		case err = <-ended:
 		case <-ctx.Done():
 			err = ctx.Err()
@@ -297,6 +279,35 @@ func notFollowed(err error) error {
 		return nil
 	}
 	return err
+}
+
+// receive passes on what the hub sends, until the stream ends.
+func receive(ctx context.Context, stream grpc.BidiStreamingClient[linkv1.HubWants, linkv1.HubNews], updates chan<- *linkv1.HubNews, ended chan<- error) {
+	for {
+		n, err := stream.Recv()
+		if err != nil {
+			ended <- err
+			return
+		}
+		select {
+		case updates <- n:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// checkWritten asks for all objects anew if one that was written from here has
+// not been shown: it may have gone again, and the answer is complete.
+func (f *follow) checkWritten(ctx context.Context, stream grpc.BidiStreamingClient[linkv1.HubWants, linkv1.HubNews]) error {
+	written, others := f.o.takeWritten()
+	if others > 0 {
+		notify(f.o.wrote)
+	}
+	if slices.ContainsFunc(written, func(key manifest.Key) bool { return f.last[key] == nil }) {
+		return f.sendRefs(ctx, stream)
+	}
+	return nil
 }
 
 // sendRefs says what is followed from now on.

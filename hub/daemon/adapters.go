@@ -14,6 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/batch"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/dispatch/stream"
 	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/settings"
@@ -37,6 +38,12 @@ type dispatchStore struct {
 }
 
 func (s dispatchStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
+	return s.inTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+}
+
+// inTenant runs a transaction and then gives hints for the work that it has
+// enqueued.
+func (s dispatchStore) inTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, *store.Tenant) error) error {
 	var due []string
 	err := s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
 		err := do(ctx, t)
@@ -61,13 +68,25 @@ func kindsOf(t *store.Tenant) (kinds []string) {
 	return kinds
 }
 
-func (s dispatchStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
-	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
-}
-
 func (s dispatchStore) Keys(ctx context.Context, tenant hub.TenantID) (dispatch.Keys, error) {
 	k, err := s.db.Keys(ctx, tenant)
 	return dispatch.Keys{Digest: k.Digest, Object: k.Object}, err
+}
+
+// streamStore is the store as dispatch/stream sees it.
+type streamStore struct{ dispatchStore }
+
+func (s streamStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, stream.Tx) error) error {
+	return s.inTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+}
+
+func (s streamStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, stream.Tx) error) error {
+	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+}
+
+func (s streamStore) DigestKey(ctx context.Context, tenant hub.TenantID) ([32]byte, error) {
+	k, err := s.db.Keys(ctx, tenant)
+	return k.Digest, err
 }
 
 // refreshWork is the queue of applications to look at, as render sees it.
@@ -254,6 +273,7 @@ func caller(ctx context.Context) (hub.TenantID, hub.ClusterID, error) {
 
 var (
 	_ dispatch.Store = dispatchStore{}
+	_ stream.Store   = streamStore{}
 	_ render.Work    = refreshWork{}
 	_ render.Sources = (*source.Registry)(nil)
 )
@@ -409,7 +429,7 @@ func (s catalogStore) Keys(ctx context.Context, tenant hub.TenantID) (hub.Tenant
 // notifications carries the catalogue's hints to the parts of this replica.
 type notifications struct{ p *parts }
 
-func (h notifications) Wake(cluster hub.ClusterID)  { h.p.dispatch.Wake(cluster) }
+func (h notifications) Wake(cluster hub.ClusterID)  { h.p.streams.Wake(cluster) }
 func (h notifications) Changed(tenant hub.TenantID) { h.p.changed(tenant) }
 func (h notifications) Due(kind string)             { h.p.due(kind) }
 func (h notifications) Revoked()                    { h.p.revoked() }

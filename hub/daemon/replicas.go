@@ -75,7 +75,7 @@ func (p *parts) addReplicas(ctx context.Context) error {
 // heard passes hints of other replicas on to the parts of this one.
 func (p *parts) heard(h replicas.Notice) {
 	for _, c := range h.Clusters {
-		p.dispatch.WakeHere(c)
+		p.streams.WakeHere(c)
 	}
 	for _, t := range h.Tenants {
 		p.feed.Notify(t)

@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/dispatch/stream"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/fleet"
 	"github.com/capstan-cd/capstan/hub/identity"
@@ -34,6 +35,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/observe"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/render/scheduler"
 	"github.com/capstan-cd/capstan/hub/replicas"
 	"github.com/capstan-cd/capstan/hub/secret"
 	"github.com/capstan-cd/capstan/hub/source"
@@ -67,9 +69,10 @@ type parts struct {
 	replicas  *replicas.Replicas
 	feed      *feed.Feed
 	sources   *source.Registry
-	pool      *render.Pool
+	pool      *scheduler.Pool
 	stage     *render.Stage
 	dispatch  *dispatch.Dispatcher
+	streams   *stream.Server
 	fleet     *fleet.Server
 	inviter   fleet.Inviter
 	api       *api.Server
@@ -294,25 +297,25 @@ func (p *parts) addPipeline(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.addSources(networks); err != nil {
-		return err
-	}
-	p.pool, err = render.NewPool(render.Config{
+	p.pool, err = scheduler.NewPool(render.Config{
 		Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox,
 		Limits: render.Limits{Timeout: time.Duration(p.cfg.Render.Timeout), CPU: time.Duration(p.cfg.Render.Timeout), Memory: int64(p.cfg.Render.MemoryMiB) << 20},
 	})
 	if err != nil {
 		return err
 	}
-	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
-	p.dispatch.Elsewhere(p.replicas.Wake)
-	p.dispatch.Bursts(p.queue.first)
+	own := dispatchStore{p.db, p.queue}
+	p.streams = stream.New(streamStore{own}, p.changed, p.log)
+	p.streams.Elsewhere(p.replicas.Wake)
+	p.streams.Bursts(p.queue.first)
+	p.dispatch = dispatch.New(own, p.queue, p.streams, p.changed, p.log)
 	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
 	p.stage.Reads(web.New(web.Config{AllowedNetworks: networks}))
 	p.stage.Serves(charts.New(charts.Config{AllowedNetworks: networks}, chartRepositories{p.db}), plan.PermitsRepository)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.sources, p.clock, p.log)
 	p.add("render workers", p.pool.Run)
 	p.add("dispatch", p.dispatch.Run)
+	p.add("desired log streams", p.streams.Run)
 	p.add("render", p.stage.Run)
 	p.add("fetch", fetches.Run)
 	p.add("upgrades", upgrade.New(p.queue, upgrades{p.db, p.changed}, p.replicas, p.clock, p.log).Run)
@@ -347,11 +350,11 @@ func (p *parts) addAgents(ctx context.Context) error {
 		Stream:   []tunnel.StreamWrapper{p.instruments.Stream, p.tracer.ServerStream}, Caught: p.caughtStream, Enrolled: p.instruments.Enrolled,
 		Revoked: func() { p.replicas.Revoked() }, // made after this
 		Control: func(r grpc.ServiceRegistrar) {
-			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
+			linkv1.RegisterDesiredServer(r, p.streams.Desired(caller))
 			linkv1.RegisterObservedServer(r, observed)
 			linkv1.RegisterHubObjectsServer(r, p.hubObjects())
 		},
-		Bulk: func(r grpc.ServiceRegistrar) { linkv1.RegisterBlobsServer(r, p.dispatch.Blobs(caller)) },
+		Bulk: func(r grpc.ServiceRegistrar) { linkv1.RegisterBlobsServer(r, p.streams.Blobs(caller)) },
 	})
 	if err != nil {
 		return err

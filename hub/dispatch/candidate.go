@@ -38,23 +38,9 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	}
 	candidate := c.snaps[r.Snapshot.ID]
 	candidate.Revision, candidate.Revisions = r.Revision, r.Revisions
-	s := plan.Input{
-		Application: app, Spec: spec, Candidate: candidate,
-		OnlyPrunes:      onlyPrunes(c.snaps[app.Status.Accepted], candidate),
-		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Windows: c.windows(app, spec), Now: c.now,
-		Changed: app.Status.PlannedProject != c.versions[app.Project], Served: c.clusters[app.Cluster].UpdatedAt,
-	}
-	if p := app.Pin; p != nil {
-		if err := c.need(ctx, []hub.SnapshotID{p.Snapshot, p.Bad}); err != nil {
-			return err
-		}
-		s.RendersSkipped, s.RendersPinned = sameObjects(candidate, c.snaps[p.Bad]), sameObjects(candidate, c.snaps[p.Snapshot])
-	}
-	if op, ok := c.open[app.ID]; ok {
-		s.Running, s.RunningHasHooks = &op, hasHooks(c.snaps[op.Snapshot])
-	}
-	if op, ok := c.newest[app.ID]; ok && (op.Phase == hub.Failed || op.Phase == hub.Errored) {
-		s.Failed = &op
+	s, err := c.planInput(ctx, app, spec, candidate)
+	if err != nil {
+		return err
 	}
 	if err := c.moveAway(ctx, app); err != nil {
 		return err
@@ -74,27 +60,61 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 			return err
 		}
 	}
-	m := move{app: app, spec: spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
-		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType, refreshed: true}
-	if app.Pin != nil && !d.Unpin {
-		m.pin = pinWhilePaused(*app.Pin, candidate, s.RendersPinned)
-	}
-	if d.Target != candidate.ID {
-		// A pin keeps the target: the candidate's commit is not what it is.
-		if err := c.need(ctx, []hub.SnapshotID{d.Target}); err != nil {
-			return err
-		}
-		kept := c.snaps[d.Target]
-		m.revision, m.revisions, m.sourceType = kept.Revision, kept.Revisions, kept.SourceType
-		if d.Target == app.Status.Target { // another commit may have given these manifests first
-			m.revision, m.revisions = app.Status.Revision, app.Status.Revisions
-		}
+	m, err := c.moveOf(ctx, s, d)
+	if err != nil {
+		return err
 	}
 	if err := c.move(ctx, m); err != nil || !d.Supersede {
 		return err
 	}
 	// The agent ends it when it hears of the newer one.
 	return c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision)
+}
+
+// planInput gathers what decides about a candidate.
+func (c *change) planInput(ctx context.Context, app hub.Application, spec hub.ApplicationSpec, candidate hub.Snapshot) (plan.Input, error) {
+	s := plan.Input{
+		Application: app, Spec: spec, Candidate: candidate,
+		OnlyPrunes:      onlyPrunes(c.snaps[app.Status.Accepted], candidate),
+		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Windows: c.windows(app, spec), Now: c.now,
+		Changed: app.Status.PlannedProject != c.versions[app.Project], Served: c.clusters[app.Cluster].UpdatedAt,
+	}
+	if p := app.Pin; p != nil {
+		if err := c.need(ctx, []hub.SnapshotID{p.Snapshot, p.Bad}); err != nil {
+			return s, err
+		}
+		s.RendersSkipped, s.RendersPinned = sameObjects(candidate, c.snaps[p.Bad]), sameObjects(candidate, c.snaps[p.Snapshot])
+	}
+	if op, ok := c.open[app.ID]; ok {
+		s.Running, s.RunningHasHooks = &op, hasHooks(c.snaps[op.Snapshot])
+	}
+	if op, ok := c.newest[app.ID]; ok && (op.Phase == hub.Failed || op.Phase == hub.Errored) {
+		s.Failed = &op
+	}
+	return s, nil
+}
+
+// moveOf is the change that follows from a decision about a candidate.
+func (c *change) moveOf(ctx context.Context, s plan.Input, d plan.Decision) (move, error) {
+	app, candidate := s.Application, s.Candidate
+	m := move{app: app, spec: s.Spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
+		revision: candidate.Revision, revisions: candidate.Revisions, sourceType: candidate.SourceType, refreshed: true}
+	if app.Pin != nil && !d.Unpin {
+		m.pin = pinWhilePaused(*app.Pin, candidate, s.RendersPinned)
+	}
+	if d.Target == candidate.ID {
+		return m, nil
+	}
+	// A pin keeps the target: the candidate's commit is not what it is.
+	if err := c.need(ctx, []hub.SnapshotID{d.Target}); err != nil {
+		return m, err
+	}
+	kept := c.snaps[d.Target]
+	m.revision, m.revisions, m.sourceType = kept.Revision, kept.Revisions, kept.SourceType
+	if d.Target == app.Status.Target { // another commit may have given these manifests first
+		m.revision, m.revisions = app.Status.Revision, app.Status.Revisions
+	}
+	return m, nil
 }
 
 // pinWhilePaused is the pin of an application that stays paused while Git is

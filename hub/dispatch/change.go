@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -51,16 +52,16 @@ func (d *Dispatcher) AcknowledgeRefresh(ctx context.Context, tenant hub.TenantID
 
 // commit runs a transaction and then gives the hints that it earned.
 func (d *Dispatcher) commit(ctx context.Context, tenant hub.TenantID, do func(context.Context, Tx) ([]hub.ClusterID, error)) error {
-	return d.commitAndPush(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, map[hub.ClusterID]*pushedRows, error) {
+	return d.commitAndPush(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, map[hub.ClusterID]*wire.PushedRows, error) {
 		clusters, err := do(ctx, tx)
 		return clusters, nil, err
 	})
 }
 
 // commitAndPush is commit whose hints say what was added to the logs.
-func (d *Dispatcher) commitAndPush(ctx context.Context, tenant hub.TenantID, do func(context.Context, Tx) ([]hub.ClusterID, map[hub.ClusterID]*pushedRows, error)) error {
+func (d *Dispatcher) commitAndPush(ctx context.Context, tenant hub.TenantID, do func(context.Context, Tx) ([]hub.ClusterID, map[hub.ClusterID]*wire.PushedRows, error)) error {
 	var clusters []hub.ClusterID
-	var additions map[hub.ClusterID]*pushedRows
+	var additions map[hub.ClusterID]*wire.PushedRows
 	err := d.store.InTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
 		var err error
 		clusters, additions, err = do(ctx, tx)
@@ -71,7 +72,7 @@ func (d *Dispatcher) commitAndPush(ctx context.Context, tenant hub.TenantID, do 
 	}
 	failpoint.Here(failpoint.HubWakeBefore)
 	for _, c := range clusters {
-		d.wake(c, additions[c])
+		d.streams.Push(c, additions[c])
 	}
 	d.changed(tenant)
 	return nil
@@ -89,7 +90,7 @@ func (d *Dispatcher) Rendered(ctx context.Context, tenant hub.TenantID, results 
 			return err
 		}
 	}
-	return d.commitAndPush(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, map[hub.ClusterID]*pushedRows, error) {
+	return d.commitAndPush(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, map[hub.ClusterID]*wire.PushedRows, error) {
 		c := &change{tx: tx, now: time.Now()}
 		good, err := stillOurs(ctx, d, tx, results, func(r hub.Rendered) (hub.ApplicationID, int64) { return r.Application, r.Lease })
 		if err != nil || len(good) == 0 {
@@ -117,13 +118,13 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 			return digest, nil // as another application has it
 		}
 		seen[digest] = true
-		body, _, sealed := d.recent.get(tenant, digest)
+		body, sealed := d.streams.Recent(tenant, digest)
 		var err error
 		if !sealed {
 			body, err = encryption.SealBlob(keys.Object, digest, plain)
 		}
 		if err == nil {
-			err = checkSealedSize(body)
+			err = wire.CheckSealedSize(body)
 		}
 		if err != nil {
 			delete(seen, digest)
@@ -136,7 +137,7 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 		if !r.Reused {
 			r.Snapshot.ID = hub.NewID[hub.SnapshotID]()
 			err := nameBodies(&r.Snapshot, r.Bodies, add)
-			if isOversize(err) {
+			if wire.IsOversize(err) {
 				large = append(large, tooLarge(r, err))
 				continue
 			}
@@ -147,7 +148,7 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 		good = append(good, r)
 	}
 	// Before the commit: a stream may read the rows as soon as they are there.
-	d.recent.put(tenant, out)
+	d.streams.Remember(tenant, out)
 	return out, good, large, nil
 }
 
@@ -179,7 +180,7 @@ type change struct {
 	targets []hub.TargetChange
 	lists   []hub.SealedObject // of tombstones
 	history []hub.HistoryEntry
-	pushed  map[hub.ClusterID]*pushedRows
+	pushed  map[hub.ClusterID]*wire.PushedRows
 }
 
 // keys reads the tenant's keys when they are needed.
@@ -190,7 +191,7 @@ func (c *change) keys(ctx context.Context) func() (hub.TenantKeys, error) {
 // moved is one application whose desired state changes: a state row and, if
 // there is one, the operation row after it.
 type moved struct {
-	state  state
+	state  wire.State
 	opened []hub.Tombstone // since is filled with the state row's number
 	op     *hub.Operation
 	own    *hub.Snapshot // of the operation, where it is not the target's
@@ -214,26 +215,29 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 	if c.tombstones, err = c.tx.Tombstones(ctx, ids); err != nil {
 		return err
 	}
+	if err := c.loadPlaces(ctx); err != nil {
+		return err
+	}
+	if c.snaps == nil {
+		c.snaps = map[hub.SnapshotID]hub.Snapshot{}
+	}
+	return c.need(ctx, c.snapshotsInUse())
+}
+
+// loadPlaces reads the clusters and projects of the applications.
+func (c *change) loadPlaces(ctx context.Context) error {
 	names, homes := map[string]bool{}, map[string]bool{}
-	var wanted []hub.SnapshotID
 	for _, a := range c.apps {
 		names[a.Project] = true
 		if a.Cluster != "" {
 			homes[string(a.Cluster)] = true
-		}
-		for _, id := range []hub.SnapshotID{a.Status.Target, a.Status.Accepted} {
-			if id != "" && !slices.Contains(wanted, id) {
-				wanted = append(wanted, id)
-			}
-		}
-		if op, ok := c.open[a.ID]; ok && op.Snapshot != "" && !slices.Contains(wanted, op.Snapshot) {
-			wanted = append(wanted, op.Snapshot)
 		}
 	}
 	var clusters []hub.ClusterID
 	for _, id := range sortedKeys(homes) {
 		clusters = append(clusters, hub.ClusterID(id))
 	}
+	var err error
 	if c.clusters, err = c.tx.ClusterPlaces(ctx, clusters); err != nil {
 		return err
 	}
@@ -248,10 +252,20 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 			return err
 		}
 	}
-	if c.snaps == nil {
-		c.snaps = map[hub.SnapshotID]hub.Snapshot{}
+	return nil
+}
+
+// snapshotsInUse are those of the applications and of their open operations.
+func (c *change) snapshotsInUse() []hub.SnapshotID {
+	var out []hub.SnapshotID
+	for _, a := range c.apps {
+		for _, id := range []hub.SnapshotID{a.Status.Target, a.Status.Accepted, c.open[a.ID].Snapshot} {
+			if id != "" && !slices.Contains(out, id) {
+				out = append(out, id)
+			}
+		}
 	}
-	return c.need(ctx, wanted)
+	return out
 }
 
 func (c *change) lock(ctx context.Context, ids []hub.ApplicationID) (err error) {
@@ -279,14 +293,16 @@ func (c *change) operations(ctx context.Context) (err error) {
 	c.newest, c.open = make(map[hub.ApplicationID]hub.Operation, len(c.apps)), nil
 	var open, tried []hub.ApplicationID
 	for id, a := range c.apps {
-		if op := a.Status.Operation; op != nil {
-			c.newest[id] = *op
-			if op.Options.DryRun {
-				tried = append(tried, id)
-			}
-			if !op.Phase.Over() {
-				open = append(open, id)
-			}
+		op := a.Status.Operation
+		if op == nil {
+			continue
+		}
+		c.newest[id] = *op
+		if op.Options.DryRun {
+			tried = append(tried, id)
+		}
+		if !op.Phase.Over() {
+			open = append(open, id)
 		}
 	}
 	if len(open) > 0 {
@@ -368,7 +384,7 @@ func (c *change) rendered(ctx context.Context, results []hub.Rendered, sealed []
 	for _, r := range results {
 		own, end := trace.Start(trace.Resume(ctx, r.Trace), "accept", logkey.Application, string(r.Application), logkey.Revision, r.Revision)
 		err := c.candidate(own, r)
-		if isOversize(err) { // the others must not wait for it
+		if wire.IsOversize(err) { // the others must not wait for it
 			err = c.refused(own, r, err)
 		}
 		end(err)
@@ -433,7 +449,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	}
 	st := c.state(m.app, m.spec, m.app.Generation)
 	if held {
-		st.target = &target
+		st.Target = &target
 	}
 	accepted, wanted := m.app.Status.Accepted, target
 	switch {
@@ -443,14 +459,14 @@ func (c *change) move(ctx context.Context, m move) error {
 		accepted = m.target
 	}
 	if s, ok := c.snaps[accepted]; ok {
-		st.accepted = &s
+		st.Accepted = &s
 	}
 	var opened []hub.Tombstone
 	if m.app.Cluster != "" {
-		st.tombstones, opened = c.diffTombstones(m.app, wanted)
+		st.Tombstones, opened = c.diffTombstones(m.app, wanted)
 	}
 	if m.app.Cluster != "" {
-		if err := c.checkSize(ctx, st, m.op, m.own); err != nil {
+		if err := st.CheckSize(m.op, m.own, c.keys(ctx)); err != nil {
 			return err
 		}
 	}
@@ -462,7 +478,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	if !known {
 		generation++
 	}
-	st.generation = generation
+	st.Generation = generation
 	if m.app.Cluster != "" && !known {
 		if m.op != nil {
 			m.op.Fence, m.op.Trace = generation, trace.Parent(ctx)
@@ -492,7 +508,7 @@ func misread(spec hub.ApplicationSpec) []string {
 
 // isWritten reports whether the cluster's log ends with this very state of the
 // application, at the generation that it has, and nothing is to be done.
-func (c *change) isWritten(ctx context.Context, st state, m move) (bool, error) {
+func (c *change) isWritten(ctx context.Context, st wire.State, m move) (bool, error) {
 	cluster := m.app.Cluster
 	if m.op != nil || cluster == "" || m.app.Status.PlannedGeneration != m.app.Generation {
 		return false, nil
@@ -507,7 +523,7 @@ func (c *change) isWritten(ctx context.Context, st state, m move) (bool, error) 
 		}
 		c.leaves[cluster] = leaves
 	}
-	body, _, err := st.body(c.keys(ctx))
+	body, _, err := st.Body(c.keys(ctx))
 	if err != nil {
 		return false, err
 	}
@@ -516,12 +532,12 @@ func (c *change) isWritten(ctx context.Context, st state, m move) (bool, error) 
 }
 
 // state begins a state row with what does not depend on snapshots.
-func (c *change) state(app hub.Application, spec hub.ApplicationSpec, generation int64) state {
+func (c *change) state(app hub.Application, spec hub.ApplicationSpec, generation int64) wire.State {
 	cluster := hub.Destination{Name: c.clusters[app.Cluster].Name, Server: c.clusters[app.Cluster].Server}
 	if spec.Destination.Server != "" {
 		cluster.Server = spec.Destination.Server
 	}
-	return state{app: app, still: c.skipped(app) != "", spec: spec, project: c.projects[app.Project], cluster: cluster, generation: generation}
+	return wire.State{App: app, Still: c.skipped(app) != "", Spec: spec, Project: c.projects[app.Project], Cluster: cluster, Generation: generation}
 }
 
 func ordinary(s hub.Snapshot) int {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/dispatch/dispatchtest"
 	"github.com/capstan-cd/capstan/hub/store"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -18,33 +19,33 @@ import (
 var jane = hub.Initiator{Username: "jane"}
 
 func (w *world) sync(req hub.SyncRequest) (op hub.Operation, err error) {
-	w.t.Helper()
+	w.T.Helper()
 	req.Initiator = jane
-	err = w.db.InTenant(w.t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-		op, err = dispatch.Sync(ctx, tx, w.app.ID, req)
+	err = w.DB.InTenant(w.T.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
+		op, err = dispatch.Sync(ctx, tx, w.App.ID, req)
 		return err
 	})
-	w.reload()
+	w.Reload()
 	return op, err
 }
 
 func (w *world) rollback(entry int64) hub.Operation {
-	w.t.Helper()
+	w.T.Helper()
 	var op hub.Operation
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
 		var err error
-		op, err = dispatch.Rollback(ctx, tx, w.app.ID, entry, "broken", hub.OperationOptions{Prune: true}, jane)
+		op, err = dispatch.Rollback(ctx, tx, w.App.ID, entry, "broken", hub.OperationOptions{Prune: true}, jane)
 		return err
 	})
-	w.reload()
+	w.Reload()
 	return op
 }
 
 func (w *world) newest() hub.Operation {
-	w.t.Helper()
+	w.T.Helper()
 	var op hub.Operation
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		a, err := tx.ApplicationByID(ctx, w.app.ID)
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		a, err := tx.ApplicationByID(ctx, w.App.ID)
 		if a.Status.Operation != nil {
 			op = *a.Status.Operation
 		}
@@ -56,37 +57,37 @@ func (w *world) newest() hub.Operation {
 // refreshTarget hands in the application's own target, as a refresh does whose inputs
 // are answered.
 func (w *world) refreshTarget(revision string, snapshot hub.SnapshotID) {
-	w.t.Helper()
-	r := hub.Rendered{Application: w.app.ID, Generation: w.reload().Generation, Revision: revision, Revisions: []string{revision}, Reused: true, Snapshot: hub.Snapshot{ID: snapshot}}
-	if err := w.d.Rendered(w.t.Context(), w.tenant, []hub.Rendered{r}); err != nil {
-		w.t.Fatal(err)
+	w.T.Helper()
+	r := hub.Rendered{Application: w.App.ID, Generation: w.Reload().Generation, Revision: revision, Revisions: []string{revision}, Reused: true, Snapshot: hub.Snapshot{ID: snapshot}}
+	if err := w.Dispatcher.Rendered(w.T.Context(), w.Tenant, []hub.Rendered{r}); err != nil {
+		w.T.Fatal(err)
 	}
-	w.reload()
+	w.Reload()
 }
 
 func TestPinnedApplication(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
-	w.render("r1", "a")
-	w.end(hub.Succeeded, "")
-	w.render("r2", "a", "b")
-	bad := w.app.Status.Target
-	w.end(hub.Succeeded, "")
+	w.Render("r1", "a")
+	w.End(hub.Succeeded, "")
+	w.Render("r2", "a", "b")
+	bad := w.App.Status.Target
+	w.End(hub.Succeeded, "")
 	op := w.rollback(1)
 	t.Run("ROLL-03 looking at the skipped revision leaves the rollback that waits for its agent valid", func(t *testing.T) {
-		rows := len(w.rows())
+		rows := len(w.Rows())
 		w.refreshTarget("r2", bad)
 		w.refreshTarget("r2b", bad)
-		if w.app.Generation != op.Fence || len(w.rows()) != rows {
-			t.Errorf("generation %d, fence %d, %d rows instead of %d: the agent would refuse the operation", w.app.Generation, op.Fence, len(w.rows()), rows)
+		if w.App.Generation != op.Fence || len(w.Rows()) != rows {
+			t.Errorf("generation %d, fence %d, %d rows instead of %d: the agent would refuse the operation", w.App.Generation, op.Fence, len(w.Rows()), rows)
 		}
 	})
 	t.Run("INV-6 the status goes on naming the revision that is enforced", func(t *testing.T) {
-		if w.app.Status.Revision != "r1" || w.app.Status.Hold == "" || w.app.Pin == nil {
-			t.Errorf("status %+v", w.app.Status)
+		if w.App.Status.Revision != "r1" || w.App.Status.Hold == "" || w.App.Pin == nil {
+			t.Errorf("status %+v", w.App.Status)
 		}
 	})
-	w.end(hub.Succeeded, "")
+	w.End(hub.Succeeded, "")
 	t.Run("SYNC-06 a sync for the pinned revision is refused: it would apply the other one", func(t *testing.T) {
 		if _, err := w.sync(hub.SyncRequest{Override: &hub.Override{Revision: "r1"}}); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("error %v", err)
@@ -96,8 +97,8 @@ func TestPinnedApplication(t *testing.T) {
 		if _, err := w.sync(hub.SyncRequest{Override: &hub.Override{Revision: "r2"}}); err != nil {
 			t.Fatal(err)
 		}
-		if w.app.Pin != nil || w.app.Status.Target != bad || w.app.Status.Revision != "r2" || w.app.Status.Hold != "" {
-			t.Errorf("pin %v, status %+v", w.app.Pin, w.app.Status)
+		if w.App.Pin != nil || w.App.Status.Target != bad || w.App.Status.Revision != "r2" || w.App.Status.Hold != "" {
+			t.Errorf("pin %v, status %+v", w.App.Pin, w.App.Status)
 		}
 	})
 }
@@ -105,15 +106,15 @@ func TestPinnedApplication(t *testing.T) {
 func TestEqualStateIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
-	w.render("r1", "a")
+	w.Render("r1", "a")
 	t.Run("AUTO-11 another commit with the same objects voids no operation", func(t *testing.T) {
-		w.refreshTarget("r2", w.app.Status.Target)
-		if len(w.rows()) != 2 || w.newest().Fence != w.app.Generation || w.app.Status.Revision != "r2" {
-			t.Errorf("%d rows, fence %d, status %+v", len(w.rows()), w.newest().Fence, w.app.Status)
+		w.refreshTarget("r2", w.App.Status.Target)
+		if len(w.Rows()) != 2 || w.newest().Fence != w.App.Generation || w.App.Status.Revision != "r2" {
+			t.Errorf("%d rows, fence %d, status %+v", len(w.Rows()), w.newest().Fence, w.App.Status)
 		}
 	})
 	t.Run("a change of policy is told", func(t *testing.T) {
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
 			a, err := tx.Application(ctx, "argocd", "shop")
 			if err != nil {
 				return err
@@ -122,9 +123,9 @@ func TestEqualStateIsWrittenOnce(t *testing.T) {
 			_, err = tx.UpdateApplication(ctx, a, 0)
 			return err
 		})
-		w.refreshTarget("r2", w.reload().Status.Target)
-		if w.state().Policy.SelfHeal || w.app.Status.PlannedGeneration != w.app.Generation {
-			t.Errorf("policy %v, status %+v", w.state().Policy, w.app.Status)
+		w.refreshTarget("r2", w.Reload().Status.Target)
+		if w.State().Policy.SelfHeal || w.App.Status.PlannedGeneration != w.App.Generation {
+			t.Errorf("policy %v, status %+v", w.State().Policy, w.App.Status)
 		}
 	})
 }
@@ -132,12 +133,12 @@ func TestEqualStateIsWrittenOnce(t *testing.T) {
 func TestFailedTargetIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{"project":"default","source":{"repoURL":"https://git.example.com/shop.git","path":"."},"destination":{"name":"prod"},"syncPolicy":{"automated":{},"retry":{"limit":0}}}`)
-	w.render("r1", "a")
-	w.end(hub.Failed, "quota")
+	w.Render("r1", "a")
+	w.End(hub.Failed, "quota")
 	first := w.newest()
 	t.Run("AUTO-04 looking again and again starts nothing", func(t *testing.T) {
 		for _, revision := range []string{"r1", "r2", "r3"} {
-			w.refreshTarget(revision, w.app.Status.Target)
+			w.refreshTarget(revision, w.App.Status.Target)
 		}
 		if got := w.newest(); got.ID != first.ID {
 			t.Errorf("operation %+v", got)
@@ -150,25 +151,25 @@ func TestFailedTargetIsLeftAlone(t *testing.T) {
 func TestFailedTargetIsUnblocked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{"project":"default","source":{"repoURL":"https://git.example.com/shop.git","path":"."},"destination":{"name":"prod"},"syncPolicy":{"automated":{},"retry":{"limit":0}}}`)
-	w.render("r1", "a")
-	w.end(hub.Succeeded, "")
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		_, err := dispatch.Sync(ctx, tx, w.app.ID, hub.SyncRequest{Initiator: hub.Initiator{Username: "jane"}})
+	w.Render("r1", "a")
+	w.End(hub.Succeeded, "")
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		_, err := dispatch.Sync(ctx, tx, w.App.ID, hub.SyncRequest{Initiator: hub.Initiator{Username: "jane"}})
 		return err
 	})
-	failed := w.end(hub.Failed, "it is managed by application other")
+	failed := w.End(hub.Failed, "it is managed by application other")
 	seq := int64(1)
 	say := func(op hub.OperationID) (enqueued int) {
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := tx.PutObservation(ctx, w.cluster.ID, hub.Observation{Epoch: "unblocked", Seq: seq, Applications: []hub.ApplicationObservation{{
-				Application: w.app.ID, Target: w.app.Status.Target, Generation: w.app.Generation, Sync: hub.OutOfSync, Health: hub.Healthy, ComparedAt: time.Now(), Unblocked: op,
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			_, err := tx.PutObservation(ctx, w.Cluster.ID, hub.Observation{Epoch: "unblocked", Seq: seq, Applications: []hub.ApplicationObservation{{
+				Application: w.App.ID, Target: w.App.Status.Target, Generation: w.App.Generation, Sync: hub.OutOfSync, Health: hub.Healthy, ComparedAt: time.Now(), Unblocked: op,
 			}}})
 			return err
 		})
 		seq++
-		items, err := w.db.System().Claim(t.Context(), hub.WorkRefresh, "r", 10, time.Minute)
+		items, err := w.DB.System().Claim(t.Context(), hub.WorkRefresh, "r", 10, time.Minute)
 		if err == nil {
-			err = w.db.System().Done(t.Context(), items)
+			err = w.DB.System().Done(t.Context(), items)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -177,7 +178,7 @@ func TestFailedTargetIsUnblocked(t *testing.T) {
 	}
 	say("") // what was enqueued before
 	t.Run("AUTO-04 nothing is tried again while the object is not free", func(t *testing.T) {
-		w.refreshTarget("r1", w.app.Status.Target)
+		w.refreshTarget("r1", w.App.Status.Target)
 		if got := w.newest(); got.ID != failed.ID {
 			t.Errorf("operation %+v", got)
 		}
@@ -189,16 +190,16 @@ func TestFailedTargetIsUnblocked(t *testing.T) {
 		if n := say(failed.ID); n != 0 {
 			t.Errorf("%d refreshes are enqueued when it is said again", n)
 		}
-		w.refreshTarget("r1", w.app.Status.Target)
+		w.refreshTarget("r1", w.App.Status.Target)
 		got := w.newest()
 		if got.ID == failed.ID || !got.Initiator.Automated || got.Snapshot != failed.Snapshot {
 			t.Errorf("operation %+v", got)
 		}
 	})
 	t.Run("AUTO-04 TRK-07 that an earlier operation is free does not concern a later one", func(t *testing.T) {
-		last := w.end(hub.Failed, "quota")
+		last := w.End(hub.Failed, "quota")
 		say(failed.ID)
-		w.refreshTarget("r1", w.app.Status.Target)
+		w.refreshTarget("r1", w.App.Status.Target)
 		if got := w.newest(); got.ID != last.ID {
 			t.Errorf("operation %+v", got)
 		}
@@ -208,16 +209,16 @@ func TestFailedTargetIsUnblocked(t *testing.T) {
 func TestWarningsStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, manual)
-	r := rendered(w.app, "r1", "a")
+	r := dispatchtest.Rendered(w.App, "r1", "a")
 	r.Snapshot.Warnings = []string{"a field is set twice"}
-	if err := w.d.Rendered(t.Context(), w.tenant, []hub.Rendered{r}); err != nil {
+	if err := w.Dispatcher.Rendered(t.Context(), w.Tenant, []hub.Rendered{r}); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("APP-17 a warning of the renderer stays while its snapshot is the target", func(t *testing.T) {
 		if _, err := w.sync(hub.SyncRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		if c := w.app.Status.Conditions; len(c) != 1 || c[0].Type != hub.RenderWarning {
+		if c := w.App.Status.Conditions; len(c) != 1 || c[0].Type != hub.RenderWarning {
 			t.Errorf("conditions %v", c)
 		}
 	})
@@ -231,10 +232,10 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	w.render("r1", "a")
+	w.Render("r1", "a")
 	t.Run("ROLL-03 an entry that does not exist", func(t *testing.T) {
-		err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Rollback(ctx, tx, w.app.ID, 7, "", hub.OperationOptions{}, jane)
+		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Rollback(ctx, tx, w.App.ID, 7, "", hub.OperationOptions{}, jane)
 			return err
 		})
 		if fault.KindOf(err) != fault.Missing {
@@ -242,8 +243,8 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		}
 	})
 	t.Run("SYNC-09 nothing to terminate", func(t *testing.T) {
-		err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Terminate(ctx, tx, w.app.ID, jane)
+		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Terminate(ctx, tx, w.App.ID, jane)
 			return err
 		})
 		if fault.KindOf(err) != fault.Conflict {
@@ -251,7 +252,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		}
 	})
 	t.Run("INV-7 an application of nobody", func(t *testing.T) {
-		err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
 			_, err := dispatch.Sync(ctx, tx, hub.NewID[hub.ApplicationID](), hub.SyncRequest{})
 			return err
 		})
@@ -259,7 +260,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	if w.app.Generation != w.reload().Generation || len(w.rows()) != 1 {
+	if w.App.Generation != w.Reload().Generation || len(w.Rows()) != 1 {
 		t.Error("a refused request changed something")
 	}
 }
@@ -273,17 +274,17 @@ func TestPartialSync(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, manual)
-			w.t = t
-			w.render("r1", "a", "b")
+			w.T = t
+			w.Render("r1", "a", "b")
 			if _, err := w.sync(hub.SyncRequest{Options: options}); err != nil {
 				t.Fatal(err)
 			}
-			if w.state().Accepted != nil || w.app.Status.Accepted != "" {
-				t.Errorf("accepted %v", w.state().Accepted)
+			if w.State().Accepted != nil || w.App.Status.Accepted != "" {
+				t.Errorf("accepted %v", w.State().Accepted)
 			}
-			w.end(hub.Succeeded, "")
-			err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-				_, err := tx.HistoryEntry(ctx, w.app.ID, 1)
+			w.End(hub.Succeeded, "")
+			err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
+				_, err := tx.HistoryEntry(ctx, w.App.ID, 1)
 				return err
 			})
 			if fault.KindOf(err) != fault.Missing {
@@ -296,12 +297,12 @@ func TestPartialSync(t *testing.T) {
 func TestTerminate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
-	w.render("r1", "a")
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		_, err := dispatch.Terminate(ctx, tx, w.app.ID, jane)
+	w.Render("r1", "a")
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		_, err := dispatch.Terminate(ctx, tx, w.App.ID, jane)
 		return err
 	})
-	rows := w.rows()
+	rows := w.Rows()
 	t.Run("SYNC-09 the agent is told which operation to end, and by whom", func(t *testing.T) {
 		last := rows[len(rows)-1]
 		var m linkv1.Terminate
@@ -310,7 +311,7 @@ func TestTerminate(t *testing.T) {
 		}
 	})
 	t.Run("SYNC-09 it is not tried again", func(t *testing.T) {
-		w.end(hub.Failed, "terminated")
+		w.End(hub.Failed, "terminated")
 		if op := w.newest(); op.RetryAt != nil || op.Attempt != 0 {
 			t.Errorf("operation %+v", op)
 		}
@@ -324,16 +325,16 @@ func TestLongListsTravelAsBlobs(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("object-%d", i)
 	}
-	w.render("r1", names...)
-	if ref := w.state().Target; len(ref.Objects) != 0 || len(ref.Lists) < 2 {
+	w.Render("r1", names...)
+	if ref := w.State().Target; len(ref.Objects) != 0 || len(ref.Lists) < 2 {
 		t.Fatalf("%d objects in the row, lists %x", len(ref.Objects), ref.Lists)
 	}
-	conn := w.link(w.tenant, w.cluster.ID)
+	conn := w.Link(w.Tenant, w.Cluster.ID)
 	_, objects := w.listed(conn)
 	if len(objects) != 501 {
 		t.Fatalf("%d objects", len(objects))
 	}
-	if body, _, _ := fetch(t, conn, objects[500].Digest); len(body) != 1 {
+	if body, _, _ := dispatchtest.Fetch(t, conn, objects[500].Digest); len(body) != 1 {
 		t.Error("an object of the list is not served")
 	}
 }
@@ -341,21 +342,21 @@ func TestLongListsTravelAsBlobs(t *testing.T) {
 func TestFailureKeepsWhatIsDesired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
-	w.render("r1", "a")
-	rows, before := len(w.rows()), w.app.Status
-	err := w.d.Failed(t.Context(), w.tenant, []hub.RefreshFailure{{Application: w.app.ID, Generation: w.app.Generation, Condition: hub.ComparisonError, Message: "broken"}})
+	w.Render("r1", "a")
+	rows, before := len(w.Rows()), w.App.Status
+	err := w.Dispatcher.Failed(t.Context(), w.Tenant, []hub.RefreshFailure{{Application: w.App.ID, Generation: w.App.Generation, Condition: hub.ComparisonError, Message: "broken"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Run("INV-3 a failed render shows a condition and moves nothing", func(t *testing.T) {
-		got := w.reload().Status
-		if len(w.rows()) != rows || got.Target != before.Target || got.Accepted != before.Accepted || len(got.Conditions) != 1 {
-			t.Errorf("%d rows, status %+v", len(w.rows()), got)
+		got := w.Reload().Status
+		if len(w.Rows()) != rows || got.Target != before.Target || got.Accepted != before.Accepted || len(got.Conditions) != 1 {
+			t.Errorf("%d rows, status %+v", len(w.Rows()), got)
 		}
 	})
 	t.Run("CMPR-01 the next good look takes the condition away", func(t *testing.T) {
-		err := w.d.Unchanged(t.Context(), w.tenant, []hub.Unchanged{{Application: w.app.ID, Revision: "r2", Revisions: []string{"r2"}, RefreshedAt: time.Now()}})
-		if got := w.reload().Status; err != nil || len(got.Conditions) != 0 || got.Revision != "r2" {
+		err := w.Dispatcher.Unchanged(t.Context(), w.Tenant, []hub.Unchanged{{Application: w.App.ID, Revision: "r2", Revisions: []string{"r2"}, RefreshedAt: time.Now()}})
+		if got := w.Reload().Status; err != nil || len(got.Conditions) != 0 || got.Revision != "r2" {
 			t.Errorf("%v, status %+v", err, got)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -70,7 +71,7 @@ func (c *change) destroy(ctx context.Context, a hub.Application, clusters []hub.
 	generation := a.Generation + 1
 	st := c.state(a, spec, generation)
 	hooks := c.deletionHooks(a)
-	st.target = hooks
+	st.Target = hooks
 	if op != nil {
 		if spec.SyncPolicy != nil && op.Attempt == 0 {
 			op.Options.SyncOptions = slices.Clone(spec.SyncPolicy.SyncOptions)
@@ -85,8 +86,8 @@ func (c *change) destroy(ctx context.Context, a hub.Application, clusters []hub.
 		}
 	}
 	tombstones, opened := c.diffTombstones(a, hub.Snapshot{})
-	st.tombstones = tombstones
-	if err := c.checkSize(ctx, st, op, nil); err != nil {
+	st.Tombstones = tombstones
+	if err := st.CheckSize(op, nil, c.keys(ctx)); err != nil {
 		return err
 	}
 	c.moved = append(c.moved, moved{st, opened, op, nil})
@@ -172,10 +173,10 @@ func Abandon(ctx context.Context, tx Tx, app hub.ApplicationID) (left []hub.Obje
 
 // leftBehind lists what the application may have in its cluster.
 func (c *change) leftBehind(a hub.Application) []hub.ObjectRef {
-	known := map[tombstoneKey]bool{}
+	known := map[manifest.Key]bool{}
 	var out []hub.ObjectRef
 	add := func(o hub.ObjectRef) {
-		if key := (tombstoneKey{o.Group, o.Kind, o.Namespace, o.Name}); !known[key] {
+		if key := keyOf(o); !known[key] {
 			known[key] = true
 			out = append(out, o)
 		}

@@ -1,21 +1,21 @@
 // Package dispatch moves what is wanted to the agents and what came of it
 // back: it stores rendered snapshots and the operations that plan makes of
-// them in one transaction, appends them to the desired log of the cluster,
-// serves that log and its blobs over the link, and settles operations that
-// have ended. It never renders, never talks to a cluster, and deletes nothing
-// without a tombstone. The daemon runs one Dispatcher per replica; catalog
-// asks it for operations inside its own transactions. The desired log is the
-// only way in which a cluster is asked to change.
+// them in one transaction, appends them to the desired log of the cluster, and
+// settles operations that have ended. Package dispatch/stream serves that log
+// to agents, dispatch/wire is the form of its rows. It never renders, never
+// talks to a cluster, and deletes nothing without a tombstone. The daemon runs
+// one Dispatcher per replica; catalog asks it for operations inside its own
+// transactions. The desired log is the only way in which a cluster is asked to
+// change.
 package dispatch
 
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/batch"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
@@ -32,9 +32,6 @@ type Keys struct {
 // Store opens transactions that are bound to a tenant.
 type Store interface {
 	InTenant(ctx context.Context, tenant hub.TenantID, do func(ctx context.Context, tx Tx) error) error
-	// ReadTenant writes nothing and sees one moment throughout: rows, head and
-	// leaves that it reads belong together.
-	ReadTenant(ctx context.Context, tenant hub.TenantID, do func(ctx context.Context, tx Tx) error) error
 	Keys(ctx context.Context, tenant hub.TenantID) (Keys, error)
 }
 
@@ -144,30 +141,31 @@ type pasts interface {
 	RaiseGenerations(ctx context.Context, generations map[hub.ApplicationID]int64) error
 }
 
+// Streams serve the desired logs to the agents of this replica.
+type Streams interface {
+	// Push hints that a cluster's log has grown, and says by what if that is
+	// known.
+	Push(cluster hub.ClusterID, added *wire.PushedRows)
+	// Remember keeps sealed bodies that are about to be stored, so that the rows
+	// that need them carry them along.
+	Remember(tenant hub.TenantID, objects []hub.SealedObject)
+	// Recent returns a sealed body if it was stored lately.
+	Recent(tenant hub.TenantID, digest hub.Digest) (sealed []byte, found bool)
+}
+
 // A Dispatcher is the stage. Its methods may be used by many goroutines.
 type Dispatcher struct {
 	store   Store
 	work    Work
+	streams Streams
 	log     *slog.Logger
-	wakes   *subscriptions
-	heads   *heads
-	pages   *batch.Batcher[cursor, logPage]
-	acks    *batch.Batcher[hub.LogAck, struct{}]
-	batches *batch.Batcher[blobRequest, []hub.SealedObject]
-	recent  *recentBlobs
-	packed  atomic.Int64       // bytes of states that streams keep as bases
 	changed func(hub.TenantID) // hint that the tenant's feed moved; never nil
-
-	elsewhere func(hub.ClusterID) // hint for a cluster without a stream here; may be nil
-	bursts    Bursts
 }
 
 // New makes a dispatcher. Changed is called after each commit that people may
 // want to see; it must not block.
-func New(store Store, work Work, changed func(hub.TenantID), log *slog.Logger) *Dispatcher {
-	d := &Dispatcher{store: store, work: work, log: log, bursts: noBursts{}, wakes: newWakes(), heads: newHeads(), recent: newRecentBlobs(8 << 20), changed: changed}
-	d.pages, d.acks, d.batches = batch.New(d.read), batch.New(d.acknowledge), batch.New(d.bodies)
-	return d
+func New(store Store, work Work, streams Streams, changed func(hub.TenantID), log *slog.Logger) *Dispatcher {
+	return &Dispatcher{store: store, work: work, streams: streams, log: log, changed: changed}
 }
 
 const (
@@ -181,13 +179,11 @@ const (
 // loopLimit is how long a loop may show no sign of life.
 const loopLimit = 90 * time.Second
 
-// Run settles ended operations, starts retries and looks after logs that moved
-// without a hint, until ctx ends.
+// Run settles ended operations and starts retries until ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	g := lifecycle.NewGroup(ctx)
 	g.Go(func(ctx context.Context) error { d.loop(ctx, WorkRetry, d.retry); return nil })
 	g.Go(func(ctx context.Context) error { d.loop(ctx, WorkOutcome, d.settle); return nil })
-	g.Go(func(ctx context.Context) error { d.watch(ctx); return nil })
 	return g.Wait()
 }
 

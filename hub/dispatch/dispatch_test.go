@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/dispatch/dispatchtest"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -24,201 +23,28 @@ import (
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-// retryPause is how long a failure waits. No test that is well comes near it.
-const retryPause = 5 * time.Minute
-
-type db struct{ *store.DB }
-
-func (d db) InTenant(ctx context.Context, id hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
-	return d.DB.InTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
-}
-
-func (d db) ReadTenant(ctx context.Context, id hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
-	return d.DB.ReadTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
-}
-
-func (d db) Keys(ctx context.Context, id hub.TenantID) (dispatch.Keys, error) {
-	k, err := d.DB.Keys(ctx, id)
-	return dispatch.Keys{Digest: k.Digest, Object: k.Object}, err
-}
-
-type testWriter struct{ t *testing.T }
-
-func (w testWriter) Write(b []byte) (int, error) { w.t.Log(string(b)); return len(b), nil }
-
-type work struct{ *store.System }
-
-func (w work) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
-	for ctx.Err() == nil {
-		items, err := w.System.Claim(ctx, kind, "test", limit, time.Minute)
-		if err != nil || len(items) > 0 {
-			return items, err
-		}
-	}
-	return nil, ctx.Err()
-}
-
 // world is a tenant with a cluster and one application.
-type world struct {
-	urls    storetest.URLs
-	t       *testing.T
-	db      *store.DB
-	d       *dispatch.Dispatcher
-	tenant  hub.TenantID
-	cluster hub.Cluster
-	app     hub.Application
-}
+type world struct{ *dispatchtest.World }
 
-const automated = `{"project":"default","source":{"repoURL":"https://git.example.com/shop.git","path":"."},"destination":{"name":"prod","namespace":"shop"},"syncPolicy":{"automated":{"prune":true,"selfHeal":true}}}`
-const manual = `{"project":"default","source":{"repoURL":"https://git.example.com/shop.git","path":"."},"destination":{"name":"prod","namespace":"shop"}}`
+const (
+	automated = dispatchtest.Automated
+	manual    = dispatchtest.Manual
+)
 
 func newWorld(t *testing.T, spec string) *world {
 	t.Helper()
-	urls := storetest.Database(t)
-	w := &world{t: t, urls: urls, db: storetest.OpenURLs(t, urls.Config())}
-	w.tenant = storetest.Tenant(t, w.db, "acme")
-	w.d = dispatch.New(db{w.db}, work{w.db.System()}, func(hub.TenantID) {}, slog.New(slog.NewTextHandler(testWriter{t}, nil)))
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		var err error
-		if w.cluster, err = tx.CreateCluster(ctx, hub.Cluster{ID: hub.NewID[hub.ClusterID](), Meta: hub.Meta{Name: "prod"}}); err != nil {
-			return err
-		}
-		w.app, err = tx.CreateApplication(ctx, hub.Application{
-			ID: hub.NewID[hub.ApplicationID](), Meta: hub.Meta{Namespace: "argocd", Name: "shop"}, Project: "default",
-			Spec: json.RawMessage(spec), Cluster: w.cluster.ID,
-		})
-		return err
-	})
-	return w
-}
-
-func (w *world) in(do func(ctx context.Context, tx *store.Tenant) error) {
-	w.t.Helper()
-	if err := w.db.InTenant(w.t.Context(), w.tenant, do); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) reload() hub.Application {
-	w.t.Helper()
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		var err error
-		w.app, err = tx.Application(ctx, "argocd", "shop")
-		return err
-	})
-	return w.app
-}
-
-// render hands in a complete render of ConfigMaps.
-func (w *world) render(revision string, names ...string) {
-	w.t.Helper()
-	objects := make([]revised, len(names))
-	for i, n := range names {
-		objects[i] = revised{n, revision}
-	}
-	w.renderEach(revision, objects)
-}
-
-// A revised is a ConfigMap as it is since some revision.
-type revised struct{ name, revision string }
-
-func (w *world) renderEach(revision string, objects []revised) {
-	w.t.Helper()
-	r := hub.Rendered{Application: w.app.ID, Generation: w.reload().Generation, Revision: revision, Revisions: []string{revision}}
-	r.Snapshot = hub.Snapshot{Application: w.app.ID, Revision: revision, Revisions: r.Revisions, SourceType: "Directory", CreatedAt: time.Now(), Inputs: []hub.Input{}}
-	for _, o := range objects {
-		r.Snapshot.Objects = append(r.Snapshot.Objects, hub.ObjectRef{Version: "v1", Kind: "ConfigMap", Name: o.name})
-		r.Bodies = append(r.Bodies, fmt.Appendf(nil, `{"apiVersion":"v1","data":{"r":%q},"kind":"ConfigMap","metadata":{"name":%q}}`, o.revision, o.name))
-	}
-	if err := w.d.Rendered(w.t.Context(), w.tenant, []hub.Rendered{r}); err != nil {
-		w.t.Fatal(err)
-	}
-	w.reload()
-}
-
-// rows reads the cluster's whole log and proves its chain.
-func (w *world) rows() []hub.LogRow {
-	w.t.Helper()
-	var out []hub.LogRow
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		var err error
-		out, _, err = tx.RowsAfter(ctx, w.cluster.ID, 0, 1000)
-		return err
-	})
-	return out
-}
-
-func (w *world) state() *linkv1.AppState {
-	w.t.Helper()
-	var m linkv1.AppState
-	for _, r := range w.rows() {
-		if r.Kind == hub.RowState {
-			m.Reset()
-			if err := proto.Unmarshal(r.Body, &m); err != nil {
-				w.t.Fatal(err)
-			}
-		}
-	}
-	return &m
-}
-
-// end reports that the open operation is over and settles it.
-func (w *world) end(phase hub.Phase, message string) hub.Operation {
-	w.t.Helper()
-	var op hub.Operation
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		open, err := tx.OpenOperations(ctx, []hub.ApplicationID{w.app.ID})
-		if err != nil {
-			return err
-		}
-		var there bool
-		if op, there = open[w.app.ID]; !there {
-			return fmt.Errorf("no operation is open")
-		}
-		now := time.Now()
-		_, err = tx.PutObservation(ctx, w.cluster.ID, hub.Observation{Epoch: "e" + string(op.ID), Seq: 1, Operations: []hub.OperationObservation{{
-			Operation: op.ID, Application: w.app.ID, Phase: phase, Message: message, StartedAt: &now, FinishedAt: &now,
-		}}})
-		return err
-	})
-	w.settle()
-	return op
-}
-
-// settle runs the dispatcher until no outcome waits or is being settled.
-func (w *world) settle() { w.t.Helper(); w.drain(hub.WorkOutcome) }
-
-// drain runs the dispatcher until no work of a kind waits that is due.
-func (w *world) drain(kind string) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), retryPause)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- w.d.Run(ctx) }()
-	for over := false; !over; {
-		queues, err := w.db.System().Queues(ctx)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		over = !slices.ContainsFunc(queues, func(q hub.QueueFigures) bool {
-			return q.Kind == kind && (kind == hub.WorkOutcome || q.Due+q.Leased > 0)
-		})
-	}
-	cancel()
-	if err := <-done; err != nil {
-		w.t.Fatal(err)
-	}
+	return &world{dispatchtest.New(t, spec)}
 }
 
 func TestAutomatedRevision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
-	w.render("r1", "a", "b")
+	w.Render("r1", "a", "b")
 	t.Run("AUTO-01 a new revision is accepted and gets an operation in the same transaction", func(t *testing.T) {
-		if w.app.Status.Target == "" || w.app.Status.Accepted != w.app.Status.Target {
-			t.Fatalf("target %q, accepted %q", w.app.Status.Target, w.app.Status.Accepted)
+		if w.App.Status.Target == "" || w.App.Status.Accepted != w.App.Status.Target {
+			t.Fatalf("target %q, accepted %q", w.App.Status.Target, w.App.Status.Accepted)
 		}
-		rows := w.rows()
+		rows := w.Rows()
 		if len(rows) != 2 || rows[0].Kind != hub.RowState || rows[1].Kind != hub.RowOperation {
 			t.Fatalf("rows %+v", rows)
 		}
@@ -226,16 +52,16 @@ func TestAutomatedRevision(t *testing.T) {
 		if err := proto.Unmarshal(rows[1].Body, &op); err != nil {
 			t.Fatal(err)
 		}
-		if op.Fence != uint64(w.app.Generation) || !op.Options.Prune || !op.Automated {
-			t.Errorf("operation %v at generation %d", &op, w.app.Generation)
+		if op.Fence != uint64(w.App.Generation) || !op.Options.Prune || !op.Automated {
+			t.Errorf("operation %v at generation %d", &op, w.App.Generation)
 		}
 	})
 	t.Run("INV-8 rows are numbered without gaps and chained", func(t *testing.T) {
 		var head hub.LogHead
 		var rows []hub.LogRow
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
 			var err error
-			rows, head, err = tx.RowsAfter(ctx, w.cluster.ID, 0, 10)
+			rows, head, err = tx.RowsAfter(ctx, w.Cluster.ID, 0, 10)
 			return err
 		})
 		at := hashchain.First(head.Incarnation)
@@ -247,36 +73,36 @@ func TestAutomatedRevision(t *testing.T) {
 		}
 	})
 	t.Run("APP-12 success is recorded in the history", func(t *testing.T) {
-		w.end(hub.Succeeded, "")
+		w.End(hub.Succeeded, "")
 		var h hub.HistoryEntry
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
 			var err error
-			h, err = tx.HistoryEntry(ctx, w.app.ID, 1)
+			h, err = tx.HistoryEntry(ctx, w.App.ID, 1)
 			return err
 		})
-		if h.Revision != "r1" || !h.Initiator.Automated || h.Snapshot != w.app.Status.Target {
+		if h.Revision != "r1" || !h.Initiator.Automated || h.Snapshot != w.App.Status.Target {
 			t.Errorf("history %+v", h)
 		}
 	})
 	t.Run("INV-3 an object that a complete render no longer has gets a tombstone, and loses it when it comes back", func(t *testing.T) {
-		w.render("r2", "a")
-		if got := w.state().Tombstones; len(got) != 1 || got[0].Name != "b" || got[0].Since == 0 {
+		w.Render("r2", "a")
+		if got := w.State().Tombstones; len(got) != 1 || got[0].Name != "b" || got[0].Since == 0 {
 			t.Fatalf("tombstones %v", got)
 		}
-		w.end(hub.Succeeded, "")
-		w.render("r3", "a", "b")
-		if got := w.state().Tombstones; len(got) != 0 {
+		w.End(hub.Succeeded, "")
+		w.Render("r3", "a", "b")
+		if got := w.State().Tombstones; len(got) != 0 {
 			t.Errorf("tombstones %v", got)
 		}
-		w.end(hub.Succeeded, "")
+		w.End(hub.Succeeded, "")
 	})
 	t.Run("AUTO-09 a revision that renders nothing is held", func(t *testing.T) {
-		before := w.app.Status.Accepted
-		w.render("r4")
-		if w.app.Status.Hold == "" || w.app.Status.Accepted != before {
-			t.Errorf("hold %q, accepted moved %v", w.app.Status.Hold, w.app.Status.Accepted != before)
+		before := w.App.Status.Accepted
+		w.Render("r4")
+		if w.App.Status.Hold == "" || w.App.Status.Accepted != before {
+			t.Errorf("hold %q, accepted moved %v", w.App.Status.Hold, w.App.Status.Accepted != before)
 		}
-		if w.state().Accepted.Id != string(before) {
+		if w.State().Accepted.Id != string(before) {
 			t.Error("the agent was told to enforce it")
 		}
 	})
@@ -285,10 +111,10 @@ func TestAutomatedRevision(t *testing.T) {
 func TestNewerRevisionSupersedes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
-	w.render("r1", "a")
-	w.render("r2", "a")
+	w.Render("r1", "a")
+	w.Render("r2", "a")
 	t.Run("INV-4 one operation is open at a time, for the newest revision", func(t *testing.T) {
-		op := w.end(hub.Succeeded, "")
+		op := w.End(hub.Succeeded, "")
 		if op.Revision != "r2" {
 			t.Errorf("the open operation is for %s", op.Revision)
 		}
@@ -298,18 +124,18 @@ func TestNewerRevisionSupersedes(t *testing.T) {
 func TestFailedOperationIsRetried(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{"project":"default","source":{"repoURL":"https://git.example.com/shop.git","path":"."},"destination":{"name":"prod"},"syncPolicy":{"automated":{},"retry":{"limit":1,"backoff":{"duration":"1ms"}}}}`)
-	w.render("r1", "a")
-	op := w.end(hub.Failed, "one object failed")
+	w.Render("r1", "a")
+	op := w.End(hub.Failed, "one object failed")
 	t.Run("SYNC-28 the operation is tried again up to the limit", func(t *testing.T) {
 		var again hub.Operation
-		ctx, cancel := context.WithTimeout(t.Context(), retryPause)
+		ctx, cancel := context.WithTimeout(t.Context(), dispatchtest.Timeout)
 		defer cancel()
 		done := make(chan error, 1)
-		go func() { done <- w.d.Run(ctx) }()
+		go func() { done <- w.Dispatcher.Run(ctx) }()
 		for ctx.Err() == nil && again.ID == "" {
-			w.in(func(ctx context.Context, tx *store.Tenant) error {
-				open, err := tx.OpenOperations(ctx, []hub.ApplicationID{w.app.ID})
-				again = open[w.app.ID]
+			w.In(func(ctx context.Context, tx *store.Tenant) error {
+				open, err := tx.OpenOperations(ctx, []hub.ApplicationID{w.App.ID})
+				again = open[w.App.ID]
 				return err
 			})
 		}
@@ -320,70 +146,70 @@ func TestFailedOperationIsRetried(t *testing.T) {
 		}
 	})
 	t.Run("AUTO-04 after the last try the application says so and nothing more is tried", func(t *testing.T) {
-		w.end(hub.Failed, "one object failed")
+		w.End(hub.Failed, "one object failed")
 		found := false
-		for _, c := range w.reload().Status.Conditions {
+		for _, c := range w.Reload().Status.Conditions {
 			found = found || c.Type == hub.SyncError
 		}
 		if !found {
-			t.Errorf("conditions %v", w.app.Status.Conditions)
+			t.Errorf("conditions %v", w.App.Status.Conditions)
 		}
-		w.render("r1", "a")
+		w.Render("r1", "a")
 	})
 }
 
 func TestManualApplication(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, manual)
-	w.render("r1", "a")
+	w.Render("r1", "a")
 	t.Run("AUTO-01 without automation the target is compared and not enforced", func(t *testing.T) {
-		if s := w.state(); s.Target == nil || s.Accepted != nil || len(w.rows()) != 1 {
-			t.Errorf("state %v, %d rows", s, len(w.rows()))
+		if s := w.State(); s.Target == nil || s.Accepted != nil || len(w.Rows()) != 1 {
+			t.Errorf("state %v, %d rows", s, len(w.Rows()))
 		}
 	})
 	by := hub.Initiator{Username: "jane"}
 	t.Run("SYNC-01 a person's sync accepts the target", func(t *testing.T) {
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			op, err := dispatch.Sync(ctx, tx, w.app.ID, hub.SyncRequest{Initiator: by, Options: hub.OperationOptions{Prune: true}})
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			op, err := dispatch.Sync(ctx, tx, w.App.ID, hub.SyncRequest{Initiator: by, Options: hub.OperationOptions{Prune: true}})
 			if op.Phase != hub.Pending || op.Initiator != by {
 				t.Errorf("operation %+v", op)
 			}
 			return err
 		})
-		if s := w.state(); s.Accepted.GetId() != s.Target.GetId() {
+		if s := w.State(); s.Accepted.GetId() != s.Target.GetId() {
 			t.Errorf("accepted %v", s.Accepted)
 		}
 	})
 	t.Run("SYNC-07 a second one is refused while it runs", func(t *testing.T) {
-		err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Sync(ctx, tx, w.app.ID, hub.SyncRequest{Initiator: by})
+		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Sync(ctx, tx, w.App.ID, hub.SyncRequest{Initiator: by})
 			return err
 		})
 		if fault.KindOf(err) != fault.Conflict {
 			t.Errorf("error %v", err)
 		}
 	})
-	w.end(hub.Succeeded, "")
-	w.render("r2", "a", "b")
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		_, err := dispatch.Sync(ctx, tx, w.app.ID, hub.SyncRequest{Initiator: by})
+	w.End(hub.Succeeded, "")
+	w.Render("r2", "a", "b")
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		_, err := dispatch.Sync(ctx, tx, w.App.ID, hub.SyncRequest{Initiator: by})
 		return err
 	})
-	w.end(hub.Succeeded, "")
+	w.End(hub.Succeeded, "")
 	t.Run("ROLL-01 rollback enforces the stored snapshot of an entry and pins it", func(t *testing.T) {
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Rollback(ctx, tx, w.app.ID, 1, "broken", hub.OperationOptions{Prune: true}, by)
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Rollback(ctx, tx, w.App.ID, 1, "broken", hub.OperationOptions{Prune: true}, by)
 			return err
 		})
-		w.reload()
-		s := w.state()
-		if w.app.Pin == nil || w.app.Pin.Skipped != "r2" || s.Accepted.Revision != "r1" || len(s.Tombstones) != 1 {
-			t.Fatalf("pin %+v, accepted %v, tombstones %v", w.app.Pin, s.Accepted, s.Tombstones)
+		w.Reload()
+		s := w.State()
+		if w.App.Pin == nil || w.App.Pin.Skipped != "r2" || s.Accepted.Revision != "r1" || len(s.Tombstones) != 1 {
+			t.Fatalf("pin %+v, accepted %v, tombstones %v", w.App.Pin, s.Accepted, s.Tombstones)
 		}
 	})
 	t.Run("ROLL-02 it is a sync of its own kind, and leaves the application's specification alone", func(t *testing.T) {
 		var op linkv1.Operation
-		for _, r := range w.rows() {
+		for _, r := range w.Rows() {
 			if r.Kind == hub.RowOperation {
 				op.Reset()
 				if err := proto.Unmarshal(r.Body, &op); err != nil {
@@ -391,19 +217,19 @@ func TestManualApplication(t *testing.T) {
 				}
 			}
 		}
-		if op.Kind != linkv1.OperationKind_OPERATION_KIND_ROLLBACK || op.Snapshot.Revision != "r1" || !strings.Contains(string(w.app.Spec), "shop.git") {
-			t.Errorf("operation %v, specification %s", &op, w.app.Spec)
+		if op.Kind != linkv1.OperationKind_OPERATION_KIND_ROLLBACK || op.Snapshot.Revision != "r1" || !strings.Contains(string(w.App.Spec), "shop.git") {
+			t.Errorf("operation %v, specification %s", &op, w.App.Spec)
 		}
 	})
-	w.end(hub.Succeeded, "")
+	w.End(hub.Succeeded, "")
 	t.Run("ROLL-03 the revision that was rolled back from is skipped, a newer one is not", func(t *testing.T) {
-		w.render("r2", "a", "b")
-		if w.app.Pin == nil || w.state().Target.Revision != "r1" {
-			t.Errorf("pin %+v, target %v", w.app.Pin, w.state().Target)
+		w.Render("r2", "a", "b")
+		if w.App.Pin == nil || w.State().Target.Revision != "r1" {
+			t.Errorf("pin %+v, target %v", w.App.Pin, w.State().Target)
 		}
-		w.render("r3", "c")
-		if w.app.Pin != nil || w.state().Target.Revision != "r3" {
-			t.Errorf("pin %+v, target %v", w.app.Pin, w.state().Target)
+		w.Render("r3", "c")
+		if w.App.Pin != nil || w.State().Target.Revision != "r3" {
+			t.Errorf("pin %+v, target %v", w.App.Pin, w.State().Target)
 		}
 	})
 }
@@ -414,40 +240,40 @@ func TestDeletion(t *testing.T) {
 	t.Run("DEL-01 with cascade the objects go first", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, automated)
-		w.render("r1", "a", "b")
-		w.end(hub.Succeeded, "")
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{Cascade: true}, by)
+		w.Render("r1", "a", "b")
+		w.End(hub.Succeeded, "")
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true}, by)
 			return err
 		})
-		if s := w.state(); len(s.Tombstones) != 2 || s.Target != nil || s.Accepted != nil {
+		if s := w.State(); len(s.Tombstones) != 2 || s.Target != nil || s.Accepted != nil {
 			t.Fatalf("state %v", s)
 		}
-		if w.reload().DeletingAt == nil {
+		if w.Reload().DeletingAt == nil {
 			t.Error("the application does not say that it is being deleted")
 		}
-		w.end(hub.Succeeded, "")
-		err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+		w.End(hub.Succeeded, "")
+		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
 			_, err := tx.Application(ctx, "argocd", "shop")
 			return err
 		})
 		if fault.KindOf(err) != fault.Missing {
 			t.Errorf("the application is still there: %v", err)
 		}
-		if rows := w.rows(); rows[len(rows)-1].Kind != hub.RowForget {
+		if rows := w.Rows(); rows[len(rows)-1].Kind != hub.RowForget {
 			t.Errorf("last row %+v", rows[len(rows)-1])
 		}
 	})
 	t.Run("DEL-01 without cascade the cluster forgets the application and keeps its objects", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, automated)
-		w.render("r1", "a")
-		w.end(hub.Succeeded, "")
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{}, by)
+		w.Render("r1", "a")
+		w.End(hub.Succeeded, "")
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{}, by)
 			return err
 		})
-		for _, r := range w.rows() {
+		for _, r := range w.Rows() {
 			if r.Kind == hub.RowOperation {
 				t.Errorf("an operation is left: %+v", r)
 			}
@@ -462,11 +288,11 @@ func TestDeletionsTogether(t *testing.T) {
 	w := newWorld(t, automated)
 	const n = 12
 	var apps []hub.ApplicationID
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
 		apps = nil
 		for i := range n {
 			a, err := tx.CreateApplication(ctx, hub.Application{
-				Meta: hub.Meta{Namespace: "argocd", Name: fmt.Sprintf("app-%d", i)}, Project: "default", Spec: json.RawMessage(automated), Cluster: w.cluster.ID,
+				Meta: hub.Meta{Namespace: "argocd", Name: fmt.Sprintf("app-%d", i)}, Project: "default", Spec: json.RawMessage(automated), Cluster: w.Cluster.ID,
 			})
 			if err != nil {
 				return err
@@ -480,14 +306,14 @@ func TestDeletionsTogether(t *testing.T) {
 		r.Snapshot = hub.Snapshot{Application: id, Revision: "r1", Revisions: r.Revisions, SourceType: "Directory", CreatedAt: time.Now(), Inputs: []hub.Input{}}
 		r.Snapshot.Objects = []hub.ObjectRef{{Version: "v1", Kind: "ConfigMap", Name: "c-" + string(id)}}
 		r.Bodies = [][]byte{fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c-%s"}}`, id)}
-		if err := w.d.Rendered(t.Context(), w.tenant, []hub.Rendered{r}); err != nil {
+		if err := w.Dispatcher.Rendered(t.Context(), w.Tenant, []hub.Rendered{r}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.render("r1", "stays")
+	w.Render("r1", "stays")
 	over := func(prepare func(ctx context.Context, tx *store.Tenant) error) {
 		t.Helper()
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
 			if err := prepare(ctx, tx); err != nil {
 				return err
 			}
@@ -502,10 +328,10 @@ func TestDeletionsTogether(t *testing.T) {
 					Operation: open[id].ID, Application: id, Phase: hub.Succeeded, StartedAt: &now, FinishedAt: &now,
 				})
 			}
-			_, err = tx.PutObservation(ctx, w.cluster.ID, o)
+			_, err = tx.PutObservation(ctx, w.Cluster.ID, o)
 			return err
 		})
-		w.settle()
+		w.Settle()
 	}
 	over(func(context.Context, *store.Tenant) error { return nil })
 	over(func(ctx context.Context, tx *store.Tenant) error {
@@ -517,20 +343,20 @@ func TestDeletionsTogether(t *testing.T) {
 		return nil
 	})
 	forgotten := map[hub.ApplicationID]int{}
-	for _, r := range w.rows() {
+	for _, r := range w.Rows() {
 		if r.Kind == hub.RowForget {
 			forgotten[r.Application]++
 		}
 	}
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		left, err := tx.ApplicationsByID(ctx, append(apps, w.app.ID))
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		left, err := tx.ApplicationsByID(ctx, append(apps, w.App.ID))
 		if len(left) != 1 {
 			t.Errorf("%d applications are left, want the one that nobody deleted", len(left))
 		}
 		return err
 	})
 	var gone, transactions int
-	err := storetest.Connect(t, w.urls.Superuser).QueryRow(t.Context(),
+	err := storetest.Connect(t, w.URLs.Superuser).QueryRow(t.Context(),
 		`SELECT count(*), count(DISTINCT xid) FROM change WHERE gone AND ref = ANY ($1::uuid[])`, texts(apps)).Scan(&gone, &transactions)
 	if err != nil || gone != n || transactions != 1 {
 		t.Errorf("%d of %d deletions ended in %d transactions (%v)", gone, n, transactions, err)
@@ -553,14 +379,14 @@ func texts(ids []hub.ApplicationID) []string {
 func TestRenderOfAnOlderSpecIsVoid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
-	stale := hub.Rendered{Application: w.app.ID, Generation: w.app.Generation - 1, Revision: "r0", Revisions: []string{"r0"}}
-	stale.Snapshot = hub.Snapshot{Application: w.app.ID, Revision: "r0", CreatedAt: time.Now(), Inputs: []hub.Input{}}
-	if err := w.d.Rendered(t.Context(), w.tenant, []hub.Rendered{stale}); err != nil {
+	stale := hub.Rendered{Application: w.App.ID, Generation: w.App.Generation - 1, Revision: "r0", Revisions: []string{"r0"}}
+	stale.Snapshot = hub.Snapshot{Application: w.App.ID, Revision: "r0", CreatedAt: time.Now(), Inputs: []hub.Input{}}
+	if err := w.Dispatcher.Rendered(t.Context(), w.Tenant, []hub.Rendered{stale}); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("INV-8 a result for an older generation changes nothing", func(t *testing.T) {
-		if w.reload().Status.Target != "" || len(w.rows()) != 0 {
-			t.Errorf("target %q, rows %v", w.app.Status.Target, w.rows())
+		if w.Reload().Status.Target != "" || len(w.Rows()) != 0 {
+			t.Errorf("target %q, rows %v", w.App.Status.Target, w.Rows())
 		}
 	})
 }

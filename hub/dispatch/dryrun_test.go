@@ -21,21 +21,21 @@ type desire struct {
 }
 
 func (w *world) desired() desire {
-	w.t.Helper()
-	d := desire{App: w.reload()}
+	w.T.Helper()
+	d := desire{App: w.Reload()}
 	d.App.Status.Operation = nil
-	for _, r := range w.rows() {
+	for _, r := range w.Rows() {
 		if r.Kind != hub.RowOperation {
 			d.States = append(d.States, r.Body)
 		}
 	}
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
 		var err error
-		if d.History, err = tx.History(ctx, w.app.ID); err != nil {
+		if d.History, err = tx.History(ctx, w.App.ID); err != nil {
 			return err
 		}
-		tombstones, err := tx.Tombstones(ctx, []hub.ApplicationID{w.app.ID})
-		d.Tombstones = tombstones[w.app.ID]
+		tombstones, err := tx.Tombstones(ctx, []hub.ApplicationID{w.App.ID})
+		d.Tombstones = tombstones[w.App.ID]
 		return err
 	})
 	return d
@@ -65,37 +65,37 @@ func TestDryRunChangesNothing(t *testing.T) {
 		// A world that was rolled back: there is a pause that could be lost.
 		begin := func(t *testing.T) *world {
 			w := newWorld(t, spec)
-			w.render("r1", "a", "b")
+			w.Render("r1", "a", "b")
 			if spec == manual {
 				if _, err := w.sync(hub.SyncRequest{}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			w.end(hub.Succeeded, "")
-			w.render("r2", "a")
+			w.End(hub.Succeeded, "")
+			w.Render("r2", "a")
 			if spec == manual {
 				if _, err := w.sync(hub.SyncRequest{}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			w.end(hub.Succeeded, "")
+			w.End(hub.Succeeded, "")
 			return w
 		}
 		t.Run("SYNC-04 ROLL-03 of "+name+" that is paused after a rollback", func(t *testing.T) {
 			t.Parallel()
 			w := begin(t)
 			w.rollback(1)
-			w.end(hub.Succeeded, "")
+			w.End(hub.Succeeded, "")
 			before := w.desired()
 			if before.App.Pin == nil || before.App.Status.Hold == "" {
 				t.Fatal("it is not paused")
 			}
 			op := w.dry(t, hub.SyncRequest{})
-			if o := w.order(); o.GetId() != string(op.ID) || !o.GetOptions().GetDryRun() || !slices.Equal(names(o.GetSnapshot()), []string{"a"}) || o.GetFence() < w.state().GetGeneration() {
+			if o := w.order(); o.GetId() != string(op.ID) || !o.GetOptions().GetDryRun() || !slices.Equal(names(o.GetSnapshot()), []string{"a"}) || o.GetFence() < w.State().GetGeneration() {
 				t.Errorf("order %v: it is to try out what Git says", o)
 			}
 			w.same(t, before)
-			w.end(hub.Succeeded, "")
+			w.End(hub.Succeeded, "")
 			w.same(t, before)
 		})
 		t.Run("SYNC-04 of "+name+" with another revision and another source", func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 				t.Errorf("order %v", o)
 			}
 			w.same(t, before)
-			w.end(hub.Failed, "an object would be refused")
+			w.End(hub.Failed, "an object would be refused")
 			w.same(t, before)
 			if w.newest().RetryAt != nil {
 				t.Error("a dry run is tried again")
@@ -118,14 +118,14 @@ func TestDryRunChangesNothing(t *testing.T) {
 			t.Parallel()
 			w := begin(t)
 			before := w.desired()
-			w.in(func(ctx context.Context, tx *store.Tenant) error {
-				_, err := dispatch.Rollback(ctx, tx, w.app.ID, 1, "to see", hub.OperationOptions{DryRun: true}, jane)
+			w.In(func(ctx context.Context, tx *store.Tenant) error {
+				_, err := dispatch.Rollback(ctx, tx, w.App.ID, 1, "to see", hub.OperationOptions{DryRun: true}, jane)
 				return err
 			})
 			if o := w.order(); !o.GetOptions().GetDryRun() || !slices.Equal(names(o.GetSnapshot()), []string{"a", "b"}) {
 				t.Errorf("order %v", o)
 			}
-			w.end(hub.Succeeded, "")
+			w.End(hub.Succeeded, "")
 			w.same(t, before)
 		})
 	}
@@ -136,18 +136,18 @@ func TestDryRunAlongsideOtherOperations(t *testing.T) {
 	t.Run("SYNC-04 SYNC-28 a dry run between two attempts neither ends nor delays for good the attempts of a sync", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, withPolicy(retrySlowly[1:]))
-		w.render("r1", "a")
+		w.Render("r1", "a")
 		op, err := w.sync(hub.SyncRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.end(hub.Failed, "one object failed")
+		w.End(hub.Failed, "one object failed")
 		dry := w.dry(t, hub.SyncRequest{})
 		w.retryNow(op.ID)
 		if got := w.newest(); got.ID != dry.ID {
 			t.Fatalf("operation %+v began beside the dry run", got)
 		}
-		w.end(hub.Succeeded, "")
+		w.End(hub.Succeeded, "")
 		if next := w.tryAgain(op); next.Attempt != 1 || next.Snapshot != op.Snapshot {
 			t.Errorf("next attempt %+v", next)
 		}
@@ -155,27 +155,27 @@ func TestDryRunAlongsideOtherOperations(t *testing.T) {
 	t.Run("SYNC-04 AUTO-04 a dry run that goes well does not take away that automation stopped", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, withPolicy(`"automated":{},"retry":{"limit":0}`))
-		w.render("r1", "a")
-		w.end(hub.Failed, "one object failed")
-		if c := w.reload().Status.Conditions; len(c) != 1 || c[0].Type != hub.SyncError {
+		w.Render("r1", "a")
+		w.End(hub.Failed, "one object failed")
+		if c := w.Reload().Status.Conditions; len(c) != 1 || c[0].Type != hub.SyncError {
 			t.Fatalf("conditions %v", c)
 		}
 		before := w.desired()
 		w.dry(t, hub.SyncRequest{})
-		w.end(hub.Succeeded, "")
+		w.End(hub.Succeeded, "")
 		w.same(t, before)
 	})
 	t.Run("SYNC-04 AUTO-01 automation does not wait for a dry run", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, automated)
-		w.render("r1", "a")
-		w.end(hub.Succeeded, "")
+		w.Render("r1", "a")
+		w.End(hub.Succeeded, "")
 		dry := w.dry(t, hub.SyncRequest{})
-		w.render("r2", "a", "b")
-		if op := w.newest(); op.ID == dry.ID || op.Revision != "r2" || w.app.Status.Accepted != op.Snapshot {
-			t.Errorf("operation %+v, hold %q", op, w.app.Status.Hold)
+		w.Render("r2", "a", "b")
+		if op := w.newest(); op.ID == dry.ID || op.Revision != "r2" || w.App.Status.Accepted != op.Snapshot {
+			t.Errorf("operation %+v, hold %q", op, w.App.Status.Hold)
 		}
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
 			op, err := tx.Operation(ctx, dry.ID)
 			if op.Phase != hub.Failed {
 				t.Errorf("the dry run is %s", op.Phase)

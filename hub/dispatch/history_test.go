@@ -15,10 +15,10 @@ import (
 
 // last is the newest entry of the history.
 func (w *world) last() hub.HistoryEntry {
-	w.t.Helper()
+	w.T.Helper()
 	var out hub.HistoryEntry
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		all, err := tx.History(ctx, w.app.ID)
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		all, err := tx.History(ctx, w.App.ID)
 		if err == nil && len(all) > 0 {
 			out = all[0]
 		}
@@ -34,55 +34,55 @@ func TestHistoryNamesTheRevisionThatTheApplicationStandsAt(t *testing.T) {
 	same := func(t *testing.T, w *world, want string) {
 		t.Helper()
 		h := w.last()
-		if h.Revision != want || !cmp.Equal(h.Revisions, []string{want}) || w.reload().Status.Revision != want {
-			t.Errorf("history %s %v, application %s; want %s", h.Revision, h.Revisions, w.app.Status.Revision, want)
+		if h.Revision != want || !cmp.Equal(h.Revisions, []string{want}) || w.Reload().Status.Revision != want {
+			t.Errorf("history %s %v, application %s; want %s", h.Revision, h.Revisions, w.App.Status.Revision, want)
 		}
 	}
 	t.Run("APP-12 a sync of a commit that gave no new manifests", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, manual)
-		w.render("r1", "a")
-		w.refreshTarget("r2", w.app.Status.Target)
+		w.Render("r1", "a")
+		w.refreshTarget("r2", w.App.Status.Target)
 		op, err := w.sync(hub.SyncRequest{})
 		if err != nil || op.Revision != "r2" {
 			t.Errorf("operation of revision %s, %v", op.Revision, err)
 		}
-		w.end(hub.Succeeded, "")
+		w.End(hub.Succeeded, "")
 		same(t, w, "r2")
 	})
 	t.Run("APP-12 a commit that came while the sync of the one before was running", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, automated)
-		w.render("r1", "a")
-		w.refreshTarget("r2", w.app.Status.Target)
-		w.end(hub.Succeeded, "")
+		w.Render("r1", "a")
+		w.refreshTarget("r2", w.App.Status.Target)
+		w.End(hub.Succeeded, "")
 		same(t, w, "r2")
 	})
 	t.Run("ROLL-01 a rollback to an entry whose manifests another commit gave before", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, manual)
-		w.render("r1", "a")
-		w.refreshTarget("r2", w.app.Status.Target)
+		w.Render("r1", "a")
+		w.refreshTarget("r2", w.App.Status.Target)
 		for _, revision := range []string{"", "r3"} {
 			if revision != "" {
-				w.render(revision, "a")
+				w.Render(revision, "a")
 			}
 			if _, err := w.sync(hub.SyncRequest{}); err != nil {
 				t.Fatal(err)
 			}
-			w.end(hub.Succeeded, "")
+			w.End(hub.Succeeded, "")
 		}
 		if op := w.rollback(1); op.Revision != "r2" {
 			t.Errorf("operation of revision %s", op.Revision)
 		}
-		w.end(hub.Succeeded, "")
+		w.End(hub.Succeeded, "")
 		same(t, w, "r2")
-		if p := w.app.Pin; p == nil || p.Skipped != "r3" {
+		if p := w.App.Pin; p == nil || p.Skipped != "r3" {
 			t.Errorf("pin %+v", p)
 		}
-		git, _, _ := w.app.Pin.Git()
+		git, _, _ := w.App.Pin.Git()
 		w.refreshTarget("r4", git)
-		if got := w.app.Status.Revision; got != "r2" {
+		if got := w.App.Status.Revision; got != "r2" {
 			t.Errorf("paused at %s after Git moved on", got)
 		}
 	})
@@ -93,11 +93,11 @@ func TestHistoryOfSeveralSources(t *testing.T) {
 	const several = `{"project":"default","sources":[{"repoURL":"https://git.example.com/a.git","path":"a"},{"repoURL":"https://git.example.com/b.git","path":"b"}],
 		"destination":{"name":"prod","namespace":"shop"}}`
 	w := newWorld(t, several)
-	w.render("r1", "a")
+	w.Render("r1", "a")
 	if _, err := w.sync(hub.SyncRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	w.end(hub.Succeeded, "")
+	w.End(hub.Succeeded, "")
 	t.Run("APP-12 an entry has all sources", func(t *testing.T) {
 		var got []hub.Source
 		if err := json.Unmarshal(w.last().Source, &got); err != nil || len(got) != 2 || got[1].Path != "b" {
@@ -116,12 +116,12 @@ func TestHistoryOfSeveralSources(t *testing.T) {
 func TestRefreshThatFindsNothingNew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, manual)
-	w.render("r1", "a")
-	super := storetest.Connect(t, w.urls.Superuser)
+	w.Render("r1", "a")
+	super := storetest.Connect(t, w.URLs.Superuser)
 	// Open transactions elsewhere hold back what the feed gives out, so its table is read.
 	newest := func() (change string) {
 		t.Helper()
-		if err := super.QueryRow(t.Context(), `SELECT coalesce(max(xid::text::bigint), 0)::text FROM change WHERE kind = 'application' AND ref = $1`, string(w.app.ID)).Scan(&change); err != nil {
+		if err := super.QueryRow(t.Context(), `SELECT coalesce(max(xid::text::bigint), 0)::text FROM change WHERE kind = 'application' AND ref = $1`, string(w.App.ID)).Scan(&change); err != nil {
 			t.Fatal(err)
 		}
 		return change
@@ -129,10 +129,10 @@ func TestRefreshThatFindsNothingNew(t *testing.T) {
 	refreshAt := func(revision string, at time.Time) (event bool) {
 		t.Helper()
 		before := newest()
-		if err := w.d.Unchanged(t.Context(), w.tenant, []hub.Unchanged{{Application: w.app.ID, Revision: revision, Revisions: []string{revision}, RefreshedAt: at}}); err != nil {
+		if err := w.Dispatcher.Unchanged(t.Context(), w.Tenant, []hub.Unchanged{{Application: w.App.ID, Revision: revision, Revisions: []string{revision}, RefreshedAt: at}}); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.reload().Status.RefreshedAt; got == nil || !got.Equal(at) {
+		if got := w.Reload().Status.RefreshedAt; got == nil || !got.Equal(at) {
 			t.Errorf("refreshed at %v, want %v", got, at)
 		}
 		return newest() != before

@@ -19,6 +19,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/dispatch/dispatchtest"
 	"github.com/capstan-cd/capstan/hub/store"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/encryption"
@@ -39,13 +40,13 @@ func longNames(n int) []string {
 
 // second makes another application of the cluster and renders it.
 func (w *world) second(name, spec string) hub.Application {
-	w.t.Helper()
+	w.T.Helper()
 	var app hub.Application
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
 		var err error
 		app, err = tx.CreateApplication(ctx, hub.Application{
 			ID: hub.NewID[hub.ApplicationID](), Meta: hub.Meta{Namespace: "argocd", Name: name}, Project: "default",
-			Spec: json.RawMessage(spec), Cluster: w.cluster.ID,
+			Spec: json.RawMessage(spec), Cluster: w.Cluster.ID,
 		})
 		return err
 	})
@@ -54,33 +55,33 @@ func (w *world) second(name, spec string) hub.Application {
 
 // sendable fails if some row or list could not be sent.
 func (w *world) sendable() {
-	w.t.Helper()
-	for _, r := range w.rows() {
+	w.T.Helper()
+	for _, r := range w.Rows() {
 		if most := tunnel.Control().MaxMessage - 32<<10; len(r.Body) > most {
-			w.t.Errorf("row %d of kind %d has %d bytes, more than %d", r.Seq, r.Kind, len(r.Body), most)
+			w.T.Errorf("row %d of kind %d has %d bytes, more than %d", r.Seq, r.Kind, len(r.Body), most)
 		}
 	}
 }
 
 // tombstoneLists reads the lists of a state as an agent would.
 func (w *world) tombstoneLists(s *linkv1.AppState, blobs map[string][]byte) map[string]bool {
-	w.t.Helper()
-	keys, err := w.db.Keys(w.t.Context(), w.tenant)
+	w.T.Helper()
+	keys, err := w.DB.Keys(w.T.Context(), w.Tenant)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	names := map[string]bool{}
 	for _, digest := range s.GetTombstoneLists() {
 		if n := len(blobs[string(digest)]); n > tunnel.Control().MaxMessage-32<<10 {
-			w.t.Errorf("a list has %d bytes", n)
+			w.T.Errorf("a list has %d bytes", n)
 		}
 		plain, err := encryption.OpenBlob(keys.Object, [32]byte(digest), blobs[string(digest)])
 		if err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		var list linkv1.TombstoneList
 		if err := proto.Unmarshal(plain, &list); err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		for _, t := range list.GetTombstones() {
 			names[t.GetName()] = t.GetSince() > 0
@@ -93,19 +94,19 @@ func TestManyTombstones(t *testing.T) {
 	t.Parallel()
 	const many = 20_000
 	w := newWorld(t, automated)
-	conn := w.link(w.tenant, w.cluster.ID)
+	conn := w.Link(w.Tenant, w.Cluster.ID)
 	names := longNames(many)
-	w.render("r1", append([]string{"stays"}, names...)...)
-	w.end(hub.Succeeded, "")
-	w.render("r2", "stays")
+	w.Render("r1", append([]string{"stays"}, names...)...)
+	w.End(hub.Succeeded, "")
+	w.Render("r2", "stays")
 	other := w.second("other", automated)
-	if err := w.d.Rendered(t.Context(), w.tenant, []hub.Rendered{rendered(other, "r1", "mine")}); err != nil {
+	if err := w.Dispatcher.Rendered(t.Context(), w.Tenant, []hub.Rendered{dispatchtest.Rendered(other, "r1", "mine")}); err != nil {
 		t.Fatal(err)
 	}
 	state := func() *linkv1.AppState {
 		var m *linkv1.AppState
-		for _, r := range w.rows() {
-			if r.Kind == hub.RowState && r.Application == w.app.ID {
+		for _, r := range w.Rows() {
+			if r.Kind == hub.RowState && r.Application == w.App.ID {
 				m = &linkv1.AppState{}
 				if err := proto.Unmarshal(r.Body, m); err != nil {
 					t.Fatal(err)
@@ -120,7 +121,7 @@ func TestManyTombstones(t *testing.T) {
 		if n := len(first.GetTombstones()); n == 0 || n > 500 {
 			t.Errorf("%d tombstones are in the row", n)
 		}
-		blobs, missing, _ := fetch(t, conn, first.GetTombstoneLists()...)
+		blobs, missing, _ := dispatchtest.Fetch(t, conn, first.GetTombstoneLists()...)
 		if missing > 0 || len(blobs) < 2 {
 			t.Fatalf("%d lists, %d missing", len(blobs), missing)
 		}
@@ -135,60 +136,60 @@ func TestManyTombstones(t *testing.T) {
 		}
 	})
 	t.Run("FT-L1 the log of the cluster goes on behind it", func(t *testing.T) {
-		a := newAgent(t).follow(conn)
-		a.cursor.Packs = true
-		a.readToBarrier()
-		if len(a.apps) != 2 || len(a.ops) != 2 {
-			t.Errorf("%d applications, operations %v", len(a.apps), a.ops)
+		a := dispatchtest.NewAgent(t).Follow(conn)
+		a.Cursor.Packs = true
+		a.ReadToBarrier()
+		if len(a.States) != 2 || len(a.Operations) != 2 {
+			t.Errorf("%d applications, operations %v", len(a.States), a.Operations)
 		}
 	})
 	t.Run("SEC-A1 no other cluster is given them", func(t *testing.T) {
 		var foreign hub.Cluster
-		w.in(func(ctx context.Context, tx *store.Tenant) (err error) {
+		w.In(func(ctx context.Context, tx *store.Tenant) (err error) {
 			foreign, err = tx.CreateCluster(ctx, hub.Cluster{ID: hub.NewID[hub.ClusterID](), Meta: hub.Meta{Name: "foreign"}})
 			return err
 		})
-		if blobs, missing, _ := fetch(t, w.link(w.tenant, foreign.ID), first.GetTombstoneLists()...); len(blobs) > 0 || missing != len(first.GetTombstoneLists()) {
+		if blobs, missing, _ := dispatchtest.Fetch(t, w.Link(w.Tenant, foreign.ID), first.GetTombstoneLists()...); len(blobs) > 0 || missing != len(first.GetTombstoneLists()) {
 			t.Errorf("%d were served", len(blobs))
 		}
 	})
 	t.Run("INV-3 they are kept as long as the newest state refers to them", func(t *testing.T) {
 		for more := true; more; {
-			w.in(func(ctx context.Context, tx *store.Tenant) (err error) {
+			w.In(func(ctx context.Context, tx *store.Tenant) (err error) {
 				more, err = tx.Collect(ctx, time.Now().Add(30*24*time.Hour))
 				return err
 			})
 		}
-		if _, missing, err := fetch(t, conn, first.GetTombstoneLists()...); missing > 0 || !errors.Is(err, io.EOF) {
+		if _, missing, err := dispatchtest.Fetch(t, conn, first.GetTombstoneLists()...); missing > 0 || !errors.Is(err, io.EOF) {
 			t.Errorf("%d of them are gone", missing)
 		}
 	})
 	t.Run("INV-3 what is left after an operation is told once more, what goes first in front", func(t *testing.T) {
 		done := first.GetTombstones()
 		w.close(done)
-		w.end(hub.Succeeded, "")
+		w.End(hub.Succeeded, "")
 		next := state()
 		w.sendable()
-		blobs, _, _ := fetch(t, conn, next.GetTombstoneLists()...)
+		blobs, _, _ := dispatchtest.Fetch(t, conn, next.GetTombstoneLists()...)
 		if got := w.tombstoneLists(next, blobs); len(got) != many-len(done) {
 			t.Errorf("%d are left, want %d", len(got), many-len(done))
 		}
 		if next.GetTombstones()[0].GetName() == done[0].GetName() || next.GetGeneration() <= first.GetGeneration() {
 			t.Errorf("the row still begins with %s", done[0].GetName())
 		}
-		if _, missing, _ := fetch(t, conn, first.GetTombstoneLists()[0]); missing != 1 {
+		if _, missing, _ := dispatchtest.Fetch(t, conn, first.GetTombstoneLists()[0]); missing != 1 {
 			t.Error("the lists of the former state are served still")
 		}
 	})
 	t.Run("INV-3 a few are in the row alone again", func(t *testing.T) {
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			open, err := tx.Tombstones(ctx, []hub.ApplicationID{w.app.ID})
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			open, err := tx.Tombstones(ctx, []hub.ApplicationID{w.App.ID})
 			if err != nil {
 				return err
 			}
-			return tx.CloseTombstones(ctx, open[w.app.ID][3:])
+			return tx.CloseTombstones(ctx, open[w.App.ID][3:])
 		})
-		w.render("r3", "stays", "more")
+		w.Render("r3", "stays", "more")
 		if s := state(); len(s.GetTombstones()) != 3 || len(s.GetTombstoneLists()) != 0 {
 			t.Errorf("%d tombstones, %d lists", len(s.GetTombstones()), len(s.GetTombstoneLists()))
 		}
@@ -198,26 +199,26 @@ func TestManyTombstones(t *testing.T) {
 // listed reads the lists of the newest target as an agent would: how large
 // each is when it is sent, and what all of them say.
 func (w *world) listed(conn *grpc.ClientConn) (sizes map[string]int, objects []*linkv1.ObjectRef) {
-	w.t.Helper()
-	keys, err := w.db.Keys(w.t.Context(), w.tenant)
+	w.T.Helper()
+	keys, err := w.DB.Keys(w.T.Context(), w.Tenant)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	lists := w.state().Target.GetLists()
-	blobs, missing, _ := fetch(w.t, conn, lists...)
+	lists := w.State().Target.GetLists()
+	blobs, missing, _ := dispatchtest.Fetch(w.T, conn, lists...)
 	if missing > 0 {
-		w.t.Fatalf("%d lists are missing", missing)
+		w.T.Fatalf("%d lists are missing", missing)
 	}
 	sizes = map[string]int{}
 	for _, digest := range lists {
 		sizes[string(digest)] = len(blobs[string(digest)])
 		plain, err := encryption.OpenBlob(keys.Object, [32]byte(digest), blobs[string(digest)])
 		if err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		var list linkv1.ObjectList
 		if err := proto.Unmarshal(plain, &list); err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		objects = append(objects, list.GetObjects()...)
 	}
@@ -228,18 +229,18 @@ func TestManyObjects(t *testing.T) {
 	t.Parallel()
 	const many = 5000
 	w := newWorld(t, manual)
-	conn := w.link(w.tenant, w.cluster.ID)
-	show := func(objects []revised) (map[string]int, []*linkv1.ObjectRef) {
+	conn := w.Link(w.Tenant, w.Cluster.ID)
+	show := func(objects []dispatchtest.Revised) (map[string]int, []*linkv1.ObjectRef) {
 		t.Helper()
-		w.renderEach("r", objects)
-		if _, missing, _ := fetch(t, conn, w.state().Target.GetList()); missing != 1 {
+		w.RenderEach("r", objects)
+		if _, missing, _ := dispatchtest.Fetch(t, conn, w.State().Target.GetList()); missing != 1 {
 			t.Error("the name of all lists together is that of a blob")
 		}
 		return w.listed(conn)
 	}
-	objects := make([]revised, many)
+	objects := make([]dispatchtest.Revised, many)
 	for i := range objects {
-		objects[i] = revised{fmt.Sprintf("object-%05d", i), "one"}
+		objects[i] = dispatchtest.Revised{Name: fmt.Sprintf("object-%05d", i), Revision: "one"}
 	}
 	before, refs := show(objects)
 	if len(refs) != many || refs[0].GetName() != "object-00000" || refs[many-1].GetName() != "object-04999" || len(before) < many/256 {
@@ -247,12 +248,14 @@ func TestManyObjects(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what   string
-		change func([]revised) []revised
+		change func([]dispatchtest.Revised) []dispatchtest.Revised
 		most   int // new lists
 	}{
-		{"that changes", func(o []revised) []revised { o[2500].revision = "two"; return o }, 1},
-		{"that is new", func(o []revised) []revised { return slices.Insert(o, 1700, revised{"object-01699-b", "one"}) }, 2},
-		{"that is gone", func(o []revised) []revised { return slices.Delete(o, 3300, 3301) }, 2},
+		{"that changes", func(o []dispatchtest.Revised) []dispatchtest.Revised { o[2500].Revision = "two"; return o }, 1},
+		{"that is new", func(o []dispatchtest.Revised) []dispatchtest.Revised {
+			return slices.Insert(o, 1700, dispatchtest.Revised{Name: "object-01699-b", Revision: "one"})
+		}, 2},
+		{"that is gone", func(o []dispatchtest.Revised) []dispatchtest.Revised { return slices.Delete(o, 3300, 3301) }, 2},
 	} {
 		t.Run("B21 one object of 5,000 "+c.what+" costs one list or two, and no other", func(t *testing.T) {
 			objects = c.change(slices.Clone(objects))
@@ -276,13 +279,13 @@ func TestManyObjects(t *testing.T) {
 
 // close reports that the objects of tombstones are gone.
 func (w *world) close(tombstones []*linkv1.Tombstone) {
-	w.t.Helper()
+	w.T.Helper()
 	o := hub.Observation{Epoch: "closed", Seq: 1}
 	for _, t := range tombstones {
-		o.Closed = append(o.Closed, hub.Tombstone{Application: w.app.ID, Cluster: w.cluster.ID, Group: t.Group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name})
+		o.Closed = append(o.Closed, hub.Tombstone{Application: w.App.ID, Cluster: w.Cluster.ID, Group: t.Group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name})
 	}
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		_, err := tx.PutObservation(ctx, w.cluster.ID, o)
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		_, err := tx.PutObservation(ctx, w.Cluster.ID, o)
 		return err
 	})
 }
@@ -292,9 +295,9 @@ func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
 	long := longNames(1)[0]
-	w.render("r1", "a", long)
-	w.end(hub.Succeeded, "")
-	rows := func() int { w.sendable(); return len(w.rows()) }
+	w.Render("r1", "a", long)
+	w.End(hub.Succeeded, "")
+	rows := func() int { w.sendable(); return len(w.Rows()) }
 	before := rows()
 	exceeded := func(t *testing.T, err error, words string) {
 		t.Helper()
@@ -319,19 +322,19 @@ func TestTooLarge(t *testing.T) {
 		if n := len(w.order().GetOptions().GetResources()); n != 5000 {
 			t.Errorf("%d resources are in the order", n)
 		}
-		w.end(hub.Succeeded, "")
+		w.End(hub.Succeeded, "")
 		before = rows()
 	})
 	t.Run("SET-01 settings that are too large are refused", func(t *testing.T) {
-		err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			return dispatch.Settings(ctx, tx, map[hub.ClusterID][]byte{w.cluster.ID: bytes.Repeat([]byte("x"), 900<<10)})
+		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
+			return dispatch.Settings(ctx, tx, map[hub.ClusterID][]byte{w.Cluster.ID: bytes.Repeat([]byte("x"), 900<<10)})
 		})
 		exceeded(t, err, "at most")
 	})
 	wide := strings.Replace(manual, `"destination"`, `"ignoreDifferences":[{"kind":"ConfigMap","jsonPointers":["/`+strings.Repeat("x", 1<<20)+`"]}],"destination"`, 1)
 	large, small := w.second("large", wide), w.second("small", automated)
 	t.Run("FT-L1 a state that is too large is a condition of its application, and the others are not kept waiting", func(t *testing.T) {
-		if err := w.d.Rendered(t.Context(), w.tenant, []hub.Rendered{rendered(large, "r1", "l"), rendered(small, "r1", "s")}); err != nil {
+		if err := w.Dispatcher.Rendered(t.Context(), w.Tenant, []hub.Rendered{dispatchtest.Rendered(large, "r1", "l"), dispatchtest.Rendered(small, "r1", "s")}); err != nil {
 			t.Fatal(err)
 		}
 		if n := rows(); n <= before {
@@ -341,12 +344,12 @@ func TestTooLarge(t *testing.T) {
 		w.condition("small", "")
 	})
 	t.Run("FT-L1 the same for one object that no message could carry", func(t *testing.T) {
-		r, good := rendered(large, "r2", "l"), rendered(small, "r2", "s2")
+		r, good := dispatchtest.Rendered(large, "r2", "l"), dispatchtest.Rendered(small, "r2", "s2")
 		noise := make([]byte, 5<<20)
 		source := rand.NewChaCha8([32]byte{})
 		_, _ = source.Read(noise)
 		r.Bodies[0] = noise
-		if err := w.d.Rendered(t.Context(), w.tenant, []hub.Rendered{r, good}); err != nil {
+		if err := w.Dispatcher.Rendered(t.Context(), w.Tenant, []hub.Rendered{r, good}); err != nil {
 			t.Fatal(err)
 		}
 		w.condition("large", "ConfigMap l")
@@ -357,15 +360,15 @@ func TestTooLarge(t *testing.T) {
 // condition fails unless an application has one that says something; empty:
 // unless it has none.
 func (w *world) condition(name, words string) {
-	w.t.Helper()
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
+	w.T.Helper()
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
 		app, err := tx.Application(ctx, "argocd", name)
 		if err != nil {
 			return err
 		}
 		gotText := fmt.Sprint(app.Status.Conditions)
 		if len(app.Status.Conditions) > 0 != (words != "") || !strings.Contains(gotText, words) {
-			w.t.Errorf("application %s has the conditions %s", name, gotText)
+			w.T.Errorf("application %s has the conditions %s", name, gotText)
 		}
 		return nil
 	})

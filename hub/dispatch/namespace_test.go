@@ -11,8 +11,8 @@ func TestStateHasNamespaceMetadata(t *testing.T) {
 	t.Run("SYNC-27 the agent compares the labels and annotations of the namespace", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, withPolicy(`"managedNamespaceMetadata":{"labels":{"team":"shop"},"annotations":{"note":"hello"}}`))
-		w.render("r1", "a")
-		p := w.state().GetPolicy()
+		w.Render("r1", "a")
+		p := w.State().GetPolicy()
 		if !cmp.Equal(p.GetNamespaceLabels(), map[string]string{"team": "shop"}) || !cmp.Equal(p.GetNamespaceAnnotations(), map[string]string{"note": "hello"}) {
 			t.Errorf("labels %v, annotations %v", p.GetNamespaceLabels(), p.GetNamespaceAnnotations())
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -68,30 +69,14 @@ func (d *Dispatcher) share(ctx context.Context, tenant hub.TenantID, items []hub
 // operations of one application all but the first are left to the caller.
 func (d *Dispatcher) settleAll(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (apart []hub.WorkItem, err error) {
 	err = d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		apart = nil
 		var ops []hub.Operation
-		var apps []hub.ApplicationID
-		asked := make([]hub.OperationID, len(items))
-		for i, item := range items {
-			asked[i] = hub.OperationID(item.Key)
-		}
-		found, err := tx.OperationsByID(ctx, asked)
-		if err != nil {
+		var err error
+		if ops, apart, err = endedOperations(ctx, tx, items); err != nil || len(ops) == 0 {
 			return nil, err
 		}
-		for _, item := range items {
-			op, there := found[hub.OperationID(item.Key)]
-			switch {
-			case !there: // its application is gone
-			case !op.Phase.Over():
-			case slices.Contains(apps, op.Application):
-				apart = append(apart, item)
-			default:
-				ops, apps = append(ops, op), append(apps, op.Application)
-			}
-		}
-		if len(ops) == 0 {
-			return nil, nil
+		apps := make([]hub.ApplicationID, len(ops))
+		for i, op := range ops {
+			apps[i] = op.Application
 		}
 		c := &change{tx: tx, now: time.Now()}
 		if err := c.load(ctx, apps); err != nil {
@@ -113,6 +98,33 @@ func (d *Dispatcher) settleAll(ctx context.Context, tenant hub.TenantID, items [
 		return c.touched(), c.record(ctx)
 	})
 	return apart, err
+}
+
+// endedOperations reads those of the items that have ended, one of each
+// application. Further ones of an application are apart.
+func endedOperations(ctx context.Context, tx Tx, items []hub.WorkItem) (ops []hub.Operation, apart []hub.WorkItem, err error) {
+	asked := make([]hub.OperationID, len(items))
+	for i, item := range items {
+		asked[i] = hub.OperationID(item.Key)
+	}
+	found, err := tx.OperationsByID(ctx, asked)
+	if err != nil {
+		return nil, nil, err
+	}
+	seen := make(map[hub.ApplicationID]bool, len(items))
+	for _, item := range items {
+		op, there := found[hub.OperationID(item.Key)]
+		switch {
+		case !there: // its application is gone
+		case !op.Phase.Over():
+		case seen[op.Application]:
+			apart = append(apart, item)
+		default:
+			seen[op.Application] = true
+			ops = append(ops, op)
+		}
+	}
+	return ops, apart, nil
 }
 
 // record stores the history of what was settled.
@@ -182,7 +194,7 @@ func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Oper
 			return err
 		}
 	}
-	if op.Options.Prune && app.DeletingAt == nil && crowded(c.tombstones[app.ID]) {
+	if op.Options.Prune && app.DeletingAt == nil && wire.Crowded(c.tombstones[app.ID]) {
 		// An agent that knows no lists has had the first of them only.
 		if err := c.restate(ctx, app); err != nil {
 			return err
@@ -285,7 +297,7 @@ func (d *Dispatcher) retry(ctx context.Context, item hub.WorkItem) error {
 			return nil, err
 		}
 		err = c.retry(ctx, op)
-		if isOversize(err) { // it would be so at every further try
+		if wire.IsOversize(err) { // it would be so at every further try
 			return nil, c.giveUp(ctx, op, err)
 		}
 		if err != nil {

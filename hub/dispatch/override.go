@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -109,9 +110,9 @@ func (c *change) tryOut(ctx context.Context, app hub.Application, spec hub.Appli
 	}
 	st := c.state(app, spec, app.Generation)
 	if target, held := c.snaps[app.Status.Target]; held {
-		st.target = &target
+		st.Target = &target
 	}
-	if err := c.checkSize(ctx, st, op, &own); err != nil {
+	if err := st.CheckSize(op, &own, c.keys(ctx)); err != nil {
 		return err
 	}
 	op.Fence, op.Trace = app.Generation, trace.Parent(ctx)
@@ -190,7 +191,7 @@ func sealBodies(keys Keys, s *hub.Snapshot, bodies [][]byte) ([]hub.SealedObject
 		digest := hub.Digest(encryption.Digest(keys.Digest, plain))
 		body, err := encryption.SealBlob(keys.Object, digest, plain)
 		if err == nil {
-			err = checkSealedSize(body)
+			err = wire.CheckSealedSize(body)
 		}
 		out = append(out, hub.SealedObject{Digest: digest, Sealed: body, Size: len(plain)})
 		return digest, err
@@ -203,14 +204,14 @@ func sealBodies(keys Keys, s *hub.Snapshot, bodies [][]byte) ([]hub.SealedObject
 func nameBodies(s *hub.Snapshot, bodies [][]byte, add func(plain []byte) (hub.Digest, error)) error {
 	var err error
 	for n, body := range bodies {
-		if s.Objects[n].Digest, err = add(body); isOversize(err) {
-			return oversize{fault.With(err, s.Objects[n].Kind+" "+s.Objects[n].Name, "make it smaller")}
+		if s.Objects[n].Digest, err = add(body); wire.IsOversize(err) {
+			return wire.Oversize(fault.With(err, s.Objects[n].Kind+" "+s.Objects[n].Name, "make it smaller"))
 		}
 		if err != nil {
 			return fmt.Errorf("seal %s %q: %w", s.Objects[n].Kind, s.Objects[n].Name, err)
 		}
 	}
-	if err := addLists(s, add); err != nil {
+	if err := wire.AddLists(s, add); err != nil {
 		return fmt.Errorf("seal the object lists of application %s: %w", s.Application, err)
 	}
 	return nil

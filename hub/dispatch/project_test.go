@@ -16,8 +16,8 @@ import (
 
 // project changes the spec of the project default.
 func (w *world) project(change func(spec map[string]any)) {
-	w.t.Helper()
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
+	w.T.Helper()
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
 		p, err := tx.Project(ctx, "default")
 		if err != nil {
 			return err
@@ -38,7 +38,7 @@ func (w *world) project(change func(spec map[string]any)) {
 // windows gives the project an allow window for the application that is not
 // open for months, or takes it away.
 func (w *world) windows(closed bool) {
-	w.t.Helper()
+	w.T.Helper()
 	w.project(func(spec map[string]any) {
 		delete(spec, "syncWindows")
 		if closed {
@@ -52,10 +52,10 @@ func (w *world) windows(closed bool) {
 
 // seq is the number of the newest row.
 func (w *world) seq() int64 {
-	w.t.Helper()
+	w.T.Helper()
 	var head hub.LogHead
-	w.in(func(ctx context.Context, tx *store.Tenant) (err error) {
-		_, head, err = tx.RowsAfter(ctx, w.cluster.ID, 0, 1)
+	w.In(func(ctx context.Context, tx *store.Tenant) (err error) {
+		_, head, err = tx.RowsAfter(ctx, w.Cluster.ID, 0, 1)
 		return err
 	})
 	return head.Seq
@@ -64,65 +64,65 @@ func (w *world) seq() int64 {
 func TestProjectIsChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{"project":"default","source":{"repoURL":"https://git.example.com/shop.git","path":"."},"destination":{"name":"prod"},"syncPolicy":{"automated":{},"retry":{"limit":0}}}`)
-	w.render("r1", "a")
-	w.end(hub.Succeeded, "")
+	w.Render("r1", "a")
+	w.End(hub.Succeeded, "")
 	t.Run("WIN-09 the cluster is told without a new commit, and once", func(t *testing.T) {
-		seq, generation := w.seq(), w.reload().Generation
+		seq, generation := w.seq(), w.Reload().Generation
 		w.windows(true)
 		for range 2 {
-			w.refreshTarget("r1", w.app.Status.Target)
+			w.refreshTarget("r1", w.App.Status.Target)
 		}
-		if got := w.state().GetPolicy().GetWindows(); len(got) != 1 || w.seq() != seq+1 || w.app.Generation != generation+1 {
-			t.Errorf("windows %v, row %d after %d, generation %d after %d", got, w.seq(), seq, w.app.Generation, generation)
+		if got := w.State().GetPolicy().GetWindows(); len(got) != 1 || w.seq() != seq+1 || w.App.Generation != generation+1 {
+			t.Errorf("windows %v, row %d after %d, generation %d after %d", got, w.seq(), seq, w.App.Generation, generation)
 		}
-		if w.app.Status.PlannedProject != 2 {
-			t.Errorf("planned for version %d of the project", w.app.Status.PlannedProject)
+		if w.App.Status.PlannedProject != 2 {
+			t.Errorf("planned for version %d of the project", w.App.Status.PlannedProject)
 		}
 	})
 	t.Run("AUTO-04 a failed target is tried again once after a change of the project", func(t *testing.T) {
 		w.windows(false)
-		w.render("r2", "a")
-		w.end(hub.Failed, "not permitted")
+		w.Render("r2", "a")
+		w.End(hub.Failed, "not permitted")
 		first := w.newest()
-		w.refreshTarget("r2", w.app.Status.Target)
+		w.refreshTarget("r2", w.App.Status.Target)
 		if w.newest().ID != first.ID {
 			t.Fatal("it was tried again without a change")
 		}
 		w.windows(false) // a write all the same
-		w.refreshTarget("r2", w.app.Status.Target)
+		w.refreshTarget("r2", w.App.Status.Target)
 		second := w.newest()
 		if second.ID == first.ID {
 			t.Fatal("it was not tried again")
 		}
-		w.end(hub.Failed, "not permitted")
-		w.refreshTarget("r2", w.app.Status.Target)
+		w.End(hub.Failed, "not permitted")
+		w.refreshTarget("r2", w.App.Status.Target)
 		if w.newest().ID != second.ID {
 			t.Error("it was tried twice for one change")
 		}
 	})
 	t.Run("AUTO-04 ... and after a change of the cluster", func(t *testing.T) {
 		first := w.newest()
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			c, err := tx.ClusterByID(ctx, w.cluster.ID)
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			c, err := tx.ClusterByID(ctx, w.Cluster.ID)
 			if err != nil {
 				return err
 			}
 			_, err = tx.UpdateCluster(ctx, c, 0)
 			return err
 		})
-		w.refreshTarget("r2", w.app.Status.Target)
+		w.refreshTarget("r2", w.App.Status.Target)
 		if w.newest().ID == first.ID {
 			t.Error("it was not tried again")
 		}
-		w.end(hub.Succeeded, "")
+		w.End(hub.Succeeded, "")
 	})
 	t.Run("DEL-02 WIN-09 windows hold up no deletion, nor its next try", func(t *testing.T) {
 		w.windows(true)
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{Cascade: true}, jane)
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true}, jane)
 			return err
 		})
-		w.end(hub.Failed, "refused")
+		w.End(hub.Failed, "refused")
 		first := w.newest()
 		if first.RetryAt == nil || time.Until(*first.RetryAt) > time.Minute {
 			t.Fatalf("the next try is at %v", first.RetryAt)
@@ -137,7 +137,7 @@ func TestProjectIsChanged(t *testing.T) {
 // restrict gives the project a field that restricts and is not enforced, or
 // takes it away.
 func (w *world) restrict(on bool) {
-	w.t.Helper()
+	w.T.Helper()
 	w.project(func(spec map[string]any) {
 		delete(spec, "signatureKeys")
 		if on {
@@ -149,13 +149,13 @@ func (w *world) restrict(on bool) {
 func TestProjectGainsWhatIsNotEnforced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
-	w.render("r1", "a")
-	w.end(hub.Succeeded, "")
-	first := w.reload().Status.Accepted
+	w.Render("r1", "a")
+	w.End(hub.Succeeded, "")
+	first := w.Reload().Status.Accepted
 	w.restrict(true)
 	t.Run("PROJ-15(refused) what was rendered before the project gained the field is not deployed after", func(t *testing.T) {
-		w.render("r2", "a", "b")
-		if got := w.reload().Status; got.Accepted != first || got.Target != first {
+		w.Render("r2", "a", "b")
+		if got := w.Reload().Status; got.Accepted != first || got.Target != first {
 			t.Errorf("accepted %s, target %s, want %s", got.Accepted, got.Target, first)
 		}
 	})
@@ -168,8 +168,8 @@ func TestProjectGainsWhatIsNotEnforced(t *testing.T) {
 	})
 	t.Run("PROJ-15(refused) without the field it goes on", func(t *testing.T) {
 		w.restrict(false)
-		w.render("r3", "a", "c")
-		if got := w.reload().Status; got.Accepted == first {
+		w.Render("r3", "a", "c")
+		if got := w.Reload().Status; got.Accepted == first {
 			t.Error("nothing new is accepted")
 		}
 	})

@@ -18,28 +18,28 @@ import (
 
 // rendered hands in what an operation waits for.
 func (w *world) rendered(op hub.OperationID, revision string, objects ...hub.ObjectRef) {
-	w.t.Helper()
-	r := hub.Rendered{Application: w.app.ID, Generation: w.reload().Generation, Revision: revision, Revisions: []string{revision}, Operation: op}
-	r.Snapshot = hub.Snapshot{Application: w.app.ID, Revision: revision, Revisions: r.Revisions, CreatedAt: time.Now(), Inputs: []hub.Input{}}
+	w.T.Helper()
+	r := hub.Rendered{Application: w.App.ID, Generation: w.Reload().Generation, Revision: revision, Revisions: []string{revision}, Operation: op}
+	r.Snapshot = hub.Snapshot{Application: w.App.ID, Revision: revision, Revisions: r.Revisions, CreatedAt: time.Now(), Inputs: []hub.Input{}}
 	for _, o := range objects {
 		r.Snapshot.Objects = append(r.Snapshot.Objects, o)
 		r.Bodies = append(r.Bodies, fmt.Appendf(nil, `{"r":%q,"name":%q}`, revision, o.Name))
 	}
-	if err := w.d.Rendered(w.t.Context(), w.tenant, []hub.Rendered{r}); err != nil {
-		w.t.Fatal(err)
+	if err := w.Dispatcher.Rendered(w.T.Context(), w.Tenant, []hub.Rendered{r}); err != nil {
+		w.T.Fatal(err)
 	}
-	w.reload()
+	w.Reload()
 }
 
 // order returns the newest operation row.
 func (w *world) order() *linkv1.Operation {
-	w.t.Helper()
+	w.T.Helper()
 	var m *linkv1.Operation
-	for _, r := range w.rows() {
+	for _, r := range w.Rows() {
 		if r.Kind == hub.RowOperation {
 			m = &linkv1.Operation{}
 			if err := proto.Unmarshal(r.Body, m); err != nil {
-				w.t.Fatal(err)
+				w.T.Fatal(err)
 			}
 		}
 	}
@@ -53,15 +53,15 @@ func object(name string) hub.ObjectRef {
 func TestOtherRevision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, manual)
-	w.render("r1", "a", "old")
-	target := w.app.Status.Target
+	w.Render("r1", "a", "old")
+	target := w.App.Status.Target
 	op, err := w.sync(hub.SyncRequest{Override: &hub.Override{Revision: "v2"}, Options: hub.OperationOptions{Prune: true}})
 	t.Run("SYNC-06 SYNC-01 another revision makes an operation that waits for its manifests, and no agent hears of it", func(t *testing.T) {
 		if err != nil || op.Phase != hub.Pending || op.Snapshot != "" || w.order() != nil {
 			t.Fatalf("operation %+v, error %v, order %v", op, err, w.order())
 		}
-		if a := w.app.Awaited(); a == nil || a.ID != op.ID {
-			t.Errorf("the application does not say what it waits for: %+v", w.app.Status.Operation)
+		if a := w.App.Awaited(); a == nil || a.ID != op.ID {
+			t.Errorf("the application does not say what it waits for: %+v", w.App.Status.Operation)
 		}
 	})
 	t.Run("SYNC-07 another operation is refused meanwhile", func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestOtherRevision(t *testing.T) {
 	})
 	w.rendered(op.ID, "c2", object("a"), object("new"))
 	t.Run("SYNC-01 it is applied and enforced, and the target stays what it was", func(t *testing.T) {
-		s, o := w.state(), w.order()
+		s, o := w.State(), w.order()
 		if o.GetId() != string(op.ID) || o.GetSnapshot().GetRevision() != "c2" || len(o.GetSnapshot().GetObjects()) != 2 {
 			t.Errorf("order %v", o)
 		}
@@ -82,10 +82,10 @@ func TestOtherRevision(t *testing.T) {
 			t.Errorf("tombstones %v", s.GetTombstones())
 		}
 	})
-	w.end(hub.Succeeded, "")
+	w.End(hub.Succeeded, "")
 	t.Run("SYNC-30 it is recorded with its revision", func(t *testing.T) {
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			h, err := tx.History(ctx, w.app.ID)
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			h, err := tx.History(ctx, w.App.ID)
 			if err == nil && (len(h) != 1 || h[0].Revision != "c2") {
 				t.Errorf("history %+v", h)
 			}
@@ -96,33 +96,33 @@ func TestOtherRevision(t *testing.T) {
 		if _, err := w.sync(hub.SyncRequest{Options: hub.OperationOptions{Prune: true}}); err != nil {
 			t.Fatal(err)
 		}
-		if s := w.state(); len(s.GetTombstones()) != 1 || s.GetTombstones()[0].GetName() != "new" {
+		if s := w.State(); len(s.GetTombstones()) != 1 || s.GetTombstones()[0].GetName() != "new" {
 			t.Errorf("tombstones %v", s.GetTombstones())
 		}
-		w.end(hub.Succeeded, "")
+		w.End(hub.Succeeded, "")
 	})
 	t.Run("SYNC-06 a revision that cannot be rendered fails that operation alone", func(t *testing.T) {
 		op, err := w.sync(hub.SyncRequest{Override: &hub.Override{Revision: "nowhere"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.d.Failed(t.Context(), w.tenant, []hub.RefreshFailure{{Application: w.app.ID, Condition: hub.ComparisonError, Message: "there is no nowhere", Operation: op.ID}}); err != nil {
+		if err := w.Dispatcher.Failed(t.Context(), w.Tenant, []hub.RefreshFailure{{Application: w.App.ID, Condition: hub.ComparisonError, Message: "there is no nowhere", Operation: op.ID}}); err != nil {
 			t.Fatal(err)
 		}
-		if n := w.newest(); n.Phase != hub.Failed || !strings.Contains(n.Message, "there is no nowhere") || len(w.reload().Status.Conditions) != 0 {
-			t.Errorf("operation %+v, conditions %v", n, w.app.Status.Conditions)
+		if n := w.newest(); n.Phase != hub.Failed || !strings.Contains(n.Message, "there is no nowhere") || len(w.Reload().Status.Conditions) != 0 {
+			t.Errorf("operation %+v, conditions %v", n, w.App.Status.Conditions)
 		}
 	})
 	t.Run("APP-17 a sync of what was rendered before does not hide that the sources cannot be rendered now", func(t *testing.T) {
-		broken := hub.RefreshFailure{Application: w.app.ID, Generation: w.app.Generation, Condition: hub.ComparisonError, Message: "unexpected {{end}}"}
-		if err := w.d.Failed(t.Context(), w.tenant, []hub.RefreshFailure{broken}); err != nil {
+		broken := hub.RefreshFailure{Application: w.App.ID, Generation: w.App.Generation, Condition: hub.ComparisonError, Message: "unexpected {{end}}"}
+		if err := w.Dispatcher.Failed(t.Context(), w.Tenant, []hub.RefreshFailure{broken}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.sync(hub.SyncRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		w.end(hub.Succeeded, "")
-		if c := w.reload().Status.Conditions; len(c) != 1 || c[0].Message != broken.Message {
+		w.End(hub.Succeeded, "")
+		if c := w.Reload().Status.Conditions; len(c) != 1 || c[0].Message != broken.Message {
 			t.Errorf("conditions %v", c)
 		}
 	})
@@ -131,25 +131,25 @@ func TestOtherRevision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Terminate(ctx, tx, w.app.ID, jane)
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Terminate(ctx, tx, w.App.ID, jane)
 			return err
 		})
-		rows := len(w.rows())
+		rows := len(w.Rows())
 		w.rendered(op.ID, "c3", object("a"))
-		if n := w.newest(); n.Phase != hub.Failed || len(w.rows()) != rows {
-			t.Errorf("operation %+v, %d rows instead of %d", n, len(w.rows()), rows)
+		if n := w.newest(); n.Phase != hub.Failed || len(w.Rows()) != rows {
+			t.Errorf("operation %+v, %d rows instead of %d", n, len(w.Rows()), rows)
 		}
 	})
 	t.Run("SYNC-04 a dry run of another revision moves nothing", func(t *testing.T) {
-		accepted := w.app.Status.Accepted
+		accepted := w.App.Status.Accepted
 		op, err := w.sync(hub.SyncRequest{Override: &hub.Override{Revision: "v4"}, Options: hub.OperationOptions{DryRun: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.rendered(op.ID, "c4", object("a"))
-		if o := w.order(); !o.GetOptions().GetDryRun() || w.app.Status.Accepted != accepted || w.app.Status.Target != target || len(o.GetSnapshot().GetObjects()) != 1 {
-			t.Errorf("order %v, status %+v", o, w.app.Status)
+		if o := w.order(); !o.GetOptions().GetDryRun() || w.App.Status.Accepted != accepted || w.App.Status.Target != target || len(o.GetSnapshot().GetObjects()) != 1 {
+			t.Errorf("order %v, status %+v", o, w.App.Status)
 		}
 	})
 }
@@ -157,20 +157,20 @@ func TestOtherRevision(t *testing.T) {
 func TestOverrideWithAutomation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
-	w.render("r1", "a")
-	w.end(hub.Succeeded, "")
+	w.Render("r1", "a")
+	w.End(hub.Succeeded, "")
 	local := &hub.Local{Objects: []hub.ObjectRef{object("mine")}, Bodies: [][]byte{[]byte(`{"mine":1}`)}}
 	sync := func(req hub.SyncRequest) (op hub.Operation, err error) {
 		req.Initiator = jane
-		err = w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			keys, err := w.db.Keys(ctx, w.tenant)
+		err = w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
+			keys, err := w.DB.Keys(ctx, w.Tenant)
 			if err != nil {
 				return err
 			}
-			op, err = dispatch.Local(ctx, tx, dispatch.Keys{Digest: keys.Digest, Object: keys.Object}, w.app.ID, req)
+			op, err = dispatch.Local(ctx, tx, dispatch.Keys{Digest: keys.Digest, Object: keys.Object}, w.App.ID, req)
 			return err
 		})
-		w.reload()
+		w.Reload()
 		return op, err
 	}
 	t.Run("SYNC-06 AUTO-10 another revision is refused while automation is on", func(t *testing.T) {
@@ -184,22 +184,22 @@ func TestOverrideWithAutomation(t *testing.T) {
 		}
 	})
 	t.Run("SYNC-05 a dry run of them is not, and enforces nothing", func(t *testing.T) {
-		accepted := w.app.Status.Accepted
+		accepted := w.App.Status.Accepted
 		op, err := sync(hub.SyncRequest{Local: local, Options: hub.OperationOptions{DryRun: true}})
-		if err != nil || w.app.Status.Accepted != accepted || op.Options.Override == nil || !op.Options.Override.Local {
+		if err != nil || w.App.Status.Accepted != accepted || op.Options.Override == nil || !op.Options.Override.Local {
 			t.Fatalf("operation %+v, error %v", op, err)
 		}
-		w.end(hub.Succeeded, "")
+		w.End(hub.Succeeded, "")
 	})
 	t.Run("SYNC-05 without automation they are applied and enforced, and the target stays", func(t *testing.T) {
 		m := newWorld(t, manual)
-		m.render("r1", "a")
+		m.Render("r1", "a")
 		w = m
 		op, err := sync(hub.SyncRequest{Local: local})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := w.state(); s.GetAccepted().GetId() != string(op.Snapshot) || s.GetTarget().GetId() == string(op.Snapshot) || w.order().GetSnapshot().GetRevision() != "local" {
+		if s := w.State(); s.GetAccepted().GetId() != string(op.Snapshot) || s.GetTarget().GetId() == string(op.Snapshot) || w.order().GetSnapshot().GetRevision() != "local" {
 			t.Errorf("state %v", s)
 		}
 	})
@@ -210,7 +210,7 @@ func TestApprove(t *testing.T) {
 	w := newWorld(t, automated)
 	approve := func() (hub.Operation, error) {
 		var op hub.Operation
-		err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
 			a, err := tx.Application(ctx, "argocd", "shop")
 			if err != nil {
 				return err
@@ -219,48 +219,48 @@ func TestApprove(t *testing.T) {
 			if _, err := tx.UpdateApplication(ctx, a, 0); err != nil {
 				return err
 			}
-			op, err = dispatch.Approve(ctx, tx, w.app.ID)
+			op, err = dispatch.Approve(ctx, tx, w.App.ID)
 			return err
 		})
-		w.reload()
+		w.Reload()
 		return op, err
 	}
-	w.render("r1", "a", "b")
-	w.end(hub.Succeeded, "")
+	w.Render("r1", "a", "b")
+	w.End(hub.Succeeded, "")
 	t.Run("SYNC-13 without an operation there is nothing to approve", func(t *testing.T) {
 		if _, err := approve(); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("error %v", err)
 		}
 	})
-	w.render("r2", "a")
+	w.Render("r2", "a")
 	t.Run("SYNC-13 the approval reaches the cluster with its time, after the operation's", func(t *testing.T) {
 		op, err := approve()
 		if err != nil || op.Phase.Over() {
 			t.Fatalf("operation %+v, error %v", op, err)
 		}
-		if at := w.state().GetApprovedUnixNano(); at <= w.order().GetCreatedUnixNano() {
+		if at := w.State().GetApprovedUnixNano(); at <= w.order().GetCreatedUnixNano() {
 			t.Errorf("approved at %d, created at %d", at, w.order().GetCreatedUnixNano())
 		}
 	})
-	w.end(hub.Failed, "refused")
+	w.End(hub.Failed, "refused")
 	t.Run("SYNC-13 SYNC-28 the approval counts for the next tries of the same operation", func(t *testing.T) {
 		first := w.newest()
 		w.retry(first.ID)
-		if o := w.order(); o.GetAttempt() != 1 || o.GetAskedUnixNano() == 0 || o.GetAskedUnixNano() > w.state().GetApprovedUnixNano() {
+		if o := w.order(); o.GetAttempt() != 1 || o.GetAskedUnixNano() == 0 || o.GetAskedUnixNano() > w.State().GetApprovedUnixNano() {
 			t.Errorf("order %v", o)
 		}
-		w.end(hub.Succeeded, "")
+		w.End(hub.Succeeded, "")
 	})
 	t.Run("DEL-04 SYNC-13 the deletion of an application is approved in the same way", func(t *testing.T) {
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{Cascade: true}, jane)
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true}, jane)
 			return err
 		})
-		w.reload()
+		w.Reload()
 		if _, err := approve(); err != nil {
 			t.Fatal(err)
 		}
-		if s := w.state(); s.GetApprovedUnixNano() <= w.order().GetCreatedUnixNano() || s.GetAccepted() != nil || len(s.GetTombstones()) != 2 {
+		if s := w.State(); s.GetApprovedUnixNano() <= w.order().GetCreatedUnixNano() || s.GetAccepted() != nil || len(s.GetTombstones()) != 2 {
 			t.Errorf("state %v", s)
 		}
 	})
@@ -268,32 +268,32 @@ func TestApprove(t *testing.T) {
 
 // retry makes the next attempt of an operation now.
 func (w *world) retry(id hub.OperationID) {
-	w.t.Helper()
-	ctx, cancel := context.WithCancel(w.t.Context())
+	w.T.Helper()
+	ctx, cancel := context.WithCancel(w.T.Context())
 	defer cancel()
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
 		return tx.Enqueue(ctx, dispatch.WorkRetry, string(id), time.Now().Add(-time.Second), false)
 	})
 	done := make(chan error, 1)
-	go func() { done <- w.d.Run(ctx) }()
+	go func() { done <- w.Dispatcher.Run(ctx) }()
 	for w.newest().ID == id {
 		select {
 		case <-time.After(20 * time.Millisecond):
-		case <-w.t.Context().Done():
-			w.t.Fatal("the operation was not tried again")
+		case <-w.T.Context().Done():
+			w.T.Fatal("the operation was not tried again")
 		}
 	}
 	cancel()
 	<-done
-	w.reload()
+	w.Reload()
 }
 
 func TestDeletionHooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
 	op := hub.OperationID("")
-	r := hub.Rendered{Application: w.app.ID, Generation: w.app.Generation, Revision: "r1", Revisions: []string{"r1"}}
-	r.Snapshot = hub.Snapshot{Application: w.app.ID, Revision: "r1", Revisions: r.Revisions, CreatedAt: time.Now(), Inputs: []hub.Input{}}
+	r := hub.Rendered{Application: w.App.ID, Generation: w.App.Generation, Revision: "r1", Revisions: []string{"r1"}}
+	r.Snapshot = hub.Snapshot{Application: w.App.ID, Revision: "r1", Revisions: r.Revisions, CreatedAt: time.Now(), Inputs: []hub.Input{}}
 	for _, o := range []hub.ObjectRef{
 		object("a"), {Version: "v1", Kind: "Job", Group: "batch", Name: "bye", Hook: "PreDelete"},
 		{Version: "v1", Kind: "Job", Group: "batch", Name: "gone", Hook: "PostDelete,PreSync"}, {Version: "v1", Kind: "Job", Group: "batch", Name: "pre", Hook: "PreSync"},
@@ -301,17 +301,17 @@ func TestDeletionHooks(t *testing.T) {
 		r.Snapshot.Objects = append(r.Snapshot.Objects, o)
 		r.Bodies = append(r.Bodies, []byte(`{"name":"`+o.Name+`"}`))
 	}
-	if err := w.d.Rendered(t.Context(), w.tenant, []hub.Rendered{r}); err != nil {
+	if err := w.Dispatcher.Rendered(t.Context(), w.Tenant, []hub.Rendered{r}); err != nil {
 		t.Fatal(err)
 	}
-	w.end(hub.Succeeded, "")
-	w.reload()
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{Cascade: true, Propagation: "background"}, jane)
+	w.End(hub.Succeeded, "")
+	w.Reload()
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true, Propagation: "background"}, jane)
 		return err
 	})
 	t.Run("HOOK-16 HOOK-17 the deletion carries its hooks and nothing else to make", func(t *testing.T) {
-		s, o := w.state(), w.order()
+		s, o := w.State(), w.order()
 		var names []string
 		for _, x := range s.GetTarget().GetObjects() {
 			names = append(names, x.GetName())
@@ -327,13 +327,13 @@ func TestDeletionHooks(t *testing.T) {
 		op = hub.OperationID(w.order().GetId())
 	})
 	t.Run("HOOK-16 DEL-02 a deletion that fails says so and is tried again", func(t *testing.T) {
-		w.end(hub.Failed, "the hook failed")
+		w.End(hub.Failed, "the hook failed")
 		gotText := false
-		for _, c := range w.reload().Status.Conditions {
+		for _, c := range w.Reload().Status.Conditions {
 			gotText = gotText || c.Type == hub.DeletionError && strings.Contains(c.Message, "the hook failed")
 		}
 		if !gotText || w.newest().RetryAt == nil {
-			t.Fatalf("conditions %v, operation %+v", w.app.Status.Conditions, w.newest())
+			t.Fatalf("conditions %v, operation %+v", w.App.Status.Conditions, w.newest())
 		}
 		w.retry(op)
 		if o := w.order(); o.GetAttempt() != 1 || o.GetKind() != linkv1.OperationKind_OPERATION_KIND_DELETE || o.GetSnapshot().GetId() == "" {
@@ -341,25 +341,25 @@ func TestDeletionHooks(t *testing.T) {
 		}
 	})
 	t.Run("DEL-02 SYNC-09 one that a person terminates is not", func(t *testing.T) {
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Terminate(ctx, tx, w.app.ID, jane)
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Terminate(ctx, tx, w.App.ID, jane)
 			return err
 		})
-		w.end(hub.Failed, "terminated by jane")
+		w.End(hub.Failed, "terminated by jane")
 		if n := w.newest(); n.RetryAt != nil {
 			t.Errorf("it is tried again at %s", n.RetryAt)
 		}
 	})
 	t.Run("DEL-05 an application whose cluster is gone is given up, and what it leaves behind is named", func(t *testing.T) {
 		var left []hub.ObjectRef
-		w.in(func(ctx context.Context, tx *store.Tenant) (err error) {
-			left, _, err = dispatch.Abandon(ctx, tx, w.app.ID)
+		w.In(func(ctx context.Context, tx *store.Tenant) (err error) {
+			left, _, err = dispatch.Abandon(ctx, tx, w.App.ID)
 			return err
 		})
 		if len(left) != 1 || left[0].Name != "a" {
 			t.Errorf("left behind %v", left)
 		}
-		if rows := w.rows(); rows[len(rows)-1].Kind != hub.RowForget {
+		if rows := w.Rows(); rows[len(rows)-1].Kind != hub.RowForget {
 			t.Errorf("last row %+v: the cluster would go on deleting when it comes back", rows[len(rows)-1])
 		}
 	})
@@ -369,11 +369,11 @@ func TestDeleteWithoutCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, manual)
 	t.Run("DEL-06 an application that no cluster ever heard of goes at once", func(t *testing.T) {
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{Cascade: true}, jane)
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true}, jane)
 			return err
 		})
-		err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
 			_, err := tx.Application(ctx, "argocd", "shop")
 			return err
 		})
@@ -386,42 +386,42 @@ func TestDeleteWithoutCluster(t *testing.T) {
 func TestSwitches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, manual)
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		a := w.app
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		a := w.App
 		a.Annotations = map[string]string{"capstan.dev/keep-live": "true", "capstan.dev/prune-limit": "5,50%"}
 		_, err := tx.UpdateApplication(ctx, a, 0)
 		return err
 	})
-	w.reload()
-	w.render("r1", "a")
+	w.Reload()
+	w.Render("r1", "a")
 	t.Run("AUTO-06 live is kept equal to what was accepted without following the revision", func(t *testing.T) {
-		if s := w.state(); !s.GetPolicy().GetSelfHeal() || s.GetPolicy().GetAutomated() || s.GetAccepted() != nil || w.newest().ID != "" {
+		if s := w.State(); !s.GetPolicy().GetSelfHeal() || s.GetPolicy().GetAutomated() || s.GetAccepted() != nil || w.newest().ID != "" {
 			t.Errorf("state %v, operation %+v", s, w.newest())
 		}
 		if _, err := w.sync(hub.SyncRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		w.end(hub.Succeeded, "")
-		w.render("r2", "a")
-		if s := w.state(); s.GetAccepted().GetRevision() != "r1" || s.GetTarget().GetRevision() != "r2" || !s.GetPolicy().GetSelfHeal() {
+		w.End(hub.Succeeded, "")
+		w.Render("r2", "a")
+		if s := w.State(); s.GetAccepted().GetRevision() != "r1" || s.GetTarget().GetRevision() != "r2" || !s.GetPolicy().GetSelfHeal() {
 			t.Errorf("state %v", s)
 		}
 	})
 	t.Run("INV-3 the limit on prunes reaches the agent", func(t *testing.T) {
-		if p := w.state().GetPolicy(); p.GetPruneLimit() != 5 || p.GetPruneLimitPercent() != 50 {
+		if p := w.State().GetPolicy(); p.GetPruneLimit() != 5 || p.GetPruneLimitPercent() != 50 {
 			t.Errorf("policy %v", p)
 		}
 	})
 	t.Run("AUTO-01 the other switch follows the revision and heals nothing", func(t *testing.T) {
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			a := w.app
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			a := w.App
 			a.Annotations = map[string]string{"capstan.dev/follow-revision": "true"}
 			_, err := tx.UpdateApplication(ctx, a, 0)
 			return err
 		})
-		w.reload()
-		w.render("r3", "a")
-		if s := w.state(); s.GetAccepted().GetRevision() != "r3" || s.GetPolicy().GetSelfHeal() {
+		w.Reload()
+		w.Render("r3", "a")
+		if s := w.State(); s.GetAccepted().GetRevision() != "r3" || s.GetPolicy().GetSelfHeal() {
 			t.Errorf("state %v", s)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/dispatch/dispatchtest"
 	"github.com/capstan-cd/capstan/hub/store"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
@@ -14,22 +15,22 @@ import (
 // tryAgain makes the next attempt of an operation due, and runs the dispatcher
 // until it is there.
 func (w *world) tryAgain(of hub.Operation) hub.Operation {
-	w.t.Helper()
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		return tx.Enqueue(ctx, dispatch.WorkRetry, string(of.ID), w.app.CreatedAt, false)
+	w.T.Helper()
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		return tx.Enqueue(ctx, dispatch.WorkRetry, string(of.ID), w.App.CreatedAt, false)
 	})
-	ctx, cancel := context.WithTimeout(w.t.Context(), retryPause)
+	ctx, cancel := context.WithTimeout(w.T.Context(), dispatchtest.Timeout)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- w.d.Run(ctx) }()
+	go func() { done <- w.Dispatcher.Run(ctx) }()
 	var next hub.Operation
 	for next.ID == "" {
 		if ctx.Err() != nil {
-			w.t.Fatal("the operation is not tried again")
+			w.T.Fatal("the operation is not tried again")
 		}
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			open, err := tx.OpenOperations(ctx, []hub.ApplicationID{w.app.ID})
-			if op := open[w.app.ID]; op.ID != of.ID {
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			open, err := tx.OpenOperations(ctx, []hub.ApplicationID{w.App.ID})
+			if op := open[w.App.ID]; op.ID != of.ID {
 				next = op
 			}
 			return err
@@ -37,7 +38,7 @@ func (w *world) tryAgain(of hub.Operation) hub.Operation {
 	}
 	cancel()
 	<-done
-	w.reload()
+	w.Reload()
 	return next
 }
 
@@ -63,18 +64,18 @@ func TestRetryOfAPersonsSync(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T, policy string) (*world, hub.Operation) {
 		w := newWorld(t, withPolicy(policy))
-		w.render("r0", "a", "kept")
+		w.Render("r0", "a", "kept")
 		if _, err := w.sync(hub.SyncRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		w.end(hub.Succeeded, "")
-		w.render("r1", "a", "kept", "b")
+		w.End(hub.Succeeded, "")
+		w.Render("r1", "a", "kept", "b")
 		op, err := w.sync(hub.SyncRequest{Options: hub.OperationOptions{Prune: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.end(hub.Failed, "one object failed")
-		w.render("r2", "a", "c") // meanwhile, and nobody asked for it
+		w.End(hub.Failed, "one object failed")
+		w.Render("r2", "a", "c") // meanwhile, and nobody asked for it
 		return w, op
 	}
 	t.Run("SYNC-28 without refresh a retry applies what the person synced, and prunes nothing that only a newer revision drops", func(t *testing.T) {
@@ -84,12 +85,12 @@ func TestRetryOfAPersonsSync(t *testing.T) {
 		if next.Snapshot != op.Snapshot || next.Revision != "r1" || next.Attempt != 1 || next.Initiator != jane {
 			t.Errorf("next attempt %+v", next)
 		}
-		s := w.state()
-		if s.GetAccepted().GetId() != string(op.Snapshot) || s.GetAccepted().GetRevision() != "r1" || w.app.Status.Accepted != op.Snapshot {
+		s := w.State()
+		if s.GetAccepted().GetId() != string(op.Snapshot) || s.GetAccepted().GetRevision() != "r1" || w.App.Status.Accepted != op.Snapshot {
 			t.Errorf("accepted %s at %s: nobody synced it", s.GetAccepted().GetId(), s.GetAccepted().GetRevision())
 		}
-		if s.GetTarget().GetRevision() != "r2" || w.app.Status.Revision != "r2" {
-			t.Errorf("target %v, revision %s: the application is compared with the newest all the same", s.GetTarget(), w.app.Status.Revision)
+		if s.GetTarget().GetRevision() != "r2" || w.App.Status.Revision != "r2" {
+			t.Errorf("target %v, revision %s: the application is compared with the newest all the same", s.GetTarget(), w.App.Status.Revision)
 		}
 		for _, tombstone := range s.GetTombstones() {
 			if tombstone.GetName() == "kept" || tombstone.GetName() == "b" {
@@ -99,9 +100,9 @@ func TestRetryOfAPersonsSync(t *testing.T) {
 		if got := names(w.order().GetSnapshot()); !slices.Equal(got, []string{"a", "b", "kept"}) {
 			t.Errorf("the order applies %v", got)
 		}
-		w.end(hub.Succeeded, "")
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			h, err := tx.HistoryEntry(ctx, w.app.ID, 2)
+		w.End(hub.Succeeded, "")
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			h, err := tx.HistoryEntry(ctx, w.App.ID, 2)
 			if h.Revision != "r1" || h.Snapshot != op.Snapshot || !slices.Equal(h.Revisions, []string{"r1"}) || h.Initiator != jane {
 				t.Errorf("history %+v", h)
 			}
@@ -112,11 +113,11 @@ func TestRetryOfAPersonsSync(t *testing.T) {
 		t.Parallel()
 		w, op := begin(t, retryRefresh[1:])
 		next := w.tryAgain(op)
-		if next.Snapshot != w.app.Status.Target || next.Revision != "r2" || w.state().GetAccepted().GetRevision() != "r2" {
-			t.Errorf("next attempt %+v, accepted %v", next, w.state().GetAccepted())
+		if next.Snapshot != w.App.Status.Target || next.Revision != "r2" || w.State().GetAccepted().GetRevision() != "r2" {
+			t.Errorf("next attempt %+v, accepted %v", next, w.State().GetAccepted())
 		}
 		var doomed []string
-		for _, tombstone := range w.state().GetTombstones() {
+		for _, tombstone := range w.State().GetTombstones() {
 			doomed = append(doomed, tombstone.GetName())
 		}
 		slices.Sort(doomed)
@@ -127,23 +128,23 @@ func TestRetryOfAPersonsSync(t *testing.T) {
 	t.Run("INV-3 with refresh a retry does not go for a newest revision that renders nothing", func(t *testing.T) {
 		t.Parallel()
 		w, op := begin(t, retryRefresh[1:])
-		w.render("r3")
-		if next := w.tryAgain(op); next.Snapshot != op.Snapshot || w.state().GetAccepted().GetRevision() != "r1" {
-			t.Errorf("next attempt %+v, accepted %v", next, w.state().GetAccepted())
+		w.Render("r3")
+		if next := w.tryAgain(op); next.Snapshot != op.Snapshot || w.State().GetAccepted().GetRevision() != "r1" {
+			t.Errorf("next attempt %+v, accepted %v", next, w.State().GetAccepted())
 		}
 	})
 	t.Run("SYNC-28 the retry of a part leaves what is enforced as it was", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, withPolicy(retrySlowly[1:]))
-		w.render("r1", "a", "b")
+		w.Render("r1", "a", "b")
 		op, err := w.sync(hub.SyncRequest{Options: hub.OperationOptions{Resources: []string{":ConfigMap:a"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.end(hub.Failed, "one object failed")
-		w.render("r2", "a", "b")
-		if next := w.tryAgain(op); next.Snapshot != op.Snapshot || w.app.Status.Accepted != "" {
-			t.Errorf("next attempt %+v, accepted %q", next, w.app.Status.Accepted)
+		w.End(hub.Failed, "one object failed")
+		w.Render("r2", "a", "b")
+		if next := w.tryAgain(op); next.Snapshot != op.Snapshot || w.App.Status.Accepted != "" {
+			t.Errorf("next attempt %+v, accepted %q", next, w.App.Status.Accepted)
 		}
 	})
 }
@@ -153,37 +154,37 @@ func TestRetryOfAutomation(t *testing.T) {
 	// A revision that renders nothing is held, so the failed one is tried again.
 	begin := func(t *testing.T, policy string) (*world, hub.Operation) {
 		w := newWorld(t, withPolicy(`"automated":{"prune":true}`+policy))
-		w.render("r1", "a")
-		op := w.end(hub.Failed, "one object failed")
+		w.Render("r1", "a")
+		op := w.End(hub.Failed, "one object failed")
 		return w, op
 	}
 	t.Run("SYNC-28 without refresh automation tries its own snapshot again, not a newer one that is held", func(t *testing.T) {
 		t.Parallel()
 		w, op := begin(t, retrySlowly)
-		w.render("r2")
+		w.Render("r2")
 		next := w.tryAgain(op)
-		if next.Snapshot != op.Snapshot || !next.Initiator.Automated || w.app.Status.Accepted != op.Snapshot || w.app.Status.Hold == "" {
-			t.Errorf("next attempt %+v, accepted %q, hold %q", next, w.app.Status.Accepted, w.app.Status.Hold)
+		if next.Snapshot != op.Snapshot || !next.Initiator.Automated || w.App.Status.Accepted != op.Snapshot || w.App.Status.Hold == "" {
+			t.Errorf("next attempt %+v, accepted %q, hold %q", next, w.App.Status.Accepted, w.App.Status.Hold)
 		}
 	})
 	t.Run("SYNC-28 with refresh it does not go for one that is held either", func(t *testing.T) {
 		t.Parallel()
 		w, op := begin(t, retryRefresh)
-		w.render("r2")
-		if next := w.tryAgain(op); next.Snapshot != op.Snapshot || w.app.Status.Accepted != op.Snapshot {
-			t.Errorf("next attempt %+v, accepted %q", next, w.app.Status.Accepted)
+		w.Render("r2")
+		if next := w.tryAgain(op); next.Snapshot != op.Snapshot || w.App.Status.Accepted != op.Snapshot {
+			t.Errorf("next attempt %+v, accepted %q", next, w.App.Status.Accepted)
 		}
 	})
 	for name, policy := range map[string]string{"with refresh": retryRefresh, "without refresh": retrySlowly} {
 		t.Run("SYNC-28 AUTO-02 "+name+" a newer revision replaces the attempts of the older one", func(t *testing.T) {
 			t.Parallel()
 			w, op := begin(t, policy)
-			w.render("r2", "a", "b")
+			w.Render("r2", "a", "b")
 			next := w.newest()
-			if next.ID == op.ID || next.Revision != "r2" || next.Attempt != 0 || w.app.Status.Accepted != next.Snapshot {
+			if next.ID == op.ID || next.Revision != "r2" || next.Attempt != 0 || w.App.Status.Accepted != next.Snapshot {
 				t.Errorf("operation %+v", next)
 			}
-			w.end(hub.Succeeded, "")
+			w.End(hub.Succeeded, "")
 			w.retryNow(op.ID)
 			if got := w.newest(); got.ID != next.ID {
 				t.Errorf("operation %+v came after it", got)
@@ -194,9 +195,9 @@ func TestRetryOfAutomation(t *testing.T) {
 
 // retryNow has a retry looked at that is due later, and waits for it.
 func (w *world) retryNow(op hub.OperationID) {
-	w.t.Helper()
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		return tx.Enqueue(ctx, dispatch.WorkRetry, string(op), w.app.CreatedAt, false)
+	w.T.Helper()
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		return tx.Enqueue(ctx, dispatch.WorkRetry, string(op), w.App.CreatedAt, false)
 	})
-	w.drain(dispatch.WorkRetry)
+	w.Drain(dispatch.WorkRetry)
 }

@@ -61,7 +61,7 @@ func (c *change) selectable(app hub.Application, own hub.Snapshot) []manifest.Ke
 		}
 	}
 	for _, t := range tombstones {
-		add(manifest.Key{Group: t.Group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name})
+		add(keyOfTombstone(t))
 	}
 	return out
 }
@@ -78,6 +78,10 @@ func matches(s selector.Selector, k manifest.Key, namespace string) bool {
 
 func keyOf(o hub.ObjectRef) manifest.Key {
 	return manifest.Key{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+}
+
+func keyOfTombstone(t hub.Tombstone) manifest.Key {
+	return manifest.Key{Group: t.Group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}
 }
 
 func in(k manifest.Key, namespace string) string {

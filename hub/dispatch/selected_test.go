@@ -12,18 +12,18 @@ func TestSelected(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T) *world {
 		w := newWorld(t, manual)
-		w.render("r1", "web", "old")
+		w.Render("r1", "web", "old")
 		if _, err := w.sync(hub.SyncRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		w.end(hub.Succeeded, "")
-		w.render("r2", "web", "api") // "old" is to be pruned
+		w.End(hub.Succeeded, "")
+		w.Render("r2", "web", "api") // "old" is to be pruned
 		return w
 	}
 	t.Run("SYNC-03 what matches nothing is refused, with what is near", func(t *testing.T) {
 		t.Parallel()
 		w := begin(t)
-		before := len(w.rows())
+		before := len(w.Rows())
 		for _, c := range []struct {
 			resources []string
 			says      []string
@@ -52,7 +52,7 @@ func TestSelected(t *testing.T) {
 				}
 			}
 		}
-		if after := len(w.rows()); after != before {
+		if after := len(w.Rows()); after != before {
 			t.Errorf("%d rows went out", after-before)
 		}
 	})
@@ -75,7 +75,7 @@ func TestSelected(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.rendered(op.ID, "other", hub.ObjectRef{Version: "v1", Kind: "ConfigMap", Name: "late"})
-		got := w.reload().Status.Operation
+		got := w.Reload().Status.Operation
 		if got == nil || got.Phase != hub.Failed || !strings.Contains(got.Message, ":ConfigMap:late") {
 			t.Errorf("operation %+v", got)
 		}

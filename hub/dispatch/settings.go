@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -17,8 +18,8 @@ const settingsClusters = 500
 func Settings(ctx context.Context, tx SettingsTx, bodies map[hub.ClusterID][]byte) error {
 	clusters := slices.Sorted(maps.Keys(bodies))
 	for _, cluster := range clusters {
-		if n := len(bodies[cluster]); n > maxSettings {
-			return fault.With(fault.New(fault.Exceeded, "what agents need of them has %d bytes, and at most %d can be sent to a cluster at once", n, maxSettings),
+		if n := len(bodies[cluster]); n > wire.MaxSettings {
+			return fault.With(fault.New(fault.Exceeded, "what agents need of them has %d bytes, and at most %d can be sent to a cluster at once", n, wire.MaxSettings),
 				"settings", "shorten the customizations, such as scripts for health and actions")
 		}
 	}
@@ -33,11 +34,11 @@ func Settings(ctx context.Context, tx SettingsTx, bodies map[hub.ClusterID][]byt
 			if !there {
 				continue // it went while we waited for the lock
 			}
-			log := &appender{head: head}
-			if err := log.add(hub.LogRow{Kind: hub.RowSettings, Application: hub.SettingsRow, Body: bodies[cluster]}); err != nil {
+			log := &wire.Appender{Head: head}
+			if err := log.Add(hub.LogRow{Kind: hub.RowSettings, Application: hub.SettingsRow, Body: bodies[cluster]}); err != nil {
 				return err
 			}
-			logs[cluster] = log.rows
+			logs[cluster] = log.Rows
 		}
 		if err := tx.AppendLogs(ctx, logs); err != nil {
 			return err

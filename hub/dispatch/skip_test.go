@@ -7,66 +7,67 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/dispatch/dispatchtest"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // annotate changes the application as a person does.
 func (w *world) annotate(key, value string) {
-	w.t.Helper()
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		a := w.app
+	w.T.Helper()
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		a := w.App
 		a.Annotations = map[string]string{key: value}
 		_, err := tx.UpdateApplication(ctx, a, 0)
 		return err
 	})
-	w.reload()
+	w.Reload()
 }
 
 func TestSkipReconcile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
-	w.render("r1", "a")
-	w.end(hub.Succeeded, "")
+	w.Render("r1", "a")
+	w.End(hub.Succeeded, "")
 	skip := func() {
 		t.Helper()
-		if err := w.d.Skipped(t.Context(), w.tenant, []hub.ApplicationID{w.app.ID}); err != nil {
+		if err := w.Dispatcher.Skipped(t.Context(), w.Tenant, []hub.ApplicationID{w.App.ID}); err != nil {
 			t.Fatal(err)
 		}
-		w.reload()
+		w.Reload()
 	}
-	if p := w.state().GetPolicy(); !p.GetSelfHeal() || !p.GetAutomated() {
+	if p := w.State().GetPolicy(); !p.GetSelfHeal() || !p.GetAutomated() {
 		t.Fatalf("policy %v", p)
 	}
 	w.annotate("argocd.argoproj.io/skip-reconcile", "true")
 	skip()
 	t.Run("APP-24 the agent heals no more, and keeps what it has", func(t *testing.T) {
-		s := w.state()
+		s := w.State()
 		if s.GetPolicy().GetSelfHeal() || s.GetPolicy().GetAutomated() || s.GetTarget().GetRevision() != "r1" || len(s.GetTombstones()) != 0 {
 			t.Errorf("state %v", s)
 		}
-		if !strings.Contains(w.app.Status.Hold, "skip-reconcile") {
-			t.Errorf("hold %q", w.app.Status.Hold)
+		if !strings.Contains(w.App.Status.Hold, "skip-reconcile") {
+			t.Errorf("hold %q", w.App.Status.Hold)
 		}
 	})
 	t.Run("APP-24 it is told once", func(t *testing.T) {
-		rows := len(w.rows())
-		if skip(); len(w.rows()) != rows {
-			t.Errorf("%d rows more", len(w.rows())-rows)
+		rows := len(w.Rows())
+		if skip(); len(w.Rows()) != rows {
+			t.Errorf("%d rows more", len(w.Rows())-rows)
 		}
 	})
 	t.Run("APP-24 what was rendered before it is left as it is", func(t *testing.T) {
-		w.render("r2", "a", "b")
-		if w.state().GetTarget().GetRevision() != "r1" {
-			t.Errorf("target %v", w.state().GetTarget())
+		w.Render("r2", "a", "b")
+		if w.State().GetTarget().GetRevision() != "r1" {
+			t.Errorf("target %v", w.State().GetTarget())
 		}
 	})
 	t.Run("APP-24 nobody syncs or deletes it with its objects", func(t *testing.T) {
 		if _, err := w.sync(hub.SyncRequest{}); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "skip-reconcile") {
 			t.Errorf("sync: %v", err)
 		}
-		err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{Cascade: true}, jane)
+		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true}, jane)
 			return err
 		})
 		if fault.KindOf(err) != fault.Conflict {
@@ -75,16 +76,16 @@ func TestSkipReconcile(t *testing.T) {
 	})
 	t.Run("APP-24 without it all goes on", func(t *testing.T) {
 		w.annotate("argocd.argoproj.io/skip-reconcile", "false")
-		w.render("r2", "a", "b")
-		s := w.state()
-		if !s.GetPolicy().GetSelfHeal() || s.GetTarget().GetRevision() != "r2" || w.app.Status.Hold != "" {
-			t.Errorf("state %v, hold %q", s, w.app.Status.Hold)
+		w.Render("r2", "a", "b")
+		s := w.State()
+		if !s.GetPolicy().GetSelfHeal() || s.GetTarget().GetRevision() != "r2" || w.App.Status.Hold != "" {
+			t.Errorf("state %v, hold %q", s, w.App.Status.Hold)
 		}
 	})
-	w.end(hub.Succeeded, "")
+	w.End(hub.Succeeded, "")
 	t.Run("APP-24 the annotation of a cluster does it for all on it", func(t *testing.T) {
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			c, err := tx.ClusterByID(ctx, w.app.Cluster)
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			c, err := tx.ClusterByID(ctx, w.App.Cluster)
 			if err != nil {
 				return err
 			}
@@ -93,8 +94,8 @@ func TestSkipReconcile(t *testing.T) {
 			return err
 		})
 		skip()
-		if w.state().GetPolicy().GetSelfHeal() || !strings.Contains(w.app.Status.Hold, "of cluster") {
-			t.Errorf("state %v, hold %q", w.state(), w.app.Status.Hold)
+		if w.State().GetPolicy().GetSelfHeal() || !strings.Contains(w.App.Status.Hold, "of cluster") {
+			t.Errorf("state %v, hold %q", w.State(), w.App.Status.Hold)
 		}
 	})
 }
@@ -107,12 +108,12 @@ func TestPresentSync(t *testing.T) {
 		if err != nil || op.Snapshot != "" || op.Options.Override == nil || !op.Options.Override.Fresh {
 			t.Fatalf("%+v: %v", op, err)
 		}
-		if w.app.Awaited() == nil {
+		if w.App.Awaited() == nil {
 			t.Error("nothing waits")
 		}
-		r := rendered(w.app, "r1", "a")
+		r := dispatchtest.Rendered(w.App, "r1", "a")
 		r.Operation = op.ID
-		if err := w.d.Rendered(t.Context(), w.tenant, []hub.Rendered{r}); err != nil {
+		if err := w.Dispatcher.Rendered(t.Context(), w.Tenant, []hub.Rendered{r}); err != nil {
 			t.Fatal(err)
 		}
 		if now := w.newest(); now.ID != op.ID || now.Revision != "r1" || now.Snapshot == "" {
@@ -124,8 +125,8 @@ func TestPresentSync(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	w.end(hub.Succeeded, "")
-	w.render("r1", "a")
+	w.End(hub.Succeeded, "")
+	w.Render("r1", "a")
 	t.Run("APP-14 on what is worked out already it begins at once", func(t *testing.T) {
 		op, err := w.sync(hub.SyncRequest{Present: true})
 		if err != nil || op.Snapshot == "" || op.Options.Override != nil {
@@ -137,12 +138,12 @@ func TestPresentSync(t *testing.T) {
 func TestInClusterSwitchedOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
-	w.render("r1", "a")
-	w.end(hub.Succeeded, "")
+	w.Render("r1", "a")
+	w.End(hub.Succeeded, "")
 	enable := func(value *string) {
 		t.Helper()
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			c, err := tx.ClusterByID(ctx, w.app.Cluster)
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			c, err := tx.ClusterByID(ctx, w.App.Cluster)
 			if err != nil {
 				return err
 			}
@@ -163,28 +164,28 @@ func TestInClusterSwitchedOff(t *testing.T) {
 	}
 	skip := func() {
 		t.Helper()
-		if err := w.d.Skipped(t.Context(), w.tenant, []hub.ApplicationID{w.app.ID}); err != nil {
+		if err := w.Dispatcher.Skipped(t.Context(), w.Tenant, []hub.ApplicationID{w.App.ID}); err != nil {
 			t.Fatal(err)
 		}
-		w.reload()
+		w.Reload()
 	}
 	on, off := "true", "false"
 	t.Run("APP-05 switched on it changes nothing", func(t *testing.T) {
 		enable(&on)
-		rows := len(w.rows())
-		if skip(); len(w.rows()) != rows || w.app.Status.Hold != "" {
-			t.Errorf("%d rows more, hold %q", len(w.rows())-rows, w.app.Status.Hold)
+		rows := len(w.Rows())
+		if skip(); len(w.Rows()) != rows || w.App.Status.Hold != "" {
+			t.Errorf("%d rows more, hold %q", len(w.Rows())-rows, w.App.Status.Hold)
 		}
 	})
 	t.Run("APP-05 switched off the agent heals no more, and keeps what it has", func(t *testing.T) {
 		enable(&off)
 		skip()
-		s := w.state()
+		s := w.State()
 		if s.GetPolicy().GetSelfHeal() || s.GetPolicy().GetAutomated() || s.GetTarget().GetRevision() != "r1" || len(s.GetTombstones()) != 0 {
 			t.Errorf("state %v", s)
 		}
-		if !strings.Contains(w.app.Status.Hold, hub.InClusterKey) {
-			t.Errorf("hold %q", w.app.Status.Hold)
+		if !strings.Contains(w.App.Status.Hold, hub.InClusterKey) {
+			t.Errorf("hold %q", w.App.Status.Hold)
 		}
 	})
 	t.Run("APP-05 nobody syncs or deletes it with its objects, and the refusal says what to do", func(t *testing.T) {
@@ -192,8 +193,8 @@ func TestInClusterSwitchedOff(t *testing.T) {
 		if fault.KindOf(err) != fault.Conflict || !strings.Contains(fault.Sentence(err), hub.InClusterKey) || !strings.Contains(fault.Sentence(err), "set to true") {
 			t.Errorf("sync: %v", err)
 		}
-		err = w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{Cascade: true}, jane)
+		err = w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true}, jane)
 			return err
 		})
 		if fault.KindOf(err) != fault.Conflict {
@@ -201,17 +202,17 @@ func TestInClusterSwitchedOff(t *testing.T) {
 		}
 	})
 	t.Run("APP-05 what was rendered before it is left as it is", func(t *testing.T) {
-		w.render("r2", "a", "b")
-		if w.state().GetTarget().GetRevision() != "r1" {
-			t.Errorf("target %v", w.state().GetTarget())
+		w.Render("r2", "a", "b")
+		if w.State().GetTarget().GetRevision() != "r1" {
+			t.Errorf("target %v", w.State().GetTarget())
 		}
 	})
 	t.Run("APP-05 once it is on again all goes on", func(t *testing.T) {
 		enable(nil)
-		w.render("r2", "a", "b")
-		s := w.state()
-		if !s.GetPolicy().GetSelfHeal() || s.GetTarget().GetRevision() != "r2" || w.app.Status.Hold != "" {
-			t.Errorf("state %v, hold %q", s, w.app.Status.Hold)
+		w.Render("r2", "a", "b")
+		s := w.State()
+		if !s.GetPolicy().GetSelfHeal() || s.GetTarget().GetRevision() != "r2" || w.App.Status.Hold != "" {
+			t.Errorf("state %v, hold %q", s, w.App.Status.Hold)
 		}
 	})
 }

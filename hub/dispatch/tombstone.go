@@ -4,9 +4,8 @@ import (
 	"slices"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
-
-type tombstoneKey struct{ group, kind, namespace, name string }
 
 // diffTombstones returns all tombstones that are open under a new target, and those among
 // them that are new: objects of the former target or of what is enforced that
@@ -21,15 +20,10 @@ func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, 
 	if len(former) == 0 && len(c.tombstones[app.ID]) == 0 { // as after most commits
 		return nil, nil
 	}
-	wanted := map[tombstoneKey]bool{}
-	for _, o := range target.Objects {
-		if o.Hook == "" {
-			wanted[tombstoneKey{o.Group, o.Kind, o.Namespace, o.Name}] = true
-		}
-	}
-	known := map[tombstoneKey]bool{}
+	wanted := keysOf(target)
+	known := map[manifest.Key]bool{}
 	for _, t := range c.tombstones[app.ID] {
-		key := tombstoneKey{t.Group, t.Kind, t.Namespace, t.Name}
+		key := keyOfTombstone(t)
 		if wanted[key] || t.Cluster != app.Cluster {
 			continue
 		}
@@ -38,7 +32,7 @@ func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, 
 	}
 	for _, id := range former {
 		for _, o := range c.snaps[id].Objects {
-			key := tombstoneKey{o.Group, o.Kind, o.Namespace, o.Name}
+			key := keyOf(o)
 			if o.Hook != "" || wanted[key] || known[key] {
 				continue
 			}
@@ -52,8 +46,18 @@ func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, 
 	return append(all, opened...), opened
 }
 
-// sameTombstone reports whether two objects of snapshots have the same
-// tombstone key.
+// keysOf are the objects of a snapshot that are no hooks.
+func keysOf(s hub.Snapshot) map[manifest.Key]bool {
+	out := map[manifest.Key]bool{}
+	for _, o := range s.Objects {
+		if o.Hook == "" {
+			out[keyOf(o)] = true
+		}
+	}
+	return out
+}
+
+// sameTombstone reports whether two objects of snapshots would be buried as one.
 func sameTombstone(a, b hub.ObjectRef) bool {
 	return a.Name == b.Name && a.Namespace == b.Namespace && a.Kind == b.Kind && a.Group == b.Group && (a.Hook == "") == (b.Hook == "")
 }

@@ -7,17 +7,17 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
-	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/hashchain"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // touched lists the clusters whose logs the change appends to.
 func (c *change) touched() []hub.ClusterID {
 	seen := map[hub.ClusterID]bool{}
 	for _, m := range slices.Concat(c.moved, c.tries) {
-		seen[m.state.app.Cluster] = true
+		seen[m.state.App.Cluster] = true
 	}
 	for _, e := range slices.Concat(c.ends, c.forget) {
 		seen[e.cluster] = true
@@ -33,33 +33,51 @@ func (c *change) touched() []hub.ClusterID {
 // write appends the rows of all decisions to the logs, clusters locked in the
 // order of their ids, and stores targets, operations and tombstones.
 func (c *change) write(ctx context.Context) error {
-	if clusters := c.touched(); len(clusters) > 0 {
-		heads, err := c.tx.LockClusters(ctx, clusters)
-		if err != nil {
+	for _, step := range [...]func(context.Context) error{c.writeLogs, c.writeTombstones, c.writeOperations, c.writeTargets} {
+		if err := step(ctx); err != nil {
 			return err
 		}
-		logs := make(map[hub.ClusterID][]hub.LogRow, len(clusters))
-		for _, cluster := range clusters {
-			head, there := heads[cluster]
-			if !there {
-				return fmt.Errorf("cluster %s vanished while its log was written", cluster)
-			}
-			if logs[cluster], err = c.rows(ctx, cluster, head); err != nil {
-				return err
-			}
-		}
-		c.pushRows(heads, logs)
-		if len(c.lists) > 0 {
-			if err := c.tx.PutObjects(ctx, c.lists); err != nil {
-				return err
-			}
-		}
-		failpoint.Here(failpoint.HubRowsBefore)
-		if err := c.tx.AppendLogs(ctx, logs); err != nil {
-			return err
-		}
-		failpoint.Here(failpoint.HubRowsAfter)
 	}
+	return nil
+}
+
+// writeLogs makes and appends the rows.
+func (c *change) writeLogs(ctx context.Context) error {
+	clusters := c.touched()
+	if len(clusters) == 0 {
+		return nil
+	}
+	heads, err := c.tx.LockClusters(ctx, clusters)
+	if err != nil {
+		return err
+	}
+	logs := make(map[hub.ClusterID][]hub.LogRow, len(clusters))
+	for _, cluster := range clusters {
+		head, there := heads[cluster]
+		if !there {
+			return fmt.Errorf("cluster %s vanished while its log was written", cluster)
+		}
+		if logs[cluster], err = c.rows(ctx, cluster, head); err != nil {
+			return err
+		}
+	}
+	c.pushRows(heads, logs)
+	if len(c.lists) > 0 {
+		if err := c.tx.PutObjects(ctx, c.lists); err != nil {
+			return err
+		}
+	}
+	failpoint.Here(failpoint.HubRowsBefore)
+	if err := c.tx.AppendLogs(ctx, logs); err != nil {
+		return err
+	}
+	failpoint.Here(failpoint.HubRowsAfter)
+	return nil
+}
+
+// writeTombstones opens those that the decisions need, and closes those that
+// they make void.
+func (c *change) writeTombstones(ctx context.Context) error {
 	if len(c.opened) > 0 {
 		if err := c.tx.OpenTombstones(ctx, c.opened); err != nil {
 			return err
@@ -71,6 +89,12 @@ func (c *change) write(ctx context.Context) error {
 		}
 	}
 	failpoint.Here(failpoint.HubTombstonesAfter)
+	return nil
+}
+
+// writeOperations stores new operations, and the snapshots of those that waited
+// for one.
+func (c *change) writeOperations(ctx context.Context) error {
 	if len(c.ops) > 0 {
 		failpoint.Here(failpoint.HubOperationsBefore)
 		if err := c.putOperations(ctx); err != nil {
@@ -78,17 +102,22 @@ func (c *change) write(ctx context.Context) error {
 		}
 		failpoint.Here(failpoint.HubOperationsAfter)
 	}
-	if len(c.given) > 0 {
-		if err := c.tx.GiveSnapshots(ctx, c.given); err != nil {
-			return err
-		}
+	if len(c.given) == 0 {
+		return nil
 	}
-	if len(c.targets) > 0 {
-		if err := c.tx.SetTargets(ctx, c.targets); err != nil {
-			return err
-		}
-		failpoint.Here(failpoint.HubTargetsAfter)
+	return c.tx.GiveSnapshots(ctx, c.given)
+}
+
+// writeTargets stores what is desired now. It comes after the operations, which
+// targets name.
+func (c *change) writeTargets(ctx context.Context) error {
+	if len(c.targets) == 0 {
+		return nil
 	}
+	if err := c.tx.SetTargets(ctx, c.targets); err != nil {
+		return err
+	}
+	failpoint.Here(failpoint.HubTargetsAfter)
 	return nil
 }
 
@@ -117,9 +146,9 @@ func (c *change) putOperations(ctx context.Context) error {
 // pushRows notes what the streams may send without reading it: rows of which each
 // matters, as a stream that reads would find them.
 func (c *change) pushRows(heads map[hub.ClusterID]hub.LogHead, logs map[hub.ClusterID][]hub.LogRow) {
-	c.pushed = make(map[hub.ClusterID]*pushedRows, len(logs))
+	c.pushed = make(map[hub.ClusterID]*wire.PushedRows, len(logs))
 	for cluster, rows := range logs {
-		if len(rows) == 0 || len(rows) > fewestRows {
+		if len(rows) == 0 || len(rows) > wire.MaxPushedRows {
 			continue
 		}
 		states := map[hub.ApplicationID]bool{}
@@ -135,7 +164,7 @@ func (c *change) pushRows(heads map[hub.ClusterID]hub.LogHead, logs map[hub.Clus
 			}
 		}
 		if last := rows[len(rows)-1]; all {
-			c.pushed[cluster] = &pushedRows{heads[cluster], hub.LogHead{Incarnation: heads[cluster].Incarnation, Seq: last.Seq, Chain: last.Chain}, rows}
+			c.pushed[cluster] = &wire.PushedRows{From: heads[cluster], To: hub.LogHead{Incarnation: heads[cluster].Incarnation, Seq: last.Seq, Chain: last.Chain}, Rows: rows}
 		}
 	}
 }
@@ -144,70 +173,74 @@ func (c *change) pushRows(heads map[hub.ClusterID]hub.LogHead, logs map[hub.Clus
 // states come before the first operation, so that an agent that begins to
 // delete knows who lists the object now.
 func (c *change) rows(ctx context.Context, cluster hub.ClusterID, head hub.LogHead) ([]hub.LogRow, error) {
-	log := &appender{head: head}
+	log := &wire.Appender{Head: head}
 	for i := range c.moved {
-		if m := &c.moved[i]; m.state.app.Cluster == cluster {
-			if err := c.appendState(ctx, log, m); err != nil {
-				return nil, fmt.Errorf("application %q: %w", m.state.app.Name, err)
-			}
+		m := &c.moved[i]
+		if m.state.App.Cluster != cluster {
+			continue
+		}
+		if err := c.appendState(ctx, log, m); err != nil {
+			return nil, fmt.Errorf("application %q: %w", m.state.App.Name, err)
 		}
 	}
 	for _, m := range slices.Concat(c.moved, c.tries) {
-		if m.state.app.Cluster == cluster && m.op != nil {
-			if err := c.appendOperation(log, &m); err != nil {
-				return nil, fmt.Errorf("application %q: %w", m.state.app.Name, err)
-			}
+		if m.state.App.Cluster != cluster || m.op == nil {
+			continue
+		}
+		if err := c.appendOperation(log, &m); err != nil {
+			return nil, fmt.Errorf("application %q: %w", m.state.App.Name, err)
 		}
 	}
 	for _, e := range slices.Concat(c.ends, c.forget) {
-		if e.cluster == cluster {
-			if err := log.add(e.row); err != nil {
-				return nil, err
-			}
+		if e.cluster != cluster {
+			continue
+		}
+		if err := log.Add(e.row); err != nil {
+			return nil, err
 		}
 	}
-	return log.rows, nil
+	return log.Rows, nil
 }
 
-func (c *change) appendState(ctx context.Context, log *appender, m *moved) error {
-	seq := log.head.Seq + 1
+func (c *change) appendState(ctx context.Context, log *wire.Appender, m *moved) error {
+	seq := log.Head.Seq + 1
 	for i := range m.opened {
 		m.opened[i].Since = seq
 	}
-	for i := range m.state.tombstones {
-		if m.state.tombstones[i].Since == 0 {
-			m.state.tombstones[i].Since = seq
+	for i := range m.state.Tombstones {
+		if m.state.Tombstones[i].Since == 0 {
+			m.state.Tombstones[i].Since = seq
 		}
 	}
 	c.opened = append(c.opened, m.opened...)
-	body, lists, err := m.state.body(c.keys(ctx))
+	body, lists, err := m.state.Body(c.keys(ctx))
 	if err != nil {
 		return err
 	}
-	row := hub.LogRow{Kind: hub.RowState, Application: m.state.app.ID, Body: body, Objects: m.state.listed()}
+	row := hub.LogRow{Kind: hub.RowState, Application: m.state.App.ID, Body: body, Objects: m.state.Listed()}
 	if len(lists) > 0 {
 		keys, err := c.tx.TenantKeys(ctx)
 		if err != nil {
 			return err
 		}
-		sealed, err := sealLists(keys, lists)
+		sealed, err := wire.SealLists(keys, lists)
 		if err != nil {
 			return err
 		}
 		c.lists = append(c.lists, sealed...)
 		for _, l := range lists {
-			row.Lists = append(row.Lists, l.digest)
+			row.Lists = append(row.Lists, l.Digest)
 		}
 	}
-	return log.add(row)
+	return log.Add(row)
 }
 
-func (c *change) appendOperation(log *appender, m *moved) error {
-	body, err := operationBody(*m.op, m.state.spec, m.own)
+func (c *change) appendOperation(log *wire.Appender, m *moved) error {
+	body, err := wire.OperationBody(*m.op, m.state.Spec, m.own)
 	if err != nil {
 		return err
 	}
-	if err := log.add(hub.LogRow{Kind: hub.RowOperation, Application: m.state.app.ID, Operation: m.op.ID, Body: body}); err != nil {
+	if err := log.Add(hub.LogRow{Kind: hub.RowOperation, Application: m.state.App.ID, Operation: m.op.ID, Body: body}); err != nil {
 		return err
 	}
 	if c.open[m.op.Application].ID == m.op.ID {
@@ -222,12 +255,12 @@ func (c *change) appendOperation(log *appender, m *moved) error {
 func (c *change) revived() []hub.Tombstone {
 	var out []hub.Tombstone
 	for _, m := range c.moved {
-		kept := map[tombstoneKey]bool{}
-		for _, t := range m.state.tombstones {
-			kept[tombstoneKey{t.Group, t.Kind, t.Namespace, t.Name}] = true
+		kept := map[manifest.Key]bool{}
+		for _, t := range m.state.Tombstones {
+			kept[keyOfTombstone(t)] = true
 		}
-		for _, t := range c.tombstones[m.state.app.ID] {
-			if !kept[tombstoneKey{t.Group, t.Kind, t.Namespace, t.Name}] && t.Cluster == m.state.app.Cluster {
+		for _, t := range c.tombstones[m.state.App.ID] {
+			if !kept[keyOfTombstone(t)] && t.Cluster == m.state.App.Cluster {
 				out = append(out, t)
 			}
 		}
@@ -235,28 +268,9 @@ func (c *change) revived() []hub.Tombstone {
 	return out
 }
 
-// An appender numbers and chains rows.
-type appender struct {
-	head hub.LogHead
-	rows []hub.LogRow
-}
-
-// add refuses a row that could not be sent: it would block all that come after
-// it. Whoever makes rows has asked before whether they fit.
-func (a *appender) add(row hub.LogRow) error {
-	if len(row.Body) > maxRow {
-		return oversize{fault.New(fault.Exceeded, "a row of the desired log has %d bytes, and at most %d can be sent at once", len(row.Body), maxRow)}
-	}
-	row.Seq = a.head.Seq + 1
-	row.Chain = hashchain.Next(a.head.Chain, uint64(row.Seq), int32(row.Kind), string(row.Application), row.Body)
-	a.head.Seq, a.head.Chain = row.Seq, row.Chain
-	a.rows = append(a.rows, row)
-	return nil
-}
-
 // terminate notes a row that ends an operation early.
 func (c *change) terminate(op hub.Operation, actor string) error {
-	body, err := marshal(&linkv1.Terminate{OperationId: string(op.ID), Actor: actor})
+	body, err := wire.Marshal(&linkv1.Terminate{OperationId: string(op.ID), Actor: actor})
 	if err != nil {
 		return err
 	}

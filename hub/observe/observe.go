@@ -123,25 +123,11 @@ func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observation, e
 	}
 	o.Sums = sums(up.Sums)
 	for _, a := range up.Apps {
-		if err := valid("application", a.AppId); err != nil {
+		got, err := application(a)
+		if err != nil {
 			return o, err
 		}
-		if a.Target != "" {
-			if err := valid("snapshot", a.Target); err != nil {
-				return o, err
-			}
-		}
-		if a.Unblocked != "" {
-			if err := valid("operation", a.Unblocked); err != nil {
-				return o, err
-			}
-		}
-		o.Applications = append(o.Applications, hub.ApplicationObservation{
-			Application: hub.ApplicationID(a.AppId), Target: hub.SnapshotID(a.Target), Generation: int64(a.Generation),
-			Sync: syncOf(a.Sync), Health: healthOf(a.Health), HealthCause: a.HealthCause,
-			ComparedAt: time.Unix(0, a.ComparedUnixNano), Warnings: a.Warnings, Notes: notes(a.Notes), Excluded: a.Excluded, Error: a.Error, Gone: a.Gone, Stamp: a.Stamp,
-			Unblocked: hub.OperationID(a.Unblocked),
-		})
+		o.Applications = append(o.Applications, got)
 	}
 	for _, r := range up.Resources {
 		if err := valid("application", r.AppId); err != nil {
@@ -175,8 +161,34 @@ func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observation, e
 	return o, nil
 }
 
-// notes returns the conditions whose type agents may report; others would
-// replace the hub's own.
+// application reads what is said of one application.
+func application(a *linkv1.AppReport) (hub.ApplicationObservation, error) {
+	if err := valid("application", a.AppId); err != nil {
+		return hub.ApplicationObservation{}, err
+	}
+	if err := validIfSet("snapshot", a.Target); err != nil {
+		return hub.ApplicationObservation{}, err
+	}
+	if err := validIfSet("operation", a.Unblocked); err != nil {
+		return hub.ApplicationObservation{}, err
+	}
+	return hub.ApplicationObservation{
+		Application: hub.ApplicationID(a.AppId), Target: hub.SnapshotID(a.Target), Generation: int64(a.Generation),
+		Sync: syncOf(a.Sync), Health: healthOf(a.Health), HealthCause: a.HealthCause,
+		ComparedAt: time.Unix(0, a.ComparedUnixNano), Warnings: a.Warnings, Notes: notes(a.Notes), Excluded: a.Excluded, Error: a.Error, Gone: a.Gone, Stamp: a.Stamp,
+		Unblocked: hub.OperationID(a.Unblocked),
+	}, nil
+}
+
+func validIfSet(what, id string) error {
+	if id == "" {
+		return nil
+	}
+	return valid(what, id)
+}
+
+// notes keeps what has a type that agents may report; others would take the
+// place of what the hub itself says.
 func notes(in []*linkv1.Note) []hub.Note {
 	var out []hub.Note
 	for _, n := range in {

@@ -79,7 +79,8 @@ func setDefault[T comparable](v *T, def T) {
 	}
 }
 
-func (c Config) withDefaults() Config {
+// WithDefaults fills in what is not set.
+func (c Config) WithDefaults() Config {
 	setDefault(&c.Workers, runtime.NumCPU())
 	setDefault(&c.Processes, 2*c.Workers)
 	setDefault(&c.Idle, 60*time.Second)
@@ -93,7 +94,7 @@ func (c Config) withDefaults() Config {
 
 // Validate reports every problem at once.
 func (c Config) Validate() error {
-	c = c.withDefaults()
+	c = c.WithDefaults()
 	var all []error
 	bad := func(ok bool, format string, args ...any) {
 		if !ok {

@@ -108,6 +108,18 @@ func NewWire(file *os.File) *Wire {
 	return w
 }
 
+// OnWait sets what is called between reads while nothing arrives; an error ends
+// the read.
+func (w *Wire) OnWait(tick func() error) { w.tick = tick }
+
+// WriteUntil lets writes fail that are not done by then.
+func (w *Wire) WriteUntil(deadline time.Time) error {
+	if err := w.file.SetWriteDeadline(deadline); err != nil {
+		return fmt.Errorf("set deadline: %w", err)
+	}
+	return nil
+}
+
 // Close ends the connection.
 func (w *Wire) Close() error {
 	if err := w.file.Close(); err != nil {
@@ -195,8 +207,8 @@ func (w *Wire) flush() error {
 	return nil
 }
 
-// readWithin makes reads return every step, so that tick is asked.
-func (w *Wire) readWithin(step time.Duration) error {
+// ReadWithin makes reads return every step, so that tick is asked.
+func (w *Wire) ReadWithin(step time.Duration) error {
 	if err := w.file.SetReadDeadline(time.Now().Add(step)); err != nil {
 		return fmt.Errorf("set deadline: %w", err)
 	}

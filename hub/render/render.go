@@ -1,7 +1,7 @@
 // Package render turns a source at a commit into the exact objects that a
 // cluster should hold. It never talks to a cluster, to Git or to a network:
-// trees come in, objects go out. The hub's daemon owns one Pool; the stage in
-// this package asks it. Templates and overlays are rendered in sandboxed
+// trees come in, objects go out. The hub's daemon owns one scheduler.Pool; the
+// stage in this package asks it. Templates and overlays are rendered in sandboxed
 // worker processes that serve one tenant each; the hub reads every file for
 // them and notes what was read. Equal inputs give byte-equal objects, and one
 // render that fails, hangs or grows fails alone.
@@ -133,8 +133,8 @@ func checkSource(s hub.Source) error {
 	return nil
 }
 
-// check refuses what cannot be rendered before a worker is bothered.
-func (r Request) check() error {
+// Check refuses what cannot be rendered before a worker is bothered.
+func (r Request) Check() error {
 	if err := CheckSources(r.Sources); err != nil {
 		return err
 	}

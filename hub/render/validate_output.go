@@ -11,25 +11,11 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// acceptObject checks one object before it is believed: its reference must speak of
-// its body, because limits of projects are judged by references, and must be
-// fit for the store.
-func (r *run) acceptObject(frame Frame) error {
-	ref, err := Decode[hub.ObjectRef](frame, FrameMade)
-	if err != nil {
-		return err
-	}
-	ref.Digest = hub.Digest{}
-	if len(r.objects) >= r.limits.Objects {
-		return fault.New(fault.Exceeded, "the source makes more than %d objects", r.limits.Objects)
-	}
-	if int64(len(frame.Body)) > r.limits.ObjectBytes {
-		return fault.New(fault.Exceeded, "an object has more than %d bytes", r.limits.ObjectBytes)
-	}
-	if r.bytes += int64(len(frame.Body)); r.bytes > r.limits.OutputBytes {
-		return fault.New(fault.Exceeded, "the objects have more than %d bytes together", r.limits.OutputBytes)
-	}
-	found, version, err := identity(frame.Body, ref.Hook != "")
+// CheckObject checks one object of a worker before it is believed: its reference
+// must speak of its body, because limits of projects are judged by references,
+// and must be fit for the store.
+func CheckObject(ref hub.ObjectRef, body []byte) error {
+	found, version, err := identity(body, ref.Hook != "")
 	if err != nil {
 		return err
 	}
@@ -43,7 +29,6 @@ func (r *run) acceptObject(frame Frame) error {
 	if !knownHooks(ref.Hook) {
 		return fmt.Errorf("the renderer sent the hook %s", quote(ref.Hook))
 	}
-	r.objects = append(r.objects, Object{Ref: ref, JSON: frame.Body})
 	return nil
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/dispatch/stream"
 	"github.com/capstan-cd/capstan/hub/fleet"
 	"github.com/capstan-cd/capstan/hub/observe"
 	"github.com/capstan-cd/capstan/hub/store"
@@ -100,20 +100,20 @@ func (w *world) observe() *observe.Service {
 		observe.Notifier{Changed: func(hub.TenantID) {}, Over: func() {}}, w.log)
 }
 
-// desiredStore is the store as dispatch sees it.
+// desiredStore is the store as the streams see it.
 type desiredStore struct{ db *store.DB }
 
-func (s desiredStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
+func (s desiredStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, stream.Tx) error) error {
 	return s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
 }
 
-func (s desiredStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
+func (s desiredStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, stream.Tx) error) error {
 	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
 }
 
-func (s desiredStore) Keys(ctx context.Context, tenant hub.TenantID) (dispatch.Keys, error) {
+func (s desiredStore) DigestKey(ctx context.Context, tenant hub.TenantID) ([32]byte, error) {
 	k, err := s.db.Keys(ctx, tenant)
-	return dispatch.Keys{Digest: k.Digest, Object: k.Object}, err
+	return k.Digest, err
 }
 
 type keys struct{}
@@ -132,7 +132,7 @@ func (w *world) serve() (token string) {
 		w.t.Fatal(err)
 	}
 	who := func(context.Context) (hub.TenantID, hub.ClusterID, error) { return w.tenant, w.cluster.ID, nil }
-	d := dispatch.New(desiredStore{w.db}, nil, func(hub.TenantID) {}, w.log)
+	d := stream.New(desiredStore{w.db}, func(hub.TenantID) {}, w.log)
 	server, err := fleet.New(fleet.Config{
 		Authority: authority, Enrolments: system, Revocations: system, Presence: system, Keys: keys{}, Log: w.log, Replica: "r1",
 		Features: []string{observe.Buckets},

@@ -13,7 +13,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/dispatch/stream"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -57,7 +57,7 @@ type follower struct {
 
 func (w *world) follow(t *testing.T, copied *inventory.Store, change func(*linkv1.Cursor)) *follower {
 	t.Helper()
-	d := dispatch.New(desiredStore{w.db}, nil, func(hub.TenantID) {}, w.log)
+	d := stream.New(desiredStore{w.db}, func(hub.TenantID) {}, w.log)
 	ln := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
 	linkv1.RegisterDesiredServer(server, d.Desired(func(context.Context) (hub.TenantID, hub.ClusterID, error) { return w.tenant, w.cluster.ID, nil }))

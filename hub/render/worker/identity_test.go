@@ -12,13 +12,14 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/render/rendertest"
+	"github.com/capstan-cd/capstan/hub/render/scheduler"
 )
 
 // cached renders by the stage's rule: what is stored for the same parameters
 // counts while all that it has read is what it was.
 type cached struct {
 	t       *testing.T
-	pool    *render.Pool
+	pool    *scheduler.Pool
 	stored  map[[sha256.Size]byte][]render.Result
 	renders int
 }

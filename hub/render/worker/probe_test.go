@@ -19,6 +19,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/render/scheduler"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -207,7 +208,7 @@ func probeRequest(name, arg string) render.Request {
 }
 
 // wellAgain shows that what happened before harmed nobody else.
-func wellAgain(t *testing.T, p *render.Pool) {
+func wellAgain(t *testing.T, p *scheduler.Pool) {
 	t.Helper()
 	res, err := p.Render(t.Context(), request(hub.Source{Path: "app"}, map[string]string{"app/a.yaml": configMap}))
 	if err != nil || len(res.Objects) != 1 {
@@ -325,7 +326,7 @@ func TestSandboxHoldsOnOlderKernels(t *testing.T) {
 }
 
 func TestRendererThatGoesWrongFailsAlone(t *testing.T) {
-	limited := func(change func(*render.Limits)) *render.Pool {
+	limited := func(change func(*render.Limits)) *scheduler.Pool {
 		return newPool(t, func(c *render.Config) {
 			c.Workers = 1
 			if c.Limits.Memory = 128 << 20; raceDetector {

@@ -10,6 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/render/rendertest"
+	"github.com/capstan-cd/capstan/hub/render/scheduler"
 )
 
 // TestMain makes the test binary a worker when the pool starts it as one. Its
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 
 // newPool makes a pool for one test. Under the race detector nothing can be
 // caged: it maps and opens what a renderer must not.
-func newPool(t testing.TB, change func(*render.Config)) *render.Pool {
+func newPool(t testing.TB, change func(*render.Config)) *scheduler.Pool {
 	t.Helper()
 	cfg := render.Config{Log: slog.New(slog.DiscardHandler)}
 	if raceDetector {
@@ -44,7 +45,7 @@ func newPool(t testing.TB, change func(*render.Config)) *render.Pool {
 	if change != nil {
 		change(&cfg)
 	}
-	p, err := render.NewPool(cfg)
+	p, err := scheduler.NewPool(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package dispatch
+package stream
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"google.golang.org/protobuf/proto"
@@ -45,12 +46,12 @@ func (f *follower) resumeFrom(ctx context.Context, start *linkv1.Cursor) (resume
 	var p resumeState
 	lost := start.GetIncarnation() == "" && start.GetGuard() != nil
 	start = positionOf(start)
-	keys, err := f.d.store.Keys(ctx, f.tenant)
+	digestKey, err := f.server.store.DigestKey(ctx, f.tenant)
 	if err != nil {
 		return p, err
 	}
-	f.key = proofKey(keys)
-	err = f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
+	f.key = proofKey(digestKey)
+	err = f.server.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
 		p = resumeState{}
 		_, head, err := tx.RowsAfter(ctx, f.cluster, 0, 1)
 		if err != nil {
@@ -128,18 +129,18 @@ func (f *follower) weigh(ctx context.Context, tx Tx, start *linkv1.Cursor, head 
 // admin has decided since it was judged.
 func (f *follower) refuse(ctx context.Context, start *linkv1.Cursor, p resumeState) (noted bool, err error) {
 	at := positionOf(start)
-	f.d.log.WarnContext(ctx, "agent and hub disagree about the past; the agent takes no change", "cluster", f.cluster, "reason", p.reason, "proven", p.proven)
+	f.server.log.WarnContext(ctx, "agent and hub disagree about the past; the agent takes no change", "cluster", f.cluster, "reason", p.reason, "proven", p.proven)
 	note := hub.Rewind{
 		Reason: p.reason, Proven: p.proven, AgentIncarnation: at.GetIncarnation(), AgentSeq: int64(min(at.GetSeq(), 1<<62)), SeenAt: time.Now(),
 	}
-	err = f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) (err error) {
+	err = f.server.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) (err error) {
 		noted, err = tx.NoteRewind(ctx, f.cluster, note)
 		return err
 	})
 	if err != nil || !noted {
 		return false, err
 	}
-	f.d.changed(f.tenant)
+	f.server.changed(f.tenant)
 	return true, f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Rewound{Rewound: &linkv1.Rewound{Reason: p.reason}}})
 }
 
@@ -181,7 +182,7 @@ func (f *follower) confirm(ctx context.Context, start *linkv1.Cursor, p resumeSt
 	if err := f.rebase(ctx, start.GetGeneration()); err != nil {
 		return err
 	}
-	f.d.log.WarnContext(ctx, "the agent takes the hub's state, as was decided", "cluster", f.cluster, "by", p.by)
+	f.server.log.WarnContext(ctx, "the agent takes the hub's state, as was decided", "cluster", f.cluster, "by", p.by)
 	return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Confirmed{Confirmed: &linkv1.Confirmed{
 		Incarnation: f.head.Incarnation, From: positionOf(start), By: p.by, AtUnixNano: p.at.UnixNano(),
 	}}})
@@ -194,7 +195,7 @@ const farthest = 1 << 32
 // rebase writes the states of the cluster's applications anew, with
 // generations above the highest that the agent has seen.
 func (f *follower) rebase(ctx context.Context, floor uint64) error {
-	return f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
+	return f.server.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
 		leaves, err := tx.Leaves(ctx, f.cluster)
 		if err != nil {
 			return err
@@ -255,7 +256,7 @@ func (f *follower) restate(ctx context.Context, tx Tx, raised map[hub.Applicatio
 	if err != nil {
 		return err
 	}
-	log := &appender{head: heads[f.cluster]}
+	log := &wire.Appender{Head: heads[f.cluster]}
 	for seq := int64(0); ; {
 		rows, _, err := tx.RowsAfter(ctx, f.cluster, seq, pageRows)
 		if err != nil {
@@ -267,20 +268,11 @@ func (f *follower) restate(ctx context.Context, tx Tx, raised map[hub.Applicatio
 			if r.Kind != hub.RowState || !ok {
 				continue
 			}
-			var state linkv1.AppState
-			if err := proto.Unmarshal(r.Body, &state); err != nil {
-				return fmt.Errorf("read row %d: %w", r.Seq, err)
-			}
-			state.Generation = uint64(generation)
-			body, err := marshal(&state)
+			row, err := withGeneration(r, generation)
 			if err != nil {
 				return err
 			}
-			row := hub.LogRow{Kind: hub.RowState, Application: r.Application, Body: body}
-			for _, digest := range state.GetTombstoneLists() {
-				row.Lists = append(row.Lists, hub.Digest(digest))
-			}
-			if err := log.add(row); err != nil {
+			if err := log.Add(row); err != nil {
 				return err
 			}
 		}
@@ -288,13 +280,31 @@ func (f *follower) restate(ctx context.Context, tx Tx, raised map[hub.Applicatio
 			break
 		}
 	}
-	return tx.AppendRows(ctx, f.cluster, log.rows)
+	return tx.AppendRows(ctx, f.cluster, log.Rows)
+}
+
+// withGeneration is a state row that says the same under another generation.
+func withGeneration(r hub.LogRow, generation int64) (hub.LogRow, error) {
+	var state linkv1.AppState
+	if err := proto.Unmarshal(r.Body, &state); err != nil {
+		return hub.LogRow{}, fmt.Errorf("read row %d: %w", r.Seq, err)
+	}
+	state.Generation = uint64(generation)
+	body, err := wire.Marshal(&state)
+	if err != nil {
+		return hub.LogRow{}, err
+	}
+	row := hub.LogRow{Kind: hub.RowState, Application: r.Application, Body: body}
+	for _, digest := range state.GetTombstoneLists() {
+		row.Lists = append(row.Lists, hub.Digest(digest))
+	}
+	return row, nil
 }
 
 // proofKey is a tenant's key for signing places in its logs. It follows from
 // the digest key, which every backup has.
-func proofKey(k Keys) []byte {
-	h := hmac.New(sha256.New, k.Digest[:])
+func proofKey(digestKey [32]byte) []byte {
+	h := hmac.New(sha256.New, digestKey[:])
 	h.Write([]byte("capstan log proof v1"))
 	return h.Sum(nil)
 }

@@ -1,4 +1,4 @@
-package render
+package scheduler
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -34,10 +35,10 @@ const (
 type process struct {
 	tenant        hub.TenantID
 	cmd           *exec.Cmd
-	wire          *Wire
+	wire          *render.Wire
 	stderr        *tail
 	quit          <-chan struct{} // closed when the pool is
-	hello         Hello
+	hello         render.Hello
 	idle          time.Time // since when
 	renders       int
 	spent         time.Duration // processor time when it became idle
@@ -48,7 +49,7 @@ type process struct {
 }
 
 // start makes a worker and waits until it says that it is caged.
-func start(ctx context.Context, cfg Config, quit <-chan struct{}, tenant hub.TenantID) (*process, error) {
+func start(ctx context.Context, cfg render.Config, quit <-chan struct{}, tenant hub.TenantID) (*process, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, unstarted(fmt.Errorf("socket pair: %w", err))
@@ -58,7 +59,7 @@ func start(ctx context.Context, cfg Config, quit <-chan struct{}, tenant hub.Ten
 		_, _ = unix.Close(pair[0]), theirs.Close()
 		return nil, fmt.Errorf("start renderer: %w", err)
 	}
-	p := &process{tenant: tenant, quit: quit, stderr: &tail{}, wire: NewWire(os.NewFile(uintptr(pair[0]), "renderer"))}
+	p := &process{tenant: tenant, quit: quit, stderr: &tail{}, wire: render.NewWire(os.NewFile(uintptr(pair[0]), "renderer"))}
 	p.cmd = exec.Command(cfg.Executable, append(cfg.Arguments[:len(cfg.Arguments):len(cfg.Arguments)], //nolint:noctx // our own binary; ended by Close
 		"--memory="+strconv.FormatInt(cfg.Limits.Memory, 10), "--sandbox="+cfg.Sandbox)...)
 	p.cmd.Env = []string{}
@@ -94,15 +95,15 @@ func unstarted(err error) error {
 
 func (p *process) greet(ctx context.Context) error {
 	until := time.Now().Add(startTimeout)
-	p.wire.tick = func() error {
+	p.wire.OnWait(func() error {
 		if err := p.stopped(ctx); err != nil {
 			return err
 		}
 		if time.Now().After(until) {
 			return fault.New(fault.Offline, "the renderer did not start within %s", startTimeout)
 		}
-		return p.wire.readWithin(step)
-	}
+		return p.wire.ReadWithin(step)
+	})
 	frame, err := p.wire.Receive(maxQuestion)
 	if err != nil {
 		alone := broke(err) && waitForExit(p.cmd.Process.Pid, dying)
@@ -115,18 +116,18 @@ func (p *process) greet(ctx context.Context) error {
 		}
 		return fmt.Errorf("start renderer: it ended at once (%s): %s: %w", p.state, p.stderr.safe(), err)
 	}
-	if frame.Kind == FrameFailed {
-		failure, err := Decode[Failure](frame, FrameFailed)
+	if frame.Kind == render.FrameFailed {
+		failure, err := render.Decode[render.Failure](frame, render.FrameFailed)
 		if err != nil {
 			return err
 		}
 		return failure.Err()
 	}
-	if p.hello, err = Decode[Hello](frame, FrameHello); err != nil {
+	if p.hello, err = render.Decode[render.Hello](frame, render.FrameHello); err != nil {
 		return err
 	}
-	if p.hello.Version != Version {
-		return fmt.Errorf("start renderer: it is version %q, not %q", p.hello.Version, Version)
+	if p.hello.Version != render.Version {
+		return fmt.Errorf("start renderer: it is version %q, not %q", p.hello.Version, render.Version)
 	}
 	return nil
 }
@@ -188,11 +189,11 @@ var errLost = errors.New("the renderer was gone")
 
 // render runs one request. Only a worker that answered in order can be used
 // again; keep says whether it did.
-func (p *process) render(ctx context.Context, req Request, limits Limits) (res Result, keep bool, err error) {
+func (p *process) render(ctx context.Context, req render.Request, limits render.Limits) (res render.Result, keep bool, err error) {
 	p.renders++
-	run := &run{process: p, limits: limits, recorder: NewRecorder(req, limits), began: time.Now()}
+	run := &run{process: p, limits: limits, recorder: render.NewRecorder(req, limits), began: time.Now()}
 	run.checkedAt = run.began
-	p.wire.tick = func() error { return run.tick(ctx) }
+	p.wire.OnWait(func() error { return run.tick(ctx) })
 	defer func() {
 		if !keep {
 			alone := broke(err) && waitForExit(p.cmd.Process.Pid, dying)
@@ -203,12 +204,12 @@ func (p *process) render(ctx context.Context, req Request, limits Limits) (res R
 			err = trouble
 		}
 	}()
-	if err := p.wire.file.SetWriteDeadline(run.began.Add(limits.Timeout)); err != nil {
-		return Result{}, false, fmt.Errorf("render: %w", err)
+	if err := p.wire.WriteUntil(run.began.Add(limits.Timeout)); err != nil {
+		return render.Result{}, false, fmt.Errorf("render: %w", err)
 	}
-	ask := Ask{Application: req.Application, Namespace: req.Namespace, Sources: req.Sources, Limits: limits}
-	if err := p.wire.Send(FrameAsk, ask); err != nil {
-		return Result{}, false, fmt.Errorf("%w: %w", errLost, err)
+	ask := render.Ask{Application: req.Application, Namespace: req.Namespace, Sources: req.Sources, Limits: limits}
+	if err := p.wire.Send(render.FrameAsk, ask); err != nil {
+		return render.Result{}, false, fmt.Errorf("%w: %w", errLost, err)
 	}
 	return run.serve(ctx)
 }
@@ -216,13 +217,13 @@ func (p *process) render(ctx context.Context, req Request, limits Limits) (res R
 // A run is one render as the hub sees it.
 type run struct {
 	*process
-	limits    Limits
-	recorder  *Recorder
+	limits    render.Limits
+	recorder  *render.Recorder
 	began     time.Time
 	before    time.Duration // processor time of the worker at the first look
 	checkedAt time.Time     // at the worker's memory and processor time
 	asked     bool
-	objects   []Object
+	objects   []render.Object
 	bytes     int64
 }
 
@@ -249,7 +250,7 @@ func (r *run) tick(ctx context.Context) error {
 				"", "look for a loop in the templates, or split the application")
 		}
 	}
-	return r.wire.readWithin(step)
+	return r.wire.ReadWithin(step)
 }
 
 func (r *run) tooLong() error {
@@ -262,47 +263,47 @@ func (r *run) tooLarge() error {
 		"", "look for a template that grows without end, or split the application")
 }
 
-func (r *run) serve(ctx context.Context) (Result, bool, error) {
+func (r *run) serve(ctx context.Context) (render.Result, bool, error) {
 	for {
 		frame, err := r.wire.Receive(max(maxQuestion, r.limits.ObjectBytes+1<<20))
 		if err != nil {
-			return Result{}, false, err
+			return render.Result{}, false, err
 		}
 		switch frame.Kind {
-		case FrameQuery:
+		case render.FrameQuery:
 			r.asked = true
 			if err := r.respond(ctx, frame); err != nil {
-				return Result{}, false, err
+				return render.Result{}, false, err
 			}
-		case FrameMade:
+		case render.FrameMade:
 			if err := r.acceptObject(frame); err != nil {
-				return Result{}, false, err
+				return render.Result{}, false, err
 			}
-		case FrameFailed:
-			failure, err := Decode[Failure](frame, FrameFailed)
+		case render.FrameFailed:
+			failure, err := render.Decode[render.Failure](frame, render.FrameFailed)
 			if err != nil {
-				return Result{}, false, err
+				return render.Result{}, false, err
 			}
-			return Result{}, true, failure.sanitized()
-		case FrameFinished:
+			return render.Result{}, true, sanitized(&failure)
+		case render.FrameFinished:
 			return r.finish(frame)
-		case FrameHello, FrameAsk, FrameReply:
-			return Result{}, false, fmt.Errorf("the renderer sent %q", frame.Kind)
+		case render.FrameHello, render.FrameAsk, render.FrameReply:
+			return render.Result{}, false, fmt.Errorf("the renderer sent %q", frame.Kind)
 		default:
-			return Result{}, false, fmt.Errorf("the renderer sent %q", frame.Kind)
+			return render.Result{}, false, fmt.Errorf("the renderer sent %q", frame.Kind)
 		}
 	}
 }
 
-func (r *run) respond(ctx context.Context, frame Frame) error {
-	q, err := Decode[Question](frame, FrameQuery)
+func (r *run) respond(ctx context.Context, frame render.Frame) error {
+	q, err := render.Decode[render.Question](frame, render.FrameQuery)
 	if err != nil {
 		return err
 	}
 	// What the hub does for a render is a part of it.
 	within, cancel := context.WithDeadline(ctx, r.began.Add(r.limits.Timeout))
 	defer cancel()
-	var reply Reply
+	var reply render.Reply
 	if reply.Answer, err = r.recorder.Ask(within, q); err != nil {
 		if within.Err() != nil && ctx.Err() == nil {
 			return r.tooLong()
@@ -310,22 +311,45 @@ func (r *run) respond(ctx context.Context, frame Frame) error {
 		if r.recorder.Trouble() != nil || ctx.Err() != nil {
 			return err
 		}
-		reply = Reply{Failure: Fail(err)}
+		reply = render.Reply{Failure: render.Fail(err)}
 	}
 	bodies := make([][]byte, len(reply.Files))
 	for i, f := range reply.Files {
 		bodies[i] = f.Data
 	}
-	return r.wire.Send(FrameReply, reply, bodies...)
+	return r.wire.Send(render.FrameReply, reply, bodies...)
 }
 
-func (r *run) finish(frame Frame) (Result, bool, error) {
-	end, err := Decode[Finished](frame, FrameFinished)
+// acceptObject checks one object before it is believed, and counts it.
+func (r *run) acceptObject(frame render.Frame) error {
+	ref, err := render.Decode[hub.ObjectRef](frame, render.FrameMade)
 	if err != nil {
-		return Result{}, false, err
+		return err
+	}
+	ref.Digest = hub.Digest{}
+	if len(r.objects) >= r.limits.Objects {
+		return fault.New(fault.Exceeded, "the source makes more than %d objects", r.limits.Objects)
+	}
+	if int64(len(frame.Body)) > r.limits.ObjectBytes {
+		return fault.New(fault.Exceeded, "an object has more than %d bytes", r.limits.ObjectBytes)
+	}
+	if r.bytes += int64(len(frame.Body)); r.bytes > r.limits.OutputBytes {
+		return fault.New(fault.Exceeded, "the objects have more than %d bytes together", r.limits.OutputBytes)
+	}
+	if err := render.CheckObject(ref, frame.Body); err != nil {
+		return err
+	}
+	r.objects = append(r.objects, render.Object{Ref: ref, JSON: frame.Body})
+	return nil
+}
+
+func (r *run) finish(frame render.Frame) (render.Result, bool, error) {
+	end, err := render.Decode[render.Finished](frame, render.FrameFinished)
+	if err != nil {
+		return render.Result{}, false, err
 	}
 	if end.Objects != len(r.objects) {
-		return Result{}, false, fmt.Errorf("the renderer made %d objects and sent %d", end.Objects, len(r.objects))
+		return render.Result{}, false, fmt.Errorf("the renderer made %d objects and sent %d", end.Objects, len(r.objects))
 	}
 	const most, maxSourceTypes = 200, 10_000 // "Kustomize," for each source
 	if len(end.Warnings) > most {
@@ -334,7 +358,7 @@ func (r *run) finish(frame Frame) (Result, bool, error) {
 	for i, w := range end.Warnings {
 		end.Warnings[i] = readable(w, 2_000)
 	}
-	return Result{
+	return render.Result{
 		Objects: r.objects, SourceType: readable(end.SourceType, maxSourceTypes), Inputs: r.recorder.Inputs(),
 		Impure: end.Impure, Warnings: end.Warnings,
 	}, true, nil
@@ -380,7 +404,7 @@ func (r *run) explain(err error, killed bool) error {
 }
 
 // sanitized limits what a worker can make the hub say.
-func (f *Failure) sanitized() error {
+func sanitized(f *render.Failure) error {
 	kind := f.Kind
 	cause := readable(f.Cause, 3_000)
 	if kind != fault.Exceeded && kind != fault.Invalid {

@@ -1,4 +1,4 @@
-package dispatch
+package stream
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/buckethash"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -29,12 +30,12 @@ type Caller func(ctx context.Context) (hub.TenantID, hub.ClusterID, error)
 // Desired serves the desired log of the calling cluster.
 type Desired struct {
 	linkv1.UnimplementedDesiredServer
-	d      *Dispatcher
+	server *Server
 	caller Caller
 }
 
 // Desired makes the link service.
-func (d *Dispatcher) Desired(caller Caller) *Desired { return &Desired{d: d, caller: caller} }
+func (s *Server) Desired(caller Caller) *Desired { return &Desired{server: s, caller: caller} }
 
 // Follow replays what the cluster lacks and then follows the log.
 func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.FollowDown]) error {
@@ -52,12 +53,12 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 		return fault.New(fault.Invalid, "the first message of Follow must be a cursor")
 	}
 	f := &follower{
-		d: s.d, tenant: tenant, cluster: cluster, stream: stream, sentBlobs: sentBlobs{upTo: s.d.recent.newest()}, compares: start.GetCompares(), settings: start.GetSettings(),
+		server: s.server, tenant: tenant, cluster: cluster, stream: stream, sentBlobs: wire.NewSentBlobs(s.server.recent.newest()), compares: start.GetCompares(), settings: start.GetSettings(),
 		acks: make(chan *linkv1.Ack, 16), sums: make(chan *linkv1.Sums, 1),
 	}
 	if start.GetPacks() {
-		f.bases = &bases{used: &s.d.packed}
-		defer f.bases.forget()
+		f.bases = wire.NewBases(&s.server.packed)
+		defer f.bases.Forget()
 	}
 	defer f.countInBurst(false)
 	go f.receive()
@@ -66,7 +67,7 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 
 // A follower is one stream: only run sends, only receive receives.
 type follower struct {
-	d          *Dispatcher
+	server     *Server
 	tenant     hub.TenantID
 	cluster    hub.ClusterID
 	stream     grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.FollowDown]
@@ -85,9 +86,9 @@ type follower struct {
 	replays    int             // resets in a row that brought no equal root
 	only       map[uint16]bool // buckets that are replayed, up to row until; nil: all
 	until      int64
-	held       bool      // the agent was told that nothing may be deleted
-	sentBlobs  sentBlobs // bodies
-	bases      *bases    // nil: the agent does not unpack rows
+	held       bool           // the agent was told that nothing may be deleted
+	sentBlobs  wire.SentBlobs // bodies
+	bases      *wire.Bases    // nil: the agent does not unpack rows
 	head       hub.LogHead
 }
 
@@ -101,7 +102,7 @@ func (f *follower) receive() {
 		switch m := up.GetMessage().(type) {
 		case *linkv1.FollowUp_Ack:
 			if n := m.Ack.GetUnsupported(); len(n) > 0 {
-				f.d.log.WarnContext(f.stream.Context(), "the agent does not know the kind of some rows; it may be older than the hub", "cluster", f.cluster, "rows", n[:min(len(n), 10)])
+				f.server.log.WarnContext(f.stream.Context(), "the agent does not know the kind of some rows; it may be older than the hub", "cluster", f.cluster, "rows", n[:min(len(n), 10)])
 			}
 			select {
 			case f.acks <- m.Ack:
@@ -118,7 +119,7 @@ func (f *follower) receive() {
 }
 
 func (f *follower) run(ctx context.Context, start *linkv1.Cursor) error {
-	wake, stop := f.d.wakes.Subscribe(f.cluster)
+	wake, stop := f.server.wakes.Subscribe(f.cluster)
 	defer stop()
 	for {
 		p, err := f.resumeFrom(ctx, start)
@@ -141,11 +142,11 @@ func (f *follower) run(ctx context.Context, start *linkv1.Cursor) error {
 // log from there.
 func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p resumeState, wake *subscription) error {
 	if p.noted {
-		err := f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error { return tx.ClearRewind(ctx, f.cluster) })
+		err := f.server.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error { return tx.ClearRewind(ctx, f.cluster) })
 		if err != nil {
 			return err
 		}
-		f.d.changed(f.tenant)
+		f.server.changed(f.tenant)
 	}
 	if p.decision == confirms {
 		if err := f.confirm(ctx, start, p); err != nil {
@@ -155,7 +156,7 @@ func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p resumeStat
 	if err := f.advance(ctx, advanceOptions{reset: p.decision != follows}); err != nil {
 		return err
 	}
-	at, leave := f.d.heads.add(f.tenant, f.cluster)
+	at, leave := f.server.heads.add(f.tenant, f.cluster)
 	defer leave()
 	for {
 		known := headVersionOf(f.head)
@@ -175,7 +176,7 @@ func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p resumeStat
 		case <-f.barrierDue:
 		}
 		at.known.Store(nil)
-		if err := f.advance(ctx, advanceOptions{pushed: f.d.wakes.pushed(wake), barrierAfter: f.d.bursts.Quiet()}); err != nil {
+		if err := f.advance(ctx, advanceOptions{pushed: f.server.wakes.pushed(wake), barrierAfter: f.server.bursts.Quiet()}); err != nil {
 			return err
 		}
 	}
@@ -183,9 +184,9 @@ func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p resumeStat
 
 // An advanceOptions is how a stream goes on.
 type advanceOptions struct {
-	reset        bool            // from the beginning
-	pushed       *pushedRows     // rows that are known already; nil: none
-	barrierAfter <-chan struct{} // closed when a barrier may be sent; nil: at once
+	reset        bool             // from the beginning
+	pushed       *wire.PushedRows // rows that are known already; nil: none
+	barrierAfter <-chan struct{}  // closed when a barrier may be sent; nil: at once
 }
 
 // advance sends all rows after the last one sent, and a barrier. While a change
@@ -202,48 +203,56 @@ func (f *follower) advance(ctx context.Context, l advanceOptions) error {
 		}
 	}
 	for {
-		want := cursor{LogPlace: hub.LogPlace{Cluster: f.cluster, After: max(f.seq, f.lastRead), Known: f.head}, barrier: -1, leavesLater: l.barrierAfter != nil, pushed: l.pushed}
-		l.pushed = nil
-		if f.barrier != nil {
-			want.barrier = int64(f.barrier.Seq)
-		}
-		// One moment: a root over newer states than the rows would not be the
-		// agent's.
-		p, err := f.d.pages.Do(ctx, string(f.tenant), want)
+		p, err := f.nextPage(ctx, l)
 		if err != nil {
 			return err
 		}
-		if p.Lost {
-			// The next stream is judged by the place of the agent.
-			return fault.New(fault.Conflict, "the hub's log no longer holds row %d, which was its last: the database went back to an earlier state", f.head.Seq)
-		}
-		rows := p.Rows
+		l.pushed = nil
 		f.head = p.Head
 		if err := f.sendHold(); err != nil {
 			return err
 		}
-		if err := f.send(rows); err != nil {
+		if err := f.send(p.Rows); err != nil {
 			return err
 		}
-		if p.more {
+		switch {
+		case p.more:
 			continue
+		case p.leaves != nil:
+			return f.sendBarrier(p.leaves)
+		case p.due:
+			f.barrierDue = l.barrierAfter
 		}
-		if p.leaves == nil {
-			if p.due {
-				f.barrierDue = l.barrierAfter
-			}
-			if f.seq <= f.stored {
-				f.countInBurst(false) // nothing was to be sent
-			}
-			return nil
+		if f.seq <= f.stored {
+			f.countInBurst(false) // nothing was to be sent
 		}
-		if err := f.close(); err != nil {
-			return err
-		}
-		f.proven = false
-		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: hashchain.Root(f.expectedLeaves(p.leaves))}
-		return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Barrier{Barrier: f.barrier}})
+		return nil
 	}
+}
+
+// nextPage reads what follows the last row sent. It is of one moment: a root
+// over newer states than the rows would not be the agent's.
+func (f *follower) nextPage(ctx context.Context, l advanceOptions) (logPage, error) {
+	want := cursor{LogPlace: hub.LogPlace{Cluster: f.cluster, After: max(f.seq, f.lastRead), Known: f.head}, barrier: -1, leavesLater: l.barrierAfter != nil, pushed: l.pushed}
+	if f.barrier != nil {
+		want.barrier = int64(f.barrier.Seq)
+	}
+	p, err := f.server.pages.Do(ctx, string(f.tenant), want)
+	if err == nil && p.Lost {
+		// The next stream is judged by the place of the agent.
+		err = fault.New(fault.Conflict, "the hub's log no longer holds row %d, which was its last: the database went back to an earlier state", f.head.Seq)
+	}
+	return p, err
+}
+
+// sendBarrier asks the agent whether it holds all that the log says.
+func (f *follower) sendBarrier(leaves map[string][32]byte) error {
+	if err := f.close(); err != nil {
+		return err
+	}
+	f.proven = false
+	f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: hashchain.Root(f.expectedLeaves(leaves))}
+	return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Barrier{Barrier: f.barrier}})
 }
 
 // countInBurst counts the stream among those that have not acknowledged rows of a
@@ -257,7 +266,7 @@ func (f *follower) countInBurst(out bool) {
 		n = -1
 	}
 	f.inBurst = out
-	f.d.bursts.Sent(n)
+	f.server.bursts.Sent(n)
 }
 
 // sendHold tells the agent whether anything may be deleted at all. What it was
@@ -308,9 +317,9 @@ func (f *follower) send(rows []hub.LogRow) error {
 			continue
 		}
 		blobs, extra := f.inline(row, page)
-		out := rowOf(row)
+		out := wire.Row(row)
 		if f.bases != nil {
-			if err := f.bases.pack(row, out); err != nil {
+			if err := f.bases.Pack(row, out); err != nil {
 				return err
 			}
 		}
@@ -326,16 +335,12 @@ func (f *follower) send(rows []hub.LogRow) error {
 		f.seq = row.Seq
 	}
 	for _, number := range page {
-		f.sentBlobs.add(number)
+		f.sentBlobs.Add(number)
 	}
 	if len(rows) > 0 {
 		f.lastRead = rows[len(rows)-1].Seq
 	}
 	return flush()
-}
-
-func rowOf(row hub.LogRow) *linkv1.Row {
-	return &linkv1.Row{Seq: uint64(row.Seq), Kind: linkv1.RowKind(row.Kind), AppId: string(row.Application), Body: row.Body, Chain: row.Chain}
 }
 
 // expectedLeaves are those of the states in the log that the agent should hold. One
@@ -365,11 +370,11 @@ func (f *follower) inline(row hub.LogRow, page map[hub.Digest]uint64) (blobs []*
 	}
 	listed := row.Objects
 	if listed == nil {
-		listed = digestsOf(row.Body)
+		listed = wire.Digests(row.Body)
 	}
 	for _, digest := range listed {
-		sealed, number, ok := f.d.recent.get(f.tenant, digest)
-		if _, went := page[digest]; !ok || went || f.sentBlobs.has(number) {
+		sealed, number, ok := f.server.recent.get(f.tenant, digest)
+		if _, went := page[digest]; !ok || went || f.sentBlobs.Has(number) {
 			continue
 		}
 		page[digest] = number
@@ -392,7 +397,7 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 		if f.replays++; f.replays > maxReplays {
 			return fault.New(fault.Conflict, "the agent's desired state differs from the hub's after %d replays", maxReplays)
 		}
-		f.d.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", "cluster", f.cluster, "seq", ack.Barrier)
+		f.server.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", "cluster", f.cluster, "seq", ack.Barrier)
 		return f.advance(ctx, advanceOptions{reset: true})
 	}
 	a := hub.LogAck{Cluster: f.cluster, Seq: int64(ack.Seq)}
@@ -403,7 +408,7 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 	case f.barrier != nil && ack.Seq <= f.barrier.Seq && !f.proven:
 		return nil // the answer to the barrier is on its way and says more
 	}
-	if _, err := f.d.acks.Do(ctx, string(f.tenant), a); err != nil {
+	if _, err := f.server.acks.Do(ctx, string(f.tenant), a); err != nil {
 		return err
 	}
 	f.proven = f.proven || receipt
@@ -414,9 +419,9 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 }
 
 // acknowledge stores what several agents have said.
-func (d *Dispatcher) acknowledge(ctx context.Context, tenant string, acks []hub.LogAck) ([]struct{}, error) {
+func (s *Server) acknowledge(ctx context.Context, tenant string, acks []hub.LogAck) ([]struct{}, error) {
 	failpoint.Here(failpoint.HubAckBefore)
 	defer failpoint.Here(failpoint.HubAckAfter)
-	err := d.store.InTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, tx Tx) error { return tx.Acknowledge(ctx, acks) })
+	err := s.store.InTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, tx Tx) error { return tx.Acknowledge(ctx, acks) })
 	return make([]struct{}, len(acks)), err
 }

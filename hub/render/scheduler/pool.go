@@ -1,4 +1,10 @@
-package render
+// Package scheduler runs renders in worker processes: it shares the workers
+// among tenants, starts and ends the processes, watches what they use of the
+// machine, and checks what they answer. It knows no application and no work
+// queue: the stage of hub/render hands it requests through render.Renderer. The
+// daemon runs one Pool per replica. A worker serves one tenant for its life, and
+// one that did not answer in order is never used again.
+package scheduler
 
 import (
 	"context"
@@ -8,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/shared/fault"
 	loop "github.com/capstan-cd/capstan/shared/lifecycle"
 )
@@ -17,7 +24,7 @@ import (
 // stand before another's one, and a render that takes long makes room for
 // those of others. It is safe for use by many goroutines.
 type Pool struct {
-	cfg Config
+	cfg render.Config
 
 	mu           sync.Mutex
 	waiting      map[hub.TenantID][]*ticket
@@ -59,12 +66,12 @@ type grant struct {
 
 // NewPool checks the configuration. No worker is started before it is needed;
 // Run ends idle ones.
-func NewPool(cfg Config) (*Pool, error) {
+func NewPool(cfg render.Config) (*Pool, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	return &Pool{
-		cfg: cfg.withDefaults(), waiting: map[hub.TenantID][]*ticket{}, busy: map[hub.TenantID]int{},
+		cfg: cfg.WithDefaults(), waiting: map[hub.TenantID][]*ticket{}, busy: map[hub.TenantID]int{},
 		running: map[*slotLease]struct{}{}, slow: map[hub.TenantID]time.Time{}, heavy: map[rendered]time.Time{}, used: map[hub.TenantID]usage{}, quit: make(chan struct{}),
 	}, nil
 }
@@ -160,13 +167,13 @@ func (p *Pool) Stats() (running, waiting int, ended int64) {
 // Render renders one application. It waits for its tenant's turn. An error of
 // kind Invalid or Exceeded is about the source and has a sentence for people;
 // any other is about the hub.
-func (p *Pool) Render(ctx context.Context, req Request) (Result, error) {
-	if err := req.check(); err != nil {
-		return Result{}, err
+func (p *Pool) Render(ctx context.Context, req render.Request) (render.Result, error) {
+	if err := req.Check(); err != nil {
+		return render.Result{}, err
 	}
 	g, err := p.acquireFor(ctx, req.Tenant, req.Application)
 	if err != nil {
-		return Result{}, err
+		return render.Result{}, err
 	}
 	for _, w := range g.evict {
 		w.kill()
@@ -187,14 +194,14 @@ var errStopping = fault.New(fault.Offline, "the hub is stopping")
 
 // run renders on a given worker or on a new one, and gives back the worker if
 // it can be used again. A worker that died while it was idle is replaced once.
-func (p *Pool) run(ctx context.Context, g grant, req Request) (Result, *process, error) {
+func (p *Pool) run(ctx context.Context, g grant, req render.Request) (render.Result, *process, error) {
 	w := g.use
 	for {
 		reused := w != nil
 		if !reused {
 			var err error
 			if w, err = start(ctx, p.cfg, p.quit, req.Tenant); err != nil {
-				return Result{}, nil, err
+				return render.Result{}, nil, err
 			}
 			p.mu.Lock()
 			p.caged = w.hello.Sandbox
@@ -211,7 +218,7 @@ func (p *Pool) run(ctx context.Context, g grant, req Request) (Result, *process,
 			p.ended++
 			p.mu.Unlock()
 			p.cfg.Log.WarnContext(ctx, "renderer ended", "tenant", req.Tenant, "application", req.Application, "state", w.state, "error", err)
-			return Result{}, nil, err
+			return render.Result{}, nil, err
 		}
 		w = nil
 	}

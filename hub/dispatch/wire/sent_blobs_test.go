@@ -1,4 +1,4 @@
-package dispatch
+package wire
 
 import (
 	"testing"
@@ -10,21 +10,21 @@ func TestSentBlobs(t *testing.T) {
 	t.Parallel()
 	t.Run("what came late is not taken for carried", func(t *testing.T) {
 		t.Parallel()
-		c := sentBlobs{upTo: 10}
+		c := SentBlobs{upTo: 10}
 		for _, n := range []uint64{14, 13, 20} {
-			c.add(n)
+			c.Add(n)
 		}
 		for n, want := range map[uint64]bool{1: true, 10: true, 11: false, 12: false, 13: true, 14: true, 15: false, 20: true, 21: false} {
-			if c.has(n) != want {
-				t.Errorf("number %d: carried %v, want %v", n, c.has(n), want)
+			if c.Has(n) != want {
+				t.Errorf("number %d: carried %v, want %v", n, c.Has(n), want)
 			}
 		}
 	})
 	t.Run("numbers without gaps take no room", func(t *testing.T) {
 		t.Parallel()
-		var c sentBlobs
+		var c SentBlobs
 		for n := uint64(10_000); n > 0; n-- {
-			c.add(10_001 - n)
+			c.Add(10_001 - n)
 		}
 		if c.upTo != 10_000 || len(c.more) != 0 {
 			t.Errorf("up to %d and %d more, want up to 10000 and none", c.upTo, len(c.more))
@@ -33,10 +33,10 @@ func TestSentBlobs(t *testing.T) {
 	t.Run("what was added counts as carried, and the room is bounded", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(r *rapid.T) {
-			c := sentBlobs{upTo: rapid.Uint64Range(0, 20).Draw(r, "base")}
+			c := SentBlobs{upTo: rapid.Uint64Range(0, 20).Draw(r, "base")}
 			for _, n := range rapid.SliceOfN(rapid.Uint64Range(0, 5_000), 0, 2_000).Draw(r, "numbers") {
-				c.add(n)
-				if !c.has(n) {
+				c.Add(n)
+				if !c.Has(n) {
 					r.Fatalf("number %d was added and is not carried", n)
 				}
 			}

@@ -1,4 +1,4 @@
-package dispatch_test
+package stream_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/dispatchtest"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -21,41 +22,22 @@ import (
 
 // fetch asks for blobs and gives those served, those named as missing, and
 // how it ended: io.EOF, or why not all came.
-func fetch(t *testing.T, conn *grpc.ClientConn, digests ...[]byte) (map[string][]byte, int, error) {
-	t.Helper()
-	out, missing := map[string][]byte{}, 0
-	stream, err := linkv1.NewBlobsClient(conn).Fetch(t.Context(), &linkv1.FetchRequest{Digests: digests})
-	if err != nil {
-		return out, missing, err
-	}
-	for {
-		reply, err := stream.Recv()
-		if err != nil {
-			return out, missing, err
-		}
-		for _, b := range reply.Blobs {
-			out[string(b.Digest)] = b.Sealed
-		}
-		missing += len(reply.Missing)
-	}
-}
-
 func TestBlobs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, automated)
-	w.render("r1", "a", "b")
+	w := dispatchtest.New(t, dispatchtest.Automated)
+	w.Render("r1", "a", "b")
 	var digests [][]byte
-	for _, o := range w.state().Target.Objects {
+	for _, o := range w.State().Target.Objects {
 		digests = append(digests, o.Digest)
 	}
-	conn := w.link(w.tenant, w.cluster.ID)
+	conn := w.Link(w.Tenant, w.Cluster.ID)
 	unknown := sha256.Sum256([]byte("unknown"))
 	t.Run("the cluster's own objects are served sealed, the rest is named", func(t *testing.T) {
-		got, missing, _ := fetch(t, conn, append(digests, unknown[:])...)
+		got, missing, _ := dispatchtest.Fetch(t, conn, append(digests, unknown[:])...)
 		if len(got) != 2 || missing != 1 {
 			t.Fatalf("%d blobs, %d missing", len(got), missing)
 		}
-		keys, err := w.db.Keys(t.Context(), w.tenant)
+		keys, err := w.DB.Keys(t.Context(), w.Tenant)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +53,7 @@ func TestBlobs(t *testing.T) {
 		for i := range 40 {
 			group.Go(func() {
 				mine := digests[i%2]
-				got, missing, err := fetch(t, conn, mine, unknown[:])
+				got, missing, err := dispatchtest.Fetch(t, conn, mine, unknown[:])
 				if _, ok := got[string(mine)]; len(got) != 1 || !ok || missing != 1 || !errors.Is(err, io.EOF) {
 					t.Errorf("%d blobs, its own: %v, %d missing, %v", len(got), ok, missing, err)
 				}
@@ -81,24 +63,24 @@ func TestBlobs(t *testing.T) {
 	})
 	t.Run("ISO-1 another cluster of the tenant gets none of them", func(t *testing.T) {
 		var other hub.Cluster
-		w.in(func(ctx context.Context, tx *store.Tenant) error {
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
 			var err error
 			other, err = tx.CreateCluster(ctx, hub.Cluster{ID: hub.NewID[hub.ClusterID](), Meta: hub.Meta{Name: "other"}})
 			return err
 		})
-		if got, missing, _ := fetch(t, w.link(w.tenant, other.ID), digests...); len(got) != 0 || missing != 2 {
+		if got, missing, _ := dispatchtest.Fetch(t, w.Link(w.Tenant, other.ID), digests...); len(got) != 0 || missing != 2 {
 			t.Errorf("%d blobs, %d missing", len(got), missing)
 		}
 	})
 	t.Run("INV-7 another tenant gets none of them, whatever cluster it says", func(t *testing.T) {
-		stranger := storetest.Tenant(t, w.db, "globex")
-		if got, missing, _ := fetch(t, w.link(stranger, w.cluster.ID), digests...); len(got) != 0 || missing != 2 {
+		stranger := storetest.Tenant(t, w.DB, "globex")
+		if got, missing, _ := dispatchtest.Fetch(t, w.Link(stranger, w.Cluster.ID), digests...); len(got) != 0 || missing != 2 {
 			t.Errorf("%d blobs, %d missing", len(got), missing)
 		}
 	})
 	t.Run("a digest of another length is refused", func(t *testing.T) {
 		for _, bad := range [][]byte{nil, digests[0][:31], append(bytes.Clone(digests[0]), 0)} {
-			if got, _, err := fetch(t, conn, digests[0], bad); len(got) != 0 || errors.Is(err, nil) || err.Error() == "EOF" {
+			if got, _, err := dispatchtest.Fetch(t, conn, digests[0], bad); len(got) != 0 || errors.Is(err, nil) || err.Error() == "EOF" {
 				t.Errorf("%d bytes: %d blobs, %v", len(bad), len(got), err)
 			}
 		}
@@ -108,7 +90,7 @@ func TestBlobs(t *testing.T) {
 		for i := range many {
 			many[i] = digests[0]
 		}
-		if got, _, err := fetch(t, conn, many...); len(got) != 0 || err.Error() == "EOF" {
+		if got, _, err := dispatchtest.Fetch(t, conn, many...); len(got) != 0 || err.Error() == "EOF" {
 			t.Errorf("%d blobs, %v", len(got), err)
 		}
 	})
@@ -116,11 +98,11 @@ func TestBlobs(t *testing.T) {
 
 func TestBlobsNeedACertificate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, manual)
+	w := dispatchtest.New(t, dispatchtest.Manual)
 	refuse := func(context.Context) (hub.TenantID, hub.ClusterID, error) {
 		return "", "", fault.New(fault.Unknown, "the connection brought no valid certificate")
 	}
-	if err := w.d.Blobs(refuse).Fetch(&linkv1.FetchRequest{}, nopStream{t: t}); fault.KindOf(err) != fault.Unknown {
+	if err := w.Streams.Blobs(refuse).Fetch(&linkv1.FetchRequest{}, nopStream{t: t}); fault.KindOf(err) != fault.Unknown {
 		t.Errorf("error %v", err)
 	}
 }

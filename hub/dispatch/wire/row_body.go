@@ -1,7 +1,6 @@
-package dispatch
+package wire
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -11,49 +10,49 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// A state is all that an application's row in the desired log is made of.
-type state struct {
-	app        hub.Application
-	spec       hub.ApplicationSpec
-	project    hub.ProjectSpec
-	cluster    hub.Destination // name and server of the destination's cluster
-	generation int64
-	target     *hub.Snapshot
-	accepted   *hub.Snapshot
-	tombstones []hub.Tombstone
-	still      bool // nothing is to be done by itself
+// A State is all that an application's row in the desired log is made of.
+type State struct {
+	App        hub.Application
+	Spec       hub.ApplicationSpec
+	Project    hub.ProjectSpec
+	Cluster    hub.Destination // name and server of the destination's cluster
+	Generation int64
+	Target     *hub.Snapshot
+	Accepted   *hub.Snapshot
+	Tombstones []hub.Tombstone
+	Still      bool // nothing is to be done by itself
 }
 
-// body serialises a state, and gives the lists that it refers to. Equal states
+// Body serialises a state, and returns the lists that it refers to. Equal states
 // give equal bytes.
-func (s state) body(keys func() (hub.TenantKeys, error)) ([]byte, []tombstoneList, error) {
-	inline, lists, err := splitTombstones(s.tombstones, keys)
+func (s State) Body(keys func() (hub.TenantKeys, error)) ([]byte, []TombstoneList, error) {
+	inline, lists, err := splitTombstones(s.Tombstones, keys)
 	if err != nil {
 		return nil, nil, err
 	}
 	m := &linkv1.AppState{
-		Name: s.app.Name, AppNamespace: s.app.Namespace, Namespace: s.spec.Destination.Namespace,
-		Project: s.app.Project, Generation: uint64(s.generation),
-		Target: snapshotRef(s.target), Accepted: snapshotRef(s.accepted),
-		Policy: policyOf(s.app, s.spec, s.project, s.cluster), Tombstones: inline, Orphans: orphansOf(s.project),
+		Name: s.App.Name, AppNamespace: s.App.Namespace, Namespace: s.Spec.Destination.Namespace,
+		Project: s.App.Project, Generation: uint64(s.Generation),
+		Target: snapshotRef(s.Target), Accepted: snapshotRef(s.Accepted),
+		Policy: policyOf(s.App, s.Spec, s.Project, s.Cluster), Tombstones: inline, Orphans: orphansOf(s.Project),
 	}
 	for i := range lists {
-		m.TombstoneLists = append(m.TombstoneLists, lists[i].digest[:])
+		m.TombstoneLists = append(m.TombstoneLists, lists[i].Digest[:])
 	}
-	if s.still {
+	if s.Still {
 		m.Policy.Automated, m.Policy.SelfHeal = false, false
 	}
-	if at := s.app.ApprovedAt(); !at.IsZero() {
+	if at := s.App.ApprovedAt(); !at.IsZero() {
 		m.ApprovedUnixNano = at.UnixNano()
 	}
-	body, err := marshal(m)
+	body, err := Marshal(m)
 	return body, lists, err
 }
 
-// listed are the objects that the body lists itself, as digestsOf finds them.
-func (s state) listed() []hub.Digest {
+// Listed are the objects that the body lists itself, as Digests finds them.
+func (s State) Listed() []hub.Digest {
 	out := []hub.Digest{}
-	for _, snap := range []*hub.Snapshot{s.target, s.accepted} {
+	for _, snap := range []*hub.Snapshot{s.Target, s.Accepted} {
 		switch {
 		case snap == nil:
 		case len(snap.Lists) > 0:
@@ -67,7 +66,8 @@ func (s state) listed() []hub.Digest {
 	return out
 }
 
-func marshal(m proto.Message) ([]byte, error) {
+// Marshal serialises a message; equal messages give equal bytes.
+func Marshal(m proto.Message) ([]byte, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("serialise %T: %w", m, err)
@@ -127,9 +127,9 @@ func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.Project
 	return p
 }
 
-// operationBody serialises an operation. Its objects are those of the state
+// OperationBody serialises an operation. Its objects are those of the state
 // row before it, unless it has a snapshot of its own.
-func operationBody(op hub.Operation, spec hub.ApplicationSpec, own *hub.Snapshot) ([]byte, error) {
+func OperationBody(op hub.Operation, spec hub.ApplicationSpec, own *hub.Snapshot) ([]byte, error) {
 	kinds := map[hub.OperationKind]linkv1.OperationKind{
 		hub.SyncOperation:     linkv1.OperationKind_OPERATION_KIND_SYNC,
 		hub.RollbackOperation: linkv1.OperationKind_OPERATION_KIND_ROLLBACK,
@@ -159,7 +159,7 @@ func operationBody(op hub.Operation, spec hub.ApplicationSpec, own *hub.Snapshot
 		meta := spec.SyncPolicy.ManagedNamespaceMetadata
 		m.Options.NamespaceLabels, m.Options.NamespaceAnnotations = meta.Labels, meta.Annotations
 	}
-	return marshal(m)
+	return Marshal(m)
 }
 
 // orphansOf is what a project asks for; nil if it does not look for orphaned
@@ -173,16 +173,4 @@ func orphansOf(p hub.ProjectSpec) *linkv1.Orphans {
 		out.Ignore = append(out.Ignore, &linkv1.OrphanRule{Group: r.Group, Kind: r.Kind, Name: r.Name})
 	}
 	return out
-}
-
-func projectSpec(p hub.Project) (hub.ProjectSpec, error) {
-	if len(p.Spec) == 0 {
-		return hub.ProjectSpec{Prunes: p.PruneLimit()}, nil
-	}
-	var s hub.ProjectSpec
-	if err := json.Unmarshal(p.Spec, &s); err != nil {
-		return s, fmt.Errorf("read project %q: %w", p.Name, err)
-	}
-	s.Prunes = p.PruneLimit()
-	return s, nil
 }

@@ -1,4 +1,4 @@
-package dispatch
+package stream
 
 import (
 	"context"
@@ -78,7 +78,7 @@ func (h *heads) byTenant() map[hub.TenantID][]*watched {
 }
 
 // watch looks at the ends of the logs until ctx ends.
-func (d *Dispatcher) watch(ctx context.Context) {
+func (s *Server) watch(ctx context.Context) {
 	ctx, done := lifecycle.Watch(ctx, "ends of logs", loopLimit)
 	defer done()
 	for {
@@ -90,12 +90,12 @@ func (d *Dispatcher) watch(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		for tenant, all := range d.heads.byTenant() {
+		for tenant, all := range s.heads.byTenant() {
 			for len(all) > 0 {
 				page := all[:min(len(all), headsPage)]
 				all = all[len(page):]
-				if err := d.compare(ctx, tenant, page); err != nil && ctx.Err() == nil {
-					d.log.WarnContext(ctx, "the ends of the desired logs cannot be read", logkey.Tenant, tenant, logkey.Error, err)
+				if err := s.compare(ctx, tenant, page); err != nil && ctx.Err() == nil {
+					s.log.WarnContext(ctx, "the ends of the desired logs cannot be read", logkey.Tenant, tenant, logkey.Error, err)
 					break
 				}
 			}
@@ -104,13 +104,13 @@ func (d *Dispatcher) watch(ctx context.Context) {
 }
 
 // compare wakes the streams whose log ends elsewhere than they know.
-func (d *Dispatcher) compare(ctx context.Context, tenant hub.TenantID, streams []*watched) error {
+func (s *Server) compare(ctx context.Context, tenant hub.TenantID, streams []*watched) error {
 	clusters := make([]hub.ClusterID, len(streams))
 	for i, w := range streams {
 		clusters[i] = w.cluster
 	}
 	var found map[hub.ClusterID]hub.LogHead
-	err := d.store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) (err error) {
+	err := s.store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) (err error) {
 		found, err = tx.Heads(ctx, clusters)
 		return err
 	})
@@ -120,7 +120,7 @@ func (d *Dispatcher) compare(ctx context.Context, tenant hub.TenantID, streams [
 	for _, w := range streams {
 		known := w.known.Load()
 		if head, there := found[w.cluster]; known != nil && (!there || headVersionOf(head) != *known) {
-			d.wakes.wake(w.cluster, nil)
+			s.wakes.wake(w.cluster, nil)
 		}
 	}
 	return nil

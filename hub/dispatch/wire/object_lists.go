@@ -1,8 +1,10 @@
-package dispatch
+package wire
 
 import (
 	"crypto/sha256"
 	"hash/fnv"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -45,13 +47,13 @@ func ends(o *hub.ObjectRef) bool {
 	return h.Sum64()%listSpread == 0
 }
 
-// addLists names the lists of a snapshot with many objects, as add seals them.
-func addLists(s *hub.Snapshot, add func(plain []byte) (hub.Digest, error)) error {
+// AddLists names the lists of a snapshot with many objects, as add seals them.
+func AddLists(s *hub.Snapshot, add func(plain []byte) (hub.Digest, error)) error {
 	if len(s.Objects) <= maxInlineRefs {
 		return nil
 	}
 	for _, part := range cutLists(s.Objects) {
-		plain, err := marshal(&linkv1.ObjectList{Objects: objectRefs(part)})
+		plain, err := Marshal(&linkv1.ObjectList{Objects: objectRefs(part)})
 		if err != nil {
 			return err
 		}
@@ -85,4 +87,27 @@ func listBlobs(ref *linkv1.SnapshotRef) [][]byte {
 		return lists
 	}
 	return [][]byte{ref.GetList()}
+}
+
+// Digests lists the objects that a state row lists itself. A body that does
+// not parse has none; the agent will say what is wrong with it.
+func Digests(body []byte) []hub.Digest {
+	var m linkv1.AppState
+	if proto.Unmarshal(body, &m) != nil {
+		return nil
+	}
+	var out []hub.Digest
+	for _, ref := range []*linkv1.SnapshotRef{m.Target, m.Accepted} {
+		for _, o := range ref.GetObjects() {
+			if len(o.Digest) == len(hub.Digest{}) {
+				out = append(out, hub.Digest(o.Digest))
+			}
+		}
+		for _, list := range listBlobs(ref) {
+			if len(list) == len(hub.Digest{}) {
+				out = append(out, hub.Digest(list))
+			}
+		}
+	}
+	return out
 }

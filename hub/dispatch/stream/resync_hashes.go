@@ -1,9 +1,10 @@
-package dispatch
+package stream
 
 import (
 	"context"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/buckethash"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -22,7 +23,7 @@ func sumsOf(leaves map[string][32]byte) buckethash.Sums {
 // holds other states than the log.
 func (f *follower) differing(ctx context.Context) (map[uint16]bool, error) {
 	var leaves map[string][32]byte
-	err := f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) (err error) {
+	err := f.server.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) (err error) {
 		_, head, err := tx.RowsAfter(ctx, f.cluster, 0, 1)
 		if err != nil {
 			return err
@@ -93,7 +94,7 @@ func (f *follower) requestSums(ctx context.Context, first []uint8) (*linkv1.Sums
 func (f *follower) restart(ctx context.Context) error {
 	f.seq, f.lastRead, f.barrier, f.only = 0, 0, nil, nil
 	if f.bases != nil {
-		f.bases.forget()
+		f.bases.Forget()
 	}
 	down := &linkv1.Batch{Reset_: true, Incarnation: f.head.Incarnation}
 	if f.compares {
@@ -118,10 +119,10 @@ func (f *follower) restart(ctx context.Context) error {
 // ahead lets a replay bring the settings first: until their row comes, states
 // would be enforced as if the tenant had set nothing.
 func (f *follower) ahead(ctx context.Context, down *linkv1.Batch) error {
-	return f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
+	return f.server.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
 		row, found, err := tx.SettingsRow(ctx, f.cluster)
 		if found {
-			down.Settings = rowOf(row)
+			down.Settings = wire.Row(row)
 		}
 		return err
 	})

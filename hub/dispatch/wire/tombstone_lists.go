@@ -1,4 +1,4 @@
-package dispatch
+package wire
 
 import (
 	"cmp"
@@ -23,16 +23,16 @@ const (
 	tombstoneListBytes = 512 << 10
 )
 
-// A tombstoneList is a part of the tombstones of a state that has too many for its
+// A TombstoneList is a part of the tombstones of a state that has too many for its
 // row.
-type tombstoneList struct {
-	digest hub.Digest
+type TombstoneList struct {
+	Digest hub.Digest
 	plain  []byte
 }
 
 // splitTombstones returns the tombstones that a state row lists itself: all of them, or
 // those that are to go first and, with them, the lists of all.
-func splitTombstones(tombstones []hub.Tombstone, keys func() (hub.TenantKeys, error)) (inline []*linkv1.Tombstone, lists []tombstoneList, err error) {
+func splitTombstones(tombstones []hub.Tombstone, keys func() (hub.TenantKeys, error)) (inline []*linkv1.Tombstone, lists []TombstoneList, err error) {
 	slices.SortFunc(tombstones, compareTombstones)
 	all := linkTombstones(tombstones)
 	if fitting(all) == len(all) {
@@ -48,11 +48,11 @@ func splitTombstones(tombstones []hub.Tombstone, keys func() (hub.TenantKeys, er
 			size += sizeOf(rest[n])
 			n++
 		}
-		plain, err := marshal(&linkv1.TombstoneList{Tombstones: rest[:n]})
+		plain, err := Marshal(&linkv1.TombstoneList{Tombstones: rest[:n]})
 		if err != nil {
 			return nil, nil, err
 		}
-		lists = append(lists, tombstoneList{hub.Digest(encryption.Digest(k.Digest, plain)), plain})
+		lists = append(lists, TombstoneList{hub.Digest(encryption.Digest(k.Digest, plain)), plain})
 		rest = rest[n:]
 	}
 	first := slices.Clone(all)
@@ -73,20 +73,20 @@ func fitting(tombstones []*linkv1.Tombstone) int {
 
 func sizeOf(t *linkv1.Tombstone) int { return proto.Size(t) + 4 }
 
-// crowded reports whether tombstones are too many for a row.
-func crowded(tombstones []hub.Tombstone) bool {
+// Crowded reports whether tombstones are too many for a row.
+func Crowded(tombstones []hub.Tombstone) bool {
 	return fitting(linkTombstones(tombstones)) < len(tombstones)
 }
 
-// sealed gives lists as the store keeps them.
-func sealLists(k hub.TenantKeys, lists []tombstoneList) ([]hub.SealedObject, error) {
+// SealLists returns lists as the store keeps them.
+func SealLists(k hub.TenantKeys, lists []TombstoneList) ([]hub.SealedObject, error) {
 	out := make([]hub.SealedObject, len(lists))
 	for i, l := range lists {
-		body, err := encryption.SealBlob(k.Object, l.digest, l.plain)
+		body, err := encryption.SealBlob(k.Object, l.Digest, l.plain)
 		if err != nil {
 			return nil, fmt.Errorf("seal a list of tombstones: %w", err)
 		}
-		out[i] = hub.SealedObject{Digest: l.digest, Sealed: body, Size: len(l.plain)}
+		out[i] = hub.SealedObject{Digest: l.Digest, Sealed: body, Size: len(l.plain)}
 	}
 	return out, nil
 }

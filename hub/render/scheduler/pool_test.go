@@ -1,4 +1,4 @@
-package render
+package scheduler
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -53,7 +54,7 @@ func turnsOf(t *testing.T, p *Pool, order []hub.TenantID, results map[hub.Tenant
 
 func testPool(t *testing.T, workers int) *Pool {
 	t.Helper()
-	p, err := NewPool(Config{Log: slog.New(slog.DiscardHandler), Workers: workers})
+	p, err := NewPool(render.Config{Log: slog.New(slog.DiscardHandler), Workers: workers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,20 +119,20 @@ func TestATicketThatIsGivenBackBlocksNobody(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
-	for name, c := range map[string]Config{
+	for name, c := range map[string]render.Config{
 		"no log":            {},
 		"workers":           {Log: log, Workers: -1},
 		"processes":         {Log: log, Workers: 4, Processes: 2},
 		"a sandbox of jute": {Log: log, Sandbox: "jute"},
-		"too little memory": {Log: log, Limits: Limits{Memory: 1}},
-		"a negative limit":  {Log: log, Limits: Limits{Objects: -1}},
+		"too little memory": {Log: log, Limits: render.Limits{Memory: 1}},
+		"a negative limit":  {Log: log, Limits: render.Limits{Objects: -1}},
 		"idle":              {Log: log, Idle: -1},
 	} {
 		if _, err := NewPool(c); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s: error %v, want one of kind %q", name, err, fault.Invalid)
 		}
 	}
-	err := Config{Workers: -1, Sandbox: "jute"}.Validate()
+	err := render.Config{Workers: -1, Sandbox: "jute"}.Validate()
 	for _, says := range []string{"log is missing", "workers is -1", "jute"} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("error %v does not say %q", err, says)
@@ -143,16 +144,16 @@ func TestRequestsThatCannotBeRendered(t *testing.T) {
 	t.Parallel()
 	p := testPool(t, 1)
 	for name, c := range map[string]struct {
-		req  Request
+		req  render.Request
 		kind fault.Kind
 	}{
-		"no source":     {Request{}, fault.Invalid},
-		"no tree":       {Request{Sources: []hub.Source{{Path: "a"}}, Trees: []hub.Tree{nil}}, fault.Internal},
-		"fewer trees":   {Request{Sources: []hub.Source{{Path: "a"}}}, fault.Internal},
-		"a chart":       {Request{Sources: []hub.Source{{Chart: "x"}}, Trees: []hub.Tree{nil}}, fault.Invalid},
-		"an artifact":   {Request{Sources: []hub.Source{{RepoURL: "oci://x/y"}}, Trees: []hub.Tree{nil}}, fault.Invalid},
-		"a ref twice":   {Request{Sources: []hub.Source{{Ref: "x", Chart: ""}, {Ref: "x"}}, Trees: []hub.Tree{fakeTree{}, fakeTree{}}}, fault.Invalid},
-		"chart and ref": {Request{Sources: []hub.Source{{Chart: "x", Ref: "y"}}, Trees: []hub.Tree{nil}}, fault.Invalid},
+		"no source":     {render.Request{}, fault.Invalid},
+		"no tree":       {render.Request{Sources: []hub.Source{{Path: "a"}}, Trees: []hub.Tree{nil}}, fault.Internal},
+		"fewer trees":   {render.Request{Sources: []hub.Source{{Path: "a"}}}, fault.Internal},
+		"a chart":       {render.Request{Sources: []hub.Source{{Chart: "x"}}, Trees: []hub.Tree{nil}}, fault.Invalid},
+		"an artifact":   {render.Request{Sources: []hub.Source{{RepoURL: "oci://x/y"}}, Trees: []hub.Tree{nil}}, fault.Invalid},
+		"a ref twice":   {render.Request{Sources: []hub.Source{{Ref: "x", Chart: ""}, {Ref: "x"}}, Trees: []hub.Tree{fakeTree{}, fakeTree{}}}, fault.Invalid},
+		"chart and ref": {render.Request{Sources: []hub.Source{{Chart: "x", Ref: "y"}}, Trees: []hub.Tree{nil}}, fault.Invalid},
 	} {
 		if _, err := p.Render(t.Context(), c.req); fault.KindOf(err) != c.kind {
 			t.Errorf("%s: error %v, want one of kind %q", name, err, c.kind)
@@ -180,10 +181,10 @@ func TestStderrForTheLogHoldsNoValues(t *testing.T) {
 func TestAnErrorKeepsItsClassOnTheWay(t *testing.T) {
 	t.Parallel()
 	in := fault.With(fault.New(fault.Exceeded, "too large"), "a.yaml", "make it small")
-	if out := Fail(in).Err(); fault.Sentence(out) != fault.Sentence(in) || fault.KindOf(out) != fault.Exceeded {
+	if out := render.Fail(in).Err(); fault.Sentence(out) != fault.Sentence(in) || fault.KindOf(out) != fault.Exceeded {
 		t.Errorf("%v became %v", in, out)
 	}
-	if f := Fail(errors.New("ours")); f.Kind != fault.Internal {
+	if f := render.Fail(errors.New("ours")); f.Kind != fault.Internal {
 		t.Errorf("kind %q", f.Kind)
 	}
 }

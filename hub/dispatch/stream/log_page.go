@@ -1,18 +1,19 @@
-package dispatch
+package stream
 
 import (
 	"context"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // A cursor is where a stream goes on reading.
 type cursor struct {
 	hub.LogPlace
-	barrier     int64       // the end of the log that the last barrier was for; -1: none was sent
-	leavesLater bool        // leaves are wanted later
-	pushed      *pushedRows // what follows, unless the log says otherwise; nil: it has to be read
+	barrier     int64            // the end of the log that the last barrier was for; -1: none was sent
+	leavesLater bool             // leaves are wanted later
+	pushed      *wire.PushedRows // what follows, unless the log says otherwise; nil: it has to be read
 }
 
 // A logPage is what a stream sends next.
@@ -24,16 +25,16 @@ type logPage struct {
 }
 
 // fewestRows is what each of many streams that read together gets at least.
-const fewestRows = 20
+const fewestRows = wire.MaxPushedRows
 
 // rowsFor is how many rows each of so many streams gets at once: together not
 // many more than a few that read alone, however many replay everything.
 func rowsFor(streams int) int { return min(pageRows, max(fewestRows, 4*pageRows/streams)) }
 
 // read returns pages of several logs. Rows, ends and leaves are of one moment.
-func (d *Dispatcher) read(ctx context.Context, tenant string, places []cursor) ([]logPage, error) {
+func (s *Server) read(ctx context.Context, tenant string, places []cursor) ([]logPage, error) {
 	out, limit := make([]logPage, len(places)), rowsFor(len(places))
-	err := d.store.ReadTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, tx Tx) error {
+	err := s.store.ReadTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, tx Tx) error {
 		known, err := added(ctx, tx, places)
 		if err != nil {
 			return err
@@ -42,7 +43,7 @@ func (d *Dispatcher) read(ctx context.Context, tenant string, places []cursor) (
 		var read []int
 		for i, p := range places {
 			if head, there := known[i]; there {
-				out[i] = logPage{LogPage: hub.LogPage{Rows: p.pushed.rows, Head: head}}
+				out[i] = logPage{LogPage: hub.LogPage{Rows: p.pushed.Rows, Head: head}}
 				continue
 			}
 			want, read = append(want, p.LogPlace), append(read, i)
@@ -67,7 +68,7 @@ func (d *Dispatcher) read(ctx context.Context, tenant string, places []cursor) (
 func added(ctx context.Context, tx Tx, places []cursor) (map[int]hub.LogHead, error) {
 	var clusters []hub.ClusterID
 	for _, p := range places {
-		if p.pushed != nil && endOf(p.pushed.from) == endOf(p.Known) {
+		if p.pushed != nil && endOf(p.pushed.From) == endOf(p.Known) {
 			clusters = append(clusters, p.Cluster)
 		}
 	}
@@ -77,10 +78,10 @@ func added(ctx context.Context, tx Tx, places []cursor) (map[int]hub.LogHead, er
 	heads, err := tx.Heads(ctx, clusters)
 	out := make(map[int]hub.LogHead, len(clusters))
 	for i, p := range places {
-		if p.pushed == nil || endOf(p.pushed.from) != endOf(p.Known) {
+		if p.pushed == nil || endOf(p.pushed.From) != endOf(p.Known) {
 			continue
 		}
-		if head, there := heads[p.Cluster]; there && endOf(head) == endOf(p.pushed.to) {
+		if head, there := heads[p.Cluster]; there && endOf(head) == endOf(p.pushed.To) {
 			out[i] = head
 		}
 	}

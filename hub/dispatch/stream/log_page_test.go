@@ -1,19 +1,20 @@
-package dispatch
+package stream
 
 import (
 	"context"
 	"testing"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch/wire"
 )
 
-// logEnds are the ends of logs, and nothing else of a store.
-type logEnds struct {
+// onlyHeads are the ends of logs, and nothing else of a store.
+type onlyHeads struct {
 	Tx
 	of map[hub.ClusterID]hub.LogHead
 }
 
-func (e logEnds) Heads(_ context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error) {
+func (e onlyHeads) Heads(_ context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error) {
 	out := map[hub.ClusterID]hub.LogHead{}
 	for _, c := range clusters {
 		if h, there := e.of[c]; there {
@@ -30,10 +31,10 @@ func TestPushedRows(t *testing.T) {
 	}
 	held := head("a", 5, "five")
 	held.Held = true
-	additions := &pushedRows{from: head("a", 3, "three"), to: head("a", 5, "five")}
+	additions := &wire.PushedRows{From: head("a", 3, "three"), To: head("a", 5, "five")}
 	for name, test := range map[string]struct {
 		known, end hub.LogHead
-		pushed     *pushedRows
+		pushed     *wire.PushedRows
 		want       bool
 	}{
 		"B24 rows that end the log and continue what the stream has are not read": {head("a", 3, "three"), head("a", 5, "five"), additions, true},
@@ -49,7 +50,7 @@ func TestPushedRows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			place := cursor{LogPlace: hub.LogPlace{Cluster: "c", Known: test.known}, pushed: test.pushed}
-			got, err := added(t.Context(), logEnds{of: map[hub.ClusterID]hub.LogHead{"c": test.end}}, []cursor{place})
+			got, err := added(t.Context(), onlyHeads{of: map[hub.ClusterID]hub.LogHead{"c": test.end}}, []cursor{place})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +61,7 @@ func TestPushedRows(t *testing.T) {
 	}
 	t.Run("hints that come together leave no row out", func(t *testing.T) {
 		t.Parallel()
-		for name, batches := range map[string][]*pushedRows{"two additions": {additions, additions}, "an unknown one first": {nil, additions}, "an unknown one last": {additions, nil}} {
+		for name, batches := range map[string][]*wire.PushedRows{"two additions": {additions, additions}, "an unknown one first": {nil, additions}, "an unknown one last": {additions, nil}} {
 			w := newWakes()
 			l, stop := w.Subscribe("c")
 			defer stop()

@@ -1,10 +1,9 @@
-package dispatch
+package stream
 
 import (
 	"context"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -25,12 +24,12 @@ const (
 // Blobs serves sealed objects to the cluster whose rows refer to them.
 type Blobs struct {
 	linkv1.UnimplementedBlobsServer
-	d      *Dispatcher
+	server *Server
 	caller Caller
 }
 
 // Blobs makes the link service.
-func (d *Dispatcher) Blobs(caller Caller) *Blobs { return &Blobs{d: d, caller: caller} }
+func (s *Server) Blobs(caller Caller) *Blobs { return &Blobs{server: s, caller: caller} }
 
 // Fetch streams the blobs that the calling cluster may have and names the
 // others at the end.
@@ -77,9 +76,9 @@ func (s *Blobs) Fetch(req *linkv1.FetchRequest, stream grpc.ServerStreamingServe
 func (s *Blobs) read(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, digests []hub.Digest) ([]hub.SealedObject, error) {
 	of := blobRequest{tenant, cluster, digests}
 	if len(digests) > fetchFew {
-		return s.d.reachable(ctx, of)
+		return s.server.reachable(ctx, of)
 	}
-	return s.d.batches.Do(ctx, string(tenant)+"/"+string(cluster), of)
+	return s.server.batches.Do(ctx, string(tenant)+"/"+string(cluster), of)
 }
 
 // A blobRequest is what the agent of a cluster asks for.
@@ -90,12 +89,12 @@ type blobRequest struct {
 }
 
 // bodies fulfils wishes of one cluster by one look.
-func (d *Dispatcher) bodies(ctx context.Context, _ string, of []blobRequest) ([][]hub.SealedObject, error) {
+func (s *Server) bodies(ctx context.Context, _ string, of []blobRequest) ([][]hub.SealedObject, error) {
 	all := blobRequest{tenant: of[0].tenant, cluster: of[0].cluster}
 	for _, w := range of {
 		all.digests = append(all.digests, w.digests...)
 	}
-	found, err := d.reachable(ctx, all)
+	found, err := s.reachable(ctx, all)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +114,8 @@ func (d *Dispatcher) bodies(ctx context.Context, _ string, of []blobRequest) ([]
 }
 
 // reachable reads what there is of a wish and what its cluster may have.
-func (d *Dispatcher) reachable(ctx context.Context, w blobRequest) (out []hub.SealedObject, err error) {
-	err = d.store.ReadTenant(ctx, w.tenant, func(ctx context.Context, tx Tx) error {
+func (s *Server) reachable(ctx context.Context, w blobRequest) (out []hub.SealedObject, err error) {
+	err = s.store.ReadTenant(ctx, w.tenant, func(ctx context.Context, tx Tx) error {
 		allowed, err := tx.Reachable(ctx, w.cluster, w.digests)
 		if err != nil {
 			return err
@@ -143,27 +142,4 @@ func sendBlobs(stream grpc.ServerStreamingServer[linkv1.FetchReply], objects []h
 		return nil
 	}
 	return stream.Send(reply)
-}
-
-// digestsOf lists the objects that a state row lists itself. A body that does
-// not parse has none; the agent will say what is wrong with it.
-func digestsOf(body []byte) []hub.Digest {
-	var m linkv1.AppState
-	if proto.Unmarshal(body, &m) != nil {
-		return nil
-	}
-	var out []hub.Digest
-	for _, ref := range []*linkv1.SnapshotRef{m.Target, m.Accepted} {
-		for _, o := range ref.GetObjects() {
-			if len(o.Digest) == len(hub.Digest{}) {
-				out = append(out, hub.Digest(o.Digest))
-			}
-		}
-		for _, list := range listBlobs(ref) {
-			if len(list) == len(hub.Digest{}) {
-				out = append(out, hub.Digest(list))
-			}
-		}
-	}
-	return out
 }

@@ -1,4 +1,4 @@
-package dispatch
+package wire
 
 import (
 	"sync/atomic"
@@ -12,17 +12,20 @@ import (
 // sent, in bytes.
 const packMemory = 64 << 20
 
-// bases are the states that one stream has sent and the agent therefore
+// Bases are the states that one stream has sent and the agent therefore
 // holds: later rows of the same application are packed against them. They are
 // a saving only; a state that is not kept costs a whole row.
-type bases struct {
+type Bases struct {
 	used   *atomic.Int64 // by all streams
 	size   int64
 	bodies map[hub.ApplicationID][]byte
 }
 
-// pack makes a row small if that is worth it.
-func (b *bases) pack(row hub.LogRow, out *linkv1.Row) error {
+// NewBases makes those of one stream. Used counts the bytes of all streams.
+func NewBases(used *atomic.Int64) *Bases { return &Bases{used: used} }
+
+// Pack makes a row small if that is worth it.
+func (b *Bases) Pack(row hub.LogRow, out *linkv1.Row) error {
 	packed, name, ok, err := compress.Pack(row.Body, b.bodies[row.Application])
 	if err != nil {
 		return err
@@ -39,7 +42,7 @@ func (b *bases) pack(row hub.LogRow, out *linkv1.Row) error {
 	return nil
 }
 
-func (b *bases) add(row hub.LogRow) {
+func (b *Bases) add(row hub.LogRow) {
 	b.drop(row.Application)
 	n := int64(len(row.Body))
 	if n < compress.Least {
@@ -56,16 +59,16 @@ func (b *bases) add(row hub.LogRow) {
 	b.bodies[row.Application] = row.Body
 }
 
-func (b *bases) drop(app hub.ApplicationID) {
+func (b *Bases) drop(app hub.ApplicationID) {
 	n := int64(len(b.bodies[app]))
 	delete(b.bodies, app)
 	b.size -= n
 	b.used.Add(-n)
 }
 
-// forget is called when the agent forgets its states, and when the stream
+// Forget is called when the agent forgets its states, and when the stream
 // ends.
-func (b *bases) forget() {
+func (b *Bases) Forget() {
 	b.used.Add(-b.size)
 	b.size, b.bodies = 0, nil
 }

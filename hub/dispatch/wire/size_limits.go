@@ -1,7 +1,6 @@
-package dispatch
+package wire
 
 import (
-	"context"
 	"errors"
 
 	"google.golang.org/protobuf/proto"
@@ -15,7 +14,7 @@ import (
 // refused before it is written.
 const (
 	maxRow      = 1<<20 - 64<<10  // bytes of a row's body; a message of the control lane takes 1 MiB
-	maxSettings = 1<<20 - 256<<10 // the same for settings, which may share a message with the buckets of a replay
+	MaxSettings = 1<<20 - 256<<10 // the same for settings, which may share a message with the buckets of a replay
 	maxBlob     = 4<<20 - 64<<10  // bytes of a sealed blob; a message of the bulk lane takes 4 MiB
 )
 
@@ -26,16 +25,22 @@ type oversize struct{ error }
 // Unwrap gives the sentence for people.
 func (o oversize) Unwrap() error { return o.error }
 
-func isOversize(err error) bool {
+// Oversize marks an error as one about something that is too large for the
+// link.
+func Oversize(err error) error { return oversize{err} }
+
+// IsOversize reports whether an error is about something that is too large for
+// the link.
+func IsOversize(err error) bool {
 	var o oversize
 	return errors.As(err, &o)
 }
 
-// checkSize refuses a state or an operation that would be too large for a row.
-func (c *change) checkSize(ctx context.Context, st state, op *hub.Operation, own *hub.Snapshot) error {
-	object := "application " + st.app.Name
-	if st.weight() > maxRow/2 {
-		body, _, err := st.body(c.keys(ctx))
+// CheckSize refuses a state or an operation that would be too large for a row.
+func (s State) CheckSize(op *hub.Operation, own *hub.Snapshot, keys func() (hub.TenantKeys, error)) error {
+	object := "application " + s.App.Name
+	if s.weight() > maxRow/2 {
+		body, _, err := s.Body(keys)
 		if err != nil {
 			return err
 		}
@@ -47,7 +52,7 @@ func (c *change) checkSize(ctx context.Context, st state, op *hub.Operation, own
 	if op == nil || operationWeight(*op, own) <= maxRow/2 {
 		return nil
 	}
-	body, err := operationBody(*op, st.spec, own)
+	body, err := OperationBody(*op, s.Spec, own)
 	if err != nil {
 		return err
 	}
@@ -59,9 +64,9 @@ func (c *change) checkSize(ctx context.Context, st state, op *hub.Operation, own
 }
 
 // weight is about how large the row of a state will be; never much less.
-func (s state) weight() int {
-	n := snapshotWeight(s.target) + snapshotWeight(s.accepted) + maxInlineTombstoneBytes
-	n += proto.Size(policyOf(s.app, s.spec, s.project, s.cluster)) + proto.Size(orphansOf(s.project))
+func (s State) weight() int {
+	n := snapshotWeight(s.Target) + snapshotWeight(s.Accepted) + maxInlineTombstoneBytes
+	n += proto.Size(policyOf(s.App, s.Spec, s.Project, s.Cluster)) + proto.Size(orphansOf(s.Project))
 	return n
 }
 
@@ -90,8 +95,8 @@ func operationWeight(op hub.Operation, own *hub.Snapshot) int {
 	return n
 }
 
-// checkSealedSize refuses a sealed blob that no message could carry.
-func checkSealedSize(sealed []byte) error {
+// CheckSealedSize refuses a sealed blob that no message could carry.
+func CheckSealedSize(sealed []byte) error {
 	if len(sealed) <= maxBlob {
 		return nil
 	}
