@@ -351,18 +351,7 @@ func (c *change) retry(ctx context.Context, op hub.Operation) error {
 		return c.giveUp(ctx, op, fault.With(fault.New(fault.Missing, "it is not tried again: the manifests of revision %s are not stored any more", op.Revision),
 			"operation "+string(op.ID), "start it anew"))
 	}
-	next := c.operation(app, op.Kind, c.snaps[target], op.Initiator)
-	switch target {
-	case op.Snapshot:
-		next.Revision = op.Revision
-	case app.Status.Target:
-		next.Revision = app.Status.Revision
-	}
-	next.Options, next.Reason, next.Attempt = op.Options, op.Reason, op.Attempt+1
-	if next.Options.Asked.IsZero() {
-		next.Options.Asked = op.CreatedAt
-	}
-	next.Deadline = c.now.Add(plan.Timeout(op.Options.SyncOptions))
+	next := c.nextAttempt(app, op, target)
 	if err := c.tx.SetOperationRetry(ctx, op.ID, nil, op.Options); err != nil {
 		return err
 	}
@@ -380,6 +369,23 @@ func (c *change) retry(ctx context.Context, op hub.Operation) error {
 		return err
 	}
 	return c.write(ctx)
+}
+
+// nextAttempt is the operation that tries another one again.
+func (c *change) nextAttempt(app hub.Application, op hub.Operation, target hub.SnapshotID) hub.Operation {
+	next := c.operation(app, op.Kind, c.snaps[target], op.Initiator)
+	switch target {
+	case op.Snapshot:
+		next.Revision = op.Revision
+	case app.Status.Target:
+		next.Revision = app.Status.Revision
+	}
+	next.Options, next.Reason, next.Attempt = op.Options, op.Reason, op.Attempt+1
+	if next.Options.Asked.IsZero() {
+		next.Options.Asked = op.CreatedAt
+	}
+	next.Deadline = c.now.Add(plan.Timeout(op.Options.SyncOptions))
+	return next
 }
 
 // retried is the snapshot that the next attempt of an operation applies: its

@@ -11,12 +11,7 @@ import (
 // them that are new: objects of the former target or of what is enforced that
 // the complete new snapshot does not have.
 func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, opened []hub.Tombstone) {
-	var former []hub.SnapshotID // that list other objects, or in another order
-	for _, id := range []hub.SnapshotID{app.Status.Target, app.Status.Accepted} {
-		if !slices.Contains(former, id) && !slices.EqualFunc(c.snaps[id].Objects, target.Objects, sameTombstone) {
-			former = append(former, id)
-		}
-	}
+	former := c.formerSnapshots(app, target)
 	if len(former) == 0 && len(c.tombstones[app.ID]) == 0 { // as after most commits
 		return nil, nil
 	}
@@ -44,6 +39,18 @@ func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, 
 		}
 	}
 	return append(all, opened...), opened
+}
+
+// formerSnapshots are those of the former target and of what is enforced that
+// list other objects, or in another order.
+func (c *change) formerSnapshots(app hub.Application, target hub.Snapshot) []hub.SnapshotID {
+	var out []hub.SnapshotID
+	for _, id := range []hub.SnapshotID{app.Status.Target, app.Status.Accepted} {
+		if !slices.Contains(out, id) && !slices.EqualFunc(c.snaps[id].Objects, target.Objects, sameTombstone) {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 // keysOf are the objects of a snapshot that are no hooks.

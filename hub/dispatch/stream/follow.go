@@ -156,6 +156,11 @@ func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p resumeStat
 	if err := f.advance(ctx, advanceOptions{reset: p.decision != follows}); err != nil {
 		return err
 	}
+	return f.followLog(ctx, wake)
+}
+
+// followLog sends what is appended to the log, until the agent goes.
+func (f *follower) followLog(ctx context.Context, wake *subscription) error {
 	at, leave := f.server.heads.add(f.tenant, f.cluster)
 	defer leave()
 	for {
