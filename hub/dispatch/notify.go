@@ -91,7 +91,8 @@ func (d *Dispatcher) wake(cluster hub.ClusterID, additions *pushedRows) {
 // from another one.
 func (d *Dispatcher) WakeHere(cluster hub.ClusterID) { d.wakes.wake(cluster, nil) }
 
-// Bursts tracks changes that concern many clusters while they are being sent.
+// Bursts knows of changes that concern many clusters while they are on their
+// way out.
 type Bursts interface {
 	// Quiet returns what is closed when there is time for what can wait; nil: now.
 	Quiet() <-chan struct{}

@@ -52,8 +52,7 @@ func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, 
 	return append(all, opened...), opened
 }
 
-// sameTombstone reports whether two objects of snapshots have the same
-// tombstone key.
+// sameTombstone reports whether two objects of snapshots would be buried as one.
 func sameTombstone(a, b hub.ObjectRef) bool {
 	return a.Name == b.Name && a.Namespace == b.Namespace && a.Kind == b.Kind && a.Group == b.Group && (a.Hook == "") == (b.Hook == "")
 }
