@@ -113,7 +113,7 @@ func checkRoles(given []string) error {
 	return nil
 }
 
-// checkUsername lets no name in that could be taken for a role or a group.
+// checkUsername refuses a name that could be mistaken for a role or a group.
 func checkUsername(name string) error {
 	if len(name) <= 64 && word(name, "-_.@", false) {
 		return nil

@@ -76,7 +76,7 @@ func (w *writer) limit(ctx context.Context, a *hub.ActionRequest, on View) error
 	return err
 }
 
-// EndAction records what became of an action.
+// EndAction records the result of an action.
 func (c *Catalog) EndAction(ctx context.Context, by hub.Caller, on View, want hub.ObjectRef, a hub.ActionRequest, changes []hub.ActionChange, failed error) error {
 	by.Idempotency = hub.IdempotencyKey{} // it was settled when the action began
 	return c.write(ctx, by, func(_ context.Context, w *writer) error {
@@ -89,8 +89,8 @@ func (c *Catalog) EndAction(ctx context.Context, by hub.Caller, on View, want hu
 	})
 }
 
-// actionDetail is what the audit log keeps of an action. Values of parameters
-// are not kept: they may be secrets.
+// actionDetail is an action's detail in the audit log. Values of parameters are
+// not stored: they may be secrets.
 func actionDetail(o hub.ObjectRef, a hub.ActionRequest, changes []hub.ActionChange) map[string]any {
 	d := map[string]any{"action": a.ID, "object": kindAndName(o)}
 	if len(a.Params) > 0 {

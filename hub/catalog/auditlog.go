@@ -21,8 +21,8 @@ func (c *Catalog) Audit(ctx context.Context, by hub.Caller, before int64, limit 
 	return out, err
 }
 
-// VerifyAudit checks the chain of the tenant's audit log. It gives the number
-// of the newest record, and of the first that does not fit, or zero.
+// VerifyAudit checks the chain of the tenant's audit log. It returns the number
+// of the newest record, and of the first wrong one, or zero.
 func (c *Catalog) VerifyAudit(ctx context.Context, by hub.Caller) (records, firstBad int64, err error) {
 	err = c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		if err := r.may(access.Audit, access.Get); err != nil {
@@ -51,8 +51,8 @@ func (c *Catalog) Begin(ctx context.Context, by hub.Caller, key string, request 
 	return status, body, found, err
 }
 
-// Finish keeps the answer to a request with a key; status 0 forgets the key,
-// so that the request may be tried again.
+// Finish stores the response to a request with a key; status 0 deletes the key,
+// so that the request may be retried.
 func (c *Catalog) Finish(ctx context.Context, by hub.Caller, once hub.IdempotencyKey, status int, body []byte) error {
 	return c.Store.InTenant(ctx, by.Tenant, func(ctx context.Context, tx Tx) error {
 		return tx.FinishIdempotent(ctx, once, string(by.User), status, body)

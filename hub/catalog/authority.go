@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// An AuthoritiesOf is what a person gives for one Git server over HTTPS.
+// An AuthoritiesOf is a user's input for one Git server over HTTPS.
 type AuthoritiesOf struct {
 	Server string
 	PEM    string
@@ -71,7 +71,7 @@ func (c *Catalog) PutAuthorities(ctx context.Context, by hub.Caller, given []Aut
 		out = append(out, of...)
 	}
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
-		if err := w.LockSettings(ctx); err != nil { // nobody stores others between the look and the write
+		if err := w.LockSettings(ctx); err != nil { // nobody stores others between the read and the write
 			return err
 		}
 		if err := w.knownAuthorities(ctx, changes, upsert); err != nil {
@@ -118,8 +118,8 @@ func fingerprints(server, text string) string {
 	return strings.Join(all, ", ")
 }
 
-// needAuthority is the right to change what is stored for a Git server: that to
-// certificates, or that to settings, where they are kept.
+// needAuthority checks the right to change what is stored for a Git server: on
+// certificates, or on settings, where they are stored.
 func (w *writer) needAuthority(change hub.SettingChange, there bool) error {
 	if w.rights.Check(access.Settings, access.Update, settingName(change.Map, change.Key)) {
 		return nil
@@ -161,9 +161,8 @@ const (
 	certHTTPS = "https"
 )
 
-// DeleteCertificates forgets what is known of a server: its host keys and its
-// TLS certificates, one of these kinds alone, or the host key of a type. It
-// gives what is gone.
+// DeleteCertificates deletes a server's host keys and TLS certificates, one of
+// these kinds alone, or the host key of a type. It returns the deleted ones.
 func (c *Catalog) DeleteCertificates(ctx context.Context, by hub.Caller, server, kind, keyType string) ([]hub.HostKey, []hub.Authority, error) {
 	if kind == certHTTPS && keyType != "" {
 		return nil, nil, fault.With(fault.New(fault.Invalid, "a type picks host keys, not TLS certificates"), "server "+short(server),
@@ -226,8 +225,8 @@ func (w *writer) dropAuthorities(ctx context.Context, server, kind, keyType stri
 	return gone, true, err
 }
 
-// refreshOverTLS has the repositories fetched whose servers are judged by other
-// certificates from now on.
+// refreshOverTLS enqueues fetches of the repositories whose servers are checked
+// with other certificates from now on.
 func (w *writer) refreshOverTLS(ctx context.Context, changes []hub.SettingChange) error {
 	hosts := map[string]bool{}
 	for _, change := range changes {

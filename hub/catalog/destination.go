@@ -40,8 +40,8 @@ func stay(d hub.Destination, all []hub.Cluster, now hub.ClusterID) *hub.Cluster 
 	return pick(d, all)
 }
 
-// nameOf is the name by which a destination asks for its cluster. Without one,
-// all clusters have to be looked at.
+// nameOf is the name of a destination's cluster. Without one, all clusters have
+// to be read.
 func nameOf(d hub.Destination) string {
 	if d.Name == hub.InClusterName || d.Server != "" {
 		return ""
@@ -51,7 +51,7 @@ func nameOf(d hub.Destination) string {
 
 func trimServer(s string) string { return strings.TrimRight(s, "/") }
 
-// settleAtOnce is how many applications are held in memory at a time.
+// settleAtOnce is how many applications are in memory at a time.
 const settleAtOnce = 500
 
 // resettle moves the applications that stand for another cluster now that one

@@ -68,8 +68,8 @@ func plain(t reflect.Type) string {
 	return "a number"
 }
 
-// unknown names the fields of a spec that the type does not have: they are
-// kept and given back, and have no effect.
+// unknown returns the unknown fields of a spec: they are stored and returned,
+// without effect.
 func unknown(raw json.RawMessage, as any, known ...string) []string {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {

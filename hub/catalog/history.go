@@ -7,9 +7,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// The history of an application is kept whole. A spec.revisionHistoryLimit
-// says how much of it can be seen and gone back to: its newest entries, or
-// nothing with 0 (APP-08).
+// The history of an application is never deleted. A spec.revisionHistoryLimit
+// is how much of it is shown and available for a rollback: its newest entries,
+// or nothing with 0 (APP-08).
 
 // oldest is the number of the oldest entry that counts; none says that no
 // entry does.

@@ -18,8 +18,8 @@ const (
 	knownHostsKey = "ssh_known_hosts"
 )
 
-// HostKeys lists the SSH servers that the tenant knows: its own, and after
-// them the built-in ones that none of its own takes the place of.
+// HostKeys lists the host keys of the tenant: its own, and after them the
+// built-in ones that none of its own replaces.
 func (c *Catalog) HostKeys(ctx context.Context, by hub.Caller) ([]hub.HostKey, error) {
 	var out []hub.HostKey
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
@@ -120,8 +120,8 @@ func (w *writer) putHostKeys(ctx context.Context, keys []hub.HostKey, upsert boo
 // maxHostKeys bounds what is read for every fetch over SSH.
 const maxHostKeys = 1000
 
-// applyKnownHosts takes the ConfigMap in which Argo CD keeps host keys. Keys
-// are added and replaced; those that it lacks stay.
+// applyKnownHosts applies Argo CD's ConfigMap of host keys. Keys are added and
+// replaced; missing ones stay.
 func (c *Catalog) applyKnownHosts(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (Outcome, []string, error) {
 	object := manifest.KeyOf(o).Describe()
 	data, _ := o.Object["data"].(map[string]any)

@@ -31,7 +31,7 @@ func ReadLocal(texts []string) (*hub.Local, error) {
 	return out, nil
 }
 
-// addLocal takes one object in, in the form in which a renderer would give it.
+// addLocal adds one object, in the form of a renderer's result.
 func addLocal(l *hub.Local, o *manifest.Object) error {
 	if err := manifest.Normalize(o); err != nil {
 		return err
@@ -62,9 +62,9 @@ func addLocal(l *hub.Local, o *manifest.Object) error {
 	return nil
 }
 
-// DeleteLive judges whether one live object of an application may be deleted
-// (DEL-07), records that it is, and gives the cluster whose agent does it. The
-// right is fine-grained: delete/group/kind/namespace/name.
+// DeleteLive checks whether one live object of an application may be deleted
+// (DEL-07), records it, and returns the cluster whose agent does it. The right
+// is fine-grained: delete/group/kind/namespace/name.
 func (c *Catalog) DeleteLive(ctx context.Context, by hub.Caller, namespace, name string, o hub.ObjectRef, how hub.ObjectDeletion) (View, error) {
 	var v View
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {

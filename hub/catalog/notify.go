@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// batchedNotifier keeps hints until many writes are done, each of them once.
+// batchedNotifier delays notifications until many writes are done, each once.
 type batchedNotifier struct {
 	mu      sync.Mutex
 	wakes   map[hub.ClusterID]bool
@@ -22,7 +22,7 @@ func (g *batchedNotifier) Changed(tenant hub.TenantID) { addTo(g, &g.changed, te
 func (g *batchedNotifier) Due(kind string)             { addTo(g, &g.due, kind) }
 func (g *batchedNotifier) Revoked()                    { addTo(g, &g.revoked, struct{}{}) }
 
-// Arriving is said for all of the writes by whoever gathers.
+// Arriving is called for all of the writes by their batch.
 func (g *batchedNotifier) Arriving(hub.TenantID) (arrived func()) { return func() {} }
 
 // Alone is no matter where many are written by one request.

@@ -127,9 +127,9 @@ func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (h
 // maxInvalidated is how many applications an error lists.
 const maxInvalidated = 20
 
-// keepsApplications refuses a change of a project after which applications
-// that it permits now would be permitted no more, and lists them (PROJ-21).
-// What is not enforced invalidates none: their conditions tell of it.
+// keepsApplications refuses a change of a project that would invalidate
+// applications, and lists them (PROJ-21). Restrictions that are not enforced
+// invalidate none: the applications' conditions report them.
 func (w *writer) keepsApplications(ctx context.Context, old, changed hub.Project) error {
 	if sameJSON(old.Spec, changed.Spec) {
 		return nil

@@ -15,10 +15,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// Rendered returns those of the objects of the hub that are there and that the
-// applications which render them may see: an application must be on the
-// cluster, must have rendered the object or want it, and its project must let
-// it write it.
+// Rendered returns those hub objects that exist and that the applications which
+// render them may see: an application must be on the cluster, must have
+// rendered the object or list it, and its project must permit writing it.
 func (c *Catalog) Rendered(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, refs []hub.RenderedRef) ([]hub.RenderedObject, error) {
 	var out []hub.RenderedObject
 	err := c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
@@ -125,7 +124,7 @@ func (l *lookup) object(ctx context.Context, ref hub.RenderedRef) (hub.RenderedO
 	return presentApplication(p, ref, a, l.by[string(a.ID)].Parent == p.ID)
 }
 
-// mayRead reports whether the application has rendered an object, or wants it.
+// mayRead reports whether the application has rendered an object, or lists it.
 func (l *lookup) mayRead(ctx context.Context, p *parent, ref hub.RenderedRef, id string) (bool, error) {
 	if l.by[id].Parent == p.ID {
 		return true, nil
@@ -142,8 +141,8 @@ func (l *lookup) mayRead(ctx context.Context, p *parent, ref hub.RenderedRef, id
 	return slices.ContainsFunc(wants, func(o hub.ObjectRef) bool { return p.names(o, ref) }), nil
 }
 
-// presentApplication returns an application as an agent sees it: as Argo CD
-// would have it in its cluster, with what rules of health look at.
+// presentApplication returns an application for an agent: as Argo CD would
+// store it in its cluster, with the fields that health rules read.
 func presentApplication(p *parent, ref hub.RenderedRef, a hub.Application, ours bool) (hub.RenderedObject, error) {
 	st := a.Status
 	status := map[string]any{
@@ -322,8 +321,8 @@ func mergeMap(last, want, live map[string]string) map[string]string {
 	return out
 }
 
-// mergeValue is mergeMap for any value; lists are taken whole. One of source
-// and sources, and one of server and name, takes the other's place.
+// mergeValue is mergeMap for any value; lists are replaced as a whole. Source
+// and sources replace each other, and so do server and name.
 func mergeValue(last, want, live any) any {
 	w, ok := want.(map[string]any)
 	if !ok {

@@ -11,9 +11,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// mayReplace refuses a person's sync that would replace objects or make them
-// anew, where the tenant's settings forbid it (SYNC-08). What objects in Git
-// ask for themselves stays allowed: it went through review.
+// mayReplace refuses a user's sync that would replace or recreate objects, if
+// the tenant's settings forbid it (SYNC-08). Options of objects in Git stay
+// allowed: they were reviewed.
 func (w *writer) mayReplace(ctx context.Context, a hub.Application, r hub.SyncRequest) error {
 	what, err := replaces(a, r)
 	if err != nil || what == "" {

@@ -8,9 +8,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// AcceptHub makes the hub's state the truth for a cluster whose agent holds
-// another past. Nothing is deleted by that: what the hub does not know stays
-// in the cluster, and waits for a decision of its own.
+// AcceptHub accepts the hub's state for a cluster whose agent has another log.
+// It deletes nothing: objects that the hub does not know stay in the cluster.
 func (c *Catalog) AcceptHub(ctx context.Context, by hub.Caller, name string) (hub.Cluster, error) {
 	return c.decide(ctx, by, name, access.Override, func(ctx context.Context, w *writer, cl hub.Cluster) error {
 		r, err := w.Tx.AcceptHub(ctx, cl.ID, by.Username, w.now)
@@ -19,8 +18,8 @@ func (c *Catalog) AcceptHub(ctx context.Context, by hub.Caller, name string) (hu
 	})
 }
 
-// KeepCluster ends a quarantine: the Kubernetes cluster of that fingerprint
-// keeps the identity, the other one is refused.
+// KeepCluster ends a quarantine: the Kubernetes cluster of that fingerprint has
+// the identity, the other one is refused.
 func (c *Catalog) KeepCluster(ctx context.Context, by hub.Caller, name, fingerprint string) (hub.Cluster, error) {
 	return c.decide(ctx, by, name, access.Override, func(ctx context.Context, w *writer, cl hub.Cluster) error {
 		w.revoked = true
@@ -40,8 +39,8 @@ func (c *Catalog) RevokeAgent(ctx context.Context, by hub.Caller, name string) (
 	})
 }
 
-// decide runs an admin's decision about a cluster and gives the cluster as it
-// stands after it.
+// decide runs an admin's decision about a cluster and returns the cluster
+// afterwards.
 func (c *Catalog) decide(ctx context.Context, by hub.Caller, name, action string, do func(context.Context, *writer, hub.Cluster) error) (hub.Cluster, error) {
 	var out hub.Cluster
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {

@@ -9,10 +9,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// UpgradeAgent orders that the agent of a cluster exchanges its image. Whoever
-// says which program runs in a cluster decides about the cluster, so it needs
-// the right of such decisions. An order for the image of one that is open is
-// that one. A deadline of zero is the usual one.
+// UpgradeAgent requests that the agent of a cluster replaces its image. This
+// decides which program runs in a cluster, so it needs the right of such
+// decisions. A request for the image of an open one is that one. A deadline of
+// zero is the default.
 func (c *Catalog) UpgradeAgent(ctx context.Context, by hub.Caller, name, image string, deadline time.Duration) (hub.Cluster, error) {
 	if deadline == 0 {
 		deadline = hub.UpgradeDeadline

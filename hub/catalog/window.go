@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
-// maxWindows bounds what is reckoned for each application of a project.
+// maxWindows bounds what is computed for each application of a project.
 const maxWindows = 100
 
 // checkWindows validates the sync windows of a project (WIN-01, WIN-12).
@@ -60,7 +60,7 @@ type WindowDecision struct {
 	NextChange *time.Time // when that changes; nil: not in sight
 }
 
-// Windows tells how the sync windows of an application stand (WIN-10).
+// Windows returns the state of an application's sync windows (WIN-10).
 func (c *Catalog) Windows(ctx context.Context, by hub.Caller, namespace, name string) (WindowState, error) {
 	var out WindowState
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {

@@ -25,7 +25,7 @@ const (
 // half as much again and delays the rest. It does not delay other tenants or a
 // single write, and nothing for longer than arriveFor.
 type bulkGate struct {
-	let func() // hears that something is let go; nil: nobody does
+	let func() // called when delayed work may start; nil: no observer
 
 	mu     sync.Mutex
 	of     map[*bulkRequest]struct{}
@@ -43,7 +43,7 @@ type requestSeries struct {
 	began   time.Time     // of the second request; zero: there was only one
 	last    time.Time     // when the newest one was through; zero: none was
 	after   []func()      // what follows from them
-	quiet   chan struct{} // closed when nothing is held up any more; nil: nothing is
+	quiet   chan struct{} // closed when nothing is delayed any more; nil: nothing is
 }
 
 // over reports whether the next request belongs to another series.
@@ -123,7 +123,7 @@ func (a *bulkGate) through(tenant hub.TenantID, s *requestSeries, follows func()
 	}
 }
 
-// release lets go what follows from a series if that is due, and looks again
+// release starts the delayed work of a series if that is due, and checks again
 // otherwise.
 func (a *bulkGate) release(tenant hub.TenantID, s *requestSeries) {
 	now := time.Now()
@@ -190,7 +190,7 @@ func (a *bulkGate) following() []hub.TenantID {
 	return out
 }
 
-// wait returns when nothing of a tenant is held up, or when ctx ends.
+// wait returns when nothing of a tenant is delayed, or when ctx ends.
 func (a *bulkGate) wait(ctx context.Context, tenant hub.TenantID) {
 	a.mu.Lock()
 	var quiet chan struct{}

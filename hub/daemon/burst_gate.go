@@ -13,26 +13,25 @@ const (
 	burstApart = 500 * time.Millisecond // of rest between two bursts; less makes them one
 )
 
-// A burstGate lets a change go to all clusters that it concerns before the hub
-// deals with what comes back from the first of them, and before it asks them
-// whether they hold all: that needs the database as well, and is cheaper taken
-// together. It holds nothing up unless many applications are in work at once,
-// and each burst only for its first moments, so that a hub which always works
-// stores reports as they come.
+// A burstGate sends a change to all clusters before the hub processes their
+// reports, and before it asks for their root hashes: that needs the database as
+// well, and costs less in one batch. It delays nothing unless many applications
+// are processed at once, and each burst only at its beginning, so that a busy
+// hub stores reports as they come.
 type burstGate struct {
-	burst       func() // hears that a burst begins; nil: nobody does
+	burst       func() // called when a burst begins; nil: no observer
 	mu          sync.Mutex
 	work        int           // applications in work
 	outstanding int           // clusters that have not acknowledged what they were sent
 	busy        bool          // a burst is under way
 	began       time.Time     // of the newest burst; zero: there was none
 	ended       time.Time     // of the newest burst, if it has
-	quiet       chan struct{} // closed when nothing is held up any more; nil: nothing is
+	quiet       chan struct{} // closed when nothing is delayed any more; nil: nothing is
 	tail        bool          // the streams may still be taking rows
 }
 
-// add notes that applications were taken into work, or with a negative number
-// that they are done.
+// add counts applications whose processing starts, or with a negative number
+// ends.
 func (w *burstGate) add(n int) {
 	if w.begins(n) && w.burst != nil {
 		w.burst()
@@ -74,8 +73,7 @@ func (w *burstGate) afterDelay() {
 	}
 }
 
-// release lets go what was held up, if the burst has arrived everywhere. The
-// lock is held.
+// release ends the delay, if all clusters have the burst. The lock is held.
 func (w *burstGate) release() {
 	if w.quiet != nil && !w.busy && !w.tail && w.outstanding <= 0 {
 		close(w.quiet)
@@ -100,7 +98,7 @@ func (w *burstGate) Quiet() <-chan struct{} {
 	return w.quiet
 }
 
-// expire lets go what was held up: the burst has had its time.
+// expire ends the delay: the burst has exceeded its time.
 func (w *burstGate) expire(quiet chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

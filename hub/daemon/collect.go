@@ -13,8 +13,8 @@ import (
 const (
 	// collectEvery is how often what nothing refers to any more is removed.
 	collectEvery = time.Hour
-	// statisticsEvery is how often tables that have grown much are looked for:
-	// thousands of applications may be created in a minute.
+	// statisticsEvery is the interval at which tables that have grown much are
+	// searched: thousands of applications may be created in a minute.
 	statisticsEvery = 3 * time.Second
 	// mostTables are looked at in one go: some may change while they are.
 	mostTables = 20

@@ -46,8 +46,8 @@ type Config struct {
 	// Lease is how long the work of a replica that is silent waits for another
 	// one; default 15s.
 	Lease Duration `json:"lease"`
-	// Drain is how long a replica that stops goes on answering while others
-	// take over; default 5s. One that is alone does not wait.
+	// Drain is how long a stopping replica still accepts requests while others
+	// take over; default 5s. A single replica does not wait.
 	Drain      Duration   `json:"drain"`
 	Webhook    Webhook    `json:"webhook"`
 	Heartbeat  Duration   `json:"heartbeat"` // of agents; default 10s
@@ -69,14 +69,14 @@ type Metrics struct {
 	// MaxSeries bounds the applications and repositories that are shown one
 	// by one; default 10,000.
 	MaxSeries int `json:"maxSeries"`
-	// TokenFile holds the token that readers of metrics and profiles send as
-	// "Authorization: Bearer"; it is read at each request. Empty: metrics are
-	// served to processes of this machine alone.
+	// TokenFile contains the bearer token for metrics and profiles; it is read
+	// at each request. Empty: metrics are served to processes of this machine
+	// alone.
 	TokenFile string `json:"tokenFile"`
-	// Public serves metrics to whoever reaches the address: they name tenants,
+	// Public serves metrics to every client without a token: they name tenants,
 	// applications and repositories.
 	Public bool `json:"public"`
-	// Profiles serves /debug/pprof, which tells much about the process.
+	// Profiles serves /debug/pprof, which reveals much about the process.
 	Profiles bool `json:"profiles"`
 }
 
@@ -127,22 +127,22 @@ func (a AgentChart) install() string {
 		" --set join.token={token}"
 }
 
-// Listen says where the hub serves. HTTP is for a proxy that ends TLS, or for
-// loopback; Link takes agents. A hub of one replica needs no more.
+// Listen has the addresses of the hub. HTTP is for a proxy that terminates TLS,
+// or for loopback; Link is for agents. A single replica needs no more.
 type Listen struct {
 	HTTP string `json:"http"` // default 127.0.0.1:8080
 	Link string `json:"link"` // default 127.0.0.1:8443
-	// Internal takes other replicas of the same hub, which prove themselves
-	// with certificates of its private authority. Empty: there are none.
+	// Internal is for other replicas of the same hub, which authenticate with
+	// certificates of its private authority. Empty: there are none.
 	Internal string `json:"internal"`
 	// Metrics serves metrics in Prometheus' text form, and without sign-in
 	// /livez and /readyz. Empty: not at all.
 	Metrics string `json:"metrics"`
 }
 
-// Database has one URL for each role, or the file that holds it. App and
-// System are used while the hub runs, Owner by `capstan-hub migrate` and, if
-// it is set, at start.
+// Database has one URL for each role, or the file that contains it. App and
+// System are used while the hub runs, Owner by `capstan-hub migrate` and, if it
+// is set, at start.
 type Database struct {
 	App        string `json:"app"`
 	AppFile    string `json:"appFile"`
@@ -153,11 +153,11 @@ type Database struct {
 	// MaxConns is how many connections this hub opens for tenants' data, and a
 	// quarter of it, at least 2, for directory and work queue; default 8.
 	MaxConns int32 `json:"maxConns"`
-	// IdleTimeout is how long a connection that nobody uses is kept; default 1m.
+	// IdleTimeout is after how long an idle connection is closed; default 1m.
 	IdleTimeout Duration `json:"idleTimeout"`
 }
 
-// read takes the URLs from their files.
+// read reads the URLs from their files.
 func (d *Database) read() error {
 	var errs []error
 	for _, u := range []struct {
@@ -220,11 +220,11 @@ func (l Log) level() slog.Level {
 // of its own in its settings, webhook.github.secret and the like of
 // argocd-secret.
 type Webhook struct {
-	// GitHubSecretFile holds the secret of GitHub's events for the first tenant of the
-	// installation, as long as that has none of its own.
+	// GitHubSecretFile contains the secret of GitHub's events for the first
+	// tenant of the installation, as long as that has none of its own.
 	GitHubSecretFile string `json:"githubSecretFile"`
-	// AllowUnsigned takes events without checking a signature, for tenants that
-	// have no secret. Whoever reaches the hub can then make it list their
+	// AllowUnsigned accepts events without a signature, for tenants that have
+	// no secret. Any client of the hub can then make it list their
 	// repositories' refs.
 	AllowUnsigned bool `json:"allowUnsigned"`
 }
@@ -235,8 +235,7 @@ type RateLimits struct {
 	RequestsPerSecond float64 `json:"requestsPerSecond"` // default 100
 	Burst             int     `json:"burst"`             // default 300
 
-	// Agents that may attach to this process. Those beyond are told when to
-	// come again.
+	// Agents that may attach to this process. Others are told when to retry.
 	AgentsPerSecond float64 `json:"agentsPerSecond"` // default 100
 	AgentBurst      int     `json:"agentBurst"`      // default 600
 
@@ -311,7 +310,7 @@ func (c *Config) defaults() {
 	}
 }
 
-// advertise finds the address that other replicas dial, if nobody gave it: the
+// advertise returns the address for other replicas, if none is configured: the
 // internal one, or that of the pod (POD_IP), where the internal one is any.
 func (c *Config) advertise() {
 	host, port, err := net.SplitHostPort(c.Listen.Internal)

@@ -12,16 +12,16 @@ import (
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// A hub with many idle agents holds much and makes little garbage. How far the
-// heap may grow between two collections follows what the hub does: far while
-// it works, and while it rests only so far that collections stay rare. What a
-// hub that rests has freed goes back to the system at each look: it would
-// otherwise keep as much garbage as the heap may grow, for each of many agents.
-// A change that goes to many applications finds room from its first moment, and
-// what it made is collected when it is through: a collection in the middle of it
-// takes from it as much time as half of the change itself.
+// A hub with many idle agents has a large heap and makes little garbage. How
+// far the heap may grow between two collections depends on the load: far while
+// the hub works, and only so far while it is idle that collections stay rare.
+// Memory that an idle hub has freed is returned to the system at each check: it
+// would otherwise retain as much garbage as the heap may grow. A change of many
+// applications has that room from its first moment, and its garbage is
+// collected afterwards: a collection in the middle costs as much time as half
+// of the change.
 const (
-	memoryEvery  = 10 * time.Second // between looks
+	memoryEvery  = 10 * time.Second // between checks
 	restEvery    = 15 * time.Second // between collections while the hub rests
 	hasty        = 4 * time.Second  // two collections within this: the hub works
 	workPercent  = 100              // while the hub works, at least
@@ -37,9 +37,8 @@ const (
 	burstMade    = 32 << 20        // bytes that it must have made to be worth a collection
 )
 
-// restPercent is how far the heap may grow, in percent of what a collection
-// has to look through, so that garbage that comes at a rate is collected each
-// restEvery.
+// restPercent is how far the heap may grow, in percent of what a collection has
+// to scan, so that garbage at a constant rate is collected each restEvery.
 func restPercent(rate float64, held uint64) int {
 	if held == 0 {
 		return workPercent
@@ -48,9 +47,9 @@ func restPercent(rate float64, held uint64) int {
 	return int(min(workPercent, max(leastPercent, 100*growth/float64(held))))
 }
 
-// roomPercent is how far the heap may grow while the hub works. What it makes
-// for one change of a thousand applications is several times what it holds, and
-// each collection looks through all of that.
+// roomPercent is how far the heap may grow while the hub works. A change of a
+// thousand applications makes several times the size of the heap, and each
+// collection scans all of it.
 func roomPercent(held, most uint64) int {
 	if held == 0 {
 		return workPercent
@@ -67,13 +66,13 @@ type gcTuner struct {
 	agents       func() int // that are connected
 
 	mu          sync.Mutex
-	held        uint64      // what the newest look found that collections look through
+	held        uint64      // what collections scan, at the newest check
 	bursts      bool        // a change goes to many applications
 	burstEnd    *time.Timer // until the newest such change is through; nil: there was none
 	percent     int
-	quietChecks int       // looks in a row that found the hub at rest
+	quietChecks int       // checks in a row that found the hub idle
 	last        time.Time // newest collection
-	made        uint64    // bytes made up to the last look
+	made        uint64    // bytes allocated up to the last check
 	given       uint64    // the same when memory was returned last
 	checkedAt   time.Time
 	before      uint64    // bytes made up to the newest collection
@@ -83,11 +82,11 @@ type gcTuner struct {
 	finished    bool
 }
 
-// collected hears of each collection. Two close to each other mean that the
-// hub works: room is made at once. While agents come there is less of it: what
-// the hub holds for each would be spread over all the room, and keep it for as
-// long as it lives. How much is in use does not tell that they come: it goes up
-// and down by more than what stays.
+// collected is called at each collection. Two close to each other mean that the
+// hub works: room is made at once. While agents connect there is less of it:
+// their data would be spread over all the room, and retain it as long as they
+// stay connected. The heap's size does not show that they connect: it varies by
+// more than what stays.
 func (t *gcTuner) collected(now time.Time, made, live uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,7 +116,7 @@ func (t *gcTuner) count(now time.Time, agents int) {
 	}
 }
 
-// useWorkingHeadroom gives the heap the room of a hub that works.
+// useWorkingHeadroom sets the room for a working hub.
 func (t *gcTuner) useWorkingHeadroom(held uint64) {
 	t.quietChecks = 0
 	most := uint64(mostPercent)
@@ -134,7 +133,7 @@ func (t *gcTuner) setHeadroom(percent int) {
 	}
 }
 
-// burst hears that a change begins that concerns many applications.
+// burst is called when a change of many applications begins.
 func (t *gcTuner) burst() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,8 +234,8 @@ func (t *gcTuner) finish() {
 	t.useWorkingHeadroom(0)
 }
 
-// addGCTuner keeps memory small while the hub rests, unless the environment
-// says how the collector shall work.
+// addGCTuner limits memory while the hub is idle, unless the environment
+// configures the collector.
 func (p *parts) addGCTuner(context.Context) error {
 	lifecycle.BoundMemory(ownMemory, p.log)
 	if os.Getenv("GOGC") != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// wanted reports whether this replica wants requests.
+// wanted reports whether this replica accepts requests.
 func (p *parts) wanted(context.Context) error {
 	if p.stopping.Load() {
 		return fault.With(fault.New(fault.Offline, "this replica of the hub is about to stop"), "", "another one answers")

@@ -15,7 +15,7 @@ const (
 	// one, unless the operator says otherwise. A replica that lives renews its
 	// leases three times as often.
 	workLease = 15 * time.Second
-	// longestHold ends the renewal of work that nobody ever gave back.
+	// longestHold ends the renewal of work that was never released.
 	longestHold = 10 * time.Minute
 	// leastSleep is how long a transaction may do nothing in any case: a
 	// replica that is short of CPU is slow, and not stopped. With longer leases
@@ -28,8 +28,8 @@ type renewer interface {
 	Renew(ctx context.Context, items []hub.WorkItem, lease time.Duration) (int, error)
 }
 
-// leases are what this replica holds. They last as long as it lives, so that
-// slow work is not done twice, and not much longer.
+// leases are this replica's leases. They are renewed as long as it runs, so
+// that slow work is not done twice.
 type leases struct {
 	lease time.Duration
 
@@ -60,7 +60,7 @@ func (l *leases) release(items []hub.WorkItem) {
 	}
 }
 
-// due returns what is held, and lets go of what was held too long.
+// due returns the leases, and drops those that are too old.
 func (l *leases) due(now time.Time) []hub.WorkItem {
 	l.mu.Lock()
 	defer l.mu.Unlock()

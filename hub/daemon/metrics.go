@@ -103,11 +103,10 @@ func (p *parts) addStats() {
 	p.instruments.Show(p.snapshot, p.log)
 }
 
-// snapshot reads what metrics show of stored rows: the queues of all tenants
-// in one statement, and of each tenant two in a transaction of its own. A
-// cluster, and what is deployed to it, is shown by the replica that holds its
-// agent, so that sums over replicas are right; while no replica does, all
-// show it.
+// snapshot reads the metrics of stored rows: the queues of all tenants in one
+// statement, and of each tenant two in a transaction of its own. A cluster, and
+// what is deployed to it, is shown by the replica that has its agent, so that
+// sums over replicas are right; while no replica does, all show it.
 func (p *parts) snapshot(ctx context.Context, room int) (metrics.Snapshot, error) {
 	var out metrics.Snapshot
 	system := p.db.System()
@@ -130,7 +129,7 @@ func (p *parts) snapshot(ctx context.Context, room int) (metrics.Snapshot, error
 			return err
 		})
 		if fault.KindOf(err) == fault.Missing && err != nil {
-			continue // removed meanwhile
+			continue // removed in between
 		}
 		if err != nil {
 			return out, fmt.Errorf("read the figures of tenant %s: %w", t.ID, err)
@@ -179,7 +178,7 @@ func (m metered) Render(ctx context.Context, r render.Request) (render.Result, e
 	return res, err
 }
 
-// face is what the HTTP face tells.
+// face reports the metrics of the HTTP API.
 type face struct {
 	*metrics.Metrics
 	monitor *lifecycle.Monitor

@@ -16,10 +16,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// A pace is how fast a request's body must come: all of it within the grace
+// A pace is how fast a request's body must arrive: all of it within the grace
 // and the time that its bytes take at the least rate. Sizes are bounded by the
-// API, so no body is under way for ever. Answers have no limit, because
-// streams are long.
+// API, so no body takes for ever. Responses have no limit, because streams are
+// long.
 type pace struct {
 	grace time.Duration
 	rate  int64 // bytes a second
@@ -51,7 +51,7 @@ type pacedBody struct {
 	until   time.Time
 }
 
-// Read reads on, and lets the connection live for as long as the pace holds.
+// Read reads, and extends the connection's deadline as long as the pace is met.
 func (b *pacedBody) Read(buf []byte) (int, error) {
 	n, err := b.ReadCloser.Read(buf)
 	b.size += int64(n)
@@ -92,7 +92,7 @@ func newConnections(most int, proxies clientip.Proxies, log *slog.Logger) *conne
 	return &connections{most: most, proxies: proxies, log: log, of: map[net.Conn]string{}, held: map[string]int{}}
 }
 
-// state follows the life of a connection, as http.Server.ConnState.
+// state follows the state of a connection, as http.Server.ConnState.
 func (c *connections) state(conn net.Conn, s http.ConnState) {
 	switch s {
 	case http.StateNew:

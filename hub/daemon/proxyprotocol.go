@@ -22,8 +22,8 @@ const (
 
 // A proxyListener reads the header of the PROXY protocol, version 1 or 2, from
 // connections of trusted proxies. They must begin with it: a client behind a
-// proxy that sends none could otherwise write one itself. Connections of
-// others are taken as they are, so what they claim never counts.
+// proxy without it could otherwise write one itself. Connections of others are
+// accepted unread, so what they claim never counts.
 type proxyListener struct {
 	net.Listener
 	trusted clientip.Proxies

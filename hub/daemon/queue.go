@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	// queuePoll is the truth: work that nobody hinted at, such as a retry
-	// that becomes due or a row of another replica, is found this late.
+	// queuePoll is the fallback that guarantees progress: work without a
+	// notification, such as a due retry or a row of another replica, is found
+	// this late.
 	queuePoll  = time.Second
 	seldomPoll = 10 * time.Second // the same for upgrades, which come seldom; what is put off is hinted at
-	offlineGap = 2 * time.Second  // between looks at a database that is away
-	claimTime  = time.Minute      // that one look may take
+	offlineGap = 2 * time.Second  // between attempts with an unreachable database
+	claimTime  = time.Minute      // timeout of one attempt
 	maxParents = 4096             // traces of work that waits, by kind
 )
 
-// counts hears of work that is taken and given back.
+// counts receives work that is claimed and released.
 type counts interface {
 	Claimed(kind string, n int)
 	Finished(kind string, done bool, took time.Duration)
@@ -34,11 +35,11 @@ type counts interface {
 // shared are the kinds of work that have a home: the replica with the mirror.
 var shared = []string{hub.WorkFetch, hub.WorkRefresh}
 
-// A queue waits for work of one kind. Hints make it look at once.
+// A Queue waits for work of one kind. Notifications make it claim at once.
 type queue struct {
 	system  *store.System
 	owner   string
-	metrics counts          // nil: nobody counts
+	metrics counts          // nil: no metrics
 	among   func() []string // replicas that share out work; nil or empty: this one is alone
 	closed  func() bool     // nothing is claimed any more; nil: never
 	first   *burstGate      // what goes before outcomes
@@ -47,15 +48,15 @@ type queue struct {
 	kinds   map[string]chan struct{}
 	leases  *leases
 	leased  map[int64]leasedItem // by lease
-	// parents are the traces that asked for work on this replica. They are a
-	// hint: losing one costs a connection between spans.
+	// parents are the traces that enqueued work on this replica. Losing one
+	// costs a connection between spans.
 	parents map[parentKey]string
 	// pushes are what Git hosts have said of repositories that wait to be
 	// fetched. Losing one costs a listing.
 	pushes map[parentKey]hub.Pushed
 }
 
-// leasedItem is when an item was taken, and what it is.
+// leasedItem is when an item was claimed, and what it is.
 type leasedItem struct {
 	at   time.Time
 	kind string
@@ -97,7 +98,7 @@ func (q *queue) notify(kinds ...string) {
 	}
 }
 
-// all hints at every kind: a transaction may have enqueued any.
+// all notifies every kind: a transaction may have enqueued any.
 func (q *queue) all() {
 	q.notify(hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, hub.WorkRetry, hub.WorkUpgrade)
 }
@@ -116,10 +117,9 @@ func (q *queue) follow(parent, kind string, tenant hub.TenantID, keys ...string)
 	}
 }
 
-// pushed keeps what a Git host says of a repository until the repository is
-// fetched. Of several things that were pushed none is told: they are listed. So
-// is everything where there are several replicas, because another one may
-// have been told of something else.
+// pushed stores what a Git host has said of a repository until the repository
+// is fetched. If several things were pushed, or there are several replicas, it
+// stores none: everything is listed.
 func (q *queue) pushed(tenant hub.TenantID, id hub.RepositoryID, what hub.Pushed) {
 	if q.among != nil && len(q.among()) > 1 {
 		return
@@ -143,8 +143,8 @@ func (q *queue) continued(ctx context.Context, t *store.Tenant) {
 	}
 }
 
-// Claim leases work and waits for the first item. A database that is away is
-// waited for: nothing can be done without it, and it is reported elsewhere.
+// Claim leases work and waits for the first item. It waits for an unreachable
+// database: nothing can be done without it, and it is reported elsewhere.
 func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
 	busy := func() []hub.TenantID { return nil }
 	if kind == hub.WorkOutcome {
@@ -153,8 +153,8 @@ func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkIt
 	return q.ClaimExcept(ctx, kind, limit, busy, nil)
 }
 
-// ClaimExcept is Claim that leaves out the tenants that busy gives, and looks
-// again when freed says that these have become fewer.
+// ClaimExcept is Claim without the tenants that busy returns, and claims again
+// when freed signals that these have become fewer.
 func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
 	signal := q.signal(kind)
 	for {
@@ -191,8 +191,8 @@ func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy fu
 	}
 }
 
-// claimBounded is claim with an end of its own: a database that does not answer is
-// told from work that does not come.
+// claimBounded is claim with a timeout of its own: it distinguishes a database
+// that does not respond from missing work.
 func (q *queue) claimBounded(ctx context.Context, kind string, limit int, busy []hub.TenantID) ([]hub.WorkItem, error) {
 	own, cancel := context.WithTimeout(ctx, claimTime)
 	defer cancel()
@@ -215,7 +215,7 @@ func (q *queue) claim(ctx context.Context, kind string, limit int, busy []hub.Te
 	return q.system.ClaimExcept(ctx, kind, q.owner, limit, q.leases.lease, busy)
 }
 
-// noteLeased notes when items were taken and what they continue.
+// noteLeased records when items were claimed and which traces they continue.
 func (q *queue) noteLeased(items []hub.WorkItem) {
 	if q.metrics != nil {
 		q.metrics.Claimed(items[0].Kind, len(items))
@@ -237,7 +237,7 @@ func (q *queue) noteLeased(items []hub.WorkItem) {
 		}
 	}
 	for token, t := range q.leased {
-		if now.Sub(t.at) > 2*longestHold { // given back by nobody
+		if now.Sub(t.at) > 2*longestHold { // never released
 			delete(q.leased, token)
 			if t.kind == hub.WorkRefresh {
 				begun--
@@ -268,7 +268,7 @@ func (q *queue) noteReturned(items []hub.WorkItem, done bool) {
 	}
 }
 
-// Done gives items back as finished.
+// Done releases items as finished.
 func (q *queue) Done(ctx context.Context, items []hub.WorkItem) error {
 	q.leases.release(items)
 	q.noteReturned(items, true)
@@ -279,7 +279,7 @@ func (q *queue) Done(ctx context.Context, items []hub.WorkItem) error {
 	return err
 }
 
-// Later gives items back for another try.
+// Later releases items for another attempt.
 func (q *queue) Later(ctx context.Context, items []hub.WorkItem, due time.Time) error {
 	q.leases.release(items)
 	q.noteReturned(items, false)

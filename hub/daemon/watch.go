@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	guardEvery = 5 * time.Second // between looks at the loops
+	guardEvery = 5 * time.Second // between checks of the loops
 	pingTime   = 3 * time.Second
 )
 
-// observe makes what the hub tells of itself: metrics, health, traces.
+// observe makes the hub's metrics, health and traces.
 func (p *parts) observe(ctx context.Context) error {
 	p.monitor = lifecycle.NewMonitor(p.clock, func(ctx context.Context, e *lifecycle.PanicError) {
 		p.log.ErrorContext(ctx, "a defect was caught", "where", e.Where, logkey.Error, e.Value, "stack", e.Stack)
@@ -42,7 +42,7 @@ func (p *parts) observe(ctx context.Context) error {
 	return err
 }
 
-// guard finds loops that are stuck. A database that is away is no reason to
+// guard finds loops that are stuck. An unreachable database is no reason to
 // restart: every loop waits for it.
 func (p *parts) guard(ctx context.Context) error {
 	away := func(ctx context.Context) bool {

@@ -24,10 +24,10 @@ const (
 	verifiers = 2
 )
 
-// hooks takes webhooks. An event concerns the tenants that have a repository
-// at the address that it names and whose secret has signed it; each fetches
-// with its own credential and finds out itself what changed. The answer
-// depends on nothing of tenants whose secret has not signed the event.
+// hooks handles webhooks. An event is valid for the tenants that have a
+// repository at its address and whose secret has signed it; each fetches with
+// its own credential and finds the changes itself. The reply does not depend on
+// tenants whose secret has not signed the event.
 type hooks struct {
 	p        *parts
 	secret   string // of the first tenant, unless that has one of its own
@@ -98,11 +98,11 @@ func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) err
 	return nil
 }
 
-// verify returns the targets that an event counts for, and whether it would
-// be accepted if there were none. The secret of the installation is always
-// tried, so that an event costs the same whoever has its repository. A tenant
-// that has a secret for one kind of sender takes no unsigned events of another:
-// whoever forges one chooses its kind.
+// verify returns the targets that an event is valid for, and whether it would
+// be accepted if there were none. The installation's secret is always tried, so
+// that an event costs the same whether or not its repository is registered. A
+// tenant that has a secret for one kind of sender accepts no unsigned events of
+// another: a forger chooses the kind.
 func (h hooks) verify(ctx context.Context, push webhook.Push, size int, targets []store.WebhookTarget) (known bool, signed []store.WebhookTarget, err error) {
 	select {
 	case h.gate <- struct{}{}:

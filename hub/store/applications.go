@@ -109,7 +109,7 @@ const (
 		WHERE  a.tenant_id = $1 AND $2` + applicationFilter + `
 		GROUP  BY 1, 2`
 
-	// The project is kept from being deleted before the application is there.
+	// The project cannot be deleted before the application exists.
 	insertApplication = `
 		WITH held AS MATERIALIZED (
 			SELECT p.id FROM project p WHERE p.tenant_id = $1 AND p.name = $8 FOR KEY SHARE
@@ -270,8 +270,8 @@ type StatusCount struct {
 	Count  int
 }
 
-// CountApplications counts what a filter lets through, by sync and health.
-// After and Limit are not looked at.
+// CountApplications counts the applications of a filter, by sync and health.
+// After and Limit are ignored.
 func (t *Tenant) CountApplications(ctx context.Context, f hub.ApplicationFilter) ([]StatusCount, error) {
 	args, err := t.filterArgs(f)
 	if err != nil {
@@ -308,9 +308,9 @@ func (t *Tenant) filterArgs(f hub.ApplicationFilter) ([]any, error) {
 	}, nil
 }
 
-// LockApplications returns those of the applications that there are, and keeps
-// everyone else from changing them until the transaction ends. What follows in
-// the transaction is planned once, as it goes by keys of what was locked.
+// LockApplications returns and locks those of the applications that exist until
+// the transaction ends. What follows in the transaction is planned once,
+// because it uses keys of what was locked.
 func (t *Tenant) LockApplications(ctx context.Context, want []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error) {
 	var locked []string
 	b := &pgx.Batch{}
@@ -323,8 +323,8 @@ func (t *Tenant) LockApplications(ctx context.Context, want []hub.ApplicationID)
 	return found(), nil
 }
 
-// LockIfUnchanged is LockApplications that reads those again that have changed since
-// they were seen, and gives the others as they were.
+// LockIfUnchanged is LockApplications that reads again only those that have
+// changed since they were read, and returns the others unchanged.
 func (t *Tenant) LockIfUnchanged(ctx context.Context, want []hub.ApplicationID, seen map[hub.ApplicationID]*hub.ReadVersion) (map[hub.ApplicationID]hub.Application, error) {
 	type marked struct {
 		id hub.ApplicationID
@@ -361,8 +361,8 @@ func (t *Tenant) LockIfUnchanged(ctx context.Context, want []hub.ApplicationID, 
 	return out, err
 }
 
-// queueApplications asks for applications in a batch. The function gives them
-// when it is through.
+// queueApplications reads applications in a batch. The function returns them
+// after the batch.
 func (t *Tenant) queueApplications(b *pgx.Batch, want []hub.ApplicationID) func() map[hub.ApplicationID]hub.Application {
 	found := make([]hub.Application, 0, len(want))
 	queueList(b, "applications", scanApplications(), &found, applicationsByID, t.id, false, ids(want))
@@ -375,10 +375,9 @@ func (t *Tenant) queueApplications(b *pgx.Batch, want []hub.ApplicationID) func(
 	}
 }
 
-// ForPut gives, in one round trip, what a write of an application is judged by:
-// the application of that name, which nobody else changes until the
-// transaction ends, its project, and the cluster of that name; an empty name
-// means all clusters.
+// ForPut returns, in one round trip, what a write of an application is checked
+// with: the application of that name, locked until the transaction ends, its
+// project, and the cluster of that name; an empty name means all clusters.
 func (t *Tenant) ForPut(ctx context.Context, key hub.ApplicationKey, project, cluster string) (hub.WriteContext, error) {
 	var locked []hub.ApplicationID
 	var apps []hub.Application
@@ -398,8 +397,8 @@ func (t *Tenant) ForPut(ctx context.Context, key hub.ApplicationKey, project, cl
 	if err := send(ctx, t.tx, "read what an application is judged by", b); err != nil {
 		return hub.WriteContext{}, err
 	}
-	// One that came between the two statements is not held: whoever makes it
-	// anew hears that its name is taken.
+	// One created between the two statements is not locked: creating it again
+	// fails because its name is in use.
 	if len(locked) == 1 && len(apps) == 1 && apps[0].ID == locked[0] {
 		found.Application = &apps[0]
 	}
@@ -412,7 +411,7 @@ func (t *Tenant) ForPut(ctx context.Context, key hub.ApplicationKey, project, cl
 	return found, nil
 }
 
-// lockApps takes the locks in order of id.
+// lockApps locks in order of id.
 func (t *Tenant) lockApps(ctx context.Context, want []hub.ApplicationID) error {
 	_, err := list(ctx, t.tx, "application locks", pgx.RowTo[string], lockStatus, t.id, ids(want))
 	return err
@@ -464,7 +463,7 @@ func appFault(err error, a hub.Application) error {
 	return err
 }
 
-// sourcesOf checks a spec and gives the URLs of its repositories by source.
+// sourcesOf checks a spec and returns the URLs of its repositories by source.
 func sourcesOf(a hub.Application) (spec string, urls []string, err error) {
 	if spec, err = givenSpec(a.Spec); err != nil {
 		return "", nil, fault.With(err, appObject(a), "")
@@ -540,8 +539,8 @@ func sameJSON(a, b json.RawMessage) bool {
 	return bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// AcknowledgeRefresh takes the annotation that asked for a look away from applications
-// that nobody has changed since they were looked at.
+// AcknowledgeRefresh removes the annotation that requested a refresh from
+// applications that have not changed since they were refreshed.
 func (t *Tenant) AcknowledgeRefresh(ctx context.Context, done []hub.RefreshAck) error {
 	var apps []string
 	var versions []int64

@@ -34,8 +34,8 @@ const (
 )
 
 // AppendAudit adds a record that is stored if and only if the transaction
-// commits. The store numbers and links it then; Seq, Prev and Hash that the
-// caller sets are not looked at. Records of one tenant have no gaps.
+// commits. The store numbers and links it then; Seq, Prev and Hash of the
+// caller are ignored. Records of one tenant have no gaps.
 func (t *Tenant) AppendAudit(_ context.Context, r hub.AuditRecord) error {
 	if r.Action == "" || r.Resource == "" || r.Result == "" {
 		return fault.New(fault.Internal, "an audit record without action, resource or result")
@@ -113,8 +113,8 @@ func (t *Tenant) AuditBefore(ctx context.Context, before int64, limit int) ([]hu
 }
 
 // VerifyAudit checks every record of the tenant against its number, its link
-// and its hash, and the end against the head. It gives the number of the
-// first record that is wrong or gone, or 0.
+// and its hash, and the end against the head. It returns the number of the
+// first record that is wrong or missing, or 0.
 func (t *Tenant) VerifyAudit(ctx context.Context) (int64, error) {
 	var headSeq int64
 	var headHash []byte

@@ -29,9 +29,9 @@ const (
 		LEFT   JOIN log_head h ON h.tenant_id = c.tenant_id AND h.cluster_id = c.id
 		LEFT   JOIN log_ack a ON a.tenant_id = c.tenant_id AND a.cluster_id = c.id
 		WHERE  c.tenant_id = $1`
-	// What belongs to some clusters is looked up for each of them. Tables that
-	// have just been filled look small to the planner, and joined it would read
-	// all of them for every cluster.
+	// Rows of some clusters are looked up for each of them. Tables that have
+	// just been filled seem small to the planner, and a join would read all of
+	// them for every cluster.
 	someClusters = clusterColumns + `
 		FROM   cluster c
 		LEFT   JOIN LATERAL (SELECT * FROM directory.my_presence x WHERE x.cluster_id = c.id LIMIT 1) p ON true

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// How long things are kept that nothing needs any more.
+// How long unused rows are kept.
 const (
 	keepSnapshots   = 10 // newest of each application, for renders of known inputs
 	keepChanges     = time.Hour
@@ -23,7 +23,8 @@ const (
 )
 
 const (
-	// History is kept, and with it every snapshot that one can go back to.
+	// History is never deleted, and neither is a snapshot that a rollback may
+	// use.
 	collectSnapshots = `
 		DELETE FROM snapshot s
 		WHERE  s.tenant_id = $1 AND s.created_at < $2
@@ -38,9 +39,9 @@ const (
 		  AND  NOT EXISTS (SELECT FROM history h WHERE h.tenant_id = $1 AND h.application_id = s.application_id AND h.snapshot_id = s.id)
 		  AND  NOT EXISTS (SELECT FROM operation o WHERE o.tenant_id = $1 AND o.application_id = s.application_id AND o.snapshot_id = s.id
 		                   AND (o.phase IN ('Pending', 'Running', 'Terminating') OR o.retry_at IS NOT NULL))`
-	// A part of the objects that are due for a look: those that are used are
-	// not looked at again for a while, the others go. The date is looked at
-	// again under the row's lock, so that an object that is being used at this
+	// A part of the objects that are due for a check: those in use are not
+	// checked again for a while, the others are deleted. The date is checked
+	// again under the row's lock, so that an object that comes into use at this
 	// moment stays.
 	collectObjects = `
 		WITH due AS MATERIALIZED (
@@ -168,9 +169,9 @@ func (s *System) Collect(ctx context.Context, now time.Time) (more bool, err err
 	return more, err
 }
 
-// RefreshStatistics lets the database look anew at one of the tables that have
-// grown much since it did, and says whether there was one. Until then it would
-// read them whole where an index is meant.
+// RefreshStatistics refreshes the statistics of one of the tables that have
+// grown much, and reports whether there was one. Before that the database would
+// scan it where an index is meant.
 func (s *System) RefreshStatistics(ctx context.Context) (refreshed bool, err error) {
 	var tables int
 	if err := s.db.system.QueryRow(ctx, refreshStatistics).Scan(&tables); err != nil {

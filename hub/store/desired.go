@@ -89,9 +89,9 @@ const (
 		ORDER  BY application_id, since, api_group, kind, namespace, name`
 )
 
-// LockClusters returns the ends of the desired logs of those of the clusters
-// that there are, and keeps everyone else from appending to them until the
-// transaction ends. Locks are taken in order of id.
+// LockClusters returns and locks the ends of the desired logs of those of the
+// clusters that exist until the transaction ends. Locks are taken in order of
+// id.
 func (t *Tenant) LockClusters(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error) {
 	out := make(map[hub.ClusterID]hub.LogHead, len(want))
 	_, err := list(ctx, t.tx, "desired log heads", func(row pgx.CollectableRow) (none struct{}, err error) {
@@ -110,8 +110,8 @@ func (t *Tenant) LockClusters(ctx context.Context, want []hub.ClusterID) (map[hu
 	return out, err
 }
 
-// locked is LockClusters without asking for what the transaction holds
-// already: nobody else moves the end of a log that it has locked.
+// locked is LockClusters without reading what the transaction has locked
+// already.
 func (t *Tenant) locked(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error) {
 	for _, id := range want {
 		if _, held := t.heads[id]; !held {
@@ -312,7 +312,8 @@ func (t *Tenant) Leaves(ctx context.Context, cluster hub.ClusterID) (map[string]
 	return out, err
 }
 
-// DesiredClusters returns the clusters whose log still holds the application.
+// DesiredClusters returns the clusters whose log still contains the
+// application.
 func (t *Tenant) DesiredClusters(ctx context.Context, app hub.ApplicationID) ([]hub.ClusterID, error) {
 	if !hub.ValidID(string(app)) {
 		return nil, noApp()
@@ -349,8 +350,8 @@ func (t *Tenant) OpenTombstones(ctx context.Context, tombstones []hub.Tombstone)
 	return err
 }
 
-// CloseTombstones takes back what was asked: the objects are gone, or wanted
-// again. Closing one that is not open is fine.
+// CloseTombstones closes tombstones: the objects are gone, or desired again.
+// Closing one that is not open is no error.
 func (t *Tenant) CloseTombstones(ctx context.Context, tombstones []hub.Tombstone) error {
 	if len(tombstones) == 0 {
 		return nil

@@ -62,9 +62,9 @@ type beginError struct{ error }
 
 func (e *beginError) Unwrap() error { return e.error }
 
-// isStale reports whether the pool gave a connection that had died meanwhile, as
-// all do when the server restarts: another one may be good. A server that
-// cannot be reached at all is not waited for here.
+// isStale reports whether the pool returned a connection that had died, as all
+// do when the server restarts: another one may work. It does not wait for an
+// unreachable server.
 func (e *beginError) isStale() bool {
 	var connect *pgconn.ConnectError
 	if errors.As(e, &connect) || errors.Is(e, context.Canceled) || errors.Is(e, context.DeadlineExceeded) {
@@ -74,10 +74,10 @@ func (e *beginError) isStale() bool {
 	return c == "" || c == adminShutdown
 }
 
-// classify gives errors of the connection and of the server's state their
-// kind. Errors that are classified already, and those of a context that
-// ended, stay as they are. The detail of a database error may name values of
-// rows; it is in the chain for the log only.
+// classify classifies errors of the connection and of the server's state.
+// Classified errors, and those of a context that ended, stay as they are. The
+// detail of a database error may contain values of rows; it is in the chain for
+// the log only.
 func classify(err error) error {
 	if err == nil {
 		return nil
@@ -113,7 +113,8 @@ func offline(err error) error {
 	return fault.With(fault.Wrap(fault.Offline, plain{err}, "the database cannot be reached"), "", "try again in a moment")
 }
 
-// disconnected reports whether the server is away, as opposed to having refused.
+// disconnected reports whether the server is unreachable, as opposed to having
+// refused.
 func disconnected(err error) bool {
 	var connect *pgconn.ConnectError
 	var network net.Error
@@ -123,8 +124,8 @@ func disconnected(err error) bool {
 		strings.Contains(err.Error(), "conn closed")
 }
 
-// plain keeps a chain for errors.Is and errors.As, and prints the reasons of
-// a failed connection without the address book of the pool: one line.
+// plain is a chain for errors.Is and errors.As that prints the reasons of a
+// failed connection in one line, without the pool's addresses.
 type plain struct{ err error }
 
 func (p plain) Error() string {
@@ -155,7 +156,7 @@ func stale(object string) error {
 	return fault.With(fault.New(fault.Conflict, "it was changed by someone else in the meantime"), object, "read it again and repeat the change")
 }
 
-// taken is what a writer gets whose name another thing has.
+// taken is the error of a writer whose name is in use.
 func taken(object string) error {
 	return fault.With(fault.New(fault.Conflict, "there is one of that name already"), object, "choose another name, or change the existing one")
 }

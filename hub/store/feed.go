@@ -59,8 +59,8 @@ const (
 		SELECT o.feed_floor > $2::text::xid8 OR (o.feed_floor = $2::text::xid8 AND $3)
 		FROM   organisation o
 		WHERE  o.tenant_id = $1`
-	// The end of the feed is the tenant's own last change: where the database
-	// as a whole stands would tell of other tenants' work.
+	// The end of the feed is the tenant's own last change: the database's
+	// newest transaction would reveal other tenants' activity.
 	selectFeedEnd = `
 		SELECT greatest(o.feed_floor, (
 		           SELECT c.xid
@@ -85,9 +85,9 @@ func (t *Tenant) queueChanges(b *pgx.Batch) {
 }
 
 // A position is a place in the feed: after the change (xid, kind, ref), or
-// after all of a transaction when kind is lastKind. Sealed with a key of the
-// tenant it is the cursor that people see: numbers of transactions count the
-// whole database, and would tell of other tenants' work.
+// after all of a transaction when kind is lastKind. Encrypted with a key of the
+// tenant it is the cursor of clients: transaction numbers count the whole
+// database, and would reveal other tenants' activity.
 type position struct{ xid, kind, ref string }
 
 // lastKind sorts behind every kind, and lastRef behind every id.
@@ -131,8 +131,8 @@ func (t *Tenant) cursor(ctx context.Context, p position) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(sealed), nil
 }
 
-// parseCursor opens a cursor. One that an earlier release gave out is too old: its
-// holder reads the lists again.
+// parseCursor decrypts a cursor. One of an earlier release is too old: the
+// client lists again.
 func (t *Tenant) parseCursor(ctx context.Context, cursor string) (position, error) {
 	if _, plain := parsePosition(cursor); plain {
 		return position{}, errForgotten()
@@ -156,9 +156,9 @@ func errForgotten() error {
 }
 
 // Changes returns what changed after a cursor, in an order that is the same for
-// every reader, with the cursor to go on from. Nothing is left out, however
-// many transactions run side by side. The error is fault.Missing if changes
-// after the cursor were already forgotten: the caller reads its lists again.
+// every reader, with the cursor to continue from. Nothing is omitted, however
+// many transactions run concurrently. The error is fault.Missing if changes
+// after the cursor were already deleted: the caller lists again.
 func (t *Tenant) Changes(ctx context.Context, after string, limit int) ([]hub.Change, string, error) {
 	from, err := t.parseCursor(ctx, after)
 	if err != nil {
@@ -185,9 +185,9 @@ func (t *Tenant) Changes(ctx context.Context, after string, limit int) ([]hub.Ch
 	return out, next, err
 }
 
-// FeedCursor is where the feed stands now: whoever follows from here, and
-// read its lists in this transaction or later, misses nothing. It moves with
-// the tenant's own changes alone.
+// FeedCursor is the current end of the feed: a reader that follows from it, and
+// lists in this transaction or later, misses nothing. It moves only with the
+// tenant's own changes.
 func (t *Tenant) FeedCursor(ctx context.Context) (string, error) {
 	p := position{kind: lastKind, ref: lastRef}
 	if err := t.tx.QueryRow(ctx, selectFeedEnd, t.id).Scan(&p.xid); err != nil {

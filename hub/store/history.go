@@ -48,8 +48,8 @@ const (
 )
 
 // AppendHistory records syncs, at most one of each application, under the next
-// number of the application; the numbers that the caller set are not looked
-// at. An operation that is recorded already is not recorded again.
+// number of the application; the caller's numbers are ignored. An operation
+// that is recorded already is not recorded again.
 func (t *Tenant) AppendHistory(ctx context.Context, entries []hub.HistoryEntry) error {
 	apps := make([]hub.ApplicationID, len(entries))
 	for i, e := range entries {

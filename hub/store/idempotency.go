@@ -15,14 +15,14 @@ const (
 		INSERT INTO idempotency (tenant_id, caller, key, request_hash) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (tenant_id, caller, key) DO NOTHING`
 	selectIdempotent = `SELECT request_hash, status, body FROM idempotency WHERE tenant_id = $1 AND caller = $2 AND key = $3`
-	// Whoever took a key and died gives it up soon: that two tries run at once
-	// does no harm, because only one of them can take effect.
+	// The key of a crashed request expires soon: two concurrent attempts do no
+	// harm, because only one of them can take effect.
 	retakeIdempotent = `
 		UPDATE idempotency SET created_at = now()
 		WHERE  tenant_id = $1 AND caller = $2 AND key = $3 AND status IS NULL AND created_at < now() - interval '10 seconds'`
 	dropIdempotent = `DELETE FROM idempotency WHERE tenant_id = $1 AND caller = $2 AND key = $3 AND status IS NULL`
-	// 102: it has taken effect, and its answer is not known here (yet). The
-	// body then names the try that did it.
+	// 102: it has taken effect, and its response is not stored (yet). The body
+	// then names the attempt that did it.
 	settleIdempotent = `
 		UPDATE idempotency SET status = 102, body = $4
 		WHERE  tenant_id = $1 AND caller = $2 AND key = $3 AND (status IS NULL OR (status = 102 AND body = $4))`
@@ -31,13 +31,13 @@ const (
 		WHERE  tenant_id = $1 AND caller = $2 AND key = $3 AND (status IS NULL OR (status = 102 AND body = $4))`
 )
 
-// effective is the status of a request that has taken effect without its
-// answer being kept.
+// effective is the status of a request that has taken effect without a stored
+// response.
 const effective = 102
 
-// SettleIdempotent notes, in the very transaction of its effect, that a
-// request with a key has taken effect. The error is fault.Conflict if another
-// try of the same request was faster.
+// SettleIdempotent records, in the transaction of its effect, that a request
+// with a key has taken effect. The error is fault.Conflict if another attempt
+// of the same request was faster.
 func (t *Tenant) SettleIdempotent(ctx context.Context, once hub.IdempotencyKey, caller string) error {
 	n, err := exec(ctx, t.tx, "settle idempotency key", settleIdempotent, t.id, caller, once.Key, []byte(once.Attempt))
 	if err == nil && n == 0 {
@@ -51,10 +51,10 @@ func carriedOut() error {
 		"look at what it was to change before you ask again under a new key")
 }
 
-// BeginIdempotent takes a caller's key. If a request with it was answered
-// before, found is true and the answer is given again; status 0 then means
-// that it is being answered right now. The error is fault.Conflict if the key
-// belongs to another request.
+// BeginIdempotent acquires a caller's key. If a request with it was completed
+// before, found is true and its response is returned; status 0 then means that
+// it is running now. The error is fault.Conflict if the key belongs to another
+// request.
 func (t *Tenant) BeginIdempotent(ctx context.Context, key, caller string, hash [32]byte) (status int, body []byte, found bool, err error) {
 	n, err := exec(ctx, t.tx, "take idempotency key", beginIdempotent, t.id, caller, key, hash[:])
 	if err != nil || n == 1 {
@@ -81,10 +81,9 @@ func (t *Tenant) BeginIdempotent(ctx context.Context, key, caller string, hash [
 	return *code, body, true, nil
 }
 
-// FinishIdempotent stores the answer to the request that took the key; with
-// status 0 it gives the key back, because there is no answer, unless the
-// request has taken effect all the same. The answer is sealed, because it may
-// show a secret once.
+// FinishIdempotent stores the response of the request with the key; with status
+// 0 it releases the key, because there is no response, unless the request has
+// taken effect. The response is encrypted, because it may show a secret once.
 func (t *Tenant) FinishIdempotent(ctx context.Context, once hub.IdempotencyKey, caller string, status int, body []byte) error {
 	if status == 0 {
 		_, err := exec(ctx, t.tx, "give idempotency key back", dropIdempotent, t.id, caller, once.Key)

@@ -77,7 +77,7 @@ func (db *DB) unwrap(wrapped []byte) (encryption.Key, error) {
 	return encryption.KeyFrom(plain)
 }
 
-// newWrappedKey draws a key and gives it wrapped.
+// newWrappedKey generates a key and returns it wrapped.
 func (db *DB) newWrappedKey() ([]byte, error) {
 	key, err := encryption.NewKey()
 	if err != nil {

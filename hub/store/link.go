@@ -183,8 +183,8 @@ func lastAttempts(have []hub.Attempt, a hub.Attempt) []hub.Attempt {
 	return have[max(0, len(have)-maxAttemptsKept):]
 }
 
-// Attempted notes one use of a join token on the enrolments with that prefix.
-// A prefix that nobody has is no error: strangers try tokens too.
+// Attempted records one use of a join token on the enrolments with that prefix.
+// An unknown prefix is no error: outsiders try tokens too.
 func (s *System) Attempted(ctx context.Context, prefix string, a hub.Attempt) error {
 	type place struct {
 		tenant    hub.TenantID
@@ -224,7 +224,7 @@ func (s *System) Attempted(ctx context.Context, prefix string, a hub.Attempt) er
 	return nil
 }
 
-// Refused notes why a cluster's agent was not let in.
+// Refused records why a cluster's agent was not admitted.
 func (s *System) Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error {
 	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(cluster)) {
 		return noCluster()
@@ -262,7 +262,7 @@ func (s *System) Revocations(ctx context.Context, at time.Time) ([]hub.Revocatio
 	return out, classify(err)
 }
 
-// Member returns what is known of a cluster's agent before it is let in.
+// Member returns the stored data of a cluster's agent before it is admitted.
 func (s *System) Member(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.Member, error) {
 	var m hub.Member
 	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(cluster)) {
@@ -278,12 +278,12 @@ func (s *System) Member(ctx context.Context, tenant hub.TenantID, cluster hub.Cl
 	return m, err
 }
 
-// Connected stores which replica holds an agent and what the agent said of
-// its cluster. When the cluster's version or API list changed, its
-// applications are refreshed, because templates may ask for either.
+// Connected stores which replica has an agent and what the agent reported about
+// its cluster. When the cluster's version or API list changed, its applications
+// are refreshed, because templates may read either.
 //
 // The error is fault.Conflict while another process of the same identity has
-// the better right to be here, at whichever replica it is.
+// precedence, at whichever replica it is.
 func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 	var refusal string
 	err := s.db.InTenant(ctx, a.Tenant, func(ctx context.Context, t *Tenant) error {
@@ -349,8 +349,8 @@ func (t *Tenant) refreshCluster(ctx context.Context, cluster hub.ClusterID, at t
 	return err
 }
 
-// Disconnected notes that an attachment ended, unless a newer one has taken
-// its place.
+// Disconnected records that an attachment ended, unless a newer one has
+// replaced it.
 func (s *System) Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error {
 	return s.db.InTenant(ctx, tenant, func(ctx context.Context, t *Tenant) error {
 		if !hub.ValidID(string(cluster)) {

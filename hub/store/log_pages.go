@@ -158,8 +158,9 @@ func (t *Tenant) LeavesOf(ctx context.Context, clusters []hub.ClusterID) (map[hu
 	return out, err
 }
 
-// Acknowledge notes how far agents have stored their logs, and the proofs that
-// hub and agent held the same state. What is stored of a log never goes back.
+// Acknowledge records how far agents have stored their logs, and the proofs
+// that hub and agent have the same state. The position in a log never goes
+// back.
 func (t *Tenant) Acknowledge(ctx context.Context, acks []hub.LogAck) error {
 	plain, proven := map[hub.ClusterID]int64{}, map[hub.ClusterID]hub.Receipt{}
 	for _, a := range acks {

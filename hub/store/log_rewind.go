@@ -59,10 +59,10 @@ const (
 		INSERT INTO directory.revocation (version, tenant_id, agent_id, until)
 		SELECT next.version - f.n + 1, $1, f.agent_id, f.until FROM fresh f, next`
 
-	// Rows that the agent has not stored yet, or that still say what is wanted,
-	// stay, and so does the newest one that it has stored: its place is always
-	// known, and a place before it that is not known is the agent's own loss.
-	// Of the rest a chain hash is kept now and then.
+	// Rows that the agent has not stored yet, or that are still valid, stay,
+	// and so does the newest one that it has stored: its position is always
+	// known, and an unknown earlier position is the agent's own loss. Of the
+	// rest a chain hash is stored now and then.
 	trimRows = `
 		WITH gone AS (
 			DELETE FROM log_row r
@@ -86,7 +86,7 @@ func errHeld() error {
 		"an admin must accept or mend the hub's state first; see `capstan cluster list`")
 }
 
-// open refuses what nobody may do while the hub waits for an admin.
+// open refuses what is not allowed while the hub waits for an admin.
 func (t *Tenant) open(ctx context.Context) error {
 	var held bool
 	if err := t.tx.QueryRow(ctx, selectHeld).Scan(&held); err != nil {
@@ -98,10 +98,11 @@ func (t *Tenant) open(ctx context.Context) error {
 	return nil
 }
 
-// NoteRewind records that a cluster's agent holds another past than the hub.
-// A proven one closes enrolment, ends all open join tokens and stops deletion,
-// for everyone, until no proven one is left. Nothing is noted if an admin has
-// given up that past meanwhile: the note would undo the decision.
+// NoteRewind records that a cluster's agent has another log than the hub. A
+// proven one stops enrolment, invalidates all open join tokens and stops
+// deletion, for everyone, until no proven one is left. Nothing is recorded if
+// an admin has abandoned that log in between: the record would undo the
+// decision.
 func (t *Tenant) NoteRewind(ctx context.Context, cluster hub.ClusterID, r hub.Rewind) (noted bool, err error) {
 	var incarnation string
 	var seq int64
@@ -126,7 +127,7 @@ func (t *Tenant) NoteRewind(ctx context.Context, cluster hub.ClusterID, r hub.Re
 	return err == nil, err
 }
 
-// ClearRewind takes back what NoteRewind noted: hub and agent agree again.
+// ClearRewind removes what NoteRewind recorded: hub and agent agree again.
 func (t *Tenant) ClearRewind(ctx context.Context, cluster hub.ClusterID) error {
 	_, err := exec(ctx, t.tx, "clear a rewind", dropRewind, cluster)
 	t.changed(changeCluster, string(cluster))
@@ -145,10 +146,10 @@ func (t *Tenant) Rewind(ctx context.Context, cluster hub.ClusterID) (*hub.Rewind
 	return &r, err
 }
 
-// AcceptHub makes the hub's state the truth for a cluster whose agent holds
-// another past: its log begins a new incarnation, and the former ones are
-// given up, so that the agent may go over. It gives what was noted. The error
-// is fault.Conflict if hub and agent agree.
+// AcceptHub accepts the hub's state for a cluster whose agent has another log:
+// its log begins a new incarnation, and the former ones are abandoned, so that
+// the agent may switch. It returns what was recorded. The error is
+// fault.Conflict if hub and agent agree.
 func (t *Tenant) AcceptHub(ctx context.Context, cluster hub.ClusterID, by string, at time.Time) (hub.Rewind, error) {
 	r, err := t.Rewind(ctx, cluster)
 	if err != nil {
@@ -162,7 +163,7 @@ func (t *Tenant) AcceptHub(ctx context.Context, cluster hub.ClusterID, by string
 	if err := t.tx.QueryRow(ctx, lockHead, t.id, cluster).Scan(&former, &seq); err != nil {
 		return *r, missing(err, "there is no such cluster")
 	}
-	if r.Proven { // a number that nobody has signed is not taken over
+	if r.Proven { // an unsigned number is not used
 		seq = max(seq, r.AgentSeq)
 	}
 	seq++ // no row has it: the first of the new log follows from none of the former
@@ -180,7 +181,7 @@ func (t *Tenant) AcceptHub(ctx context.Context, cluster hub.ClusterID, by string
 	return *r, nil
 }
 
-// GivenUp says who gave up an incarnation of a cluster's log, and when.
+// GivenUp returns who abandoned an incarnation of a cluster's log, and when.
 func (t *Tenant) GivenUp(ctx context.Context, cluster hub.ClusterID, incarnation string) (by string, at time.Time, given bool, err error) {
 	err = t.tx.QueryRow(ctx, selectPast, t.id, cluster, clean(incarnation)).Scan(&by, &at)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -202,9 +203,9 @@ func (t *Tenant) RaiseGenerations(ctx context.Context, generations map[hub.Appli
 }
 
 // Restored begins a new incarnation of the logs of all clusters that have an
-// agent: the database was restored from a backup, so agents may be ahead of
-// it. They take no change until an admin accepts the hub's state. It gives how
-// many clusters that are.
+// agent: the database was restored from a backup, so agents may be ahead of it.
+// They accept no change until an admin accepts the hub's state. It returns the
+// number of these clusters.
 func (db *DB) Restored(ctx context.Context, at time.Time) (int, error) {
 	tenants, err := db.System().Tenants(ctx)
 	if err != nil {
@@ -256,8 +257,8 @@ func (t *Tenant) restored(ctx context.Context, cluster hub.ClusterID, at time.Ti
 	return err
 }
 
-// Quarantine keeps every agent of a cluster out, because another Kubernetes
-// cluster uses its identity. It says whether that is news.
+// Quarantine blocks every agent of a cluster, because another Kubernetes
+// cluster uses its identity. It reports whether that is new.
 func (s *System) Quarantine(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, q hub.Quarantine) (fresh bool, err error) {
 	err = s.db.InTenant(ctx, tenant, func(ctx context.Context, t *Tenant) error {
 		t.changed(changeCluster, string(cluster))
@@ -266,8 +267,8 @@ func (s *System) Quarantine(ctx context.Context, tenant hub.TenantID, cluster hu
 	return fresh, err
 }
 
-// KeepCluster ends a quarantine: the Kubernetes cluster of the fingerprint
-// keeps the identity, and the other one is refused from now on. The error is
+// KeepCluster ends a quarantine: the Kubernetes cluster of the fingerprint has
+// the identity, and the other one is refused from now on. The error is
 // fault.Conflict if there is no quarantine, and fault.Invalid if the
 // fingerprint is neither's.
 func (t *Tenant) KeepCluster(ctx context.Context, cluster hub.ClusterID, fingerprint string) (hub.Quarantine, error) {
@@ -297,8 +298,8 @@ func (t *Tenant) KeepCluster(ctx context.Context, cluster hub.ClusterID, fingerp
 	return q, nil
 }
 
-// MergeRevocations takes back revocations that this database has forgotten.
-// The caller has made sure that they are the hub's own.
+// MergeRevocations restores revocations that this database has lost. The caller
+// has checked that they are the hub's own.
 func (s *System) MergeRevocations(ctx context.Context, tenant hub.TenantID, of []hub.Revocation) error {
 	var agents []string
 	var until []time.Time

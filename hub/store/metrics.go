@@ -52,12 +52,12 @@ func (s *System) Queues(ctx context.Context) ([]hub.QueueFigures, error) {
 	return out, classify(err)
 }
 
-// ApplicationFigures gives up to limit applications as metrics show them.
+// ApplicationFigures returns up to limit applications for metrics.
 func (t *Tenant) ApplicationFigures(ctx context.Context, limit int) ([]hub.ApplicationFigures, error) {
 	return list(ctx, t.tx, "figures of applications", pgx.RowToStructByPos[hub.ApplicationFigures], selectApplicationStats, t.id, limit)
 }
 
-// ClusterFigures gives up to limit clusters as metrics show them.
+// ClusterFigures returns up to limit clusters for metrics.
 func (t *Tenant) ClusterFigures(ctx context.Context, limit int) ([]hub.ClusterFigures, error) {
 	return list(ctx, t.tx, "figures of clusters", pgx.RowToStructByPos[hub.ClusterFigures], clusterFigures, t.id, limit)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// The roles that the schema gives rights to. Who the URLs log in as must be
-// one of them, or a member of one.
+// The roles that the schema grants rights to. The users of the URLs must be one
+// of them, or a member of one.
 const (
 	appRole    = "capstan_app"
 	systemRole = "capstan_system"
@@ -76,8 +76,8 @@ const (
 	createSys  = `CREATE ROLE capstan_system LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE`
 )
 
-// createRoles makes the roles that are not there, without passwords: whoever
-// wants to log in over a network sets one.
+// createRoles creates missing roles, without passwords: set one to log in over
+// a network.
 func createRoles(ctx context.Context, conn *pgx.Conn) error {
 	for role, statement := range map[string]string{appRole: createApp, systemRole: createSys} {
 		var there bool

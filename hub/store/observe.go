@@ -26,8 +26,8 @@ const (
 	// they look for has a key. The plans are made again when the server learns
 	// more of a table.
 	planOnce = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)`
-	// An agent speaks for the applications whose destination is its cluster,
-	// and for those that its log still holds.
+	// An agent may report the applications whose destination is its cluster,
+	// and those that its log still contains.
 	selectHere = `
 		SELECT u.cluster, a.id
 		FROM   unnest($2::uuid[], $3::uuid[]) AS u (cluster, app)
@@ -35,8 +35,8 @@ const (
 		WHERE  a.cluster_id = u.cluster OR EXISTS (
 		         SELECT FROM desired_head h WHERE h.tenant_id = $1 AND h.application_id = u.app AND h.cluster_id = u.cluster)`
 
-	// Sync is believed only for the target that it was compared with; health
-	// is that of live objects, whatever the target.
+	// Sync is valid only for the target that it was compared with; health is
+	// that of live objects, whatever the target.
 	observeApps = `
 		WITH said AS (
 			SELECT s.application_id, u.generation, u.health, u.cause,
@@ -149,9 +149,9 @@ type report struct {
 // report is never divided.
 const mostRows = 5000
 
-// queueObservations writes reports of different clusters and applications:
-// one statement of each kind for all of them. What became over is in their
-// answers once the batch is done.
+// queueObservations writes reports of different clusters and applications: one
+// statement of each kind for all of them. Ended operations are in their results
+// once the batch is done.
 func (t *Tenant) queueObservations(b *pgx.Batch, reports []report) error {
 	t.queueApps(b, reports)
 	t.queueStamps(b, reports)
@@ -367,7 +367,7 @@ type resourceColumns struct {
 	hash                                       [][]byte
 }
 
-// add takes the resources of a report.
+// add adds the resources of a report.
 func (c *resourceColumns) add(of report) error {
 	for i := range of.Resources {
 		r := &of.Resources[i]

@@ -74,9 +74,9 @@ func (n *nullOperation) dest() []any {
 	}
 }
 
-// A messageDecoder keeps what the texts of the last operation meant: those of one
-// change say the same, whichever application they are for. What it gives is
-// shared, so nothing behind a pointer may be changed.
+// A messageDecoder caches decoded messages of operations: those of one change
+// are equal for all applications. What it returns is shared, so nothing behind
+// a pointer may be changed.
 type messageDecoder struct {
 	options, initiator []byte
 	meansOptions       hub.OperationOptions

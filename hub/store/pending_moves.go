@@ -27,10 +27,10 @@ const selectUndecided = `
 	ORDER  BY a.name
 	LIMIT  1`
 
-// Undecided names an application that may be about to list what another one
-// does not list any more at a revision: one of the same cluster and of the same
-// repository that is still to be looked at. Those that are decided besides are
-// left out. Empty: there is none.
+// Undecided returns an application that may be about to list what another one
+// does not list any more at a revision: one of the same cluster and repository
+// that must still be refreshed. Those that are decided in this batch are left
+// out. Empty: none.
 func (t *Tenant) Undecided(ctx context.Context, app hub.Application, revision string, besides []hub.ApplicationID) (string, error) {
 	if !hub.ValidID(string(app.ID)) || !hub.ValidID(string(app.Cluster)) {
 		return "", nil

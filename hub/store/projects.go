@@ -38,8 +38,8 @@ const (
 	shareProject  = `SELECT id FROM project WHERE tenant_id = $1 AND name = $2 FOR KEY SHARE`
 	deleteProject = `DELETE FROM project WHERE tenant_id = $1 AND id = $2`
 	projectUsers  = `SELECT count(*) FROM application WHERE tenant_id = $1 AND project = $2`
-	// The applications of a project are looked at anew when it changes: what
-	// it allows decides about them.
+	// The applications of a project are refreshed when it changes, because it
+	// decides what they may do.
 	selectProjectApps = `SELECT id FROM application WHERE tenant_id = $1 AND project = $2`
 )
 
@@ -120,8 +120,8 @@ func (t *Tenant) UpdateProject(ctx context.Context, p hub.Project, expect int64)
 	return p, t.projectChanged(ctx, p)
 }
 
-// projectChanged makes rights stale, because projects have roles, and lets
-// the project's applications be judged anew.
+// projectChanged invalidates rights, because projects have roles, and lets the
+// project's applications be checked again.
 func (t *Tenant) projectChanged(ctx context.Context, p hub.Project) error {
 	apps, err := list(ctx, t.tx, "applications of project", pgx.RowTo[string], selectProjectApps, t.id, p.Name)
 	if err != nil {
@@ -159,7 +159,7 @@ func (t *Tenant) DeleteProject(ctx context.Context, name string) error {
 // rawJSON reads a json column that was cast to text, byte for byte.
 type rawJSON json.RawMessage
 
-// Scan takes the text.
+// Scan decodes the text.
 func (r *rawJSON) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:

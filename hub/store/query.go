@@ -34,7 +34,7 @@ func list[T any](ctx context.Context, q querier, what string, scan pgx.RowToFunc
 	return out, nil
 }
 
-// one runs a query that gives one row, or pgx.ErrNoRows.
+// one runs a query that returns one row, or pgx.ErrNoRows.
 func one[T any](ctx context.Context, q querier, what string, scan pgx.RowToFunc[T], sql string, args ...any) (T, error) {
 	rows, err := q.Query(ctx, sql, args...)
 	if err != nil {
@@ -115,9 +115,9 @@ func fromBytes(in [][]byte) (out []hub.Digest) {
 	return out
 }
 
-// clean makes a text storable: the database keeps no NUL and no broken UTF-8.
-// It is for texts that clusters and tools give us, where refusing one would
-// hold up everything beside it.
+// clean makes a text storable: the database stores no NUL and no invalid UTF-8.
+// It is for texts of clusters and tools, where refusing one would delay
+// everything with it.
 func clean(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
@@ -165,8 +165,8 @@ func arrayText(in []string) string {
 	return b.String()
 }
 
-// micro cuts a time to what the database keeps, so that what was written is
-// equal to what is read.
+// micro truncates a time to the database's precision, so that what was written
+// equals what is read.
 func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // nonNil returns an empty list for none, because columns are NOT NULL.

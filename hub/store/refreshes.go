@@ -153,8 +153,8 @@ func (t *Tenant) readRepositories(ctx context.Context, into map[hub.RepositoryID
 	return nil
 }
 
-// RefreshApplications has all applications of the tenant looked at anew:
-// something was changed that decides about any of them.
+// RefreshApplications refreshes all applications of the tenant: something that
+// affects all of them has changed.
 func (t *Tenant) RefreshApplications(ctx context.Context) error {
 	apps, err := list(ctx, t.tx, "applications", pgx.RowTo[string], selectAllApps, t.id)
 	now := time.Now()

@@ -25,8 +25,8 @@ const (
 		FROM   ref
 		WHERE  tenant_id = $1 AND repository_id = $2
 		ORDER  BY name`
-	// Those whose annotation asks for a look wait for the end of the fetch,
-	// whatever it brought.
+	// Applications whose annotation requested a refresh wait for the end of the
+	// fetch, whatever its result.
 	selectAskingApps = `
 		SELECT DISTINCT s.application_id
 		FROM   app_source s
@@ -35,10 +35,10 @@ const (
 	selectRepositoryApps = `SELECT DISTINCT application_id FROM app_source WHERE tenant_id = $1 AND repository_id = $2`
 )
 
-// Fetched stores what a look at a repository gave: its refs, or the sentence
-// of what went wrong, which leaves the refs as they were. When a ref changed,
-// and when an error came or went, every application that uses the repository
-// is refreshed; with asked, whatever came of it. It says whether a ref changed.
+// Fetched stores the result of a fetch: refs, or an error, which leaves the
+// refs as they were. When a ref changed, and when an error began or ended,
+// every application that uses the repository is refreshed; with asked, in any
+// case. It reports whether a ref changed.
 func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Ref, at time.Time, sentence string, asked bool) (bool, error) {
 	if !hub.ValidID(string(id)) {
 		return false, noRepository()
@@ -70,7 +70,7 @@ func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Re
 	if !changed && before == "" && !asked {
 		return false, t.askedAgain(ctx, id, at)
 	}
-	// Other commits show in an application once it has been looked at.
+	// Other commits show in an application once it has been refreshed.
 	return changed, t.repositoryMoved(ctx, id, at, before != "" || !changed)
 }
 
@@ -117,7 +117,7 @@ func (t *Tenant) repositoryMoved(ctx context.Context, id hub.RepositoryID, at ti
 }
 
 // askedAgain refreshes the applications of the repository whose annotation
-// asks for a look.
+// requests it.
 func (t *Tenant) askedAgain(ctx context.Context, id hub.RepositoryID, at time.Time) error {
 	apps, err := list(ctx, t.tx, "applications that ask for a look", pgx.RowTo[string], selectAskingApps, t.id, id, hub.RefreshAnnotations())
 	for _, app := range apps {

@@ -11,7 +11,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// defaultAttachment is how long an attachment counts that nobody renews.
+// defaultAttachment is after how long an attachment expires that is not
+// renewed.
 const defaultAttachment = 30 * time.Second
 
 const (
@@ -61,9 +62,8 @@ const (
 		ORDER  BY fence`
 )
 
-// Beat says that a replica is alive for another while, and gives all that
-// are, itself among them. What replicas had leased that are silent for too
-// long becomes free.
+// Beat renews a replica's row, and returns all live replicas, itself included.
+// Leases of replicas that have been silent too long are released.
 func (s *System) Beat(ctx context.Context, r hub.Replica, life time.Duration) ([]hub.Replica, error) {
 	var out []hub.Replica
 	err := s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -97,7 +97,7 @@ func (s *System) Leave(ctx context.Context, replica string) error {
 	})
 }
 
-// attach makes a session the attachment of its cluster, or gives the reason
+// attach makes a session the attachment of its cluster, or returns the reason
 // why another one stays.
 func (t *Tenant) attach(ctx context.Context, a hub.Attachment) (refusal string, err error) {
 	life := a.Lease
@@ -111,9 +111,9 @@ func (t *Tenant) attach(ctx context.Context, a hub.Attachment) (refusal string, 
 	return refusal, nil
 }
 
-// RenewAttachments notes that attachments were alive and renews them, those of all
-// tenants in one statement. It gives back the sessions that are attached no
-// more: a newer one has taken their place.
+// RenewAttachments renews attachments, those of all tenants in one statement.
+// It returns the sessions that are attached no more, because a newer one has
+// replaced them.
 func (s *System) RenewAttachments(ctx context.Context, heartbeats []hub.Heartbeat) (lost []string, err error) {
 	if len(heartbeats) == 0 {
 		return nil, nil
@@ -149,8 +149,7 @@ func (s *System) Attachment(ctx context.Context, tenant hub.TenantID, cluster hu
 }
 
 // Attachments returns what changed after a fence, in order; after zero, all.
-// Those too that nobody renews any more: who follows them knows which
-// replicas live.
+// Expired ones are included: the reader knows which replicas are alive.
 func (s *System) Attachments(ctx context.Context, after int64) ([]hub.AgentHome, error) {
 	out, err := list(ctx, s.db.system, "attachments", pgx.RowToStructByPos[hub.AgentHome], selectAttachments, after)
 	return out, classify(err)

@@ -37,7 +37,7 @@ func (t *Tenant) PutObservations(ctx context.Context, reports []hub.ClusterObser
 	return out, nil
 }
 
-// apart is how many of the reports, from the first on, tell of different
+// apart is how many of the reports, from the first on, are about different
 // clusters and applications: these can be stored together.
 func apart(reports []hub.ClusterObservation) int {
 	of := map[string]int{}
@@ -160,8 +160,8 @@ func (t *Tenant) queueProgress(b *pgx.Batch, reports []hub.ClusterObservation, f
 	b.Queue(moveObserved, t.id, clusters, epochs, seqs, snapshots, marks)
 }
 
-// progress is how far the reports of a cluster go. snapshot is negative when
-// a part of that snapshot is missing: it cannot tell what is gone.
+// progress is how far the reports of a cluster go. snapshot is negative when a
+// part of that snapshot is missing: then it does not show what is gone.
 type progress struct {
 	epoch         string
 	seq, snapshot int64
@@ -252,7 +252,7 @@ func sayOf(o hub.Observation, mine map[hub.ApplicationID]bool) hub.Observation {
 	return o
 }
 
-// last keeps the last value for each key, in order, of those that count.
+// last returns the last value for each key, in order, of those that count.
 func last[T any](in []T, key func(T) (string, bool)) []T {
 	at := make(map[string]int, len(in))
 	out := make([]T, 0, len(in))

@@ -6,10 +6,10 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// A nullVersion is a mark as it is read. Whoever reads a row again and finds that
-// the same transaction wrote it last has the same row: a transaction shows
-// nothing before its end. Numbers of transactions are those of one server, and
-// one that takes over from another may give them again; it began at another time.
+// A nullVersion is a row version as it is read. A row with the same version was
+// not changed since: a transaction is invisible before its end. Transaction
+// numbers are those of one server, and a promoted standby may reuse them; it
+// has another start time.
 type nullVersion struct {
 	server              time.Time
 	application, status uint32

@@ -128,7 +128,7 @@ func (s *System) SetupLink(ctx context.Context, hash [32]byte) (hub.SetupLink, e
 	return link, classify(missing(err, "the link was used or has expired"))
 }
 
-// UseSetupLink takes a link. Of all who try, one gets it.
+// UseSetupLink uses up a link. Of concurrent callers, one succeeds.
 func (s *System) UseSetupLink(ctx context.Context, hash [32]byte, now time.Time) (hub.SetupLink, error) {
 	link, err := one(ctx, s.db.system, "setup link", scanSetupLink, takeSetupLink, hash[:], now)
 	return link, classify(missing(err, "the link was used or has expired"))
@@ -141,8 +141,8 @@ func scanSetupLink(row pgx.CollectableRow) (v hub.SetupLink, err error) {
 	return v, err
 }
 
-// LoginFailure counts a failed sign-in under a key (a hash of name and
-// address) and gives the count within the window.
+// LoginFailure counts a failed sign-in under a key (a hash of name and address)
+// and returns the count within the window.
 func (s *System) LoginFailure(ctx context.Context, key [32]byte, now time.Time, window time.Duration) (int, error) {
 	var n int
 	err := s.db.system.QueryRow(ctx, addLoginFailure, key[:], micro(now), micro(now.Add(-window))).Scan(&n)
@@ -159,7 +159,7 @@ func (s *System) LoginFailures(ctx context.Context, key [32]byte, since time.Tim
 	return n, classify(err)
 }
 
-// ForgetLoginFailures starts the count anew, after a success.
+// ForgetLoginFailures resets the count, after a success.
 func (s *System) ForgetLoginFailures(ctx context.Context, key [32]byte) error {
 	_, err := exec(ctx, s.db.system, "forget login failures", deleteLoginFailures, key[:])
 	return classify(err)

@@ -70,8 +70,8 @@ func (t *Tenant) SettingsOf(ctx context.Context, maps, keys []string, prefix str
 	}, selectSettingsOf, t.id, maps, keys, prefix)
 }
 
-// LockSettings keeps everyone else from changing the settings until the
-// transaction ends. It comes before any lock on a desired log.
+// LockSettings locks the settings until the transaction ends. It comes before
+// any lock on a desired log.
 func (t *Tenant) LockSettings(ctx context.Context) error {
 	if _, err := exec(ctx, t.tx, "begin settings", ensureSettingsVersion, t.id); err != nil {
 		return err
@@ -83,9 +83,9 @@ func (t *Tenant) LockSettings(ctx context.Context) error {
 	return nil
 }
 
-// ChangeSettings stores settings, takes others away, and moves the version on
-// by one. The caller has locked them. A secret's value is sealed for its own
-// key, so that it is worth nothing in any other.
+// ChangeSettings stores settings, removes others, and increments the version.
+// The caller has locked them. A secret's value is encrypted for its own key, so
+// that it cannot be used in any other.
 func (t *Tenant) ChangeSettings(ctx context.Context, put, drop []hub.Setting) error {
 	b := &pgx.Batch{}
 	for _, s := range put {

@@ -5,9 +5,9 @@ import (
 	"github.com/capstan-cd/capstan/hub/lru"
 )
 
-// keptBytes is how much memory snapshots may take that were used last, once
-// for what they read and once for what they made. Each look at a new commit
-// needs some of every application that it may concern.
+// keptBytes is the size of the cache of recently used snapshots, once for their
+// inputs and once for their objects. Each refresh at a new commit needs some of
+// every application that it may affect.
 const keptBytes = 16 << 20
 
 // Snapshots in memory never differ from those in the database, for these never
@@ -36,7 +36,7 @@ func cachedSnapshots(t *Tenant, in *snapshots, want []hub.SnapshotID) (found map
 	return found, missing
 }
 
-// keepInputs holds a snapshot without its objects.
+// keepInputs caches a snapshot without its objects.
 func (t *Tenant) keepInputs(s hub.Snapshot) {
 	s.Objects = nil
 	size := bare(s)
@@ -46,7 +46,7 @@ func (t *Tenant) keepInputs(s hub.Snapshot) {
 	t.db.inputs.Put(snapshotKey{t.id, s.ID}, s, int64(size))
 }
 
-// keepObjects holds a snapshot without its inputs.
+// keepObjects caches a snapshot without its inputs.
 func (t *Tenant) keepObjects(s hub.Snapshot) {
 	s.Inputs = nil
 	size := bare(s)
@@ -56,7 +56,7 @@ func (t *Tenant) keepObjects(s hub.Snapshot) {
 	t.db.objects.Put(snapshotKey{t.id, s.ID}, s, int64(size))
 }
 
-// bare is about how many bytes a snapshot takes without inputs and objects.
+// bare is about the size of a snapshot without inputs and objects.
 func bare(s hub.Snapshot) int {
 	size := 600 + 32*len(s.Lists)
 	for _, w := range s.Warnings {

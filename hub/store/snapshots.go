@@ -16,8 +16,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Objects are kept at least this long after they were last used, and their
-// date is moved only once a day, so that using them costs no write.
+// Objects are stored at least this long after their last use, and their date is
+// updated only once a day, so that using them costs no write.
 const (
 	keepObjects = 7 * 24 * time.Hour
 	touchAfter  = 24 * time.Hour
@@ -100,8 +100,8 @@ const (
 		WHERE  h.tenant_id = $1 AND h.cluster_id = $2 AND h.lists <> '' AND l.digest = ANY ($3::bytea[])`
 )
 
-// PutObjects stores object bodies, each once, and keeps those that are there
-// from being collected for a while.
+// PutObjects stores object bodies, each once, and protects existing ones from
+// collection for a while.
 func (t *Tenant) PutObjects(ctx context.Context, objects []hub.SealedObject) error {
 	if len(objects) == 0 {
 		return nil

@@ -13,8 +13,8 @@ import (
 
 const (
 	deleteSources = `DELETE FROM app_source WHERE tenant_id = $1 AND application_id = $2`
-	// The lock conflicts with that of Fetched: either what a fetch brings is
-	// there when the application is looked at, or the fetch finds the
+	// The lock conflicts with that of Fetched: either the result of a fetch is
+	// visible when the application is refreshed, or the fetch finds the
 	// application. Without it one that is accepted while the fetch ends would
 	// wait for the next.
 	insertSources = `
@@ -71,7 +71,7 @@ func (t *Tenant) queueSources(b *pgx.Batch, app hub.ApplicationID, project strin
 	b.Queue(insertSources, t.id, app, indexes, named, repoKeys(named, project))
 }
 
-// repoKeys tell the repositories of a project apart.
+// repoKeys distinguish the repositories of a project.
 func repoKeys(urls []string, project string) []string {
 	keys := make([]string, len(urls))
 	for i, url := range urls {
@@ -122,7 +122,7 @@ func (t *Tenant) sourcesMoved(apps []string) {
 	}
 }
 
-// forgetRepositories forgets those that nobody registered and nobody uses any
+// forgetRepositories deletes those that are neither registered nor used any
 // more.
 func (t *Tenant) forgetRepositories(ctx context.Context, candidates []string) error {
 	if len(candidates) == 0 {

@@ -1,17 +1,17 @@
-// Package store is the hub's only way to its database, and the only package
-// that speaks SQL. It decides nothing: stages and the API bring what is to be
-// written, and the store keeps it whole, in order and apart by tenant. The
-// daemon opens it once and hands its methods to whoever needs them.
+// Package store is the hub's only access to its database, and the only package
+// with SQL. It decides nothing: stages and the API pass what is to be written,
+// and the store guarantees transactions, order and separation of tenants. The
+// daemon opens it once and passes it to the packages that need it.
 //
-// What always holds: a tenant's rows are reached only through a Tenant, which
-// exists only inside a transaction bound to that tenant; every statement
-// carries the tenant, and forced row security holds without it. What one
-// transaction changed, its audit records, its feed entries and the work that
-// it asks for become visible together or not at all.
+// A tenant's rows are reached only through a Tenant, which exists only inside a
+// transaction bound to that tenant. Every statement contains the tenant, and
+// forced row security applies independently. The changes of one transaction,
+// its audit records, its feed entries and its enqueued work become visible
+// together or not at all.
 //
 // Statements are constants beside the methods that run them. A test prepares
-// each of them against the migrated schema, and another fails on a table that
-// lacks its row security.
+// each of them against the migrated schema, and another fails on a table
+// without row security.
 package store
 
 import (
@@ -48,21 +48,21 @@ type Config struct {
 	// MaxConns is how many connections tenants' transactions share; 0 means
 	// 8. The system role has a quarter of it, at least 2.
 	MaxConns int32
-	// Idle is how long a connection that nobody uses is kept; 0 means 1 min.
-	// Each costs the database a process of several MiB.
+	// Idle is after how long an idle connection is closed; 0 means 1 min. Each
+	// costs the database a process of several MiB.
 	Idle time.Duration
 	// HomeWait is how long an item of work waits for the replica that it
 	// belongs to, before it is anybody's. 0 means 5 s.
 	HomeWait time.Duration
-	// Sleep is how long a transaction may do nothing before the database ends
-	// it: a process that was stopped in the middle of one holds its locks that
-	// long against all others. 0 means 15 s.
+	// Sleep is after how long the database ends an idle transaction: a process
+	// that was frozen inside one would block all others with its locks. 0 means
+	// 15 s.
 	Sleep time.Duration
 }
 
 const (
 	defaultConns     = 8
-	maxAttempts      = 16 // more than a pool holds connections that may all be dead
+	maxAttempts      = 16 // more than a pool has connections that may all be dead
 	statementTimeout = 30 * time.Second
 	defaultSleep     = 15 * time.Second
 	defaultIdle      = time.Minute
@@ -122,8 +122,8 @@ func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, er
 	if db.app, err = openPool(ctx, cfg, cfg.AppURL, conns, nil); err != nil {
 		return nil, err
 	}
-	// What this role asks for is found by a key. A plan that is made while the
-	// queue is empty would read it whole, and be kept when it is full.
+	// This role's statements use keys. A plan made while the queue is empty
+	// would scan it, and be reused when it is full.
 	byKey := map[string]string{"enable_seqscan": "off"}
 	if db.system, err = openPool(ctx, cfg, cfg.SystemURL, max(2, conns/4), byKey); err != nil {
 		db.Close()
@@ -137,8 +137,8 @@ func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, er
 }
 
 // openPool opens connections to the database with the hub's settings and own
-// ones. What nobody uses is closed: those that were given back last are used
-// first, so that the others become idle.
+// ones. Idle ones are closed: the most recently used one is used first, so that
+// the others become idle.
 func openPool(ctx context.Context, c Config, url string, conns int32, own map[string]string) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -159,9 +159,9 @@ func openPool(ctx context.Context, c Config, url string, conns int32, own map[st
 	params["statement_timeout"] = fmt.Sprint(statementTimeout.Milliseconds())
 	params["idle_in_transaction_session_timeout"] = fmt.Sprint(c.Sleep.Milliseconds())
 	params["timezone"] = "UTC"
-	// Statements are short: to compile one takes longer than it runs, and
-	// what they read is in memory as a rule, where a look at one place costs no
-	// more than the next page.
+	// Statements are short: to compile one takes longer than it runs, and their
+	// data is in memory as a rule, where a random page costs no more than the
+	// next one.
 	params["jit"], params["random_page_cost"] = "off", "1.1"
 	maps.Copy(params, own)
 	cfg.AfterConnect = knowTypes
@@ -181,7 +181,7 @@ func (db *DB) Close() {
 	}
 }
 
-// Ping asks the database for a sign of life.
+// Ping checks the connection to the database.
 func (db *DB) Ping(ctx context.Context) error {
 	if err := db.app.Ping(ctx); err != nil {
 		return classify(fmt.Errorf("ping database: %w", err))
@@ -212,10 +212,10 @@ func (t *Tenant) ID() hub.TenantID { return t.id }
 func (t *Tenant) PolicyVersion() int64 { return t.policyVersion }
 
 // InTenant runs fn in a transaction bound to the tenant, and commits it. When
-// the database refuses a transaction because of others that ran beside it, fn
-// runs again, at most five times: it must set its results and not add to
-// them. The error is fault.Missing if there is no such tenant, and
-// fault.Offline if the database cannot be reached.
+// the database refuses a transaction because of concurrent ones, fn runs again,
+// at most five times: it must set its results and not add to them. The error is
+// fault.Missing if there is no such tenant, and fault.Offline if the database
+// cannot be reached.
 func (db *DB) InTenant(ctx context.Context, id hub.TenantID, fn func(context.Context, *Tenant) error) error {
 	return db.inTenant(ctx, id, pgx.TxOptions{}, fn)
 }
@@ -319,9 +319,9 @@ func (t *Tenant) flush(ctx context.Context) error {
 	return t.writeAudit(ctx, head)
 }
 
-// A System is the database as those see it who serve all tenants: the
-// directory and the work queue. It holds ids and hashes. Methods that end in
-// a tenant's rows open a transaction bound to that tenant themselves.
+// A System is the database for workers of all tenants: the directory and the
+// work queue. It has ids and hashes. Methods that end in a tenant's rows open a
+// transaction bound to that tenant themselves.
 type System struct{ db *DB }
 
 // System returns the view of all tenants.

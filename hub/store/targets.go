@@ -105,10 +105,11 @@ func (t *Tenant) replaceConditions(ctx context.Context, owner string, types []st
 // refreshErrors are the types of conditions that every refresh decides.
 func refreshErrors() []string { return []string{hub.ComparisonError, hub.InvalidSpecError} }
 
-// SetTargets moves what applications are compared with and, where Accepted is
-// set, what is enforced, and clears the errors of earlier refreshes where the
-// sources were looked at. The error is fault.Conflict if an application has a
-// higher generation than the change or is gone: nothing older ever wins.
+// SetTargets sets the snapshots that applications are compared with and, where
+// Accepted is set, what is enforced, and clears the errors of earlier refreshes
+// where the sources were refreshed. The error is fault.Conflict if an
+// application has a higher generation than the change or is gone: an older one
+// never wins.
 func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) error {
 	if len(changes) == 0 {
 		return nil
@@ -175,9 +176,9 @@ type evaluated struct {
 	warnings []conditionRow
 }
 
-// Unchanged notes that applications were looked at and keep their target, and
-// clears the errors of earlier refreshes. It appears in the feed only where
-// the revision or a condition changed.
+// Unchanged records that applications were refreshed and keep their target, and
+// clears the errors of earlier refreshes. It appears in the feed only where the
+// revision or a condition changed.
 func (t *Tenant) Unchanged(ctx context.Context, apps []hub.Unchanged) error {
 	if len(apps) == 0 {
 		return nil
@@ -205,8 +206,8 @@ func (t *Tenant) Unchanged(ctx context.Context, apps []hub.Unchanged) error {
 	return t.replaceConditions(ctx, byRefresh, refreshErrors(), all, nil)
 }
 
-// SetFailures stores why applications could not be refreshed. A failure that
-// is said again keeps its time.
+// SetFailures stores why applications could not be refreshed. A repeated
+// failure keeps its time.
 func (t *Tenant) SetFailures(ctx context.Context, failures []hub.RefreshFailure) error {
 	var apps []hub.ApplicationID
 	var now []conditionRow

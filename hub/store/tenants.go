@@ -15,8 +15,8 @@ const (
 	insertTenant = `
 		INSERT INTO directory.tenant (id, name, display_name, suspended, created_at)
 		VALUES ($1, $2, $3, $4, $5)`
-	// A tenant that was begun and never finished holds no data that anyone
-	// can reach. Its name is free again after a minute.
+	// A tenant whose creation was not finished has no reachable data. Its name
+	// is free again after a minute.
 	dropUnfinished = `
 		DELETE FROM directory.tenant
 		WHERE  name = $1 AND NOT ready AND created_at < now() - interval '1 minute'`
@@ -43,9 +43,9 @@ const (
 // defaultProject is what every tenant starts with; it allows everything.
 const defaultProject = `{"sourceRepos":["*"],"destinations":[{"server":"*","namespace":"*"}],"clusterResourceWhitelist":[{"group":"*","kind":"*"}]}`
 
-// CreateTenant makes a tenant with its keys and the project "default". It is
+// CreateTenant creates a tenant with its keys and the project "default". It is
 // visible once all of that is stored. The error is fault.Conflict if the name
-// is taken, and fault.Invalid if it is no name.
+// is in use, and fault.Invalid if it is not valid.
 func (s *System) CreateTenant(ctx context.Context, tenant hub.Tenant) error {
 	if !hub.ValidID(string(tenant.ID)) {
 		return fault.New(fault.Invalid, "a tenant needs an id that is a UUID")
@@ -143,9 +143,9 @@ func (s *System) TenantByName(ctx context.Context, name string) (hub.Tenant, err
 	return t, classify(missing(err, "there is no tenant %q", name))
 }
 
-// SetSuspended stops a tenant, or lets it go on. A suspended tenant's
-// sessions and tokens are not found, its work is not claimed, and its agents
-// are not let in.
+// SetSuspended suspends a tenant, or resumes it. A suspended tenant's sessions
+// and tokens are not found, its work is not claimed, and its agents are not
+// admitted.
 func (s *System) SetSuspended(ctx context.Context, id hub.TenantID, suspended bool) error {
 	if !hub.ValidID(string(id)) {
 		return noTenant()

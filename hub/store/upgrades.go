@@ -28,8 +28,8 @@ func (t *Tenant) OrderUpgrade(ctx context.Context, cluster hub.ClusterID, u hub.
 	return err
 }
 
-// PutUpgrade says how an open order stands. It changes nothing if the order is
-// over, or if a newer one has taken its place.
+// PutUpgrade stores the state of an open request. It changes nothing if the
+// request is over, or if a newer one has replaced it.
 func (t *Tenant) PutUpgrade(ctx context.Context, cluster hub.ClusterID, u hub.Upgrade) error {
 	_, err := t.putUpgrade(ctx, updateUpgrade, cluster, u, u.ID)
 	return err

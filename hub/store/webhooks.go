@@ -101,8 +101,8 @@ func (s *System) openSettings(ctx context.Context, tenant hub.TenantID, name str
 	return out, nil
 }
 
-// FetchTargets enqueues a fetch of the repositories of targets. note is told
-// of each before anybody can take the work; it may be told again if the
+// FetchTargets enqueues a fetch of the repositories of targets. note is called
+// for each before the work is visible; it may be called again if the
 // transaction is repeated.
 func (s *System) FetchTargets(ctx context.Context, targets []WebhookTarget, note func(hub.TenantID, hub.RepositoryID)) error {
 	var tenants, ids []string

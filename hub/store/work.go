@@ -26,10 +26,10 @@ const (
 	heldLeases    = `SELECT work.still_leased($1, $2::uuid[], $3)`
 )
 
-// Held says which leases of this tenant's items are still good, by key: token
-// by token, and until the transaction ends. What is written for an item
-// together with this question is never overtaken by a replica that had the
-// item before: its lease is not good any more.
+// Held returns which leases of this tenant's items are still valid, by key:
+// token by token, and until the transaction ends. What is written for an item
+// in that transaction cannot be overwritten by a replica that had the item
+// before: its lease is invalid.
 func (t *Tenant) Held(ctx context.Context, kind string, leases map[string]int64) (map[string]bool, error) {
 	var keys []string
 	var tokens []int64
@@ -239,9 +239,9 @@ func some(tenants []hub.TenantID) []hub.TenantID {
 	return tenants
 }
 
-// claim is not broken off when its caller goes away: the database may have
-// done it already, and what it leased would wait for nobody until the lease
-// ends. It is returned instead.
+// claim is not cancelled with its caller: the database may have executed it
+// already, and what it leased would wait until the lease ends. It is returned
+// instead.
 func (s *System) claim(ctx context.Context, statement string, args ...any) ([]hub.WorkItem, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -271,15 +271,15 @@ func outlive(ctx context.Context, d time.Duration) (context.Context, func()) {
 	return own, func() { stop(); cancel() }
 }
 
-// Done gives finished items back. One that was enqueued again meanwhile stays
-// and is due when that said; one whose lease was lost is left alone.
+// Done releases finished items. One that was enqueued again in between stays
+// and is due then; one whose lease was lost is not changed.
 func (s *System) Done(ctx context.Context, items []hub.WorkItem) error {
 	_, err := s.Finish(ctx, items)
 	return err
 }
 
-// Finish is Done, and says whether some of it is due again already: it was
-// enqueued while it was leased, when a hint found nothing to take.
+// Finish is Done, and reports whether some of it is due again already: it was
+// enqueued while it was leased, when a notification found nothing to claim.
 func (s *System) Finish(ctx context.Context, items []hub.WorkItem) (again bool, err error) {
 	if len(items) == 0 {
 		return false, nil
@@ -298,8 +298,8 @@ func (s *System) Finish(ctx context.Context, items []hub.WorkItem) (again bool, 
 	return again, err
 }
 
-// Later gives items back for another try at due, or earlier if someone has
-// enqueued them for earlier meanwhile.
+// Later releases items for another attempt at due, or earlier if they were
+// enqueued for earlier in between.
 func (s *System) Later(ctx context.Context, items []hub.WorkItem, due time.Time) error {
 	_, err := s.PutOff(ctx, items, due)
 	return err
@@ -320,9 +320,8 @@ func (s *System) PutOff(ctx context.Context, items []hub.WorkItem, due time.Time
 	return now, err
 }
 
-// Succeed ends all leases of earlier processes of a replica of that name, and
-// forgets them: they are dead, or will find that they have lost what they
-// held.
+// Succeed ends all leases of earlier processes of a replica of that name: they
+// are dead, or will find that they have lost their leases.
 func (s *System) Succeed(ctx context.Context, name, id string) (int, error) {
 	var n int64
 	err := s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -343,8 +342,8 @@ func (s *System) Succeed(ctx context.Context, name, id string) (int, error) {
 	return int(n), err
 }
 
-// GiveBack ends all leases of an owner, whose process before this one is dead,
-// and gives how many there were. What it held is due again.
+// GiveBack ends all leases of an owner, whose earlier process is dead, and
+// returns their number. Its items are due again.
 func (s *System) GiveBack(ctx context.Context, owner string) (int, error) {
 	var n int64
 	err := retry(ctx, func() (err error) {
@@ -354,8 +353,8 @@ func (s *System) GiveBack(ctx context.Context, owner string) (int, error) {
 	return int(n), err
 }
 
-// Renew makes the leases of items last for lease from now, and gives how many
-// of them the caller still holds.
+// Renew makes the leases of items last for lease from now, and returns how many
+// of them the caller still has.
 func (s *System) Renew(ctx context.Context, items []hub.WorkItem, lease time.Duration) (int, error) {
 	kinds, tenants, keys, tokens := columns(items)
 	n, err := exec(ctx, s.db.system, "renew leases", renewWork, kinds, tenants, keys, tokens, lease)
