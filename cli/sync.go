@@ -22,6 +22,7 @@ type syncing struct {
 	revision, reason, local, strategy  string
 	retryLimit, retryFactor            int64
 	retryDuration, retryMax, selector  string
+	localRoot                          string
 	options, resources, infos, labels  []string
 	revisions, sourceNames             []string
 	positions                          []int
@@ -59,6 +60,7 @@ func (s *syncing) flags(f *pflag.FlagSet) {
 	f.IntSliceVar(&s.positions, "source-positions", nil, "which sources --revisions are for, from 1")
 	f.StringSliceVar(&s.sourceNames, "source-names", nil, "which sources --revisions are for, by their names")
 	f.StringVar(&s.local, "local", "", "apply the manifests of this file or directory instead of Git's")
+	f.StringVar(&s.localRoot, "local-repo-root", "", "with --local: the repository's directory, which no file that is read may lie outside of")
 	f.StringVar(&s.strategy, "strategy", "", "apply (no hooks) or hook")
 	f.StringSliceVar(&s.infos, "info", nil, "stored with the operation: name=value")
 	f.BoolVar(&s.preview, "preview-changes", false, "show the difference and ask before anything is applied")
@@ -227,7 +229,7 @@ func (s syncing) request() (client.SyncRequest, error) {
 	if len(s.sourceNames) != 0 && len(s.sourceNames) != len(s.revisions) {
 		return req, usageError{fmt.Errorf("--source-names has %d names and --revisions %d revisions; give one revision for each name", len(s.sourceNames), len(s.revisions))}
 	}
-	if err := fillSync(&req, s.infos, s.local, s.strategy); err != nil {
+	if err := fillSync(&req, s.infos, s.local, s.localRoot, s.strategy); err != nil {
 		return req, err
 	}
 	return req, s.fillRetry(&req)

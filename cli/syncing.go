@@ -15,7 +15,7 @@ import (
 )
 
 // fillSync adds to a request what flags say in a form of their own.
-func fillSync(req *client.SyncRequest, infos []string, local, strategy string) error {
+func fillSync(req *client.SyncRequest, infos []string, local, root, strategy string) error {
 	var list []client.Info
 	for _, text := range infos {
 		name, value, found := strings.Cut(text, "=")
@@ -38,9 +38,12 @@ func fillSync(req *client.SyncRequest, infos []string, local, strategy string) e
 		}
 	}
 	if local == "" {
+		if root != "" {
+			return usageError{errors.New("--local-repo-root says what files of --local may belong to; give --local too")}
+		}
 		return nil
 	}
-	manifests, err := localManifests(local)
+	manifests, err := localManifests(local, root)
 	if err != nil {
 		return err
 	}
@@ -52,11 +55,18 @@ func fillSync(req *client.SyncRequest, infos []string, local, strategy string) e
 const mostLocal = 5000
 
 // localManifests reads a file, or the YAML and JSON files of a directory in
-// order of their names. Nothing is rendered: charts and overlays are not.
-func localManifests(place string) ([]string, error) {
+// order of their names. Nothing is rendered: charts and overlays are not. With
+// a root, no file may lie outside of it, by links either.
+func localManifests(place, root string) ([]string, error) {
 	info, err := os.Stat(place)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--local %s: %w", place, err)}
+	}
+	if root, err = repoRoot(root); err != nil {
+		return nil, err
+	}
+	if err := inRoot(place, root); err != nil {
+		return nil, err
 	}
 	files := []string{place}
 	if info.IsDir() {
@@ -80,6 +90,9 @@ func localManifests(place string) ([]string, error) {
 		if base := filepath.Base(f); slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "Chart.yaml"}, base) {
 			return nil, usageError{errors.New("--local needs plain manifests; render " + f + " first, and give the result")}
 		}
+		if err := inRoot(f, root); err != nil {
+			return nil, err
+		}
 		text, err := os.ReadFile(f)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", f, err)
@@ -87,6 +100,47 @@ func localManifests(place string) ([]string, error) {
 		out = append(out, string(text))
 	}
 	return out, nil
+}
+
+// repoRoot returns a directory without links in its path; empty for none.
+func repoRoot(root string) (string, error) {
+	if root == "" {
+		return "", nil
+	}
+	info, err := os.Stat(root)
+	if err != nil {
+		return "", usageError{fmt.Errorf("--local-repo-root %s: %w", root, err)}
+	}
+	if !info.IsDir() {
+		return "", usageError{fmt.Errorf("--local-repo-root %s is no directory; give the one that holds the repository", root)}
+	}
+	return unlinked(root)
+}
+
+// inRoot refuses a file that lies outside of the root, if there is one.
+func inRoot(file, root string) error {
+	if root == "" {
+		return nil
+	}
+	real, err := unlinked(file)
+	if err != nil {
+		return err
+	}
+	if inside, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(inside) {
+		return usageError{fmt.Errorf("--local: %s is %s, which lies outside of --local-repo-root %s; give a root that holds it", file, real, root)}
+	}
+	return nil
+}
+
+func unlinked(path string) (string, error) {
+	whole, err := filepath.Abs(path)
+	if err == nil {
+		whole, err = filepath.EvalSymlinks(whole)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	return whole, nil
 }
 
 // preview shows what a sync would change, and asks. done says that there is
