@@ -297,6 +297,9 @@ func (p *parts) addPipeline(context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := p.addSources(networks); err != nil {
+		return err
+	}
 	p.pool, err = scheduler.NewPool(render.Config{
 		Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox,
 		Limits: render.Limits{Timeout: time.Duration(p.cfg.Render.Timeout), CPU: time.Duration(p.cfg.Render.Timeout), Memory: int64(p.cfg.Render.MemoryMiB) << 20},

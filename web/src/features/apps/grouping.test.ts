@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Node } from '../../api/client';
 import { layout } from '../../graph/layout';
-import { groupAbove, grouped, matching } from './grouping';
+import { facetValues, filtersSet, groupAbove, grouped, matching, owners } from './grouping';
 
 const node = (kind: string, name: string, more: Partial<Node> = {}): Node => ({
   group: '',
@@ -98,4 +98,60 @@ test('UI-05 rows begin at the top left, an owner beside the first that it owns',
     ['Service-s', 78],
   ]);
   expect(placed[0]?.x).toBe(0);
+});
+
+const { namespace: _, ...clusterWide } = node('ClusterRole', 'reader');
+const mixed = [
+  node('Deployment', 'web', { namespace: 'a', health: 'Healthy' }),
+  node('Pod', 'web-1', {
+    namespace: 'a',
+    managed: false,
+    health: 'Degraded',
+    parent: 'Deployment-web',
+  }),
+  node('Deployment', 'api', { namespace: 'b', health: 'Healthy', status: 'OutOfSync' }),
+  clusterWide,
+];
+const names = (nodes: Node[]) => nodes.map((n) => n.name);
+
+test('UI-05 filters by kind, namespace, sync and health leave what fits all of them, with its owners', () => {
+  const left = (facets: object) => names(matching(mixed, { find: '', problems: false, facets }));
+  expect(left({ kind: ['Deployment'] })).toEqual(['web', 'api']);
+  expect(left({ kind: ['Pod'] })).toEqual(['web', 'web-1']);
+  expect(left({ namespace: ['b', 'cluster-wide'] })).toEqual(['api', 'reader']);
+  expect(left({ sync: ['OutOfSync'] })).toEqual(['api']);
+  expect(left({ sync: ['not in Git'] })).toEqual(['web', 'web-1']);
+  expect(left({ health: ['Degraded'], namespace: ['a'] })).toEqual(['web', 'web-1']);
+  expect(left({ health: ['Degraded'], namespace: ['b'] })).toEqual([]);
+  expect(left({ kind: [] })).toHaveLength(4);
+  expect(names(matching(mixed, { find: 'web', problems: true, facets: { kind: ['Deployment'] } }))).toEqual([]);
+});
+
+test('UI-05 a filter offers the values that there are, with counts', () => {
+  expect(facetValues(mixed, 'kind')).toEqual([
+    ['ClusterRole', 1],
+    ['Deployment', 2],
+    ['Pod', 1],
+  ]);
+  expect(facetValues(mixed, 'namespace').map(([v]) => v)).toEqual(['a', 'b', 'cluster-wide']);
+  expect(facetValues(mixed, 'health').map(([v]) => v)).toEqual(['Degraded', 'Healthy', 'none']);
+  expect(filtersSet({ kind: ['Pod'], health: [] })).toBe(1);
+});
+
+test('UI-05 without grouping all siblings are drawn one by one', () => {
+  const items = grouped(many(20), { ...closed, flat: true });
+  expect(items).toHaveLength(20);
+  expect(items.every((i) => i.node)).toBe(true);
+});
+
+test('UI-05 a collapsed object hides what it owns and says how much that is', () => {
+  const deep = [...mixed, node('Container', 'c', { managed: false, parent: 'Pod-web-1' }), node('Deployment', 'alone')];
+  const items = grouped(deep, { ...closed, collapsed: new Set(['Deployment-web', 'Deployment-alone']) });
+  expect(items.map((i) => i.node?.name)).not.toContain('web-1');
+  expect(items.find((i) => i.node?.name === 'web')).toMatchObject({ children: 2, collapsed: true });
+  expect(items.find((i) => i.node?.name === 'alone')).toMatchObject({ children: 0, collapsed: false });
+});
+
+test('UI-05 objects name their owners', () => {
+  expect([...owners(mixed)]).toEqual([['Pod-web-1', 'Deployment web']]);
 });

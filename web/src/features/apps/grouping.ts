@@ -9,7 +9,7 @@ const problemsShown = 10;
 
 /** What is drawn: an object, or a group of siblings of one kind. */
 export type Item =
-  | { id: string; parent: string | undefined; node: Node; group?: undefined }
+  | { id: string; parent: string | undefined; node: Node; group?: undefined; children?: number; collapsed?: boolean }
   | { id: string; parent: string | undefined; group: Group; node?: undefined };
 
 export interface Group {
@@ -37,23 +37,73 @@ function stateOf(n: Node): string {
   return n.health ?? n.status ?? 'Healthy';
 }
 
+/** What objects can be filtered by; an empty list leaves all. */
+export const facets = ['kind', 'namespace', 'sync', 'health'] as const;
+export type Facet = (typeof facets)[number];
+export type Facets = Partial<Record<Facet, readonly string[]>>;
+
 export interface Wish {
   find: string;
   problems: boolean;
+  facets?: Facets;
   /** Ids of the groups that are open. */
   open: ReadonlySet<string>;
+  /** Draws all siblings one by one. */
+  flat?: boolean;
+  /** Ids of the objects whose children are not drawn. */
+  collapsed?: ReadonlySet<string>;
 }
 
-/** The objects that a search and the switch leave, with all their owners. */
-export function matching(nodes: Node[], wish: Pick<Wish, 'find' | 'problems'>): Node[] {
+/** The value of an object that a filter compares. */
+export function facetOf(n: Node, facet: Facet): string {
+  switch (facet) {
+    case 'kind':
+      return n.kind;
+    case 'namespace':
+      return n.namespace ?? 'cluster-wide';
+    case 'sync':
+      return n.managed ? (n.status ?? 'Unknown') : 'not in Git';
+    case 'health':
+      return n.health ?? 'none';
+  }
+}
+
+/** The values of a filter that the objects have, with how many have each. */
+export function facetValues(nodes: Node[], facet: Facet): [string, number][] {
+  const counts = new Map<string, number>();
+  for (const n of nodes) counts.set(facetOf(n, facet), (counts.get(facetOf(n, facet)) ?? 0) + 1);
+  return [...counts].sort(([a], [b]) => a.localeCompare(b));
+}
+
+/** How many filters are set. */
+export function filtersSet(set: Facets): number {
+  return facets.filter((f) => (set[f]?.length ?? 0) > 0).length;
+}
+
+/** The name of each object's owner among the objects, by the object's id. */
+export function owners(nodes: Node[]): Map<string, string> {
+  const byId = new Map(nodes.map((n) => [nodeId(n), n]));
+  const out = new Map<string, string>();
+  for (const n of nodes) {
+    const owner = n.parent ? byId.get(n.parent) : undefined;
+    if (owner) out.set(nodeId(n), `${owner.kind} ${owner.name}`);
+  }
+  return out;
+}
+
+/** The objects that a search, the filters and the switch leave, with all their owners. */
+export function matching(nodes: Node[], wish: Pick<Wish, 'find' | 'problems' | 'facets'>): Node[] {
   const words = wish.find.toLowerCase().split(/\s+/).filter(Boolean);
-  if (words.length === 0 && !wish.problems) return nodes;
+  const set = wish.facets ?? {};
+  if (words.length === 0 && !wish.problems && filtersSet(set) === 0) return nodes;
+  const chosen = facets.flatMap((f) => (set[f]?.length ? [[f, new Set(set[f])] as const] : []));
   const byId = new Map(nodes.map((n) => [nodeId(n), n]));
   const kept = new Set<string>();
   for (const n of nodes) {
     const text = `${n.kind} ${n.namespace ?? ''}/${n.name}`.toLowerCase();
     if (wish.problems && !isProblem(n)) continue;
     if (!words.every((w) => text.includes(w))) continue;
+    if (!chosen.every(([f, values]) => values.has(facetOf(n, f)))) continue;
     for (let at: Node | undefined = n; at && !kept.has(nodeId(at)); at = at.parent ? byId.get(at.parent) : undefined) {
       kept.add(nodeId(at));
     }
@@ -84,14 +134,30 @@ export function grouped(nodes: Node[], wish: Wish): Item[] {
     troubled.set(id, found);
     return found;
   };
+  /** How many objects are below one, at any depth. */
+  const below = (id: string): number => {
+    const all = new Set<string>();
+    const todo = [id];
+    for (let at = todo.pop(); at !== undefined; at = todo.pop()) {
+      for (const c of children.get(at) ?? []) {
+        const child = nodeId(c);
+        if (child === id || all.has(child)) continue;
+        all.add(child);
+        todo.push(child);
+      }
+    }
+    return all.size;
+  };
   const out: Item[] = [];
   const seen = new Set<string>();
   const draw = (n: Node, parent: string | undefined) => {
     const id = nodeId(n);
     if (seen.has(id)) return;
     seen.add(id);
-    out.push({ id, parent, node: n });
-    walk(id);
+    const count = below(id);
+    const collapsed = wish.collapsed?.has(id) === true && count > 0;
+    out.push({ id, parent, node: n, children: count, collapsed });
+    if (!collapsed) walk(id);
   };
   const walk = (parent: string) => {
     const kinds = new Map<string, Node[]>();
@@ -103,7 +169,7 @@ export function grouped(nodes: Node[], wish: Wish): Item[] {
     const sorted = [...kinds].sort(([, a], [, b]) => rank(b) - rank(a));
     for (const [kind, members] of sorted) {
       const first = [...members].sort((a, b) => Number(trouble(b, new Set())) - Number(trouble(a, new Set())));
-      if (members.length <= groupAbove) {
+      if (members.length <= groupAbove || wish.flat) {
         for (const n of first) draw(n, parent || undefined);
         continue;
       }

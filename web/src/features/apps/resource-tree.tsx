@@ -16,11 +16,11 @@ import { createContext, useContext, useMemo, useState } from 'react';
 import type { Node } from '../../api/client';
 import { cell, layout } from '../../graph/layout';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
-import { grouped, type Item } from './grouping';
+import { type Facets, grouped, type Item } from './grouping';
 import { NodeLinks } from './links';
-import { isChildApplication } from './model';
+import { isChildApplication, nodeId } from './model';
 
-type Box = FlowNode<{ node: Node; root: boolean }, 'object'>;
+type Box = FlowNode<{ node: Node; root: boolean; below: number; collapsed: boolean }, 'object'>;
 type GroupBox = FlowNode<{ item: Item & { group: object } }, 'siblings'>;
 type Drawn = Box | GroupBox;
 
@@ -31,13 +31,15 @@ interface Acts {
   stale: boolean;
   /** Opens or closes a group. */
   toggle: (id: string) => void;
+  /** Hides or shows what an object owns. */
+  collapse: (id: string) => void;
 }
 
-const Act = createContext<Acts>({ open: () => {}, stale: false, toggle: () => {} });
+const Act = createContext<Acts>({ open: () => {}, stale: false, toggle: () => {}, collapse: () => {} });
 
 function ObjectNode({ data }: NodeProps<Box>) {
-  const { node, root } = data;
-  const { open, stale } = useContext(Act);
+  const { node, root, below, collapsed } = data;
+  const { open, stale, collapse } = useContext(Act);
   const where = node.namespace ? `${node.namespace}/${node.name}` : node.name;
   const label = `${node.kind} ${where}, ${node.health ?? 'no health rule'}`;
   const opens = !root && !node.orphaned;
@@ -99,6 +101,19 @@ function ObjectNode({ data }: NodeProps<Box>) {
         {node.health && <HealthBadge status={node.health} cause={node.message} stale={stale} />}
         {node.managed && node.status && <DriftBadge status={node.status} stale={stale} />}
         <NodeLinks node={node} />
+        {!root && below > 0 && (
+          <UnstyledButton
+            className="nodrag nopan name collapse"
+            aria-expanded={!collapsed}
+            aria-label={`${below} objects below ${node.kind} ${where}`}
+            onClick={(e) => {
+              e.stopPropagation();
+              collapse(nodeId(node));
+            }}
+          >
+            {collapsed ? <IconChevronRight size={12} aria-hidden /> : <IconChevronDown size={12} aria-hidden />} {below}
+          </UnstyledButton>
+        )}
       </Group>
       <Handle type="source" position={Position.Right} isConnectable={false} />
     </Paper>
@@ -132,6 +147,13 @@ function GroupNode({ data }: NodeProps<GroupBox>) {
 
 const nodeTypes = { object: ObjectNode, siblings: GroupNode };
 
+/** A set with an id added, or taken out where it is in. */
+function toggled(set: ReadonlySet<string>, id: string): ReadonlySet<string> {
+  const next = new Set(set);
+  if (!next.delete(id)) next.add(id);
+  return next;
+}
+
 /** Above so many boxes a small map helps to find one's way. */
 const mapAbove = 60;
 
@@ -144,6 +166,8 @@ export default function ResourceTree({
   name,
   find,
   problems,
+  facets,
+  flat,
   stale,
   open,
 }: {
@@ -151,21 +175,21 @@ export default function ResourceTree({
   name: string;
   find: string;
   problems: boolean;
+  facets: Facets;
+  /** Draws all siblings one by one. */
+  flat: boolean;
   stale: boolean;
   open: (node: Node) => void;
 }) {
   const { colorScheme } = useMantineColorScheme();
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
+  const [collapsed, setCollapsed] = useState<ReadonlySet<string>>(new Set());
   const acts = useMemo<Acts>(
     () => ({
       open,
       stale,
-      toggle: (id) =>
-        setOpened((held) => {
-          const next = new Set(held);
-          if (!next.delete(id)) next.add(id);
-          return next;
-        }),
+      toggle: (id) => setOpened((held) => toggled(held, id)),
+      collapse: (id) => setCollapsed((held) => toggled(held, id)),
     }),
     [open, stale],
   );
@@ -173,7 +197,7 @@ export default function ResourceTree({
     const rootId = `application ${name}`;
     const node: Node = { group: 'argoproj.io', version: 'v1alpha1', kind: 'Application', name, managed: false };
     const root: Item = { id: rootId, parent: undefined, node };
-    const items = grouped(nodes, { find, problems, open: opened });
+    const items = grouped(nodes, { find, problems, facets, flat, open: opened, collapsed });
     const placed = layout(
       rootId,
       root,
@@ -197,7 +221,12 @@ export default function ResourceTree({
               id: p.id,
               type: 'object',
               position: p,
-              data: { node: p.data.node, root: p.parent === '' },
+              data: {
+                node: p.data.node,
+                root: p.parent === '',
+                below: p.data.children ?? 0,
+                collapsed: p.data.collapsed ?? false,
+              },
               initialWidth: size.width,
               initialHeight: size.height,
             },
@@ -212,7 +241,7 @@ export default function ResourceTree({
         focusable: false,
       }));
     return { boxes, edges };
-  }, [nodes, name, find, problems, opened]);
+  }, [nodes, name, find, problems, facets, flat, opened, collapsed]);
   return (
     <Act value={acts}>
       <section className="tree" aria-label="Resource tree">

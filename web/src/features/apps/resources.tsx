@@ -1,4 +1,5 @@
 import {
+  Badge,
   Group,
   SegmentedControl,
   Select,
@@ -30,7 +31,8 @@ import {
   views,
 } from './annotations';
 import { type AppKey, treeQuery } from './api';
-import { isProblem, matching } from './grouping';
+import { FacetFilter } from './facet-filter';
+import { type Facets, isProblem, matching, owners } from './grouping';
 import { NodeLinks } from './links';
 import { isStale, nodeId } from './model';
 import { ObjectActions } from './object-actions';
@@ -63,6 +65,8 @@ export function Resources({
   const [find] = useDebouncedValue(text, 150);
   const [problems, setProblems] = useState(false);
   const [orphans, setOrphans] = useState(false);
+  const [facets, setFacets] = useState<Facets>({});
+  const [flat, setFlat] = useState(false);
   const [object, setObject] = useState<Node>();
   const stale = isStale(app);
   const opener = useOpener();
@@ -98,6 +102,15 @@ export function Resources({
           onChange={(e) => setProblems(e.currentTarget.checked)}
         />
         <Orphans nodes={tree.data?.nodes ?? []} on={orphans} set={setOrphans} />
+        {shown === 'tree' && (
+          <Switch
+            size="xs"
+            label="Group many of a kind"
+            checked={!flat}
+            onChange={(e) => setFlat(!e.currentTarget.checked)}
+          />
+        )}
+        <FacetFilter nodes={tree.data?.nodes ?? []} value={facets} change={setFacets} />
       </Group>
       <Screen
         query={tree}
@@ -107,15 +120,26 @@ export function Resources({
       >
         {(t) => {
           const all = orphans ? t.nodes : t.nodes.filter((n) => !n.orphaned);
-          const left = matching(all, { find, problems });
+          const left = matching(all, { find, problems, facets });
           if (left.length === 0) {
             return <Nothing title={problems && !find ? 'No object has a problem.' : 'No object matches.'} />;
           }
           return shown === 'tree' ? (
-            <Tree nodes={all} name={app.metadata.name} find={find} problems={problems} stale={stale} open={open} />
+            <Tree
+              nodes={all}
+              name={app.metadata.name}
+              find={find}
+              problems={problems}
+              facets={facets}
+              flat={flat}
+              stale={stale}
+              open={open}
+            />
           ) : (
             <Stale value={stale}>
-              <Tables nodes={left} app={app} view={shown} open={open} />
+              <Owners value={owners(t.nodes)}>
+                <Tables nodes={left} app={app} view={shown} open={open} />
+              </Owners>
             </Stale>
           );
         }}
@@ -146,6 +170,9 @@ type Open = (node: Node) => void;
 
 /** Whether what is shown is not current. */
 const Stale = createContext(false);
+
+/** What owns each object. */
+const Owners = createContext<ReadonlyMap<string, string>>(new Map());
 
 function Tables({ nodes, app, view, open }: { nodes: Node[]; app: Application; view: View; open: Open }) {
   const [sort, setSort] = useState<PodSort>(defaultPodSort(app));
@@ -230,6 +257,7 @@ function Window({ nodes, label, open }: { nodes: Node[]; label: string; open: Op
 function ObjectTable(props: { nodes: Node[]; label: string; open: Open; before?: number; after?: number }) {
   const { nodes, label, open, before = 0, after = 0 } = props;
   const stale = useContext(Stale);
+  const ownerOf = useContext(Owners);
   return (
     <Table aria-label={label} stickyHeader={before + after > 0}>
       <Table.Thead>
@@ -248,6 +276,11 @@ function ObjectTable(props: { nodes: Node[]; label: string; open: Open; before?:
           <Table.Tr key={nodeId(n)} h={rowHeight}>
             <Table.Td>
               <Name node={n} open={open} />
+              {ownerOf.has(nodeId(n)) && (
+                <Badge size="xs" variant="default" ml={6} tt="none">
+                  of {ownerOf.get(nodeId(n))}
+                </Badge>
+              )}
               {n.orphaned ? ' · orphaned' : ''}
               {n.hook ? ' · hook' : ''}
               {n.requiresPruning ? ' · to be pruned' : ''}
