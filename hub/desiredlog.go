@@ -1,5 +1,7 @@
 package hub
 
+import "slices"
+
 // A RowKind is the kind of a row of the desired log; the numbers are those of
 // the wire (link.v1.RowKind).
 type RowKind int32
@@ -12,6 +14,43 @@ const (
 	RowForget    RowKind = 4
 	RowSettings  RowKind = 5 // of no application: it carries SettingsRow in its place
 )
+
+// A RowLife says how long a row matters to an agent. The store reads only rows
+// that matter, and empties the bodies of others.
+type RowLife int
+
+// The lives of rows.
+const (
+	_                  RowLife = iota
+	WhileNewest                // until a newer row of the same application is in the log
+	WhileForgotten             // until the application has a state in the log again
+	WhileOperationOpen         // until the operation of the row has ended
+)
+
+// rowLives says of each kind of row what keeps it alive. A kind that is added
+// needs a line here and a migration that lets log_row have its number.
+var rowLives = map[RowKind]RowLife{
+	RowState:     WhileNewest,
+	RowOperation: WhileOperationOpen,
+	RowTerminate: WhileOperationOpen,
+	RowForget:    WhileForgotten,
+	RowSettings:  WhileNewest,
+}
+
+// Life is what keeps rows of the kind alive; 0 for a number that is no kind.
+func (k RowKind) Life() RowLife { return rowLives[k] }
+
+// Kinds returns the kinds of rows that live so, by number.
+func (l RowLife) Kinds() []RowKind {
+	var out []RowKind
+	for k, life := range rowLives {
+		if life == l {
+			out = append(out, k)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
 
 // A LogRow is one row of a cluster's desired log.
 type LogRow struct {

@@ -264,7 +264,7 @@ func (a *agent) attach(ctx context.Context) error {
 		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported}, Upgrades: a.Upgrades,
 		Unary: []grpc.UnaryServerInterceptor{a.instruments.caught, a.instruments.tracer.ServerUnary},
 		Serve: func(r grpc.ServiceRegistrar) {
-			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }, a.engine.Hidden))
+			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, cluster{a}, func() []byte { return a.secret.Keys().Mask }, a.engine.Hidden))
 			linkv1.RegisterActsServer(r, a.actions)
 			linkv1.RegisterUpgradesServer(r, &upgrade.Server{
 				Allowed: a.Upgrades, Repositories: a.UpgradeRepositories, Client: a.kube.dynamic, Namespace: a.Namespace, Clock: lifecycle.System{}, Log: a.Log,

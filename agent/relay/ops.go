@@ -36,14 +36,18 @@ type Cluster interface {
 	// all, or those that differ. With predict the API server is asked for the
 	// result of an apply.
 	Inspect(ctx context.Context, app string, all, predict bool, pick func(manifest.Key) bool) ([]Object, error)
-	// Refresh compares an application again, or all for an empty id; false:
+	// Delete deletes a live object of an application.
+	Delete(ctx context.Context, app string, key manifest.Key, version string, force bool, propagation string) error
+}
+
+// A Refresher looks at applications anew.
+type Refresher interface {
+	// Refresh compares an application anew, or all for an empty id; false:
 	// there is none of that id.
 	Refresh(ctx context.Context, app string) bool
 	// Confirm reports an application as it is now and returns when the hub has
 	// stored that.
 	Confirm(ctx context.Context, app string) error
-	// Delete deletes a live object of an application.
-	Delete(ctx context.Context, app string, key manifest.Key, version string, force bool, propagation string) error
 }
 
 // A Server serves Ops.
@@ -51,13 +55,14 @@ type Server struct {
 	linkv1.UnimplementedOpsServer
 
 	cluster Cluster
+	refresh Refresher
 	hidden  func() []string // annotations of Secrets that are masked, too
 	mask    func() []byte   // key of the keyed hashes of Secret values; empty: there is none yet
 }
 
 // New makes a server.
-func New(cluster Cluster, mask func() []byte, hidden func() []string) *Server {
-	return &Server{cluster: cluster, mask: mask, hidden: hidden}
+func New(cluster Cluster, refresh Refresher, mask func() []byte, hidden func() []string) *Server {
+	return &Server{cluster: cluster, refresh: refresh, mask: mask, hidden: hidden}
 }
 
 // Get returns one live object.
@@ -125,7 +130,7 @@ func (s *Server) difference(o Object) (*linkv1.ObjectDiff, error) {
 
 // Refresh compares again.
 func (s *Server) Refresh(ctx context.Context, r *linkv1.RefreshRequest) (*linkv1.RefreshResponse, error) {
-	if !s.cluster.Refresh(ctx, r.GetAppId()) && r.GetAppId() != "" {
+	if !s.refresh.Refresh(ctx, r.GetAppId()) && r.GetAppId() != "" {
 		return nil, fault.New(fault.Missing, "the agent knows no such application")
 	}
 	return &linkv1.RefreshResponse{}, nil
@@ -136,7 +141,7 @@ func (s *Server) Confirm(ctx context.Context, r *linkv1.ConfirmRequest) (*linkv1
 	if r.GetAppId() == "" {
 		return nil, fault.New(fault.Invalid, "an application is confirmed by its id")
 	}
-	if err := s.cluster.Confirm(ctx, r.GetAppId()); err != nil {
+	if err := s.refresh.Confirm(ctx, r.GetAppId()); err != nil {
 		return nil, err
 	}
 	return &linkv1.ConfirmResponse{}, nil

@@ -63,7 +63,7 @@ func TestOps(t *testing.T) {
 	t.Parallel()
 	var key []byte
 	c := &cluster{}
-	s := relay.New(c, func() []byte { return key }, func() []string { return nil })
+	s := relay.New(c, c, func() []byte { return key }, func() []string { return nil })
 	mine := &linkv1.GetRequest{AppId: "a", Version: "v1", Kind: "Secret", Namespace: "n", Name: "mine"}
 	if _, err := s.Get(t.Context(), mine); fault.KindOf(err) != fault.Offline {
 		t.Errorf("SEC an object was given before there is a key to mask with: %v", err)

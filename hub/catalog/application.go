@@ -267,7 +267,7 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 	var out Outcome
 	var problems []string
 	var follows func()
-	through := c.Notify.Alone(by.Tenant)
+	through := c.Pace.Alone(by.Tenant)
 	defer func() { through(follows) }()
 	err = c.writeOr(ctx, by, o.DryRun, func(ctx context.Context, w *writer) error {
 		there, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, nameOf(spec.Destination))
@@ -410,7 +410,7 @@ func (c *Catalog) deliveryProblems(r hub.Refresh, spec hub.ApplicationSpec) []st
 func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespace, name string, cascade *bool, propagation string) (*View, error) {
 	var left *View
 	var follows func()
-	through := c.Notify.Alone(by.Tenant)
+	through := c.Pace.Alone(by.Tenant)
 	defer func() { through(follows) }()
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
 		left, w.later = nil, func(f func()) { follows = f }
@@ -422,7 +422,7 @@ func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespac
 		if cascade != nil {
 			whole = *cascade
 		}
-		if err := w.deleteApplication(ctx, c.Deployer, a, hub.Deletion{Cascade: whole, Propagation: propagation}); err != nil {
+		if err := w.deleteApplication(ctx, a, hub.Deletion{Cascade: whole, Propagation: propagation}); err != nil {
 			return err
 		}
 		now, err := w.ApplicationByID(ctx, a.ID)
@@ -442,14 +442,14 @@ func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespac
 }
 
 // deleteApplication begins the deletion of an application that may be deleted.
-func (w *writer) deleteApplication(ctx context.Context, deploy Deployer, a hub.Application, d hub.Deletion) error {
+func (w *writer) deleteApplication(ctx context.Context, a hub.Application, d hub.Deletion) error {
 	asked := d.Propagation
 	for _, propagation := range []string{"foreground", "background"} { // of both, the one that ends sooner
 		if d.Cascade && slices.Contains(a.Finalizers, argoFinalizer+"/"+propagation) && asked == "" {
 			d.Propagation = propagation
 		}
 	}
-	wakes, err := deploy.Delete(ctx, w.Tx, a.ID, d, initiator(w.by))
+	wakes, err := w.Deploy.Delete(ctx, a.ID, d, initiator(w.by))
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (c *Catalog) Apply(ctx context.Context, by hub.Caller, text []byte, isJSON,
 	batch.Notify = batched
 	defer batched.flush(c.Notify)
 	if len(objects) > 1 && !dryRun {
-		defer c.Notify.Arriving(by.Tenant)() // before the hints are given
+		defer c.Pace.Arriving(by.Tenant)() // before the hints are given
 	}
 	out := make([]Applied, len(objects))
 	for i, o := range objects {

@@ -27,14 +27,15 @@ import (
 
 // Parts are what a catalogue works with. All are required.
 type Parts struct {
-	Store     Store
-	Directory Directory
-	Deployer  Deployer
-	Notify    Notifier
-	Inviter   Inviter
-	Permits   Permits
-	Now       func() time.Time
-	Log       *slog.Logger
+	Store      Store
+	Directory  Tenants
+	SetupLinks SetupLinks
+	Notify     Notifier
+	Pace       Pacer
+	Inviter    Inviter
+	Permits    Permits
+	Now        func() time.Time
+	Log        *slog.Logger
 }
 
 // A Catalog is what a hub replica has one of. Many goroutines may use it.

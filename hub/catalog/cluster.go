@@ -312,7 +312,7 @@ func (c *Catalog) DeleteCluster(ctx context.Context, by hub.Caller, name string)
 // endDeletion removes an application whose deletion waited for a cluster that
 // the hub does not know any more (DEL-06).
 func (c *Catalog) endDeletion(ctx context.Context, w *writer, a hub.Application, cluster string) error {
-	left, wakes, err := c.Deployer.Abandon(ctx, w.Tx, a.ID)
+	left, wakes, err := w.Deploy.Abandon(ctx, a.ID)
 	if err != nil {
 		return fault.With(err, "application "+title(a.Namespace, a.Name), "")
 	}

@@ -104,7 +104,7 @@ func (c *Catalog) start(ctx context.Context, w *writer, by hub.Caller, a hub.App
 		}
 	}
 	q.Initiator = initiator(by)
-	op, err := c.Deployer.Sync(ctx, w.Tx, a.ID, q)
+	op, err := w.Deploy.Sync(ctx, a.ID, q)
 	if err != nil {
 		return fault.With(err, "application "+title(a.Namespace, a.Name), "")
 	}

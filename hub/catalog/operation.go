@@ -47,9 +47,9 @@ func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name strin
 		}
 		w.due = append(w.due, hub.WorkRefresh)
 		if r.Local != nil {
-			return c.Deployer.Local(ctx, w.Tx, keys, a.ID, r)
+			return w.Deploy.Local(ctx, keys, a.ID, r)
 		}
-		return c.Deployer.Sync(ctx, w.Tx, a.ID, r)
+		return w.Deploy.Sync(ctx, a.ID, r)
 	})
 }
 
@@ -71,7 +71,7 @@ func (c *Catalog) Approve(ctx context.Context, by hub.Caller, namespace, name, r
 		if _, err := w.UpdateApplication(ctx, a, 0); err != nil {
 			return hub.Operation{}, err
 		}
-		return c.Deployer.Approve(ctx, w.Tx, a.ID)
+		return w.Deploy.Approve(ctx, a.ID)
 	})
 }
 
@@ -85,7 +85,7 @@ func (c *Catalog) Abandon(ctx context.Context, by hub.Caller, namespace, name, r
 			return err
 		}
 		var wakes []hub.ClusterID
-		if left, wakes, err = c.Deployer.Abandon(ctx, w.Tx, a.ID); err != nil {
+		if left, wakes, err = w.Deploy.Abandon(ctx, a.ID); err != nil {
 			return err
 		}
 		w.wakes = append(w.wakes, wakes...)
@@ -135,7 +135,7 @@ func (c *Catalog) Rollback(ctx context.Context, by hub.Caller, namespace, name s
 				hooks = *r.Hooks
 			}
 			asked["hooks"] = hooks
-			return c.Deployer.Rollback(ctx, w.Tx, a.ID, r, hub.OperationOptions{Prune: r.Prune, DryRun: r.DryRun, SkipHooks: !hooks})
+			return w.Deploy.Rollback(ctx, a.ID, r, hub.OperationOptions{Prune: r.Prune, DryRun: r.DryRun, SkipHooks: !hooks})
 		})
 }
 
@@ -149,7 +149,7 @@ func (c *Catalog) Resume(ctx context.Context, by hub.Caller, namespace, name, re
 			return err
 		}
 		if pin := a.Pin; pin != nil {
-			if err := c.Deployer.Resume(ctx, w.Tx, a.ID); err != nil {
+			if err := w.Deploy.Resume(ctx, a.ID); err != nil {
 				return fault.With(err, "application "+title(namespace, name), "")
 			}
 			w.wakes, w.due = append(w.wakes, a.Cluster), append(w.due, hub.WorkRefresh)
@@ -173,7 +173,7 @@ func (c *Catalog) Resume(ctx context.Context, by hub.Caller, namespace, name, re
 func (c *Catalog) Terminate(ctx context.Context, by hub.Caller, namespace, name string) (hub.Operation, error) {
 	return c.operate(ctx, by, namespace, name, operationChange{action: access.Sync, reason: "terminate"},
 		func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
-			op, err := c.Deployer.Terminate(ctx, w.Tx, a.ID, initiator(by))
+			op, err := w.Deploy.Terminate(ctx, a.ID, initiator(by))
 			if err != nil || op.ID != "" {
 				return op, err
 			}

@@ -34,8 +34,8 @@ type parent struct {
 }
 
 // parentOf returns an application of the cluster whose agent is asking.
-func parentOf(ctx context.Context, tx Tx, cluster hub.ClusterID, id hub.ApplicationID) (*parent, error) {
-	a, err := tx.ApplicationByID(ctx, id)
+func parentOf(ctx context.Context, apps ApplicationReader, projects ProjectReader, cluster hub.ClusterID, id hub.ApplicationID) (*parent, error) {
+	a, err := apps.ApplicationByID(ctx, id)
 	if err == nil && a.Cluster != cluster {
 		err = fault.New(fault.Missing, "there is no such application on this cluster")
 	}
@@ -46,7 +46,7 @@ func parentOf(ctx context.Context, tx Tx, cluster hub.ClusterID, id hub.Applicat
 	if p.spec, err = hub.DecodeSpec(a.Spec); err != nil {
 		return nil, err
 	}
-	project, err := tx.Project(ctx, a.Project)
+	project, err := projects.Project(ctx, a.Project)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (c *Catalog) writeRendered(ctx context.Context, tenant hub.TenantID, cluste
 	var p *parent
 	return c.writeAs(ctx, tenant, dryRun, func(ctx context.Context, tx Tx) (hub.Caller, *access.Index, error) {
 		var err error
-		if p, err = parentOf(ctx, tx, cluster, ref.Parent); err != nil {
+		if p, err = parentOf(ctx, tx.ApplicationReader, tx.ProjectReader, cluster, ref.Parent); err != nil {
 			return hub.Caller{Tenant: tenant}, nil, err
 		}
 		return p.caller(tenant), access.OfApplication(p.Project, p.rules(ref.Namespace)), nil
@@ -389,7 +389,7 @@ func (c *Catalog) DeleteRendered(ctx context.Context, tenant hub.TenantID, clust
 		if ref.Kind == KindProject {
 			out, err = w.deleteRenderedProject(ctx, p, ref, uid)
 		} else {
-			out, err = w.deleteRenderedApplication(ctx, c.Deployer, p, ref, uid)
+			out, err = w.deleteRenderedApplication(ctx, p, ref, uid)
 		}
 		return about(err, ref.Key())
 	})
@@ -413,7 +413,7 @@ func (w *writer) theirs(ctx context.Context, p *parent, id, uid string) (bool, e
 	return id == uid && held[id].Parent == p.ID, err
 }
 
-func (w *writer) deleteRenderedApplication(ctx context.Context, deploy Deployer, p *parent, ref hub.RenderedRef, uid string) (hub.RenderedDeletion, error) {
+func (w *writer) deleteRenderedApplication(ctx context.Context, p *parent, ref hub.RenderedRef, uid string) (hub.RenderedDeletion, error) {
 	a, err := w.locked(ctx, ref.Namespace, ref.Name)
 	if fault.KindOf(err) == fault.Missing {
 		return hub.RenderedDeletion{Gone: true}, nil
@@ -433,7 +433,7 @@ func (w *writer) deleteRenderedApplication(ctx context.Context, deploy Deployer,
 	if a.DeletingAt != nil {
 		return hub.RenderedDeletion{}, nil // under way
 	}
-	err = w.deleteApplication(ctx, deploy, a, hub.Deletion{Cascade: hasFinalizer(a.Meta)})
+	err = w.deleteApplication(ctx, a, hub.Deletion{Cascade: hasFinalizer(a.Meta)})
 	return hub.RenderedDeletion{Gone: !hasFinalizer(a.Meta)}, err
 }
 

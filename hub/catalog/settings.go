@@ -267,7 +267,7 @@ func (w *writer) deliver(ctx context.Context, before, after settingsScope, versi
 	if len(bodies) == 0 {
 		return nil
 	}
-	return w.catalog.Deployer.Settings(ctx, w.Tx, bodies)
+	return w.Deploy.SendSettings(ctx, bodies)
 }
 
 // redeliver gives the settings to clusters that are new, or that rules about

@@ -58,7 +58,7 @@ func (c *Catalog) CreateTenant(ctx context.Context, by hub.Caller, t hub.Tenant,
 	until := t.CreatedAt.Add(SetupLifetime)
 	err = c.Directory.CreateTenant(ctx, t)
 	if err == nil {
-		err = c.Directory.PutSetupLink(ctx, hub.SetupLink{Hash: link, Tenant: t.ID, Roles: []string{hub.RoleTenantAdmin}, ExpiresAt: until})
+		err = c.SetupLinks.PutSetupLink(ctx, hub.SetupLink{Hash: link, Tenant: t.ID, Roles: []string{hub.RoleTenantAdmin}, ExpiresAt: until})
 	}
 	if err != nil {
 		failed := audit.Entry{Action: access.Create, Resource: access.Tenants, Object: t.Name, Result: "failed", Reason: fault.Sentence(err)}
@@ -84,14 +84,14 @@ func (c *Catalog) NewSetupLink(ctx context.Context, by hub.Caller, name string, 
 		}
 		until = w.now.Add(SetupLifetime)
 		w.note("setup-link", access.Tenants, name, "", nil, map[string]any{"expiresAt": until})
-		return c.Directory.PutSetupLink(ctx, hub.SetupLink{Hash: link, Tenant: t.ID, Roles: []string{hub.RoleTenantAdmin}, ExpiresAt: until})
+		return c.SetupLinks.PutSetupLink(ctx, hub.SetupLink{Hash: link, Tenant: t.ID, Roles: []string{hub.RoleTenantAdmin}, ExpiresAt: until})
 	})
 	return t, until, err
 }
 
 // CheckSetup says what a setup link is for, without using it.
 func (c *Catalog) CheckSetup(ctx context.Context, link [32]byte) (hub.Tenant, hub.SetupLink, error) {
-	l, err := c.Directory.SetupLink(ctx, link)
+	l, err := c.SetupLinks.SetupLink(ctx, link)
 	if err == nil && !c.Now().Before(l.ExpiresAt) {
 		err = errSetup()
 	}
@@ -141,7 +141,7 @@ func (c *Catalog) Setup(ctx context.Context, from hub.Caller, link [32]byte, nam
 		if used {
 			return nil // by an earlier try of this transaction
 		}
-		_, err = c.Directory.UseSetupLink(ctx, link, w.now)
+		_, err = c.SetupLinks.UseSetupLink(ctx, link, w.now)
 		if fault.KindOf(err) == fault.Missing {
 			return errSetup()
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/batch"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/dispatch/stream"
 	"github.com/capstan-cd/capstan/hub/metrics"
@@ -38,7 +39,7 @@ type dispatchStore struct {
 }
 
 func (s dispatchStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
-	return s.inTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	return s.inTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Dispatch(t)) })
 }
 
 // inTenant runs a transaction and then gives hints for the work that it has
@@ -77,11 +78,11 @@ func (s dispatchStore) Keys(ctx context.Context, tenant hub.TenantID) (dispatch.
 type streamStore struct{ dispatchStore }
 
 func (s streamStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, stream.Tx) error) error {
-	return s.inTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	return s.inTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Stream(t)) })
 }
 
 func (s streamStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, stream.Tx) error) error {
-	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Stream(t)) })
 }
 
 func (s streamStore) DigestKey(ctx context.Context, tenant hub.TenantID) ([32]byte, error) {
@@ -327,99 +328,15 @@ func (c credentials) Authorities(ctx context.Context, tenant hub.TenantID, host 
 	return pem, err
 }
 
-// deployer is dispatch as the catalogue sees it. The transactions that the
-// catalogue hands over are those of catalogStore, which are the store's.
-type deployer struct{}
-
-func (deployer) Sync(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error) {
-	t, err := tenantOf(tx)
-	if err != nil {
-		return hub.Operation{}, err
-	}
-	return dispatch.Sync(ctx, t, app, r)
-}
-
-func (deployer) Rollback(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r catalog.RollbackRequest, options hub.OperationOptions) (hub.Operation, error) {
-	t, err := tenantOf(tx)
-	if err != nil {
-		return hub.Operation{}, err
-	}
-	return dispatch.Rollback(ctx, t, app, r.Entry, r.Reason, options, r.Initiator)
-}
-
-func (deployer) Resume(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) error {
-	t, err := tenantOf(tx)
-	if err != nil {
-		return err
-	}
-	return dispatch.Resume(ctx, t, app)
-}
-
-func (deployer) Terminate(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error) {
-	t, err := tenantOf(tx)
-	if err != nil {
-		return hub.Operation{}, err
-	}
-	return dispatch.Terminate(ctx, t, app, by)
-}
-
-func (deployer) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, d hub.Deletion, by hub.Initiator) ([]hub.ClusterID, error) {
-	t, err := tenantOf(tx)
-	if err != nil {
-		return nil, err
-	}
-	return dispatch.Delete(ctx, t, app, d, by)
-}
-
-func (deployer) Local(ctx context.Context, tx catalog.Tx, keys hub.TenantKeys, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error) {
-	t, err := tenantOf(tx)
-	if err != nil {
-		return hub.Operation{}, err
-	}
-	return dispatch.Local(ctx, t, dispatch.Keys{Digest: keys.Digest, Object: keys.Object}, app, r)
-}
-
-func (deployer) Approve(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) (hub.Operation, error) {
-	t, err := tenantOf(tx)
-	if err != nil {
-		return hub.Operation{}, err
-	}
-	return dispatch.Approve(ctx, t, app)
-}
-
-func (deployer) Abandon(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) ([]hub.ObjectRef, []hub.ClusterID, error) {
-	t, err := tenantOf(tx)
-	if err != nil {
-		return nil, nil, err
-	}
-	return dispatch.Abandon(ctx, t, app)
-}
-
-func (deployer) Settings(ctx context.Context, tx catalog.Tx, bodies map[hub.ClusterID][]byte) error {
-	t, err := tenantOf(tx)
-	if err != nil {
-		return err
-	}
-	return dispatch.Settings(ctx, t, bodies)
-}
-
-func tenantOf(tx catalog.Tx) (*store.Tenant, error) {
-	t, ok := tx.(*store.Tenant)
-	if !ok {
-		return nil, fmt.Errorf("a transaction of type %T is none of the store's", tx)
-	}
-	return t, nil
-}
-
 // catalogStore is the store as the catalogue sees it.
 type catalogStore struct{ db *store.DB }
 
 func (s catalogStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, catalog.Tx) error) error {
-	return s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	return s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Catalog(t)) })
 }
 
 func (s catalogStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, catalog.Tx) error) error {
-	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Catalog(t)) })
 }
 
 func (s catalogStore) Keys(ctx context.Context, tenant hub.TenantID) (hub.TenantKeys, error) {

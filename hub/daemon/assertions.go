@@ -1,9 +1,6 @@
 package daemon
 
 import (
-	"github.com/capstan-cd/capstan/hub/catalog"
-	"github.com/capstan-cd/capstan/hub/dispatch"
-	"github.com/capstan-cd/capstan/hub/dispatch/stream"
 	"github.com/capstan-cd/capstan/hub/fleet"
 	"github.com/capstan-cd/capstan/hub/replicas"
 	"github.com/capstan-cd/capstan/hub/store"
@@ -11,13 +8,10 @@ import (
 
 // The store fits the interfaces of the stages by shape.
 var (
-	_ dispatch.Tx       = (*store.Tenant)(nil)
-	_ stream.Tx         = (*store.Tenant)(nil)
-	_ catalog.Tx        = (*store.Tenant)(nil)
-	_ catalog.Directory = (*store.System)(nil)
 	_ fleet.Vault       = (*store.System)(nil)
 	_ fleet.Enrolments  = (*store.System)(nil)
 	_ fleet.Revocations = (*store.System)(nil)
 	_ fleet.Presence    = attachments{}
+	_ fleet.Refusals    = attachments{}
 	_ replicas.Store    = (*store.System)(nil)
 )

@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/hub/objects"
 	"github.com/capstan-cd/capstan/hub/plan"
@@ -31,7 +32,7 @@ const (
 func (p *parts) catalog() *catalog.Catalog {
 	permits := func(r hub.Refresh, spec hub.ApplicationSpec) error { return plan.Permits(r, spec) }
 	return catalog.New(catalog.Parts{
-		Store: catalogStore{p.db}, Directory: p.db.System(), Deployer: deployer{}, Notify: notifications{p},
+		Store: catalogStore{p.db}, Directory: p.db.System(), SetupLinks: p.db.System(), Notify: notifications{p}, Pace: notifications{p},
 		Inviter: p.inviter, Permits: permits, Now: time.Now, Log: p.log,
 	})
 }
@@ -62,7 +63,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 		ExternalURL: p.cfg.publicURL(), Console: console,
 		TrustedProxies: p.proxies, Rates: p.cfg.Limits.rates(), AgentHelm: p.cfg.AgentChart.install(),
 	}, api.Parts{
-		Catalog: cat, Identity: identity.New(p.db.System(), cat, passwords, identity.Config{}, p.log), Passwords: passwords,
+		Catalog: cat, Identity: identity.New(storeports.Identity(p.db.System()), cat, passwords, identity.Config{}, p.log), Passwords: passwords,
 		Feed: p.feed, Relay: relay.New(p.replicas), Webhook: hooks, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
 		Metrics: face{p.instruments, p.monitor},
 	})

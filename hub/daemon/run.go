@@ -345,7 +345,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 		},
 	}, p.log)
 	p.fleet, err = fleet.New(fleet.Config{
-		Authority: p.authority, Enrolments: system, Revocations: system, Presence: attachments{system, p}, Keys: linkKeys{p.db},
+		Authority: p.authority, Enrolments: system, Revocations: system, Presence: attachments{system, p}, Refusals: attachments{system, p}, Keys: linkKeys{p.db},
 		Log: p.log, Replica: p.replica, Heartbeat: time.Duration(p.cfg.Heartbeat), Batch: p.attachmentLease() / 3,
 		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst,
 		Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported, observe.Buckets},

@@ -20,7 +20,7 @@ import (
 // Unchanged records that applications stand at new commits without a change.
 func (d *Dispatcher) Unchanged(ctx context.Context, tenant hub.TenantID, apps []hub.Unchanged) error {
 	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		good, err := stillOurs(ctx, d, tx, apps, func(u hub.Unchanged) (hub.ApplicationID, int64) { return u.Application, u.Lease })
+		good, err := stillOurs(ctx, d, tx.WorkQueue, apps, func(u hub.Unchanged) (hub.ApplicationID, int64) { return u.Application, u.Lease })
 		if err != nil || len(good) == 0 {
 			return nil, err
 		}
@@ -32,9 +32,9 @@ func (d *Dispatcher) Unchanged(ctx context.Context, tenant hub.TenantID, apps []
 // stays as it was.
 func (d *Dispatcher) Failed(ctx context.Context, tenant hub.TenantID, failures []hub.RefreshFailure) error {
 	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		good, err := stillOurs(ctx, d, tx, failures, func(f hub.RefreshFailure) (hub.ApplicationID, int64) { return f.Application, f.Lease })
+		good, err := stillOurs(ctx, d, tx.WorkQueue, failures, func(f hub.RefreshFailure) (hub.ApplicationID, int64) { return f.Application, f.Lease })
 		if err == nil {
-			good, err = failAwaited(ctx, tx, good)
+			good, err = failAwaited(ctx, tx.WorkQueue, tx.OperationWriter, good)
 		}
 		if err != nil || len(good) == 0 {
 			return nil, err
@@ -92,7 +92,7 @@ func (d *Dispatcher) Rendered(ctx context.Context, tenant hub.TenantID, results 
 	}
 	return d.commitAndPush(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, map[hub.ClusterID]*wire.PushedRows, error) {
 		c := &change{tx: tx, now: time.Now()}
-		good, err := stillOurs(ctx, d, tx, results, func(r hub.Rendered) (hub.ApplicationID, int64) { return r.Application, r.Lease })
+		good, err := stillOurs(ctx, d, tx.WorkQueue, results, func(r hub.Rendered) (hub.ApplicationID, int64) { return r.Application, r.Lease })
 		if err != nil || len(good) == 0 {
 			return nil, nil, err
 		}

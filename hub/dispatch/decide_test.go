@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/dispatch/dispatchtest"
 	"github.com/capstan-cd/capstan/hub/store"
@@ -22,7 +23,7 @@ func (w *world) sync(req hub.SyncRequest) (op hub.Operation, err error) {
 	w.T.Helper()
 	req.Initiator = jane
 	err = w.DB.InTenant(w.T.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
-		op, err = dispatch.Sync(ctx, tx, w.App.ID, req)
+		op, err = dispatch.Sync(ctx, storeports.Dispatch(tx), w.App.ID, req)
 		return err
 	})
 	w.Reload()
@@ -34,7 +35,7 @@ func (w *world) rollback(entry int64) hub.Operation {
 	var op hub.Operation
 	w.In(func(ctx context.Context, tx *store.Tenant) error {
 		var err error
-		op, err = dispatch.Rollback(ctx, tx, w.App.ID, entry, "broken", hub.OperationOptions{Prune: true}, jane)
+		op, err = dispatch.Rollback(ctx, storeports.Dispatch(tx), w.App.ID, entry, "broken", hub.OperationOptions{Prune: true}, jane)
 		return err
 	})
 	w.Reload()
@@ -154,7 +155,7 @@ func TestFailedTargetIsUnblocked(t *testing.T) {
 	w.Render("r1", "a")
 	w.End(hub.Succeeded, "")
 	w.In(func(ctx context.Context, tx *store.Tenant) error {
-		_, err := dispatch.Sync(ctx, tx, w.App.ID, hub.SyncRequest{Initiator: hub.Initiator{Username: "jane"}})
+		_, err := dispatch.Sync(ctx, storeports.Dispatch(tx), w.App.ID, hub.SyncRequest{Initiator: hub.Initiator{Username: "jane"}})
 		return err
 	})
 	failed := w.End(hub.Failed, "it is managed by application other")
@@ -235,7 +236,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	w.Render("r1", "a")
 	t.Run("ROLL-03 an entry that does not exist", func(t *testing.T) {
 		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Rollback(ctx, tx, w.App.ID, 7, "", hub.OperationOptions{}, jane)
+			_, err := dispatch.Rollback(ctx, storeports.Dispatch(tx), w.App.ID, 7, "", hub.OperationOptions{}, jane)
 			return err
 		})
 		if fault.KindOf(err) != fault.Missing {
@@ -244,7 +245,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	})
 	t.Run("SYNC-09 nothing to terminate", func(t *testing.T) {
 		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Terminate(ctx, tx, w.App.ID, jane)
+			_, err := dispatch.Terminate(ctx, storeports.Dispatch(tx), w.App.ID, jane)
 			return err
 		})
 		if fault.KindOf(err) != fault.Conflict {
@@ -253,7 +254,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	})
 	t.Run("INV-7 an application of nobody", func(t *testing.T) {
 		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Sync(ctx, tx, hub.NewID[hub.ApplicationID](), hub.SyncRequest{})
+			_, err := dispatch.Sync(ctx, storeports.Dispatch(tx), hub.NewID[hub.ApplicationID](), hub.SyncRequest{})
 			return err
 		})
 		if fault.KindOf(err) != fault.Missing {
@@ -299,7 +300,7 @@ func TestTerminate(t *testing.T) {
 	w := newWorld(t, automated)
 	w.Render("r1", "a")
 	w.In(func(ctx context.Context, tx *store.Tenant) error {
-		_, err := dispatch.Terminate(ctx, tx, w.App.ID, jane)
+		_, err := dispatch.Terminate(ctx, storeports.Dispatch(tx), w.App.ID, jane)
 		return err
 	})
 	rows := w.Rows()

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/dispatch/dispatchtest"
 	"github.com/capstan-cd/capstan/hub/store"
@@ -170,7 +171,7 @@ func TestManualApplication(t *testing.T) {
 	by := hub.Initiator{Username: "jane"}
 	t.Run("SYNC-01 a person's sync accepts the target", func(t *testing.T) {
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
-			op, err := dispatch.Sync(ctx, tx, w.App.ID, hub.SyncRequest{Initiator: by, Options: hub.OperationOptions{Prune: true}})
+			op, err := dispatch.Sync(ctx, storeports.Dispatch(tx), w.App.ID, hub.SyncRequest{Initiator: by, Options: hub.OperationOptions{Prune: true}})
 			if op.Phase != hub.Pending || op.Initiator != by {
 				t.Errorf("operation %+v", op)
 			}
@@ -182,7 +183,7 @@ func TestManualApplication(t *testing.T) {
 	})
 	t.Run("SYNC-07 a second one is refused while it runs", func(t *testing.T) {
 		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Sync(ctx, tx, w.App.ID, hub.SyncRequest{Initiator: by})
+			_, err := dispatch.Sync(ctx, storeports.Dispatch(tx), w.App.ID, hub.SyncRequest{Initiator: by})
 			return err
 		})
 		if fault.KindOf(err) != fault.Conflict {
@@ -192,13 +193,13 @@ func TestManualApplication(t *testing.T) {
 	w.End(hub.Succeeded, "")
 	w.Render("r2", "a", "b")
 	w.In(func(ctx context.Context, tx *store.Tenant) error {
-		_, err := dispatch.Sync(ctx, tx, w.App.ID, hub.SyncRequest{Initiator: by})
+		_, err := dispatch.Sync(ctx, storeports.Dispatch(tx), w.App.ID, hub.SyncRequest{Initiator: by})
 		return err
 	})
 	w.End(hub.Succeeded, "")
 	t.Run("ROLL-01 rollback enforces the stored snapshot of an entry and pins it", func(t *testing.T) {
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Rollback(ctx, tx, w.App.ID, 1, "broken", hub.OperationOptions{Prune: true}, by)
+			_, err := dispatch.Rollback(ctx, storeports.Dispatch(tx), w.App.ID, 1, "broken", hub.OperationOptions{Prune: true}, by)
 			return err
 		})
 		w.Reload()
@@ -243,7 +244,7 @@ func TestDeletion(t *testing.T) {
 		w.Render("r1", "a", "b")
 		w.End(hub.Succeeded, "")
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true}, by)
+			_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{Cascade: true}, by)
 			return err
 		})
 		if s := w.State(); len(s.Tombstones) != 2 || s.Target != nil || s.Accepted != nil {
@@ -270,7 +271,7 @@ func TestDeletion(t *testing.T) {
 		w.Render("r1", "a")
 		w.End(hub.Succeeded, "")
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{}, by)
+			_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{}, by)
 			return err
 		})
 		for _, r := range w.Rows() {
@@ -336,7 +337,7 @@ func TestDeletionsTogether(t *testing.T) {
 	over(func(context.Context, *store.Tenant) error { return nil })
 	over(func(ctx context.Context, tx *store.Tenant) error {
 		for _, id := range apps {
-			if _, err := dispatch.Delete(ctx, tx, id, hub.Deletion{Cascade: true}, hub.Initiator{Username: "jane"}); err != nil {
+			if _, err := dispatch.Delete(ctx, storeports.Dispatch(tx), id, hub.Deletion{Cascade: true}, hub.Initiator{Username: "jane"}); err != nil {
 				return err
 			}
 		}

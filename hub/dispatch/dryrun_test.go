@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/store"
 )
@@ -119,7 +120,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 			w := begin(t)
 			before := w.desired()
 			w.In(func(ctx context.Context, tx *store.Tenant) error {
-				_, err := dispatch.Rollback(ctx, tx, w.App.ID, 1, "to see", hub.OperationOptions{DryRun: true}, jane)
+				_, err := dispatch.Rollback(ctx, storeports.Dispatch(tx), w.App.ID, 1, "to see", hub.OperationOptions{DryRun: true}, jane)
 				return err
 			})
 			if o := w.order(); !o.GetOptions().GetDryRun() || !slices.Equal(names(o.GetSnapshot()), []string{"a", "b"}) {

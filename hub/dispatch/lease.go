@@ -10,7 +10,7 @@ import (
 // stillOurs leaves out what came of work that another replica has taken over:
 // it may have seen newer commits, and an older result must not undo its own.
 // The leases of what is given stay good until the transaction ends.
-func stillOurs[T any](ctx context.Context, d *Dispatcher, tx Tx, all []T, of func(T) (hub.ApplicationID, int64)) ([]T, error) {
+func stillOurs[T any](ctx context.Context, d *Dispatcher, queue WorkQueue, all []T, of func(T) (hub.ApplicationID, int64)) ([]T, error) {
 	leases := map[string]int64{}
 	for _, v := range all {
 		if app, token := of(v); token != 0 {
@@ -20,7 +20,7 @@ func stillOurs[T any](ctx context.Context, d *Dispatcher, tx Tx, all []T, of fun
 	if len(leases) == 0 {
 		return all, nil
 	}
-	held, err := tx.Held(ctx, WorkRefresh, leases)
+	held, err := queue.Held(ctx, WorkRefresh, leases)
 	if err != nil {
 		return nil, fmt.Errorf("look at %d leases: %w", len(leases), err)
 	}

@@ -220,17 +220,17 @@ func nameBodies(s *hub.Snapshot, bodies [][]byte, add func(plain []byte) (hub.Di
 // failAwaited ends the operations whose own manifests could not be rendered,
 // and gives the failures that are their applications'. The target of the
 // others was not even looked at.
-func failAwaited(ctx context.Context, tx Tx, failures []hub.RefreshFailure) (own []hub.RefreshFailure, err error) {
+func failAwaited(ctx context.Context, queue WorkQueue, ops OperationWriter, failures []hub.RefreshFailure) (own []hub.RefreshFailure, err error) {
 	for _, f := range failures {
 		if f.Operation == "" {
 			own = append(own, f)
 			continue
 		}
-		err := tx.EndOperation(ctx, f.Operation, hub.Failed, "its manifests cannot be rendered: "+f.Message)
+		err := ops.EndOperation(ctx, f.Operation, hub.Failed, "its manifests cannot be rendered: "+f.Message)
 		if err != nil && fault.KindOf(err) != fault.Missing {
 			return nil, err
 		}
-		if err := tx.Enqueue(ctx, WorkRefresh, string(f.Application), time.Now(), false); err != nil {
+		if err := queue.Enqueue(ctx, WorkRefresh, string(f.Application), time.Now(), false); err != nil {
 			return nil, err
 		}
 	}

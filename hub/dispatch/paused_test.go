@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/dispatch/dispatchtest"
 	"github.com/capstan-cd/capstan/hub/store"
@@ -71,7 +72,7 @@ func (w *world) lists(t *testing.T, status hub.SyncStatus) bool {
 func (w *world) resume() error {
 	w.T.Helper()
 	err := w.DB.InTenant(w.T.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
-		return dispatch.Resume(ctx, tx, w.App.ID)
+		return dispatch.Resume(ctx, storeports.Dispatch(tx), w.App.ID)
 	})
 	w.Reload()
 	return err
@@ -211,7 +212,7 @@ func TestPaused(t *testing.T) {
 		t.Parallel()
 		w := paused(t, manual)
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Rollback(ctx, tx, w.App.ID, 2, "", hub.OperationOptions{SkipHooks: true}, jane)
+			_, err := dispatch.Rollback(ctx, storeports.Dispatch(tx), w.App.ID, 2, "", hub.OperationOptions{SkipHooks: true}, jane)
 			return err
 		})
 		if !w.order().GetOptions().GetSkipHooks() {

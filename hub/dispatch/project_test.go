@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/store"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -119,7 +120,7 @@ func TestProjectIsChanged(t *testing.T) {
 	t.Run("DEL-02 WIN-09 windows hold up no deletion, nor its next try", func(t *testing.T) {
 		w.windows(true)
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true}, jane)
+			_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{Cascade: true}, jane)
 			return err
 		})
 		w.End(hub.Failed, "refused")

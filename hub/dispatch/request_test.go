@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/store"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -132,7 +133,7 @@ func TestOtherRevision(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Terminate(ctx, tx, w.App.ID, jane)
+			_, err := dispatch.Terminate(ctx, storeports.Dispatch(tx), w.App.ID, jane)
 			return err
 		})
 		rows := len(w.Rows())
@@ -167,7 +168,7 @@ func TestOverrideWithAutomation(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			op, err = dispatch.Local(ctx, tx, dispatch.Keys{Digest: keys.Digest, Object: keys.Object}, w.App.ID, req)
+			op, err = dispatch.Local(ctx, storeports.Dispatch(tx), dispatch.Keys{Digest: keys.Digest, Object: keys.Object}, w.App.ID, req)
 			return err
 		})
 		w.Reload()
@@ -219,7 +220,7 @@ func TestApprove(t *testing.T) {
 			if _, err := tx.UpdateApplication(ctx, a, 0); err != nil {
 				return err
 			}
-			op, err = dispatch.Approve(ctx, tx, w.App.ID)
+			op, err = dispatch.Approve(ctx, storeports.Dispatch(tx), w.App.ID)
 			return err
 		})
 		w.Reload()
@@ -253,7 +254,7 @@ func TestApprove(t *testing.T) {
 	})
 	t.Run("DEL-04 SYNC-13 the deletion of an application is approved in the same way", func(t *testing.T) {
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true}, jane)
+			_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{Cascade: true}, jane)
 			return err
 		})
 		w.Reload()
@@ -307,7 +308,7 @@ func TestDeletionHooks(t *testing.T) {
 	w.End(hub.Succeeded, "")
 	w.Reload()
 	w.In(func(ctx context.Context, tx *store.Tenant) error {
-		_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true, Propagation: "background"}, jane)
+		_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{Cascade: true, Propagation: "background"}, jane)
 		return err
 	})
 	t.Run("HOOK-16 HOOK-17 the deletion carries its hooks and nothing else to make", func(t *testing.T) {
@@ -342,7 +343,7 @@ func TestDeletionHooks(t *testing.T) {
 	})
 	t.Run("DEL-02 SYNC-09 one that a person terminates is not", func(t *testing.T) {
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Terminate(ctx, tx, w.App.ID, jane)
+			_, err := dispatch.Terminate(ctx, storeports.Dispatch(tx), w.App.ID, jane)
 			return err
 		})
 		w.End(hub.Failed, "terminated by jane")
@@ -353,7 +354,7 @@ func TestDeletionHooks(t *testing.T) {
 	t.Run("DEL-05 an application whose cluster is gone is given up, and what it leaves behind is named", func(t *testing.T) {
 		var left []hub.ObjectRef
 		w.In(func(ctx context.Context, tx *store.Tenant) (err error) {
-			left, _, err = dispatch.Abandon(ctx, tx, w.App.ID)
+			left, _, err = dispatch.Abandon(ctx, storeports.Dispatch(tx), w.App.ID)
 			return err
 		})
 		if len(left) != 1 || left[0].Name != "a" {
@@ -370,7 +371,7 @@ func TestDeleteWithoutCluster(t *testing.T) {
 	w := newWorld(t, manual)
 	t.Run("DEL-06 an application that no cluster ever heard of goes at once", func(t *testing.T) {
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true}, jane)
+			_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{Cascade: true}, jane)
 			return err
 		})
 		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {

@@ -15,7 +15,7 @@ const settingsClusters = 500
 
 // Settings appends settings to the desired logs of clusters, inside the
 // caller's transaction, which has locked the tenant's settings.
-func Settings(ctx context.Context, tx SettingsTx, bodies map[hub.ClusterID][]byte) error {
+func Settings(ctx context.Context, tx LogWriter, bodies map[hub.ClusterID][]byte) error {
 	clusters := slices.Sorted(maps.Keys(bodies))
 	for _, cluster := range clusters {
 		if n := len(bodies[cluster]); n > wire.MaxSettings {
@@ -45,10 +45,4 @@ func Settings(ctx context.Context, tx SettingsTx, bodies map[hub.ClusterID][]byt
 		}
 	}
 	return nil
-}
-
-// SettingsTx is what Settings needs of a transaction.
-type SettingsTx interface {
-	LockClusters(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error)
-	AppendLogs(ctx context.Context, logs map[hub.ClusterID][]hub.LogRow) error
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/dispatch/dispatchtest"
 	"github.com/capstan-cd/capstan/hub/store"
@@ -67,7 +68,7 @@ func TestSkipReconcile(t *testing.T) {
 			t.Errorf("sync: %v", err)
 		}
 		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true}, jane)
+			_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{Cascade: true}, jane)
 			return err
 		})
 		if fault.KindOf(err) != fault.Conflict {
@@ -194,7 +195,7 @@ func TestInClusterSwitchedOff(t *testing.T) {
 			t.Errorf("sync: %v", err)
 		}
 		err = w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{Cascade: true}, jane)
+			_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{Cascade: true}, jane)
 			return err
 		})
 		if fault.KindOf(err) != fault.Conflict {

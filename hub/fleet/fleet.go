@@ -28,6 +28,7 @@ type Config struct {
 	Enrolments  Enrolments
 	Revocations Revocations
 	Presence    Presence
+	Refusals    Refusals
 	Keys        Keys
 	Log         *slog.Logger
 
@@ -105,7 +106,7 @@ func (c Config) Validate() error {
 	var errs []error
 	for name, missing := range map[string]bool{
 		"Authority": c.Authority == nil, "Enrolments": c.Enrolments == nil, "Revocations": c.Revocations == nil,
-		"Presence": c.Presence == nil, "Keys": c.Keys == nil, "Log": c.Log == nil, "Replica": c.Replica == "",
+		"Presence": c.Presence == nil, "Refusals": c.Refusals == nil, "Keys": c.Keys == nil, "Log": c.Log == nil, "Replica": c.Replica == "",
 	} {
 		if missing {
 			errs = append(errs, fmt.Errorf("fleet: %s is not set", name))

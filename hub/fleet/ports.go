@@ -56,16 +56,20 @@ type Presence interface {
 	// Connected makes the attachment the cluster's. The error is
 	// fault.Conflict while another process has the better right to be there.
 	Connected(ctx context.Context, a hub.Attachment) error
-	// Quarantine blocks both clusters that use one identity, at every replica,
-	// until an admin decides. It reports whether that is new.
-	Quarantine(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, q hub.Quarantine) (fresh bool, err error)
-	// RenewAttachments is called with all attachments that were alive since the
-	// last call. It returns the sessions that another one has replaced, perhaps
-	// at another replica.
+	// RenewAttachments is called with all attachments that were alive since the last call.
+	// It returns the sessions that another one has replaced, perhaps at
+	// another replica.
 	RenewAttachments(ctx context.Context, heartbeats []hub.Heartbeat) (lost []string, err error)
-	// Refused records why an agent with a certificate was not admitted.
-	Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error
 	Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error
+}
+
+// Refusals keeps who is not let in, and why.
+type Refusals interface {
+	// Quarantine keeps both clusters out that use one identity, at every
+	// replica, until an admin decides. It reports whether that is new.
+	Quarantine(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, q hub.Quarantine) (fresh bool, err error)
+	// Refused notes why an agent that has a certificate was not let in.
+	Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error
 }
 
 // Keys returns the keys for decrypting and masking. Both stay in the agent's

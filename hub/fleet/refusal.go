@@ -63,7 +63,7 @@ func (s *Server) refuse(ctx context.Context, p tunnel.Peer, address, agentVersio
 	if !s.refusals.due(hub.ClusterID(p.Cluster), now) {
 		return
 	}
-	err := s.cfg.Presence.Refused(ctx, hub.TenantID(p.Tenant), hub.ClusterID(p.Cluster), hub.Refusal{
+	err := s.cfg.Refusals.Refused(ctx, hub.TenantID(p.Tenant), hub.ClusterID(p.Cluster), hub.Refusal{
 		At: now, Address: address, Stage: stage, Message: fault.Sentence(why), AgentVersion: agentVersion,
 	})
 	if err != nil && fault.KindOf(err) != fault.Missing {

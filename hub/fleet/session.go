@@ -202,7 +202,7 @@ func (v *session) admit(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 // real one.
 func (v *session) quarantine(ctx context.Context, c *conn, known, other string) error {
 	q := hub.Quarantine{Since: v.s.cfg.Clock.Now(), Known: known, Other: other, Address: c.session.Address()}
-	fresh, err := v.s.cfg.Presence.Quarantine(ctx, c.tenant(), c.cluster(), q)
+	fresh, err := v.s.cfg.Refusals.Quarantine(ctx, c.tenant(), c.cluster(), q)
 	if err != nil {
 		return fmt.Errorf("put cluster %q into quarantine: %w", c.cluster(), err)
 	}

@@ -11,20 +11,45 @@ import (
 )
 
 // A Directory knows which tenant and account a secret belongs to.
-type Directory interface {
+type Directory struct {
+	TenantReader
+	SessionStore
+	TokenReader
+	FailureCounter
+	AddressBook
+}
+
+// TenantReader finds tenants.
+type TenantReader interface {
 	Tenant(ctx context.Context, id hub.TenantID) (hub.Tenant, error)
 	TenantByName(ctx context.Context, name string) (hub.Tenant, error)
+}
+
+// SessionStore keeps the sessions of people, by the hash of their secret.
+type SessionStore interface {
 	PutSession(ctx context.Context, s hub.Session) error
 	Session(ctx context.Context, hash [32]byte) (hub.Session, error)
 	TouchSession(ctx context.Context, hash [32]byte, at time.Time) error
 	DeleteSession(ctx context.Context, hash [32]byte) error
+}
+
+// TokenReader finds API tokens, by the hash of their secret.
+type TokenReader interface {
 	Token(ctx context.Context, hash [32]byte) (hub.APIToken, error)
 	TouchToken(ctx context.Context, hash [32]byte, at time.Time) error
-	// LoginFailure counts a failure under a key and returns how many there were
-	// within the window; LoginFailures returns the count alone.
+}
+
+// FailureCounter counts attempts to sign in that failed.
+type FailureCounter interface {
+	// LoginFailure counts a failure under a key and returns how many there
+	// were within the window; LoginFailures returns the count alone.
 	LoginFailure(ctx context.Context, key [32]byte, now time.Time, window time.Duration) (int, error)
 	LoginFailures(ctx context.Context, key [32]byte, since time.Time) (int, error)
 	ForgetLoginFailures(ctx context.Context, key [32]byte) error
+}
+
+// AddressBook knows where accounts have signed in from.
+type AddressBook interface {
 	// PutKnownAddress remembers until then that an account has signed in from
 	// an address; KnownAddress asks. The key is a hash of both.
 	PutKnownAddress(ctx context.Context, key [32]byte, tenant hub.TenantID, user hub.UserID, until time.Time) error

@@ -169,7 +169,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{dir: newDirectory(), now: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)}
-	f.Service = New(f.dir, f.dir, passwords, Config{Now: func() time.Time { return f.now }}, slog.New(slog.DiscardHandler))
+	f.Service = New(Directory{f.dir, f.dir, f.dir, f.dir, f.dir}, f.dir, passwords, Config{Now: func() time.Time { return f.now }}, slog.New(slog.DiscardHandler))
 	hash, err := passwords.Hash(t.Context(), secretWord)
 	if err != nil {
 		t.Fatal(err)

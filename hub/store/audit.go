@@ -19,13 +19,13 @@ const (
 		INSERT INTO audit_record (tenant_id, seq, at, actor, via, address, action, resource, object, result, reason, detail, request, prev, hash)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
 	selectAudit = `
-		SELECT seq, at, actor, via, address, action, resource, object, result, reason, detail::text, request, prev, hash
+		SELECT seq, at, actor, via, address, action, resource, object, result, reason, detail::text AS detail, request, prev, hash
 		FROM   audit_record
 		WHERE  tenant_id = $1 AND seq > $2
 		ORDER  BY seq
 		LIMIT  $3`
 	selectAuditBefore = `
-		SELECT seq, at, actor, via, address, action, resource, object, result, reason, detail::text, request, prev, hash
+		SELECT seq, at, actor, via, address, action, resource, object, result, reason, detail::text AS detail, request, prev, hash
 		FROM   audit_record
 		WHERE  tenant_id = $1 AND seq < $2
 		ORDER  BY seq DESC
@@ -88,14 +88,37 @@ func (t *Tenant) writeAudit(ctx context.Context, head auditHead) error {
 	return nil
 }
 
-func scanAudit(row pgx.CollectableRow) (r hub.AuditRecord, err error) {
-	var detail *string
-	err = row.Scan(&r.Seq, &r.At, &r.Actor, &r.Via, &r.Address, &r.Action, &r.Resource, &r.Object, &r.Result, &r.Reason,
-		&detail, &r.Request, &r.Prev, &r.Hash)
-	if detail != nil {
-		r.Detail = []byte(*detail)
+// An auditRow has the columns of a record, by name.
+type auditRow struct {
+	Seq      int64
+	At       time.Time
+	Actor    string
+	Via      string
+	Address  string
+	Action   string
+	Resource string
+	Object   string
+	Result   string
+	Reason   string
+	Detail   *string
+	Request  hub.RequestID
+	Prev     []byte
+	Hash     []byte
+}
+
+func scanAudit(row pgx.CollectableRow) (hub.AuditRecord, error) {
+	r, err := pgx.RowToStructByName[auditRow](row)
+	if err != nil {
+		return hub.AuditRecord{}, fmt.Errorf("read an audit record: %w", err)
 	}
-	return r, err
+	out := hub.AuditRecord{
+		Seq: r.Seq, At: r.At, Actor: r.Actor, Via: r.Via, Address: r.Address, Action: r.Action, Resource: r.Resource, Object: r.Object,
+		Result: r.Result, Reason: r.Reason, Request: r.Request, Prev: r.Prev, Hash: r.Hash,
+	}
+	if r.Detail != nil {
+		out.Detail = []byte(*r.Detail)
+	}
+	return out, nil
 }
 
 // Audit returns the records after seq, oldest first.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/capstan-cd/capstan/hub"
 )
 
 // How long unused rows are kept.
@@ -71,11 +73,11 @@ const (
 		UPDATE log_row SET body = ''
 		WHERE  tenant_id = $1 AND (cluster_id, seq) IN (
 		         SELECT r.cluster_id, r.seq FROM log_row r
-		         WHERE  r.tenant_id = $1 AND r.kind IN (1, 5) AND r.created_at < $2 AND r.body <> ''
+		         WHERE  r.tenant_id = $1 AND r.kind = ANY ($3::smallint[]) AND r.created_at < $2 AND r.body <> ''
 		           AND  NOT EXISTS (
 		                  SELECT FROM desired_head h
 		                  WHERE  h.tenant_id = $1 AND h.cluster_id = r.cluster_id AND h.application_id = r.application_id AND h.seq = r.seq)
-		         LIMIT $3)`
+		         LIMIT $4)`
 	collectOperations = `
 		DELETE FROM operation o
 		WHERE  o.tenant_id = $1 AND o.phase IN ('Succeeded', 'Failed', 'Error') AND o.retry_at IS NULL
@@ -130,7 +132,7 @@ func (t *Tenant) Collect(ctx context.Context, now time.Time) (more bool, err err
 	b.Queue(collectSnapshots, t.id, now.Add(-time.Hour), keepSnapshots, collectAtOnce)
 	full := fullParts{&more}
 	full.queue(b, collectMany, collectObjects, t.id, now, now.Add(keepObjects))
-	full.queue(b, collectAtOnce, collectRows, t.id, now.Add(-keepRows))
+	full.queue(b, collectAtOnce, collectRows, t.id, now.Add(-keepRows), kindNumbers(hub.WhileNewest))
 	b.Queue(trimRows, t.id, now.Add(-keepLog), collectAtOnce)
 	b.Queue(collectOperations, t.id, keepOperations, collectAtOnce)
 	full.queue(b, collectMany, collectAnswers, t.id, now.Add(-keepAnswers))

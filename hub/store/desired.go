@@ -50,13 +50,15 @@ const (
 		LEFT   JOIN desired_head h ON h.tenant_id = r.tenant_id AND h.cluster_id = r.cluster_id AND h.application_id = r.application_id
 		LEFT   JOIN operation o ON o.tenant_id = r.tenant_id AND o.id = r.operation_id
 		WHERE  r.tenant_id = $1 AND r.cluster_id = $2 AND r.seq > $3
-		  AND  CASE r.kind
-		         WHEN 1 THEN h.seq = r.seq
-		         WHEN 5 THEN h.seq = r.seq
-		         WHEN 4 THEN h.seq IS NULL
-		         ELSE o.phase IN ('Pending', 'Running', 'Terminating') END
+		  AND  ` + rowMatters + `
 		ORDER  BY r.seq
 		LIMIT  $4`
+	// What keeps a row r of the log alive. The parameters are lifeParameters:
+	// the kinds of rows by what their lives depend on.
+	rowMatters = `
+		       CASE WHEN r.kind = ANY ($5::smallint[]) THEN h.seq = r.seq
+		            WHEN r.kind = ANY ($6::smallint[]) THEN h.seq IS NULL
+		            WHEN r.kind = ANY ($7::smallint[]) THEN o.phase IN ('Pending', 'Running', 'Terminating') END`
 	selectChain = `
 		SELECT chain FROM log_row WHERE tenant_id = $1 AND cluster_id = $2 AND seq = $3
 		UNION ALL
@@ -204,10 +206,10 @@ func (a *appended) add(cluster hub.ClusterID, head hub.LogHead, rows []hub.LogRo
 			return fault.New(fault.Conflict, "row %d does not continue the desired log of cluster %q, which ends at %d", r.Seq, cluster, head.Seq)
 		}
 		head.Seq, head.Chain = r.Seq, r.Chain
-		switch r.Kind {
-		case hub.RowState, hub.RowSettings:
+		switch r.Kind.Life() {
+		case hub.WhileNewest:
 			newest[r.Application] = &leaf{r.Seq, hashchain.Leaf(string(r.Application), r.Body), r.Lists}
-		case hub.RowForget:
+		case hub.WhileForgotten:
 			newest[r.Application] = nil
 		}
 		a.cluster, a.seq, a.kind = append(a.cluster, string(cluster)), append(a.seq, r.Seq), append(a.kind, int16(r.Kind))
@@ -238,6 +240,19 @@ type leaf struct {
 	lists []hub.Digest
 }
 
+// lifeParameters are the last parameters of statements with rowMatters.
+var lifeParameters = []any{kindNumbers(hub.WhileNewest), kindNumbers(hub.WhileForgotten), kindNumbers(hub.WhileOperationOpen)}
+
+// kindNumbers are the numbers of the kinds of rows that live so.
+func kindNumbers(l hub.RowLife) []int16 {
+	kinds := l.Kinds()
+	out := make([]int16, len(kinds))
+	for i, k := range kinds {
+		out[i] = int16(k)
+	}
+	return out
+}
+
 // RowsAfter returns the rows after seq that still matter, oldest first, and the
 // end of the log. Where it left rows out, numbers jump.
 func (t *Tenant) RowsAfter(ctx context.Context, cluster hub.ClusterID, seq int64, limit int) ([]hub.LogRow, hub.LogHead, error) {
@@ -248,7 +263,7 @@ func (t *Tenant) RowsAfter(ctx context.Context, cluster hub.ClusterID, seq int64
 	rows, err := list(ctx, t.tx, "desired log", func(row pgx.CollectableRow) (r hub.LogRow, err error) {
 		err = row.Scan(&r.Seq, &r.Kind, &r.Application, &r.Operation, &r.Body, &r.Chain)
 		return r, err
-	}, selectRows, t.id, cluster, seq, limit)
+	}, selectRows, append([]any{t.id, cluster, seq, limit}, lifeParameters...)...)
 	return rows, head, err
 }
 

@@ -109,3 +109,6 @@ func (t *Tenant) CursorOf(ctx context.Context, plain string) (string, error) {
 	p, _ := parsePosition(plain)
 	return t.cursor(ctx, p)
 }
+
+// LifeParameters are those of the statements that read the log.
+func LifeParameters() []any { return lifeParameters }

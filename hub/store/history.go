@@ -16,13 +16,14 @@ const (
 	insertHistory = `
 		WITH numbered AS (
 			UPDATE application_status SET history_id = history_id + 1
-			WHERE  tenant_id = $1 AND application_id = ANY ($2::uuid[])
+			WHERE  tenant_id = @tenant AND application_id = ANY (@apps::uuid[])
 			RETURNING application_id, history_id
 		)
 		INSERT INTO history (tenant_id, application_id, id, operation_id, snapshot_id, revision, revisions, source, initiator, reason, started_at, deployed_at)
-		SELECT $1, u.app, n.history_id, nullif(u.operation, '')::uuid, nullif(u.snapshot, '')::uuid, u.revision,
+		SELECT @tenant, u.app, n.history_id, nullif(u.operation, '')::uuid, nullif(u.snapshot, '')::uuid, u.revision,
 		       u.revisions::text[], u.source::json, u.initiator::json, u.reason, u.started_at, u.deployed_at
-		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::timestamptz[])
+		FROM   unnest(@apps::uuid[], @operations::text[], @snapshots::text[], @revisions::text[], @each_revisions::text[],
+		              @sources::text[], @initiators::text[], @reasons::text[], @started::timestamptz[], @deployed::timestamptz[])
 		       AS u (app, operation, snapshot, revision, revisions, source, initiator, reason, started_at, deployed_at)
 		JOIN   numbered n ON n.application_id = u.app`
 	selectHistory = `
@@ -86,7 +87,10 @@ func (t *Tenant) AppendHistory(ctx context.Context, entries []hub.HistoryEntry) 
 		started, deployed = append(started, micro(e.StartedAt)), append(deployed, micro(e.DeployedAt))
 		t.appChanged(e.Application)
 	}
-	n, err := exec(ctx, t.tx, "insert history", insertHistory, t.id, app, operation, snapshot, revision, revisions, source, initiator, reason, started, deployed)
+	n, err := exec(ctx, t.tx, "insert history", insertHistory, pgx.StrictNamedArgs{
+		"tenant": t.id, "apps": app, "operations": operation, "snapshots": snapshot, "revisions": revision, "each_revisions": revisions,
+		"sources": source, "initiators": initiator, "reasons": reason, "started": started, "deployed": deployed,
+	})
 	if err == nil && int(n) != len(fresh) {
 		return noApp()
 	}

@@ -26,11 +26,7 @@ const (
 			LEFT   JOIN desired_head h ON h.tenant_id = r.tenant_id AND h.cluster_id = r.cluster_id AND h.application_id = r.application_id
 			LEFT   JOIN operation o ON o.tenant_id = r.tenant_id AND o.id = r.operation_id
 			WHERE  r.tenant_id = $1 AND r.cluster_id = p.cluster AND r.seq > p.after
-			  AND  CASE r.kind
-			         WHEN 1 THEN h.seq = r.seq
-			         WHEN 5 THEN h.seq = r.seq
-			         WHEN 4 THEN h.seq IS NULL
-			         ELSE o.phase IN ('Pending', 'Running', 'Terminating') END
+			  AND  ` + rowMatters + `
 			ORDER  BY r.seq
 			LIMIT  $4) AS r
 		ORDER  BY p.n, r.seq`
@@ -86,7 +82,7 @@ func (t *Tenant) Pages(ctx context.Context, places []hub.LogPlace, limit int) ([
 		_, err := pgx.CollectRows(r, func(row pgx.CollectableRow) (none struct{}, err error) { return none, scanHead(row, heads) })
 		return err
 	})
-	b.Queue(selectPages, t.id, clusters, after, limit).Query(func(r pgx.Rows) error {
+	b.Queue(selectPages, append([]any{t.id, clusters, after, limit}, lifeParameters...)...).Query(func(r pgx.Rows) error {
 		_, err := pgx.CollectRows(r, func(row pgx.CollectableRow) (none struct{}, err error) {
 			var n int
 			var x hub.LogRow

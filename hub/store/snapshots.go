@@ -47,10 +47,11 @@ const (
 	insertSnapshot = `
 		INSERT INTO snapshot (tenant_id, id, application_id, revision, revisions, params_hash, objects, object_count, digests, lists,
 		                      inputs, source_type, impure, warnings, commit, created_at)
-		SELECT $1, u.id, u.app, u.revision, u.revisions::text[], u.params, u.objects, u.count, u.digests::bytea[], u.lists::bytea[],
+		SELECT @tenant, u.id, u.app, u.revision, u.revisions::text[], u.params, u.objects, u.count, u.digests::bytea[], u.lists::bytea[],
 		       u.inputs, u.source_type, u.impure, u.warnings::text[], u.commit::json, u.created_at
-		FROM   unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::bytea[], $7::bytea[], $8::integer[], $9::text[], $10::text[],
-		              $11::bytea[], $12::text[], $13::boolean[], $14::text[], $15::text[], $16::timestamptz[])
+		FROM   unnest(@ids::uuid[], @apps::uuid[], @revisions::text[], @each_revisions::text[], @params::bytea[],
+		              @objects::bytea[], @counts::integer[], @digests::text[], @lists::text[], @inputs::bytea[], @source_types::text[],
+		              @impure::boolean[], @warnings::text[], @commits::text[], @created::timestamptz[])
 		       AS u (id, app, revision, revisions, params, objects, count, digests, lists, inputs, source_type, impure, warnings, commit, created_at)`
 	selectSnapshots = `
 		SELECT id, application_id, revision, revisions, params_hash, objects, digests, lists, source_type, impure, warnings, commit, created_at
@@ -225,8 +226,11 @@ func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) err
 			return err
 		}
 	}
-	_, err := exec(ctx, t.tx, "insert snapshots", insertSnapshot, t.id, c.id, c.app, c.revision, c.revisions, c.params, c.objects, c.count,
-		c.digests, c.lists, c.inputs, c.sourceType, c.impure, c.warnings, c.commit, c.created)
+	_, err := exec(ctx, t.tx, "insert snapshots", insertSnapshot, pgx.StrictNamedArgs{
+		"tenant": t.id, "ids": c.id, "apps": c.app, "revisions": c.revision, "each_revisions": c.revisions, "params": c.params,
+		"objects": c.objects, "counts": c.count, "digests": c.digests, "lists": c.lists, "inputs": c.inputs,
+		"source_types": c.sourceType, "impure": c.impure, "warnings": c.warnings, "commits": c.commit, "created": c.created,
+	})
 	if code(err) == foreignKeyViolation {
 		return noApp()
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 )
 
@@ -43,10 +45,24 @@ func statements(t *testing.T) map[string]string {
 			continue
 		}
 		if text := constant.StringVal(c.Val()); verb.MatchString(text) && !part[name] {
-			out[name] = text
+			out[name] = numbered(t, text)
 		}
 	}
 	return out
+}
+
+// numbered gives a statement whose parameters have names those that the
+// database knows. The tenant must be among the names.
+func numbered(t *testing.T, text string) string {
+	t.Helper()
+	if !strings.Contains(text, "@tenant") {
+		return text
+	}
+	text, _, err := pgx.NamedArgs{}.RewriteQuery(t.Context(), nil, text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 // nothing imports nothing: string constants need no other package.

@@ -94,7 +94,7 @@ func (h *fakeHub) start() {
 		h.t.Fatal(err)
 	}
 	server, err := fleet.New(fleet.Config{
-		Authority: authority, Enrolments: h.dir, Revocations: h.dir, Presence: h.dir, Keys: h.dir, Log: h.log, Replica: "r1",
+		Authority: authority, Enrolments: h.dir, Revocations: h.dir, Presence: h.dir, Refusals: h.dir, Keys: h.dir, Log: h.log, Replica: "r1",
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, h)
 			linkv1.RegisterObservedServer(r, h)

@@ -249,7 +249,7 @@ func (w *world) start() *replica {
 		w.t.Fatal(err)
 	}
 	cfg := fleet.Config{
-		Authority: a, Enrolments: w.dir, Revocations: w.dir, Presence: w.dir, Keys: w.dir, Log: w.log.logger(), Clock: w.hub, Replica: "replica-1",
+		Authority: a, Enrolments: w.dir, Revocations: w.dir, Presence: w.dir, Refusals: w.dir, Keys: w.dir, Log: w.log.logger(), Clock: w.hub, Replica: "replica-1",
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, w.svc)
 			linkv1.RegisterObservedServer(r, w.svc)

@@ -17,6 +17,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/dispatch/stream"
 	"github.com/capstan-cd/capstan/hub/fleet"
 	"github.com/capstan-cd/capstan/hub/observe"
@@ -104,11 +105,11 @@ func (w *world) observe() *observe.Service {
 type desiredStore struct{ db *store.DB }
 
 func (s desiredStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, stream.Tx) error) error {
-	return s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	return s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Stream(t)) })
 }
 
 func (s desiredStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, stream.Tx) error) error {
-	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Stream(t)) })
 }
 
 func (s desiredStore) DigestKey(ctx context.Context, tenant hub.TenantID) ([32]byte, error) {
@@ -134,7 +135,7 @@ func (w *world) serve() (token string) {
 	who := func(context.Context) (hub.TenantID, hub.ClusterID, error) { return w.tenant, w.cluster.ID, nil }
 	d := stream.New(desiredStore{w.db}, func(hub.TenantID) {}, w.log)
 	server, err := fleet.New(fleet.Config{
-		Authority: authority, Enrolments: system, Revocations: system, Presence: system, Keys: keys{}, Log: w.log, Replica: "r1",
+		Authority: authority, Enrolments: system, Revocations: system, Presence: system, Refusals: system, Keys: keys{}, Log: w.log, Replica: "r1",
 		Features: []string{observe.Buckets},
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, d.Desired(who))

@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/catalog"
-	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/hub/plan"
@@ -73,11 +73,11 @@ func (b *Buffer) String() string {
 type rows struct{ *store.DB }
 
 func (r rows) InTenant(ctx context.Context, id hub.TenantID, do func(context.Context, catalog.Tx) error) error {
-	return r.DB.InTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	return r.DB.InTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Catalog(t)) })
 }
 
 func (r rows) ReadTenant(ctx context.Context, id hub.TenantID, do func(context.Context, catalog.Tx) error) error {
-	return r.DB.ReadTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	return r.DB.ReadTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Catalog(t)) })
 }
 
 func (r rows) Changes(ctx context.Context, id hub.TenantID, after string, limit int) (out []hub.Change, next string, err error) {
@@ -94,45 +94,6 @@ func (r rows) Cursor(ctx context.Context, id hub.TenantID) (cursor string, err e
 		return err
 	})
 	return cursor, err
-}
-
-// deploys is dispatch, in the catalogue's transactions.
-type deploys struct{}
-
-func (deploys) Sync(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error) {
-	return dispatch.Sync(ctx, tx.(*store.Tenant), app, r)
-}
-
-func (deploys) Rollback(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r catalog.RollbackRequest, options hub.OperationOptions) (hub.Operation, error) {
-	return dispatch.Rollback(ctx, tx.(*store.Tenant), app, r.Entry, r.Reason, options, r.Initiator)
-}
-
-func (deploys) Resume(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) error {
-	return dispatch.Resume(ctx, tx.(*store.Tenant), app)
-}
-
-func (deploys) Settings(ctx context.Context, tx catalog.Tx, bodies map[hub.ClusterID][]byte) error {
-	return dispatch.Settings(ctx, tx.(*store.Tenant), bodies)
-}
-
-func (deploys) Terminate(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error) {
-	return dispatch.Terminate(ctx, tx.(*store.Tenant), app, by)
-}
-
-func (deploys) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, d hub.Deletion, by hub.Initiator) ([]hub.ClusterID, error) {
-	return dispatch.Delete(ctx, tx.(*store.Tenant), app, d, by)
-}
-
-func (deploys) Local(ctx context.Context, tx catalog.Tx, keys hub.TenantKeys, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error) {
-	return dispatch.Local(ctx, tx.(*store.Tenant), dispatch.Keys{Digest: keys.Digest, Object: keys.Object}, app, r)
-}
-
-func (deploys) Approve(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) (hub.Operation, error) {
-	return dispatch.Approve(ctx, tx.(*store.Tenant), app)
-}
-
-func (deploys) Abandon(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) ([]hub.ObjectRef, []hub.ClusterID, error) {
-	return dispatch.Abandon(ctx, tx.(*store.Tenant), app)
 }
 
 type notifications struct{ feed *feed.Feed }
@@ -206,14 +167,14 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 	}
 	f := feed.New(rows{h.DB}, lifecycle.System{}, log)
 	h.Catalog = catalog.New(catalog.Parts{
-		Store: rows{h.DB}, Directory: h.DB.System(), Deployer: deploys{}, Notify: notifications{f}, Inviter: inviter{}, Permits: plan.Permits, Now: time.Now, Log: log,
+		Store: rows{h.DB}, Directory: h.DB.System(), SetupLinks: h.DB.System(), Notify: notifications{f}, Pace: notifications{f}, Inviter: inviter{}, Permits: plan.Permits, Now: time.Now, Log: log,
 	})
 	cfg := config()
 	for _, c := range change {
 		c(&cfg)
 	}
 	s, err := api.New(cfg, api.Parts{
-		Catalog: h.Catalog, Identity: identity.New(h.DB.System(), h.Catalog, passwords, identity.Config{Trust: time.Nanosecond}, log), Passwords: passwords,
+		Catalog: h.Catalog, Identity: identity.New(storeports.Identity(h.DB.System()), h.Catalog, passwords, identity.Config{Trust: time.Nanosecond}, log), Passwords: passwords,
 		Feed: f, Relay: relay.New(noAgents{}), Webhook: pushes{}, Ready: h.DB.Ping, Log: log,
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/dispatch/stream"
 	"github.com/capstan-cd/capstan/hub/store"
@@ -30,7 +31,7 @@ const Timeout = 5 * time.Minute
 type dispatchStore struct{ *store.DB }
 
 func (d dispatchStore) InTenant(ctx context.Context, id hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
-	return d.DB.InTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	return d.DB.InTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Dispatch(t)) })
 }
 
 func (d dispatchStore) Keys(ctx context.Context, id hub.TenantID) (dispatch.Keys, error) {
@@ -43,12 +44,12 @@ type StreamStore struct{ *store.DB }
 
 // InTenant runs a transaction.
 func (d StreamStore) InTenant(ctx context.Context, id hub.TenantID, do func(context.Context, stream.Tx) error) error {
-	return d.DB.InTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	return d.DB.InTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Stream(t)) })
 }
 
 // ReadTenant runs a transaction that reads.
 func (d StreamStore) ReadTenant(ctx context.Context, id hub.TenantID, do func(context.Context, stream.Tx) error) error {
-	return d.DB.ReadTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	return d.DB.ReadTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Stream(t)) })
 }
 
 // DigestKey returns the key that objects are named under.

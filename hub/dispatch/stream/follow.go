@@ -362,7 +362,7 @@ func (f *follower) expectedLeaves(leaves map[string][32]byte) map[string][32]byt
 
 // equal reports whether the agent was found to hold the state of a row already.
 func (f *follower) equal(row hub.LogRow) bool {
-	return f.only != nil && (row.Kind == hub.RowState || row.Kind == hub.RowSettings) && row.Seq <= f.until && !f.only[buckethash.Of(string(row.Application))]
+	return f.only != nil && row.Kind.Life() == hub.WhileNewest && row.Seq <= f.until && !f.only[buckethash.Of(string(row.Application))]
 }
 
 // inline picks the bodies that go along with a state row: those stored since

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/dispatch/dispatchtest"
 	"github.com/capstan-cd/capstan/hub/dispatch/stream"
@@ -253,7 +254,7 @@ func TestUnequalRoot(t *testing.T) {
 	})
 	t.Run("a log without applications is closed after a replay too", func(t *testing.T) {
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.App.ID, hub.Deletion{}, hub.Initiator{Username: "jane"})
+			_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{}, hub.Initiator{Username: "jane"})
 			return err
 		})
 		a := dispatchtest.NewAgent(t).Follow(w.Link(w.Tenant, w.Cluster.ID))
@@ -271,18 +272,21 @@ type racer struct {
 	between func()
 }
 
-type racingTx struct {
-	stream.Tx
+type racingEnds struct {
+	stream.LogEnds
 	between func()
 }
 
 func (r racer) ReadTenant(ctx context.Context, id hub.TenantID, do func(context.Context, stream.Tx) error) error {
-	return r.StreamStore.ReadTenant(ctx, id, func(ctx context.Context, tx stream.Tx) error { return do(ctx, racingTx{tx, r.between}) })
+	return r.StreamStore.ReadTenant(ctx, id, func(ctx context.Context, tx stream.Tx) error {
+		tx.LogEnds = racingEnds{tx.LogEnds, r.between}
+		return do(ctx, tx)
+	})
 }
 
-func (r racingTx) LeavesOf(ctx context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]map[string][32]byte, error) {
+func (r racingEnds) LeavesOf(ctx context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]map[string][32]byte, error) {
 	r.between()
-	return r.Tx.LeavesOf(ctx, clusters)
+	return r.LogEnds.LeavesOf(ctx, clusters)
 }
 
 func TestBarrierIsOfOneMoment(t *testing.T) {

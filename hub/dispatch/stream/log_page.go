@@ -35,7 +35,7 @@ func rowsFor(streams int) int { return min(pageRows, max(fewestRows, 4*pageRows/
 func (s *Server) read(ctx context.Context, tenant string, places []cursor) ([]logPage, error) {
 	out, limit := make([]logPage, len(places)), rowsFor(len(places))
 	err := s.store.ReadTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, tx Tx) error {
-		known, err := added(ctx, tx, places)
+		known, err := added(ctx, tx.LogEnds, places)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func (s *Server) read(ctx context.Context, tenant string, places []cursor) ([]lo
 				out[i] = logPage{LogPage: found[n], more: len(found[n].Rows) == limit}
 			}
 		}
-		return barriers(ctx, tx, places, out)
+		return barriers(ctx, tx.LogEnds, places, out)
 	})
 	return out, err
 }
@@ -65,7 +65,7 @@ func (s *Server) read(ctx context.Context, tenant string, places []cursor) ([]lo
 // added returns the ends of those logs that hold, after the place where a stream
 // is, what it was told and nothing else: the hash of the last row is that of
 // all before it, so no row has to be read.
-func added(ctx context.Context, tx Tx, places []cursor) (map[int]hub.LogHead, error) {
+func added(ctx context.Context, ends LogEnds, places []cursor) (map[int]hub.LogHead, error) {
 	var clusters []hub.ClusterID
 	for _, p := range places {
 		if p.pushed != nil && endOf(p.pushed.From) == endOf(p.Known) {
@@ -75,7 +75,7 @@ func added(ctx context.Context, tx Tx, places []cursor) (map[int]hub.LogHead, er
 	if len(clusters) == 0 {
 		return nil, nil
 	}
-	heads, err := tx.Heads(ctx, clusters)
+	heads, err := ends.Heads(ctx, clusters)
 	out := make(map[int]hub.LogHead, len(clusters))
 	for i, p := range places {
 		if p.pushed == nil || endOf(p.pushed.From) != endOf(p.Known) {
@@ -89,7 +89,7 @@ func added(ctx context.Context, tx Tx, places []cursor) (map[int]hub.LogHead, er
 }
 
 // barriers adds the leaves for those that are due and wanted.
-func barriers(ctx context.Context, tx Tx, places []cursor, out []logPage) error {
+func barriers(ctx context.Context, ends LogEnds, places []cursor, out []logPage) error {
 	var last []hub.ClusterID
 	for i, p := range places {
 		got := &out[i]
@@ -104,7 +104,7 @@ func barriers(ctx context.Context, tx Tx, places []cursor, out []logPage) error 
 	if len(last) == 0 {
 		return nil
 	}
-	leaves, err := tx.LeavesOf(ctx, last)
+	leaves, err := ends.LeavesOf(ctx, last)
 	for i, p := range places {
 		if out[i].due && !p.leavesLater {
 			out[i].leaves = leaves[p.Cluster]

@@ -10,7 +10,7 @@ import (
 
 // onlyHeads are the ends of logs, and nothing else of a store.
 type onlyHeads struct {
-	Tx
+	LogEnds
 	of map[hub.ClusterID]hub.LogHead
 }
 

@@ -224,7 +224,7 @@ func (f *follower) rebase(ctx context.Context, floor uint64) error {
 		if err := f.restate(ctx, tx, raised); err != nil {
 			return err
 		}
-		if err := f.remake(ctx, tx, raised); err != nil {
+		if err := f.remake(ctx, tx.Restates, raised); err != nil {
 			return err
 		}
 		return tx.RaiseGenerations(ctx, raised)
@@ -233,7 +233,7 @@ func (f *follower) rebase(ctx context.Context, floor uint64) error {
 
 // remake lets operations that have not begun be made anew as soon as the agent
 // has refused them: they are of generations that it takes for past.
-func (f *follower) remake(ctx context.Context, tx Tx, raised map[hub.ApplicationID]int64) error {
+func (f *follower) remake(ctx context.Context, tx Restates, raised map[hub.ApplicationID]int64) error {
 	open, err := tx.OpenOperations(ctx, slices.Collect(maps.Keys(raised)))
 	if err != nil {
 		return err

@@ -28,34 +28,35 @@ type Store interface {
 	DigestKey(ctx context.Context, tenant hub.TenantID) ([32]byte, error)
 }
 
-// Tx is one transaction of one tenant.
-type Tx interface {
-	logReader
-	logEnds
-	rewindLog
-	restates
-	blobReader
-	Acknowledge(ctx context.Context, acks []hub.LogAck) error
+// Tx is one transaction of one tenant, as the ports that streams use.
+type Tx struct {
+	LogReader
+	LogEnds
+	RewindLog
+	Restates
+	BlobReader
 }
 
-// logReader reads the log of one cluster.
-type logReader interface {
+// LogReader reads the log of one cluster.
+type LogReader interface {
 	RowsAfter(ctx context.Context, cluster hub.ClusterID, seq int64, limit int) ([]hub.LogRow, hub.LogHead, error)
 	SettingsRow(ctx context.Context, cluster hub.ClusterID) (row hub.LogRow, found bool, err error)
 	HashAt(ctx context.Context, cluster hub.ClusterID, seq int64) ([]byte, bool, error)
 	Leaves(ctx context.Context, cluster hub.ClusterID) (map[string][32]byte, error)
 }
 
-// logEnds reads the logs of many clusters, each behind the place where its
+// LogEnds reads the logs of many clusters, each behind the place where its
 // stream is.
-type logEnds interface {
+type LogEnds interface {
 	Heads(ctx context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error)
 	Pages(ctx context.Context, places []hub.LogPlace, limit int) ([]hub.LogPage, error)
 	LeavesOf(ctx context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]map[string][32]byte, error)
+	// Acknowledge notes how far agents have taken their logs.
+	Acknowledge(ctx context.Context, acks []hub.LogAck) error
 }
 
-// rewindLog is what is known of agents that hold another past than the hub.
-type rewindLog interface {
+// RewindLog is what is known of agents that hold another past than the hub.
+type RewindLog interface {
 	NoteRewind(ctx context.Context, cluster hub.ClusterID, r hub.Rewind) (noted bool, err error)
 	ClearRewind(ctx context.Context, cluster hub.ClusterID) error
 	Rewind(ctx context.Context, cluster hub.ClusterID) (*hub.Rewind, error)
@@ -63,8 +64,8 @@ type rewindLog interface {
 	RaiseGenerations(ctx context.Context, generations map[hub.ApplicationID]int64) error
 }
 
-// restates writes the states of a cluster's applications anew.
-type restates interface {
+// Restates writes the states of a cluster's applications anew.
+type Restates interface {
 	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
 	LockClusters(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error)
 	AppendRows(ctx context.Context, cluster hub.ClusterID, rows []hub.LogRow) error
@@ -72,8 +73,8 @@ type restates interface {
 	SetOperationRetry(ctx context.Context, id hub.OperationID, at *time.Time, options hub.OperationOptions) error
 }
 
-// blobReader reads what a cluster may have.
-type blobReader interface {
+// BlobReader reads what a cluster may have.
+type BlobReader interface {
 	Reachable(ctx context.Context, cluster hub.ClusterID, digests []hub.Digest) ([]hub.Digest, error)
 	Objects(ctx context.Context, digests []hub.Digest) ([]hub.SealedObject, error)
 }
