@@ -44,6 +44,24 @@ func (e AgentUpgradePhase) Valid() bool {
 	}
 }
 
+// Defines values for ApplicationPatchPatchType.
+const (
+	Json  ApplicationPatchPatchType = "json"
+	Merge ApplicationPatchPatchType = "merge"
+)
+
+// Valid indicates whether the value is a known member of the ApplicationPatchPatchType enum.
+func (e ApplicationPatchPatchType) Valid() bool {
+	switch e {
+	case Json:
+		return true
+	case Merge:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ApplyResultItemResult.
 const (
 	ApplyResultItemResultConfigured ApplyResultItemResult = "configured"
@@ -660,6 +678,18 @@ type ApplicationList struct {
 		Continue *string `json:"continue,omitempty"`
 	} `json:"metadata"`
 }
+
+// ApplicationPatch defines model for ApplicationPatch.
+type ApplicationPatch struct {
+	// Patch The text of a JSON patch (RFC 6902) or a JSON merge patch (RFC 7396).
+	Patch string `json:"patch"`
+
+	// PatchType Absent: json.
+	PatchType *ApplicationPatchPatchType `json:"patchType,omitempty"`
+}
+
+// ApplicationPatchPatchType Absent: json.
+type ApplicationPatchPatchType string
 
 // ApplicationSpec As given; fields that are not listed here come back unchanged.
 type ApplicationSpec = json.RawMessage
@@ -1880,8 +1910,13 @@ type ListApplicationsParams struct {
 	// the spec; of the status sync, health, the conditions, what the last
 	// operation is and how it went, and `status.capstan` without snapshots and
 	// what its automation says already. Absent: `full`.
-	View  *ListApplicationsParamsView `form:"view,omitempty" json:"view,omitempty"`
-	Limit *int                        `form:"limit,omitempty" json:"limit,omitempty"`
+	View *ListApplicationsParamsView `form:"view,omitempty" json:"view,omitempty"`
+
+	// Fields Answer with these fields alone, as paths with commas between them:
+	// `items.metadata.name,items.status.sync`. With `-` before the first,
+	// answer with all but these. An array stands for each of its elements.
+	Fields *string `form:"fields,omitempty" json:"fields,omitempty"`
+	Limit  *int    `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor The `metadata.continue` of the page before.
 	Cursor      *string `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -1904,12 +1939,21 @@ type DeleteApplicationParams struct {
 
 	// Propagation How what the objects own goes, with cascade. Absent: foreground, or what the finalizer says.
 	Propagation *Propagation `form:"propagation,omitempty" json:"propagation,omitempty"`
+
+	// PropagationPolicy The same as propagation, by Argo CD's name.
+	PropagationPolicy *Propagation `form:"propagationPolicy,omitempty" json:"propagationPolicy,omitempty"`
 }
 
 // GetApplicationParams defines parameters for GetApplication.
 type GetApplicationParams struct {
 	// Confirm Return only data that is not older than the request.
 	Confirm *bool `form:"confirm,omitempty" json:"confirm,omitempty"`
+}
+
+// PatchApplicationParams defines parameters for PatchApplication.
+type PatchApplicationParams struct {
+	// IfMatch The ETag of the object as it was read; another one now answers 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateApplicationParams defines parameters for UpdateApplication.
@@ -2008,6 +2052,12 @@ type RollbackApplicationJSONBody struct {
 type RollbackApplicationParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// UpdateApplicationSpecParams defines parameters for UpdateApplicationSpec.
+type UpdateApplicationSpecParams struct {
+	// IfMatch The ETag of the object as it was read; another one now answers 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // SyncApplicationParams defines parameters for SyncApplication.
@@ -2296,6 +2346,9 @@ type ReceiveWebhookArgoJSONBody = interface{}
 // CreateApplicationJSONRequestBody defines body for CreateApplication for application/json ContentType.
 type CreateApplicationJSONRequestBody = Application
 
+// PatchApplicationJSONRequestBody defines body for PatchApplication for application/json ContentType.
+type PatchApplicationJSONRequestBody = ApplicationPatch
+
 // UpdateApplicationJSONRequestBody defines body for UpdateApplication for application/json ContentType.
 type UpdateApplicationJSONRequestBody = Application
 
@@ -2316,6 +2369,9 @@ type ResumeApplicationJSONRequestBody = Reason
 
 // RollbackApplicationJSONRequestBody defines body for RollbackApplication for application/json ContentType.
 type RollbackApplicationJSONRequestBody RollbackApplicationJSONBody
+
+// UpdateApplicationSpecJSONRequestBody defines body for UpdateApplicationSpec for application/json ContentType.
+type UpdateApplicationSpecJSONRequestBody = ApplicationSpec
 
 // SyncApplicationJSONRequestBody defines body for SyncApplication for application/json ContentType.
 type SyncApplicationJSONRequestBody = SyncRequest
@@ -2878,6 +2934,26 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/applications/{namespace}/{name} (the `GetApplication` operationId).
 	GetApplication(ctx context.Context, namespace PathNamespace, name PathName, params *GetApplicationParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// PatchApplicationWithBody Changes parts of an application's spec, labels, annotations and finalizers
+	//
+	// The patch is applied to what PUT would take, as it is stored. Without
+	// `If-Match` it is applied again if somebody else writes meanwhile.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/applications/{namespace}/{name} (the `PatchApplication` operationId).
+	PatchApplicationWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *PatchApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PatchApplication Changes parts of an application's spec, labels, annotations and finalizers
+	//
+	// The patch is applied to what PUT would take, as it is stored. Without
+	// `If-Match` it is applied again if somebody else writes meanwhile.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/applications/{namespace}/{name} (the `PatchApplication` operationId).
+	PatchApplication(ctx context.Context, namespace PathNamespace, name PathName, params *PatchApplicationParams, body PatchApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// UpdateApplicationWithBody Replaces an application's spec, labels, annotations and finalizers
 	//
 	// Takes any type of body and a specified content type.
@@ -3022,6 +3098,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/rollback (the `RollbackApplication` operationId).
 	RollbackApplication(ctx context.Context, namespace PathNamespace, name PathName, params *RollbackApplicationParams, body RollbackApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateApplicationSpecWithBody Replaces an application's spec alone
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/applications/{namespace}/{name}/spec (the `UpdateApplicationSpec` operationId).
+	UpdateApplicationSpecWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *UpdateApplicationSpecParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateApplicationSpec Replaces an application's spec alone
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/applications/{namespace}/{name}/spec (the `UpdateApplicationSpec` operationId).
+	UpdateApplicationSpec(ctx context.Context, namespace PathNamespace, name PathName, params *UpdateApplicationSpecParams, body UpdateApplicationSpecJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SyncApplicationWithBody Applies the target to the cluster
 	//
@@ -3598,6 +3688,46 @@ func (c *Client) GetApplication(ctx context.Context, namespace PathNamespace, na
 	return c.Client.Do(req)
 }
 
+// PatchApplicationWithBody Changes parts of an application's spec, labels, annotations and finalizers
+//
+// The patch is applied to what PUT would take, as it is stored. Without
+// `If-Match` it is applied again if somebody else writes meanwhile.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/applications/{namespace}/{name} (the `PatchApplication` operationId).
+func (c *Client) PatchApplicationWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *PatchApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPatchApplicationRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PatchApplication Changes parts of an application's spec, labels, annotations and finalizers
+//
+// The patch is applied to what PUT would take, as it is stored. Without
+// `If-Match` it is applied again if somebody else writes meanwhile.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/applications/{namespace}/{name} (the `PatchApplication` operationId).
+func (c *Client) PatchApplication(ctx context.Context, namespace PathNamespace, name PathName, params *PatchApplicationParams, body PatchApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPatchApplicationRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // UpdateApplicationWithBody Replaces an application's spec, labels, annotations and finalizers
 //
 // Takes any type of body and a specified content type.
@@ -3943,6 +4073,40 @@ func (c *Client) RollbackApplicationWithBody(ctx context.Context, namespace Path
 // Corresponds with POST /api/v1/applications/{namespace}/{name}/rollback (the `RollbackApplication` operationId).
 func (c *Client) RollbackApplication(ctx context.Context, namespace PathNamespace, name PathName, params *RollbackApplicationParams, body RollbackApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRollbackApplicationRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateApplicationSpecWithBody Replaces an application's spec alone
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/applications/{namespace}/{name}/spec (the `UpdateApplicationSpec` operationId).
+func (c *Client) UpdateApplicationSpecWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *UpdateApplicationSpecParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateApplicationSpecRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateApplicationSpec Replaces an application's spec alone
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/applications/{namespace}/{name}/spec (the `UpdateApplicationSpec` operationId).
+func (c *Client) UpdateApplicationSpec(ctx context.Context, namespace PathNamespace, name PathName, params *UpdateApplicationSpecParams, body UpdateApplicationSpecJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateApplicationSpecRequest(c.Server, namespace, name, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5369,6 +5533,18 @@ func NewListApplicationsRequest(server string, params *ListApplicationsParams) (
 
 		}
 
+		if params.Fields != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "fields", *params.Fields, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Limit != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
@@ -5543,6 +5719,18 @@ func NewDeleteApplicationRequest(server string, namespace PathNamespace, name Pa
 
 		}
 
+		if params.PropagationPolicy != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "propagationPolicy", *params.PropagationPolicy, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -5620,6 +5808,75 @@ func NewGetApplicationRequest(server string, namespace PathNamespace, name PathN
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPatchApplicationRequest calls the generic PatchApplication builder with application/json body
+func NewPatchApplicationRequest(server string, namespace PathNamespace, name PathName, params *PatchApplicationParams, body PatchApplicationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPatchApplicationRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewPatchApplicationRequestWithBody constructs an http.Request for the PatchApplication method, with any body, and a specified content type
+func NewPatchApplicationRequestWithBody(server string, namespace PathNamespace, name PathName, params *PatchApplicationParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
 	}
 
 	return req, nil
@@ -6676,6 +6933,75 @@ func NewRollbackApplicationRequestWithBody(server string, namespace PathNamespac
 			}
 
 			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUpdateApplicationSpecRequest calls the generic UpdateApplicationSpec builder with application/json body
+func NewUpdateApplicationSpecRequest(server string, namespace PathNamespace, name PathName, params *UpdateApplicationSpecParams, body UpdateApplicationSpecJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateApplicationSpecRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewUpdateApplicationSpecRequestWithBody constructs an http.Request for the UpdateApplicationSpec method, with any body, and a specified content type
+func NewUpdateApplicationSpecRequestWithBody(server string, namespace PathNamespace, name PathName, params *UpdateApplicationSpecParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/spec", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
 		}
 
 	}

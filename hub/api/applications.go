@@ -36,6 +36,9 @@ func (s *Server) ListApplications(ctx context.Context, r gen.ListApplicationsReq
 		last := page.Items[len(page.Items)-1]
 		body.Metadata.Continue = pageCursor(hub.ApplicationKey{Namespace: last.Namespace, Name: last.Name})
 	}
+	if r.Params.Fields != "" {
+		return sparse(body, r.Params.Fields, r.Params.IfNoneMatch)
+	}
 	tag, err := listTag(body)
 	if err != nil {
 		return nil, err
@@ -236,7 +239,11 @@ func (s *Server) heardSince(ctx context.Context, v catalog.View, began time.Time
 
 // DeleteApplication deletes an application.
 func (s *Server) DeleteApplication(ctx context.Context, r gen.DeleteApplicationRequestObject) (gen.DeleteApplicationResponseObject, error) {
-	left, err := s.Catalog.DeleteApplication(ctx, callerOf(ctx), r.Namespace, r.Name, r.Params.Cascade, string(r.Params.Propagation))
+	propagation, err := propagationOf(r.Params)
+	if err != nil {
+		return nil, err
+	}
+	left, err := s.Catalog.DeleteApplication(ctx, callerOf(ctx), r.Namespace, r.Name, r.Params.Cascade, string(propagation))
 	if err != nil {
 		return nil, err
 	}
@@ -244,6 +251,17 @@ func (s *Server) DeleteApplication(ctx context.Context, r gen.DeleteApplicationR
 		return gen.DeleteApplication204Response{}, nil
 	}
 	return gen.DeleteApplication202JSONResponse(presentApplication(*left, true)), nil
+}
+
+// propagationOf reads the policy of a deletion under either of its names.
+func propagationOf(p gen.DeleteApplicationParams) (gen.Propagation, error) {
+	switch {
+	case p.Propagation == "":
+		return p.PropagationPolicy, nil
+	case p.PropagationPolicy != "" && p.PropagationPolicy != p.Propagation:
+		return "", fault.With(fault.New(fault.Invalid, "propagation is %s, and propagationPolicy is %s", p.Propagation, p.PropagationPolicy), "", "give one of them")
+	}
+	return p.Propagation, nil
 }
 
 // GetApplicationTree answers the managed objects and their children.

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -64,4 +65,52 @@ func TestCascadeFinalizers(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestPropagationOfDeletions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin := w.Admin("acme")
+	w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
+	begun := func(t *testing.T, name string) string {
+		t.Helper()
+		w.call(admin, "POST", "/api/v1/applications", application(name, func(spec map[string]any) {
+			spec["destination"] = map[string]any{"name": "prod", "namespace": "web"}
+		})).ok(201)
+		went(t, w, name, nil, []string{"c0ffee"})
+		w.call(admin, "POST", "/api/v1/applications/argocd/"+name+"/sync", map[string]any{}).ok(202)
+		return "/api/v1/applications/argocd/" + name
+	}
+	for _, policy := range []string{"foreground", "background", "orphan"} {
+		for _, parameter := range []string{"propagationPolicy", "propagation"} {
+			t.Run("API-06 deletion with "+parameter+" "+policy, func(t *testing.T) {
+				at := begun(t, strings.ToLower(parameter)+"-"+policy)
+				var x struct {
+					Status struct {
+						OperationState struct {
+							Kind      string
+							Operation struct {
+								Sync struct{ SyncOptions []string }
+							}
+						}
+					}
+				}
+				w.call(admin, "DELETE", at+"?cascade=true&"+parameter+"="+policy, nil).ok(202).into(&x)
+				op := x.Status.OperationState
+				if got := op.Operation.Sync.SyncOptions; op.Kind != "delete" || len(got) == 0 || got[len(got)-1] != "PrunePropagationPolicy="+policy {
+					t.Errorf("the deletion is %+v", op)
+				}
+			})
+		}
+	}
+	t.Run("API-06 policies that there are not, or that differ, delete nothing", func(t *testing.T) {
+		at := begun(t, "stays")
+		w.call(admin, "DELETE", at+"?propagationPolicy=sideways", nil).fails(400)
+		w.call(admin, "DELETE", at+"?propagationPolicy=orphan&propagation=foreground", nil).fails(400)
+		w.call(admin, "GET", at, nil).ok(200)
+	})
+	t.Run("API-06 without cascade a policy is about nothing", func(t *testing.T) {
+		at := begun(t, "left")
+		w.call(admin, "DELETE", at+"?cascade=false&propagationPolicy=orphan", nil).ok(204)
+	})
 }

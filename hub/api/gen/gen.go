@@ -42,6 +42,24 @@ func (e AgentUpgradePhase) Valid() bool {
 	}
 }
 
+// Defines values for ApplicationPatchPatchType.
+const (
+	Json  ApplicationPatchPatchType = "json"
+	Merge ApplicationPatchPatchType = "merge"
+)
+
+// Valid indicates whether the value is a known member of the ApplicationPatchPatchType enum.
+func (e ApplicationPatchPatchType) Valid() bool {
+	switch e {
+	case Json:
+		return true
+	case Merge:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ApplyResultItemResult.
 const (
 	ApplyResultItemResultConfigured ApplyResultItemResult = "configured"
@@ -640,6 +658,18 @@ type ApplicationList struct {
 		Continue string `json:"continue,omitempty,omitzero"`
 	} `json:"metadata"`
 }
+
+// ApplicationPatch defines model for ApplicationPatch.
+type ApplicationPatch struct {
+	// Patch The text of a JSON patch (RFC 6902) or a JSON merge patch (RFC 7396).
+	Patch string `json:"patch"`
+
+	// PatchType Absent: json.
+	PatchType ApplicationPatchPatchType `json:"patchType,omitempty,omitzero"`
+}
+
+// ApplicationPatchPatchType Absent: json.
+type ApplicationPatchPatchType string
 
 // ApplicationSpec As given; fields that are not listed here come back unchanged.
 type ApplicationSpec = json.RawMessage
@@ -1860,8 +1890,13 @@ type ListApplicationsParams struct {
 	// the spec; of the status sync, health, the conditions, what the last
 	// operation is and how it went, and `status.capstan` without snapshots and
 	// what its automation says already. Absent: `full`.
-	View  ListApplicationsParamsView `form:"view,omitempty" json:"view,omitempty,omitzero"`
-	Limit int                        `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+	View ListApplicationsParamsView `form:"view,omitempty" json:"view,omitempty,omitzero"`
+
+	// Fields Answer with these fields alone, as paths with commas between them:
+	// `items.metadata.name,items.status.sync`. With `-` before the first,
+	// answer with all but these. An array stands for each of its elements.
+	Fields string `form:"fields,omitempty" json:"fields,omitempty,omitzero"`
+	Limit  int    `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
 	// Cursor The `metadata.continue` of the page before.
 	Cursor      string `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
@@ -1884,12 +1919,21 @@ type DeleteApplicationParams struct {
 
 	// Propagation How what the objects own goes, with cascade. Absent: foreground, or what the finalizer says.
 	Propagation Propagation `form:"propagation,omitempty" json:"propagation,omitempty,omitzero"`
+
+	// PropagationPolicy The same as propagation, by Argo CD's name.
+	PropagationPolicy Propagation `form:"propagationPolicy,omitempty" json:"propagationPolicy,omitempty,omitzero"`
 }
 
 // GetApplicationParams defines parameters for GetApplication.
 type GetApplicationParams struct {
 	// Confirm Return only data that is not older than the request.
 	Confirm bool `form:"confirm,omitempty" json:"confirm,omitempty,omitzero"`
+}
+
+// PatchApplicationParams defines parameters for PatchApplication.
+type PatchApplicationParams struct {
+	// IfMatch The ETag of the object as it was read; another one now answers 412.
+	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
 }
 
 // UpdateApplicationParams defines parameters for UpdateApplication.
@@ -1988,6 +2032,12 @@ type RollbackApplicationJSONBody struct {
 type RollbackApplicationParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// UpdateApplicationSpecParams defines parameters for UpdateApplicationSpec.
+type UpdateApplicationSpecParams struct {
+	// IfMatch The ETag of the object as it was read; another one now answers 412.
+	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
 }
 
 // SyncApplicationParams defines parameters for SyncApplication.
@@ -2240,6 +2290,9 @@ type UpdateUserJSONBodyRoles string
 // CreateApplicationJSONRequestBody defines body for CreateApplication for application/json ContentType.
 type CreateApplicationJSONRequestBody = Application
 
+// PatchApplicationJSONRequestBody defines body for PatchApplication for application/json ContentType.
+type PatchApplicationJSONRequestBody = ApplicationPatch
+
 // UpdateApplicationJSONRequestBody defines body for UpdateApplication for application/json ContentType.
 type UpdateApplicationJSONRequestBody = Application
 
@@ -2260,6 +2313,9 @@ type ResumeApplicationJSONRequestBody = Reason
 
 // RollbackApplicationJSONRequestBody defines body for RollbackApplication for application/json ContentType.
 type RollbackApplicationJSONRequestBody RollbackApplicationJSONBody
+
+// UpdateApplicationSpecJSONRequestBody defines body for UpdateApplicationSpec for application/json ContentType.
+type UpdateApplicationSpecJSONRequestBody = ApplicationSpec
 
 // SyncApplicationJSONRequestBody defines body for SyncApplication for application/json ContentType.
 type SyncApplicationJSONRequestBody = SyncRequest
@@ -2704,6 +2760,9 @@ type ServerInterface interface {
 	// GetApplication Returns one application
 	// (GET /api/v1/applications/{namespace}/{name})
 	GetApplication(ctx echo.Context, namespace PathNamespace, name PathName, params GetApplicationParams) error
+	// PatchApplication Changes parts of an application's spec, labels, annotations and finalizers
+	// (PATCH /api/v1/applications/{namespace}/{name})
+	PatchApplication(ctx echo.Context, namespace PathNamespace, name PathName, params PatchApplicationParams) error
 	// UpdateApplication Replaces an application's spec, labels, annotations and finalizers
 	// (PUT /api/v1/applications/{namespace}/{name})
 	UpdateApplication(ctx echo.Context, namespace PathNamespace, name PathName, params UpdateApplicationParams) error
@@ -2746,6 +2805,9 @@ type ServerInterface interface {
 	// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
 	// (POST /api/v1/applications/{namespace}/{name}/rollback)
 	RollbackApplication(ctx echo.Context, namespace PathNamespace, name PathName, params RollbackApplicationParams) error
+	// UpdateApplicationSpec Replaces an application's spec alone
+	// (PUT /api/v1/applications/{namespace}/{name}/spec)
+	UpdateApplicationSpec(ctx echo.Context, namespace PathNamespace, name PathName, params UpdateApplicationSpecParams) error
 	// SyncApplication Applies the target to the cluster
 	// (POST /api/v1/applications/{namespace}/{name}/sync)
 	SyncApplication(ctx echo.Context, namespace PathNamespace, name PathName, params SyncApplicationParams) error
@@ -2984,6 +3046,13 @@ func (w *ServerInterfaceWrapper) ListApplications(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter view: %s", err))
 	}
 
+	// ------------- Optional query parameter "fields" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "fields", ctx.QueryParams(), &params.Fields, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter fields: %s", err))
+	}
+
 	// ------------- Optional query parameter "limit" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
@@ -3084,6 +3153,13 @@ func (w *ServerInterfaceWrapper) DeleteApplication(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter propagation: %s", err))
 	}
 
+	// ------------- Optional query parameter "propagationPolicy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "propagationPolicy", ctx.QueryParams(), &params.PropagationPolicy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter propagationPolicy: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.DeleteApplication(ctx, namespace, name, params)
 	return err
@@ -3119,6 +3195,50 @@ func (w *ServerInterfaceWrapper) GetApplication(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetApplication(ctx, namespace, name, params)
+	return err
+}
+
+// PatchApplication converts echo context to params.
+func (w *ServerInterfaceWrapper) PatchApplication(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PatchApplicationParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PatchApplication(ctx, namespace, name, params)
 	return err
 }
 
@@ -3696,6 +3816,50 @@ func (w *ServerInterfaceWrapper) RollbackApplication(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.RollbackApplication(ctx, namespace, name, params)
+	return err
+}
+
+// UpdateApplicationSpec converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateApplicationSpec(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateApplicationSpecParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateApplicationSpec(ctx, namespace, name, params)
 	return err
 }
 
@@ -4766,7 +4930,9 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/applications", wrapper.CreateApplication, options.OperationMiddlewares["createApplication"]...)
 	router.DELETE(options.BaseURL+"/api/v1/applications/:namespace/:name", wrapper.DeleteApplication, options.OperationMiddlewares["deleteApplication"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name", wrapper.GetApplication, options.OperationMiddlewares["getApplication"]...)
+	router.PATCH(options.BaseURL+"/api/v1/applications/:namespace/:name", wrapper.PatchApplication, options.OperationMiddlewares["patchApplication"]...)
 	router.PUT(options.BaseURL+"/api/v1/applications/:namespace/:name", wrapper.UpdateApplication, options.OperationMiddlewares["updateApplication"]...)
+	router.PUT(options.BaseURL+"/api/v1/applications/:namespace/:name/spec", wrapper.UpdateApplicationSpec, options.OperationMiddlewares["updateApplicationSpec"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/sync", wrapper.SyncApplication, options.OperationMiddlewares["syncApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/rollback", wrapper.RollbackApplication, options.OperationMiddlewares["rollbackApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resume", wrapper.ResumeApplication, options.OperationMiddlewares["resumeApplication"]...)
@@ -5016,6 +5182,49 @@ type GetApplicationdefaultJSONResponse struct {
 }
 
 func (response GetApplicationdefaultJSONResponse) VisitGetApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchApplicationRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    PatchApplicationParams
+	Body      *PatchApplicationJSONRequestBody
+}
+
+type PatchApplicationResponseObject interface {
+	VisitPatchApplicationResponse(w http.ResponseWriter) error
+}
+
+type PatchApplication200JSONResponse struct{ ApplicationAnswerJSONResponse }
+
+func (response PatchApplication200JSONResponse) VisitPatchApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchApplicationdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response PatchApplicationdefaultJSONResponse) VisitPatchApplicationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5606,6 +5815,49 @@ type RollbackApplicationdefaultJSONResponse struct {
 }
 
 func (response RollbackApplicationdefaultJSONResponse) VisitRollbackApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateApplicationSpecRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    UpdateApplicationSpecParams
+	Body      *UpdateApplicationSpecJSONRequestBody
+}
+
+type UpdateApplicationSpecResponseObject interface {
+	VisitUpdateApplicationSpecResponse(w http.ResponseWriter) error
+}
+
+type UpdateApplicationSpec200JSONResponse struct{ ApplicationAnswerJSONResponse }
+
+func (response UpdateApplicationSpec200JSONResponse) VisitUpdateApplicationSpecResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateApplicationSpecdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UpdateApplicationSpecdefaultJSONResponse) VisitUpdateApplicationSpecResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -7757,6 +8009,9 @@ type StrictServerInterface interface {
 	// GetApplication Returns one application
 	// (GET /api/v1/applications/{namespace}/{name})
 	GetApplication(ctx context.Context, request GetApplicationRequestObject) (GetApplicationResponseObject, error)
+	// PatchApplication Changes parts of an application's spec, labels, annotations and finalizers
+	// (PATCH /api/v1/applications/{namespace}/{name})
+	PatchApplication(ctx context.Context, request PatchApplicationRequestObject) (PatchApplicationResponseObject, error)
 	// UpdateApplication Replaces an application's spec, labels, annotations and finalizers
 	// (PUT /api/v1/applications/{namespace}/{name})
 	UpdateApplication(ctx context.Context, request UpdateApplicationRequestObject) (UpdateApplicationResponseObject, error)
@@ -7799,6 +8054,9 @@ type StrictServerInterface interface {
 	// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
 	// (POST /api/v1/applications/{namespace}/{name}/rollback)
 	RollbackApplication(ctx context.Context, request RollbackApplicationRequestObject) (RollbackApplicationResponseObject, error)
+	// UpdateApplicationSpec Replaces an application's spec alone
+	// (PUT /api/v1/applications/{namespace}/{name}/spec)
+	UpdateApplicationSpec(ctx context.Context, request UpdateApplicationSpecRequestObject) (UpdateApplicationSpecResponseObject, error)
 	// SyncApplication Applies the target to the cluster
 	// (POST /api/v1/applications/{namespace}/{name}/sync)
 	SyncApplication(ctx context.Context, request SyncApplicationRequestObject) (SyncApplicationResponseObject, error)
@@ -8096,6 +8354,56 @@ func (sh *strictHandler) GetApplication(ctx echo.Context, namespace PathNamespac
 		return err
 	} else if validResponse, ok := response.(GetApplicationResponseObject); ok {
 		return validResponse.VisitGetApplicationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PatchApplication operation middleware
+func (sh *strictHandler) PatchApplication(ctx echo.Context, namespace PathNamespace, name PathName, params PatchApplicationParams) error {
+	var request PatchApplicationRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	var body PatchApplicationJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PatchApplication(ctx.Request().Context(), request.(PatchApplicationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PatchApplication")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PatchApplicationResponseObject); ok {
+		return validResponse.VisitPatchApplicationResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -8632,6 +8940,56 @@ func (sh *strictHandler) RollbackApplication(ctx echo.Context, namespace PathNam
 		return err
 	} else if validResponse, ok := response.(RollbackApplicationResponseObject); ok {
 		return validResponse.VisitRollbackApplicationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateApplicationSpec operation middleware
+func (sh *strictHandler) UpdateApplicationSpec(ctx echo.Context, namespace PathNamespace, name PathName, params UpdateApplicationSpecParams) error {
+	var request UpdateApplicationSpecRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	var body UpdateApplicationSpecJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateApplicationSpec(ctx.Request().Context(), request.(UpdateApplicationSpecRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateApplicationSpec")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateApplicationSpecResponseObject); ok {
+		return validResponse.VisitUpdateApplicationSpecResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

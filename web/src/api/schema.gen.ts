@@ -652,6 +652,28 @@ export interface paths {
         delete: operations["deleteApplication"];
         options?: never;
         head?: never;
+        /**
+         * Changes parts of an application's spec, labels, annotations and finalizers
+         * @description The patch is applied to what PUT would take, as it is stored. Without
+         *     `If-Match` it is applied again if somebody else writes meanwhile.
+         */
+        patch: operations["patchApplication"];
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/spec": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Replaces an application's spec alone */
+        put: operations["updateApplicationSpec"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
         patch?: never;
         trace?: never;
     };
@@ -1297,6 +1319,15 @@ export interface components {
             status?: components["schemas"]["ApplicationStatus"];
             /** @description Of the write that answered this. */
             warnings?: string[];
+        };
+        ApplicationPatch: {
+            /** @description The text of a JSON patch (RFC 6902) or a JSON merge patch (RFC 7396). */
+            patch: string;
+            /**
+             * @description Absent: json.
+             * @enum {string}
+             */
+            patchType?: "json" | "merge";
         };
         /** @description What is known of an application. It is the hub's; what a write says here is ignored. */
         ApplicationStatus: {
@@ -3437,6 +3468,12 @@ export interface operations {
                  *     what its automation says already. Absent: `full`.
                  */
                 view?: components["parameters"]["View"];
+                /**
+                 * @description Answer with these fields alone, as paths with commas between them:
+                 *     `items.metadata.name,items.status.sync`. With `-` before the first,
+                 *     answer with all but these. An array stands for each of its elements.
+                 */
+                fields?: string;
                 limit?: number;
                 /** @description The `metadata.continue` of the page before. */
                 cursor?: string;
@@ -3540,6 +3577,8 @@ export interface operations {
                 cascade?: boolean;
                 /** @description How what the objects own goes, with cascade. Absent: foreground, or what the finalizer says. */
                 propagation?: components["schemas"]["Propagation"];
+                /** @description The same as propagation, by Argo CD's name. */
+                propagationPolicy?: components["schemas"]["Propagation"];
             };
             header?: never;
             path: {
@@ -3567,6 +3606,54 @@ export interface operations {
                 };
                 content?: never;
             };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    patchApplication: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The ETag of the object as it was read; another one now answers 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApplicationPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["ApplicationAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    updateApplicationSpec: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The ETag of the object as it was read; another one now answers 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApplicationSpec"];
+            };
+        };
+        responses: {
+            200: components["responses"]["ApplicationAnswer"];
             default: components["responses"]["ErrorAnswer"];
         };
     };
