@@ -239,6 +239,9 @@ func StartAgent(ctx context.Context, o AgentOptions) (*Agent, error) {
 // User is the name under which the API server knows the agent.
 func (a *Agent) User() string { return "system:serviceaccount:" + AgentNamespace + ":capstan-agent" }
 
+// Kubeconfig is the file with which the agent signs in to its cluster.
+func (a *Agent) Kubeconfig() string { return a.kubeconfig }
+
 // Start starts the agent, or starts it again with the state that it has.
 func (a *Agent) Start(context.Context) error {
 	var err error
