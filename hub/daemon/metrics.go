@@ -81,7 +81,9 @@ func (p *parts) addStats() {
 	}
 	p.instruments.Figure("capstan_render_workers", "Worker processes alive.", false, func() float64 { return float64(p.pool.Workers()) })
 	p.instruments.Figure("capstan_render_running", "Renders under way.", false, pool(func(n, _ int, _ int64) float64 { return float64(n) }))
-	p.instruments.Figure("capstan_render_waiting", "Renders that wait for a worker.", false, pool(func(_, n int, _ int64) float64 { return float64(n) }))
+	waiting := pool(func(_, n int, _ int64) float64 { return float64(n) })
+	p.instruments.Figure("capstan_render_waiting", "Renders that wait for a worker.", false, waiting)
+	p.instruments.Waiting(waiting)
 	p.instruments.Figure("capstan_render_workers_ended_total", "Workers that died in a render or had to be ended.", true, pool(func(_, _ int, n int64) float64 { return float64(n) }))
 	p.instruments.Link(func() []metrics.LinkFigures {
 		var out []metrics.LinkFigures

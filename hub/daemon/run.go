@@ -301,7 +301,7 @@ func (p *parts) addPipeline(context.Context) error {
 		return err
 	}
 	p.pool, err = scheduler.NewPool(render.Config{
-		Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox,
+		Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox, Waited: p.instruments.Waited,
 		Limits: render.Limits{Timeout: time.Duration(p.cfg.Render.Timeout), CPU: time.Duration(p.cfg.Render.Timeout), Memory: int64(p.cfg.Render.MemoryMiB) << 20},
 	})
 	if err != nil {
@@ -314,7 +314,7 @@ func (p *parts) addPipeline(context.Context) error {
 	p.dispatch = dispatch.New(own, p.queue, p.streams, p.changed, p.log)
 	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
 	p.stage.Reads(web.New(web.Config{AllowedNetworks: networks}))
-	p.stage.Serves(charts.New(charts.Config{AllowedNetworks: networks}, chartRepositories{p.db}), plan.PermitsRepository)
+	p.stage.Serves(charts.New(charts.Config{AllowedNetworks: networks, Observe: p.instruments.OCI}, chartRepositories{p.db}), plan.PermitsRepository)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.sources, p.clock, p.log)
 	p.add("render workers", p.pool.Run)
 	p.add("dispatch", p.dispatch.Run)

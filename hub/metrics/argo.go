@@ -18,6 +18,10 @@ type argo struct {
 	gitTotal  *prometheus.CounterVec
 	gitTime   *prometheus.HistogramVec
 	gitFailed *prometheus.CounterVec
+	ociTotal  *prometheus.CounterVec
+	ociTime   *prometheus.HistogramVec
+	ociFailed map[string]*prometheus.CounterVec // by type of request
+	waited    *prometheus.HistogramVec
 	reconcile *prometheus.HistogramVec
 	repos     *firstValues
 	synced    *syncs
@@ -30,7 +34,19 @@ func newArgo(m *Metrics) argo {
 	a.gitTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "argocd_git_request_duration_seconds", Help: "Time of conversations with Git servers.", Buckets: []float64{0.1, 0.25, .5, 1, 2, 4, 10, 20},
 	}, []string{"repo", "request_type"})
-	m.reg.MustRegister(a.gitTime)
+	a.ociTotal = m.counter("argocd_oci_request_total", "Requests to OCI registries.", "repo", "request_type")
+	a.ociTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "argocd_oci_request_duration_seconds", Help: "Time of requests to OCI registries.", Buckets: []float64{0.1, 0.25, .5, 1, 2, 4, 10, 20},
+	}, []string{"repo", "request_type"})
+	// Argo CD's label is the repository; a render here reads several.
+	a.waited = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "argocd_repo_parallelism_wait_duration_seconds", Help: "Time that renders waited for a worker.", Buckets: []float64{.01, .1, .5, 1, 2, 4, 10, 30, 60},
+	}, []string{"repo"})
+	a.ociFailed = map[string]*prometheus.CounterVec{}
+	for kind, name := range map[string]string{"get-tags": "get_tags", "resolve-revision": "resolve_revision", "extract": "extract"} {
+		a.ociFailed[kind] = m.counter("argocd_oci_"+name+"_fail_total", "Requests of this type to OCI registries that failed.", "repo")
+	}
+	m.reg.MustRegister(a.gitTime, a.ociTime, a.waited)
 	a.gitFailed = m.counter("argocd_git_fetch_fail_total", "Fetches that failed.", "repo")
 	a.reconcile = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "argocd_app_reconcile", Help: "Time to refresh an application.", Buckets: []float64{0.25, .5, 1, 2, 4, 8, 16},
@@ -45,6 +61,24 @@ func (a argo) git(kind, repo string, err error, took time.Duration) {
 	a.gitTime.WithLabelValues(repo, kind).Observe(took.Seconds())
 	if err != nil && kind == "fetch" {
 		a.gitFailed.WithLabelValues(repo).Inc()
+	}
+}
+
+func (a argo) oci(kind, repo string, err error, took time.Duration) {
+	repo = a.repos.pick(hub.RedactURL(repo))
+	a.ociTotal.WithLabelValues(repo, kind).Inc()
+	a.ociTime.WithLabelValues(repo, kind).Observe(took.Seconds())
+	if failed := a.ociFailed[kind]; err != nil && failed != nil {
+		failed.WithLabelValues(repo).Inc()
+	}
+}
+
+// Waiting shows how many renders wait for a worker under Argo CD's name, too.
+func (m *Metrics) Waiting(read func() float64) {
+	if m.options.Argo {
+		m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "argocd_repo_pending_request_total", Help: "Renders that wait for a worker.", ConstLabels: prometheus.Labels{"repo": ""},
+		}, read))
 	}
 }
 

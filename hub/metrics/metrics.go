@@ -43,6 +43,9 @@ type Metrics struct {
 	finished     *prometheus.CounterVec
 	held         *prometheus.HistogramVec
 	renderTime   *prometheus.HistogramVec
+	renderWait   prometheus.Histogram
+	ociRequests  *prometheus.CounterVec
+	ociTime      *prometheus.HistogramVec
 	gitRequests  *prometheus.CounterVec
 	gitTime      *prometheus.HistogramVec
 	fetches      *prometheus.CounterVec
@@ -77,6 +80,9 @@ func New(reg prometheus.Registerer, o Options) *Metrics {
 	m.finished = m.counter("capstan_work_finished_total", "Items of work given back by this replica.", "kind", "result")
 	m.held = m.histogram("capstan_work_duration_seconds", "Time from taking an item of work to giving it back.", "kind")
 	m.renderTime = m.histogram("capstan_render_duration_seconds", "Time to render an application, waiting for a worker included.", "result")
+	m.renderWait = m.plain("capstan_render_wait_seconds", "Time that renders waited for a worker.")
+	m.ociRequests = m.counter("capstan_oci_requests_total", "Requests to OCI registries.", "type", "result")
+	m.ociTime = m.histogram("capstan_oci_request_duration_seconds", "Time of requests to OCI registries.", "type")
 	m.gitRequests = m.counter("capstan_git_requests_total", "Conversations with Git servers.", "type", "result")
 	m.gitTime = m.histogram("capstan_git_request_duration_seconds", "Time of conversations with Git servers.", "type")
 	m.fetches = m.counter("capstan_fetches_total", "Fetches of repositories.", "result")
@@ -152,6 +158,24 @@ func (m *Metrics) Finished(kind string, done bool, took time.Duration) {
 // Rendered counts one render.
 func (m *Metrics) Rendered(result string, took time.Duration) {
 	m.renderTime.WithLabelValues(result).Observe(took.Seconds())
+}
+
+// Waited counts how long a render waited for a worker.
+func (m *Metrics) Waited(took time.Duration) {
+	m.renderWait.Observe(took.Seconds())
+	if m.options.Argo {
+		m.argo.waited.WithLabelValues("").Observe(took.Seconds())
+	}
+}
+
+// OCI counts a request to a registry: type is get-tags, resolve-revision or
+// extract.
+func (m *Metrics) OCI(kind, repo string, err error, took time.Duration) {
+	m.ociRequests.WithLabelValues(kind, result(err == nil)).Inc()
+	m.ociTime.WithLabelValues(kind).Observe(took.Seconds())
+	if m.options.Argo {
+		m.argo.oci(kind, repo, err, took)
+	}
 }
 
 // Git counts a conversation with a Git server: type is ls-remote or fetch.

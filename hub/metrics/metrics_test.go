@@ -84,6 +84,30 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%v", got["argocd_git_request_total"])
 		}
 	})
+	t.Run("OBS-04 requests to registries and waits for a worker have Argo CD's names too", func(t *testing.T) {
+		t.Parallel()
+		reg := prometheus.NewRegistry()
+		m := metrics.New(reg, metrics.Options{Argo: true})
+		for _, kind := range []string{"get-tags", "resolve-revision", "extract"} {
+			m.OCI(kind, "oci://robot:hunter2@registry.example.com/x", nil, time.Second)
+			m.OCI(kind, "oci://registry.example.com/x", errors.New("no"), time.Second)
+		}
+		m.Waited(time.Second)
+		m.Waiting(func() float64 { return 3 })
+		got := scrape(t, reg)
+		for name, want := range map[string]int{
+			"argocd_oci_request_total": 3, "argocd_oci_request_duration_seconds": 3, "argocd_oci_get_tags_fail_total": 1, "argocd_oci_resolve_revision_fail_total": 1,
+			"argocd_oci_extract_fail_total": 1, "argocd_repo_parallelism_wait_duration_seconds": 1, "argocd_repo_pending_request_total": 1,
+			"capstan_oci_requests_total": 6, "capstan_render_wait_seconds": 1,
+		} {
+			if len(got[name]) != want {
+				t.Errorf("%s has %d series, want %d: %v", name, len(got[name]), want, got[name])
+			}
+		}
+		if strings.Contains(fmt.Sprint(got), "hunter2") {
+			t.Errorf("a metric shows a password")
+		}
+	})
 	t.Run("OBS-01 the number of series has a cap", func(t *testing.T) {
 		t.Parallel()
 		reg := prometheus.NewRegistry()

@@ -34,6 +34,9 @@ type Config struct {
 	Arguments  []string
 
 	Limits Limits
+
+	// Waited is told how long each render waited for a worker. Nil: nobody.
+	Waited func(took time.Duration)
 }
 
 // Limits bound one render. A render that passes one fails alone, with a

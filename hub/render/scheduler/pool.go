@@ -171,7 +171,11 @@ func (p *Pool) Render(ctx context.Context, req render.Request) (render.Result, e
 	if err := req.Check(); err != nil {
 		return render.Result{}, err
 	}
+	began := time.Now()
 	g, err := p.acquireFor(ctx, req.Tenant, req.Application)
+	if p.cfg.Waited != nil {
+		p.cfg.Waited(time.Since(began))
+	}
 	if err != nil {
 		return render.Result{}, err
 	}

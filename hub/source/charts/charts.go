@@ -54,6 +54,9 @@ type Config struct {
 	IndexBytes      int64          // the largest index; default 64 MiB
 	ArchiveBytes    int64          // the largest archive; default 20 MiB
 	Now             func() time.Time
+	// Observe is told of each request to a registry: get-tags, resolve-revision
+	// or extract. Nil: nobody.
+	Observe func(kind, address string, err error, took time.Duration)
 }
 
 // A Client reads charts. It is safe for many goroutines.
@@ -99,6 +102,9 @@ func New(cfg Config, repositories Repositories) *Client {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(string, string, error, time.Duration) {}
 	}
 	return &Client{
 		cfg: cfg, repositories: repositories, transport: source.GuardedTransport(cfg.AllowedNetworks, nil),

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,7 +202,17 @@ func TestChartRegistry(t *testing.T) {
 		}
 	}
 	address := strings.Replace(s.URL, "https://", "oci://", 1) + "/team/charts"
-	c := charts.New(charts.Config{AllowedNetworks: loopback()}, trusting(s, hub.Credential{Username: "me", Password: "s3cret"}))
+	var requests sync.Map
+	observe := func(kind, repository string, err error, _ time.Duration) {
+		if repository != address || err != nil {
+			t.Errorf("%s of %s: %v", kind, repository, err)
+		}
+		n, _ := requests.LoadOrStore(kind, new(atomic.Int64))
+		if counter, is := n.(*atomic.Int64); is {
+			counter.Add(1)
+		}
+	}
+	c := charts.New(charts.Config{AllowedNetworks: loopback(), Observe: observe}, trusting(s, hub.Credential{Username: "me", Password: "s3cret"}))
 	for asked, want := range map[string]string{"1.2.0": "1.2.0", "^1.2": "1.10.0", "2.0.0+build.1": "2.0.0+build.1", "": "2.0.0+build.1"} {
 		t.Run("HELM-15 HELM-16(part) the version "+asked+" of a registry", func(t *testing.T) {
 			a, err := c.Chart(t.Context(), tenant, project, hub.ChartRef{Repository: address, Name: "redis", Version: asked}, "")
@@ -210,6 +221,14 @@ func TestChartRegistry(t *testing.T) {
 			}
 		})
 	}
+	t.Run("OBS-04 requests are counted by type", func(t *testing.T) {
+		for kind, want := range map[string]int64{"get-tags": 2, "resolve-revision": 4, "extract": 3} {
+			n, ok := requests.Load(kind)
+			if counted, is := n.(*atomic.Int64); !ok || !is || counted.Load() != want {
+				t.Errorf("%d requests %s, want %d", counted.Load(), kind, want)
+			}
+		}
+	})
 	for name, c := range map[string]struct {
 		who  hub.TenantID
 		ref  hub.ChartRef

@@ -56,11 +56,16 @@ func (r *registry) choose(ctx context.Context, ref hub.ChartRef) (choice, error)
 	}
 	version := ref.Version
 	if !exact(version) {
-		if version, err = newest(ctx, repo, ref); err != nil {
+		began := r.cfg.Now()
+		version, err = newest(ctx, repo, ref)
+		r.cfg.Observe("get-tags", ref.Repository, err, r.cfg.Now().Sub(began))
+		if err != nil {
 			return choice{}, err
 		}
 	}
+	began := r.cfg.Now()
 	desc, err := repo.Resolve(ctx, tagOf(version))
+	r.cfg.Observe("resolve-revision", ref.Repository, err, r.cfg.Now().Sub(began))
 	switch {
 	case errors.Is(err, errdef.ErrNotFound):
 		return choice{}, noVersion(hub.ChartRef{Repository: ref.Repository, Name: ref.Name, Version: version})
@@ -124,7 +129,9 @@ func layerOf(ctx context.Context, repo *remote.Repository, desc ocispec.Descript
 	return manifest.Layers[i], nil
 }
 
-func (r *registry) fetch(ctx context.Context, ref hub.ChartRef, pick choice) ([]byte, error) {
+func (r *registry) fetch(ctx context.Context, ref hub.ChartRef, pick choice) (data []byte, err error) {
+	began := r.cfg.Now()
+	defer func() { r.cfg.Observe("extract", ref.Repository, err, r.cfg.Now().Sub(began)) }()
 	repo, err := r.repository(ref)
 	if err != nil {
 		return nil, err
