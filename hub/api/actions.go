@@ -23,7 +23,7 @@ func (s *Server) ListResourceActions(ctx context.Context, r gen.ListResourceActi
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Relay.Actions(ctx, *on.On, on.ID, ref)
+	all, err := s.actionsOf(ctx, on, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s *Server) RunResourceAction(ctx context.Context, r gen.RunResourceActionR
 		return nil, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	changes, failed := s.Relay.Act(ctx, *on.On, on.ID, ref, a)
+	changes, failed := s.act(ctx, on, ref, a)
 	recording, cancel := context.WithTimeout(ctx, recordFor)
 	defer cancel()
 	if err := s.Catalog.EndAction(recording, by, on, ref, a, changes, failed); err != nil {

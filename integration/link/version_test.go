@@ -216,9 +216,9 @@ func TestWatchdog(t *testing.T) {
 		clock.After(time.Hour) // frees the one that waits for the loops
 	}
 	if passed < 9*time.Minute || passed > 20*time.Minute {
-		t.Errorf("FT-L2 the watchdog bit after %s", passed)
+		t.Errorf("FT-L2 the watchdog ended it after %s", passed)
 	}
-	if fault.KindOf(err) != fault.Offline || !strings.Contains(err.Error(), "answered nothing for") {
+	if fault.KindOf(err) != fault.Offline || !strings.Contains(err.Error(), "has not replied for") {
 		t.Errorf("FT-L2 Run() = %v, want the watchdog's reason", err)
 	}
 	if !strings.Contains(w.log.String(), "watchdog") {
