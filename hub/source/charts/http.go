@@ -84,12 +84,17 @@ func (r *httpRepository) fetch(ctx context.Context, ref hub.ChartRef, pick choic
 	if res.StatusCode != http.StatusOK {
 		return nil, answered(what, res.StatusCode)
 	}
-	return readAtMost(what, res.Body, r.cfg.ArchiveBytes)
+	return readAtMost(ctx, what, res.Body, r.cfg.ArchiveBytes)
 }
 
-// readAtMost reads an answer of a bounded size.
-func readAtMost(what string, from io.Reader, most int64) ([]byte, error) {
+// readAtMost reads an answer of a bounded size. A server that notices that the
+// time is over may end its answer in good order, so the end alone does not prove
+// that the answer is whole.
+func readAtMost(ctx context.Context, what string, from io.Reader, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(from, most+1))
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return nil, explain(what, err)
 	}
@@ -158,7 +163,7 @@ func (r *httpRepository) readIndex(ctx context.Context, repository string, old i
 	case res.StatusCode != http.StatusOK:
 		return index{}, answered(what, res.StatusCode)
 	}
-	text, err := readAtMost(what, res.Body, r.cfg.IndexBytes)
+	text, err := readAtMost(ctx, what, res.Body, r.cfg.IndexBytes)
 	if err != nil {
 		return index{}, err
 	}

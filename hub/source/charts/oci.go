@@ -114,7 +114,7 @@ func layerOf(ctx context.Context, repo *remote.Repository, desc ocispec.Descript
 		return desc, fmt.Errorf("fetch the manifest: %w", err)
 	}
 	defer func() { _ = body.Close() }() // nothing was written
-	text, err := readAtMost("the manifest", body, maxManifest)
+	text, err := readAtMost(ctx, "the manifest", body, maxManifest)
 	if err != nil {
 		return desc, err
 	}
@@ -149,7 +149,7 @@ func (r *registry) fetch(ctx context.Context, ref hub.ChartRef, pick choice) (da
 		return nil, r.explain(ref, err)
 	}
 	defer func() { _ = body.Close() }() // nothing was written
-	return readAtMost(what, body, r.cfg.ArchiveBytes)
+	return readAtMost(ctx, what, body, r.cfg.ArchiveBytes)
 }
 
 func (r *registry) explain(ref hub.ChartRef, err error) error { return explainRegistry(ref, err) }

@@ -208,6 +208,9 @@ func (c *Client) fetch(ctx context.Context, k key, most int64) ([]byte, error) {
 		return nil, tooLarge(k.name, most)
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, most+1))
+	if err == nil {
+		err = ctx.Err() // a server that notices it may end its answer in good order
+	}
 	if err != nil {
 		return nil, explain(k.name, err)
 	}

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -106,6 +107,23 @@ func TestGet(t *testing.T) {
 		wg.Wait()
 		if n := s.asked.Load(); n != 1 {
 			t.Errorf("the server was asked %d times", n)
+		}
+	})
+	t.Run("HELM-05 SEC-B7 what had come when the time was over is no file", func(t *testing.T) {
+		t.Parallel()
+		slow := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprint(w, "a: 1\n")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done() // and then it ends in good order
+		}))
+		t.Cleanup(slow.Close)
+		authorities := x509.NewCertPool()
+		authorities.AddCert(slow.Certificate())
+		c := web.New(web.Config{AllowedNetworks: loopback(), RootCAs: authorities, Timeout: 100 * time.Millisecond})
+		for range 20 {
+			if data, err := c.Get(t.Context(), tenant, slow.URL+"/values.yaml", both, 100); fault.KindOf(err) != fault.Offline {
+				t.Errorf("Get: %q, %v", data, err)
+			}
 		}
 	})
 	s := serve(t)
