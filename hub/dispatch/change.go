@@ -155,8 +155,14 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 // A change gathers what one transaction does to desired state: first the
 // decisions, then, with the clusters locked in order, the rows.
 type change struct {
-	tx         Tx
-	now        time.Time
+	tx  Tx
+	now time.Time
+	known
+	decided
+}
+
+// known is what a change has read.
+type known struct {
 	read       map[hub.ApplicationID]*hub.ReadVersion // when they were rendered
 	apps       map[hub.ApplicationID]hub.Application
 	projects   map[string]hub.ProjectSpec
@@ -167,7 +173,10 @@ type change struct {
 	tombstones map[hub.ApplicationID][]hub.Tombstone
 	snaps      map[hub.SnapshotID]hub.Snapshot
 	leaves     map[hub.ClusterID]map[string][32]byte // what each log holds, as far as it was asked for
+}
 
+// decided is what a change is going to write.
+type decided struct {
 	moved []moved // rows to come
 	tries []moved // dry runs: operation rows without a state
 	ends  []end

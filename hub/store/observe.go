@@ -356,15 +356,26 @@ func (t *Tenant) queueGone(b *pgx.Batch, reports []report) {
 
 // resourceColumns are rows of resources, a slice for each column.
 type resourceColumns struct {
+	resourceKeys
+	resourceStates
+	bucket     []int32
+	mark, leaf []int64
+	hash       [][]byte
+}
+
+// resourceKeys name resources.
+type resourceKeys struct {
 	cluster, app, group, kind, namespace, name []string
-	version, uid, parent, sync, health         []string
-	message, diff                              []string
-	info, links                                []*string
-	managed, prune, hook, confirm              []bool
-	wave, bucket                               []int32
-	mark, leaf                                 []int64
-	born                                       []*time.Time
-	hash                                       [][]byte
+}
+
+// resourceStates are what reports say of resources.
+type resourceStates struct {
+	version, uid, parent          []string
+	sync, health, message, diff   []string
+	info, links                   []*string
+	managed, prune, hook, confirm []bool
+	wave                          []int32
+	born                          []*time.Time
 }
 
 // add adds the resources of a report.
