@@ -37,7 +37,7 @@ func run() int {
 	defer stop()
 	begun := time.Now()
 	if err := prepare(ctx); err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || interrupted(err) {
 			fmt.Println("\nStopped. What is compiled is kept: the next make demo goes on from there.")
 			return 0
 		}
@@ -56,7 +56,7 @@ func play(ctx context.Context, begun time.Time) int {
 	cmd.SysProcAttr = group()
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	err := cmd.Run()
-	if ctx.Err() != nil && (cmd.ProcessState == nil || cmd.ProcessState.ExitCode() < 0) {
+	if interrupted(err) || ctx.Err() != nil && (cmd.ProcessState == nil || cmd.ProcessState.ExitCode() < 0) {
 		fmt.Println("\nStopped.") // before the demo could say it
 		return 0
 	}
@@ -65,6 +65,18 @@ func play(ctx context.Context, begun time.Time) int {
 		return 1
 	}
 	return exitCode(cmd)
+}
+
+// interrupted says whether err is that of a command that Ctrl-C ended. Commands
+// run in process groups of their own, but the terminal reaches one that has
+// just been forked, and its end can be seen before this program's own signal.
+func interrupted(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGINT
 }
 
 // exitCode is that of a command that has ended; one that was killed failed.
