@@ -28,7 +28,7 @@ installed := web/node_modules/.package-lock.json
 console   := web/dist/index.html
 
 # How binaries are built. The local cluster is built in the same way, so that
-# what it shares with them is compiled once (integration/build).
+# what it shares with them is compiled once (integration/rigs/build).
 go_build = @mkdir -p bin; set -x; CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags='-s -w' -o bin/
 mains   := ./hub/cmd/capstan-hub ./agent/cmd/capstan-agent ./cli/cmd/capstan
 
@@ -42,7 +42,7 @@ help: ## Explain the targets
 
 .PHONY: demo
 demo: packages ## Start everything with a sample repository and keep running (DEMO_ONCE=1 DEMO_CLUSTERS=2 DEMO_KUBECONFIG=file)
-	@mkdir -p bin; CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o bin/demo ./integration/demo; exec bin/demo
+	@mkdir -p bin; CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o bin/demo ./integration/tools/demo; exec bin/demo
 
 .PHONY: build
 build: console ## Build bin/capstan-hub, bin/capstan-agent and bin/capstan
@@ -50,15 +50,15 @@ build: console ## Build bin/capstan-hub, bin/capstan-agent and bin/capstan
 
 .PHONY: images
 images: packages $(if $(web),$(console)) web/dist/.gitkeep ## Build container images as OCI layouts in bin/images, without a container engine (IMAGES=capstan-agent PLATFORMS=linux/amd64)
-	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(GO) run ./integration/image -out bin/images $(if $(IMAGES),-images $(IMAGES)) $(if $(PLATFORMS),-platforms $(PLATFORMS))
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(GO) run ./integration/tools/image -out bin/images $(if $(IMAGES),-images $(IMAGES)) $(if $(PLATFORMS),-platforms $(PLATFORMS))
 
 .PHONY: test
 # Never from the cache of go test: many tests run the binaries that were built
 # before them, which that cache does not count among their inputs.
 test: packages test-browser build ## Run every test (PACKAGES=./hub/plan RACE=1)
-	@$(GO) run ./integration/prepare cluster >/dev/null
+	@$(GO) run ./integration/tools/prepare cluster >/dev/null
 	@status=0; \
-	$(GO) run ./integration/gotest -log $(logs)/go.json -- -count=1 -timeout 60m $(if $(RACE),-race) $(PACKAGES) || status=1; \
+	$(GO) run ./integration/tools/gotest -log $(logs)/go.json -- -count=1 -timeout 60m $(if $(RACE),-race) $(PACKAGES) || status=1; \
 	$(if $(web),$(MAKE) test-web || status=1;) \
 	exit $$status
 
@@ -75,21 +75,21 @@ lint: packages web/dist/.gitkeep ## Check format, vet, imports, generated code a
 	@found=$$(find . -name '*.go' -not -path './web/node_modules/*' -not -path './.git/*' -print0 | xargs -0 gofmt -l); \
 	if [ -n "$$found" ]; then printf 'not formatted (gofmt -w mends it):\n%s\n' "$$found" >&2; exit 1; fi
 	$(GO) vet ./...
-	@linter=$$($(GO) run ./integration/prepare linter); $$linter run --allow-parallel-runners ./...
+	@linter=$$($(GO) run ./integration/tools/prepare linter); $$linter run --allow-parallel-runners ./...
 	@$(GO) test -count=1 -run '^(TestImports|TestTheAgentCarries|TestTheCommandLine|TestContributing)' ./integration
 	@$(MAKE) generate-check
 	$(if $(web),@$(MAKE) lint-web)
-	@cd integration/tools && $(GO) vet ./... && $(GO) test -count=1 ./... && $(GO) run ./titles -root ../.. && $(GO) run ./words -root ../.. && $(GO) run ./sizes -root ../..
+	@cd integration/tools/lint && $(GO) vet ./... && $(GO) test -count=1 ./... && $(GO) run ./titles -root ../../.. && $(GO) run ./words -root ../../.. && $(GO) run ./sizes -root ../../..
 
 .PHONY: features
 features: ## Say which behaviours of docs/features.csv the last test run has shown (MISSING=1: which not)
-	@$(GO) run ./integration/features $(if $(MISSING),-missing) $(logs)/go.json $(if $(web),$(logs)/vitest.json $(wildcard $(logs)/e2e.json))
+	@$(GO) run ./integration/tools/features $(if $(MISSING),-missing) $(logs)/go.json $(if $(web),$(logs)/vitest.json $(wildcard $(logs)/e2e.json))
 
 ##@ Code that is generated
 
 .PHONY: generate
 generate: packages $(if $(web),$(installed)) ## Make the generated code anew
-	@tools=$$($(GO) run ./integration/prepare tools); export PATH="$$tools:$$PATH"; set -x; \
+	@tools=$$($(GO) run ./integration/tools/prepare tools); export PATH="$$tools:$$PATH"; set -x; \
 	(cd proto && buf lint && buf generate); \
 	(cd hub/api/gen && oapi-codegen --config server.cfg.yaml ../openapi.yaml); \
 	(cd cli/client && oapi-codegen --config client.cfg.yaml ../../hub/api/openapi.yaml)
@@ -111,12 +111,12 @@ generate-check:
 
 .PHONY: bench
 bench: packages build ## Measure against real parts and print a table (RUN=B01,B13)
-	$(GO) run ./integration/bench -bin bin $(if $(RUN),-run $(RUN))
+	$(GO) run ./integration/tools/bench -bin bin $(if $(RUN),-run $(RUN))
 
 .PHONY: soak
 soak: packages build ## Repeat the integration tests until DURATION is over or one fails (DURATION=8h)
-	@$(GO) run ./integration/prepare cluster >/dev/null
-	@$(GO) run ./integration/gotest -for $(DURATION) -log $(logs)/soak.json -- -tags soak -count=1 -timeout 170m $(SOAK)
+	@$(GO) run ./integration/tools/prepare cluster >/dev/null
+	@$(GO) run ./integration/tools/gotest -for $(DURATION) -log $(logs)/soak.json -- -tags soak -count=1 -timeout 170m $(SOAK)
 
 ##@ Cleaning
 
@@ -134,14 +134,14 @@ clean-cache: ## Remove what was built outside of it: local cluster, code generat
 .PHONY: console
 console: $(if $(web),$(console)) web/dist/.gitkeep
 
-# What integration/demo builds: all binaries, and before that those and most of
+# What integration/tools/demo builds: all binaries, and before that those and most of
 # the hub that do not need the console.
 .PHONY: demo-binaries demo-libraries
 demo-binaries:
-	$(go_build) $(mains) ./integration/demo/capstan-demo
+	$(go_build) $(mains) ./integration/tools/demo/capstan-demo
 
 demo-libraries:
-	$(go_build) ./agent/cmd/capstan-agent ./cli/cmd/capstan ./integration/demo/capstan-demo
+	$(go_build) ./agent/cmd/capstan-agent ./cli/cmd/capstan ./integration/tools/demo/capstan-demo
 	CGO_ENABLED=0 $(GO) build -trimpath ./hub/api ./hub/store/... ./hub/render/... ./hub/source/... ./hub/dispatch/... ./hub/identity
 
 .PHONY: packages

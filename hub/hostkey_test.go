@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"pgregory.net/rapid"
 
-	"github.com/capstan-cd/capstan/integration/machine"
+	"github.com/capstan-cd/capstan/integration/rigs/machine"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 

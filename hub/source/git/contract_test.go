@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/source/git"
 	"github.com/capstan-cd/capstan/hub/source/sourcetest"
-	"github.com/capstan-cd/capstan/integration/gittest"
+	"github.com/capstan-cd/capstan/integration/rigs/gittest"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 

@@ -3,7 +3,7 @@ package git_test
 import (
 	"testing"
 
-	"github.com/capstan-cd/capstan/integration/gittest"
+	"github.com/capstan-cd/capstan/integration/rigs/gittest"
 	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 

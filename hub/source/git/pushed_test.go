@@ -15,7 +15,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source/git"
-	"github.com/capstan-cd/capstan/integration/gittest"
+	"github.com/capstan-cd/capstan/integration/rigs/gittest"
 )
 
 // asked keeps what a server is asked, in words.

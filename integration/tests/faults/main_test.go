@@ -1,0 +1,71 @@
+package faults_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/stack"
+	"github.com/capstan-cd/capstan/integration/rigs/suite"
+)
+
+// s is the installation of all tests of this package: hub and agent are built
+// with their failpoints, and everything between the parts can fail.
+var (
+	s        *stack.Stack
+	hub      *victim
+	agent    *victim
+	canaries = harness.NewCanaries()
+)
+
+const clusterName = "in-cluster"
+
+var (
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+)
+
+func TestMain(m *testing.M) { os.Exit(suite.Main(m, "faults", 170*time.Minute, begin)) }
+
+func begin(ctx context.Context, dir string) (stop func() error, err error) {
+	bin, err := suite.Build(ctx, dir, "-tags", "failpoints")
+	if err != nil {
+		return nil, err
+	}
+	if hub, err = newVictim(ctx, "hub", bin, dir); err != nil {
+		return nil, err
+	}
+	if agent, err = newVictim(ctx, "agent", bin, dir); err != nil {
+		return nil, err
+	}
+	s, err = stack.Start(ctx, stack.Options{
+		Bin: bin, Dir: dir, Clusters: []string{clusterName}, Nodes: true, Faulty: true, HubEnv: hub.env(), AgentEnv: agent.env(),
+		Settings: map[string]any{"sources": map[string]any{"allowPrivate": []string{"127.0.0.0/8"}, "pollInterval": "2s"}, "heartbeat": "1s", "replica": "hub-0"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	hub.process, agent.process = s.Hub, s.Agents[clusterName]
+	hub.watch()
+	agent.watch()
+	return func() error {
+		hub.close()
+		agent.close()
+		return s.Stop()
+	}, nil
+}
+
+// waitLimit is how long a step may hang. One step may see dozens of processes
+// die and start again, on a slow machine too.
+const waitLimit = 10 * time.Minute
+
+// within bounds a step.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

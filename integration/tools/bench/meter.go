@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/capstan-cd/capstan/integration/rigs/harness"
+)
+
+// counts are the product's own counters, read from the hub's metrics.
+type counts map[string]float64
+
+func (b *bench) counts(ctx context.Context) (counts, error) {
+	return readCounts(ctx, b.s.Hub.Metrics())
+}
+
+// goroutines is how many the hub has.
+func (c counts) goroutines() float64 { return max(c["capstan_goroutines"], c["go_goroutines"]) }
+
+func readCounts(ctx context.Context, url string) (counts, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, err
+	}
+	out := counts{}
+	for _, line := range strings.Split(string(body), "\n") {
+		if name, value, ok := strings.Cut(line, " "); ok && !strings.HasPrefix(line, "#") {
+			if v, err := strconv.ParseFloat(value, 64); err == nil {
+				out[name] = v
+			}
+		}
+	}
+	if _, ok := out["capstan_renders_total"]; !ok {
+		return nil, fmt.Errorf("the hub's metrics have no capstan_renders_total")
+	}
+	return out, nil
+}
+
+// A span is what happened between two moments.
+type span struct {
+	b        *bench
+	counts   counts
+	audit    harness.AuditMark
+	requests harness.RequestCount
+	repo     *harness.Repository
+	cpu      float64
+}
+
+func (b *bench) begin(ctx context.Context, repo *harness.Repository) (*span, error) {
+	c, err := b.counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := b.s.Clusters["in-cluster"].Mark()
+	if err != nil {
+		return nil, err
+	}
+	s := &span{b: b, counts: c, audit: m, repo: repo}
+	if repo != nil {
+		s.requests = repo.Requests()
+	}
+	s.cpu = b.cpu()
+	return s, nil
+}
+
+// A tally is the exact counts of a span.
+type tally struct {
+	renders, reused   int
+	listings, fetches int // that the Git host was asked for
+	api               harness.Count
+	own               int // writes of the agent's own state, at most one a second
+	cpu               float64
+}
+
+func (t tally) String() string {
+	return fmt.Sprintf("%d renders, %d reused, %d listings, %d fetches; API server: %d watches, %d leases, %d of its own Secret, %d others; hub+agent %.2f CPU-s",
+		t.renders, t.reused, t.listings, t.fetches, t.api.Watches, t.api.Leases, t.own, t.api.Others, t.cpu)
+}
+
+func (s *span) end(ctx context.Context) (tally, error) {
+	c, err := s.b.counts(ctx)
+	if err != nil {
+		return tally{}, err
+	}
+	reqs, err := s.b.s.Clusters["in-cluster"].Requests(s.audit)
+	if err != nil {
+		return tally{}, err
+	}
+	t := tally{
+		renders: int(c["capstan_renders_total"] - s.counts["capstan_renders_total"]),
+		reused:  int(c["capstan_renders_reused_total"] - s.counts["capstan_renders_reused_total"]),
+		api:     harness.CountByUser(reqs)[s.b.s.Agents["in-cluster"].User()],
+		cpu:     s.b.cpu() - s.cpu,
+	}
+	for _, r := range reqs {
+		if r.User == s.b.s.Agents["in-cluster"].User() && r.Namespace == harness.AgentNamespace && r.Resource == "secrets" {
+			t.own++
+			t.api.Others--
+		}
+	}
+	if s.repo != nil {
+		now := s.repo.Requests()
+		t.listings, t.fetches = now.Listings-s.requests.Listings, now.Fetches-s.requests.Fetches
+	}
+	return t, nil
+}
+
+// cpu is what hub, workers and agent have used so far, in seconds.
+func (b *bench) cpu() float64 { return seconds(b.family()...) }
+
+// family is the hub with its workers, and the agent.
+func (b *bench) family() []int { return append(b.hub(), b.s.Agents["in-cluster"].PID()) }
+
+func (b *bench) hub() []int { return append([]int{b.s.Hub.PID()}, children(b.s.Hub.PID())...) }
+
+func children(pid int) []int {
+	var out []int
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, t := range tasks {
+		b, _ := os.ReadFile(t)
+		for _, f := range strings.Fields(string(b)) {
+			if child, err := strconv.Atoi(f); err == nil {
+				out = append(append(out, child), children(child)...)
+			}
+		}
+	}
+	return out
+}
+
+// pss is the proportional set size of processes in MiB.
+func pss(pids ...int) float64 {
+	total := 0.0
+	for _, pid := range pids {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		if err != nil {
+			continue
+		}
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if rest, ok := strings.CutPrefix(lines.Text(), "Pss:"); ok {
+				kb, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+				total += kb / 1024
+			}
+		}
+		_ = f.Close()
+	}
+	return total
+}

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/time/rate"
+
+	"github.com/capstan-cd/capstan/integration/rigs/stack"
+)
+
+// How fast simulated agents enrol: what a hub takes is 50 a second.
+const (
+	enrolRate  = 45
+	enrolBurst = 90
+)
+
+// A fleet is simulated agents of one installation, and what observes both.
+type fleet struct {
+	s    *stack.Stack
+	db   *pgx.Conn // the superuser's, in another database
+	log  *slog.Logger
+	apis []string
+
+	url      func() string // of the hub's metrics
+	agents   []*sim
+	life     context.Context
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+	warnings atomic.Int64
+	postgres int     // postmaster
+	bare     float64 // MiB of the hub without agents
+	still    float64 // goroutines of the hub without agents
+}
+
+// raiseFiles lets this process and those that it starts open many files.
+func raiseFiles(want uint64) error {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return err
+	}
+	l.Max = max(l.Max, want)
+	l.Cur = max(l.Cur, want)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return fmt.Errorf("%d open files are needed, the limit is %d: %w", want, l.Cur, err)
+	}
+	return nil
+}
+
+func newFleet(ctx context.Context, s *stack.Stack, rest time.Duration) (*fleet, error) {
+	f := &fleet{s: s, url: s.Hub.Metrics}
+	f.life, f.stop = context.WithCancel(ctx)
+	f.log = slog.New(countingLog{slog.DiscardHandler, &f.warnings})
+	for i := range 80 {
+		f.apis = append(f.apis, fmt.Sprintf("group-%02d.example.com/v1/SomeKind%02d", i/4, i))
+	}
+	var err error
+	if f.db, err = pgx.Connect(ctx, s.Postgres.Superuser("postgres")); err != nil {
+		return nil, err
+	}
+	var backend int
+	if err := f.db.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
+		return nil, err
+	}
+	if f.postgres, err = parent(backend); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(os.Stderr, "the hub is left alone for %s\n", rest)
+	if err := pause(ctx, rest); err != nil {
+		return nil, err
+	}
+	f.bare = f.memory()
+	c, err := readCounts(ctx, f.url())
+	f.still = c.goroutines()
+	return f, err
+}
+
+func parent(pid int) (int, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return strconv.Atoi(strings.Fields(rest)[1])
+}
+
+// hub is the hub's process with its render workers.
+func (f *fleet) hub() []int { return append([]int{f.s.Hub.PID()}, children(f.s.Hub.PID())...) }
+
+func (f *fleet) memory() float64 { return pss(f.hub()...) }
+
+// grow enrols agents until there are so many, each attaches as soon as it may.
+func (f *fleet) grow(ctx context.Context, to int) error {
+	limit := rate.NewLimiter(enrolRate, enrolBurst)
+	slots := make(chan struct{}, 32)
+	errs := make(chan error, to)
+	var all sync.WaitGroup
+	for n := len(f.agents); n < to; n++ {
+		a := newSim(f, n)
+		f.agents = append(f.agents, a)
+		if err := limit.Wait(ctx); err != nil {
+			return err
+		}
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			if err := f.join(ctx, a); err != nil {
+				errs <- fmt.Errorf("%s: %w", a.name, err)
+				return
+			}
+			f.running.Go(func() { _ = a.run(f.life) })
+		})
+	}
+	all.Wait()
+	close(errs)
+	return errors.Join(<-errs, f.all(ctx, time.Minute, "attached", (*sim).attached))
+}
+
+func (f *fleet) join(ctx context.Context, a *sim) error {
+	var answer struct {
+		JoinToken string `json:"joinToken"`
+	}
+	if err := f.s.API.Do(ctx, http.MethodPost, "/api/v1/clusters/enroll", map[string]any{"name": a.name}, &answer); err != nil {
+		return err
+	}
+	if answer.JoinToken == "" {
+		return errors.New("the answer has no join token")
+	}
+	return a.enrol(ctx, answer.JoinToken)
+}
+
+// attached: the log was followed to its end in this session.
+func (s *sim) attached() bool { return s.connected.Load() && s.at.Load() > 0 && s.same() }
+
+func (s *sim) same() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connected.Load() && s.confirmed.Load() == s.cursor.GetSeq()
+}
+
+// all waits until every agent is so far.
+func (f *fleet) all(ctx context.Context, within time.Duration, what string, is func(*sim) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for from := 0; from < len(f.agents); {
+		if is(f.agents[from]) {
+			from++
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			n := 0
+			for _, a := range f.agents {
+				if is(a) {
+					n++
+				}
+			}
+			return fmt.Errorf("%d of %d agents are %s: %w; wrong: %v", n, len(f.agents), what, ctx.Err(), f.wrong())
+		case <-tick.C:
+		}
+	}
+	return f.wrong()
+}
+
+// until waits for something that comes within a minute.
+func (f *fleet) until(ctx context.Context, what string, is func() bool) error {
+	for deadline := time.Now().Add(time.Minute); !is(); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not %s within a minute; wrong: %w", what, f.wrong())
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wrong is the first thing that a hub sent and should not have.
+func (f *fleet) wrong() error {
+	for _, a := range f.agents {
+		a.mu.Lock()
+		err := a.wrong
+		a.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fleet) close(ctx context.Context) {
+	f.stop()
+	f.running.Wait()
+	_ = f.db.Close(context.WithoutCancel(ctx))
+}
+
+// A gauge is what an installation has used so far.
+type gauge struct {
+	at                time.Time
+	hub, pg, own      float64 // CPU seconds
+	stolen            float64 // of all cores: what the host gave to others although there was work here
+	commits           int64
+	written           int64 // rows
+	in, out           int64 // bytes that agents received and sent
+	renders, reused   int
+	goroutines, dials int
+	heap              heap
+}
+
+// A heap is what the hub's memory is for, in MiB.
+type heap struct {
+	objects, spans, kept, stacks float64 // made and not collected; the spans they lie in; free and not returned; of goroutines
+}
+
+func (h heap) String() string {
+	return fmt.Sprintf("objects %.0f MiB in spans of %.0f, %.0f free, stacks %.0f", h.objects, h.spans, h.kept, h.stacks)
+}
+
+// heap is what the Go runtime of the hub says.
+func (c counts) heap() heap {
+	mib := func(name string) float64 { return c["go_memstats_"+name] / (1 << 20) }
+	return heap{
+		objects: mib("heap_alloc_bytes"), spans: mib("heap_inuse_bytes"), kept: mib("heap_idle_bytes") - mib("heap_released_bytes"), stacks: mib("stack_inuse_bytes"),
+	}
+}
+
+// statsLag is how long Postgres may keep a backend's counts to itself.
+const statsLag = 1500 * time.Millisecond
+
+func (f *fleet) gauge(ctx context.Context) (gauge, error) {
+	g := gauge{at: time.Now(), hub: seconds(f.hub()...), pg: seconds(append(children(f.postgres), f.postgres)...), own: seconds(os.Getpid())}
+	g.stolen = stolen()
+	for _, a := range f.agents {
+		g.in += a.in.Load()
+		g.out += a.sent.Load()
+		g.dials += int(a.dials.Load())
+	}
+	c, err := readCounts(ctx, f.url())
+	if err != nil {
+		return g, err
+	}
+	g.renders, g.reused, g.goroutines = int(c["capstan_renders_total"]), int(c["capstan_renders_reused_total"]), int(c.goroutines())
+	g.heap = c.heap()
+	if err := pause(ctx, statsLag); err != nil {
+		return g, err
+	}
+	err = f.db.QueryRow(ctx, `
+		SELECT xact_commit, tup_inserted + tup_updated + tup_deleted FROM pg_stat_database WHERE datname = 'capstan'`).Scan(&g.commits, &g.written)
+	return g, err
+}
+
+// since is what was used from one moment to the other.
+func (g gauge) since(b gauge) gauge {
+	return gauge{
+		hub: g.hub - b.hub, pg: g.pg - b.pg, own: g.own - b.own, stolen: g.stolen - b.stolen, commits: g.commits - b.commits, written: g.written - b.written,
+		in: g.in - b.in, out: g.out - b.out, renders: g.renders - b.renders, reused: g.reused - b.reused, dials: g.dials - b.dials,
+	}
+}
+
+func (g gauge) String() string {
+	return fmt.Sprintf("%d renders, %d reused; %d transactions, %d rows written; %s to agents, %s from them; CPU-s: hub %.2f, Postgres %.2f, simulators %.2f, stolen %.2f",
+		g.renders, g.reused, g.commits, g.written, bytesText(g.in), bytesText(g.out), g.hub, g.pg, g.own, g.stolen)
+}
+
+// stolen is what the host of a virtual machine has given to others although
+// there was work here, in CPU seconds of all cores.
+func stolen() float64 {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(stat), "\n")
+	const steal = 8 // cpu user nice system idle iowait irq softirq steal
+	fields := strings.Fields(line)
+	if len(fields) <= steal {
+		return 0
+	}
+	v, _ := strconv.ParseFloat(fields[steal], 64)
+	return v / 100
+}
+
+func bytesText(n int64) string {
+	switch {
+	case n >= 10<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 10<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// seconds is the CPU time of processes, with that of children that ended.
+func seconds(pids ...int) float64 {
+	total := 0.0
+	for _, pid := range pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		for _, i := range []int{11, 12, 13, 14} { // utime, stime and both of children
+			v, _ := strconv.ParseFloat(fields[i], 64)
+			total += v / 100
+		}
+	}
+	return total
+}
