@@ -110,7 +110,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer p.db.Close()
 	p.addLevel(level)
-	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector, p.addGCTuner} {
+	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector, p.addMemory} {
 		if err := add(ctx); err != nil {
 			return err
 		}
@@ -310,7 +310,7 @@ func (p *parts) addPipeline(context.Context) error {
 	own := dispatchStore{p.db, p.queue}
 	p.streams = stream.New(streamStore{own}, p.changed, p.log)
 	p.streams.Elsewhere(p.replicas.Wake)
-	p.streams.Bursts(p.queue.first)
+	p.streams.Bursts(p.queue.pacer)
 	p.dispatch = dispatch.New(own, p.queue, p.streams, p.changed, p.log)
 	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
 	p.stage.Reads(web.New(web.Config{AllowedNetworks: networks}))
@@ -339,10 +339,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 	p.inviter = fleet.Inviter{Addresses: addresses, Pin: pin}
 	observed := observe.New(newObservations(p.db, p.queue, p.instruments), caller, observe.Notifier{
 		Changed: p.changed, Over: func() { p.queue.notify(hub.WorkOutcome) },
-		Wait: func(ctx context.Context, tenant hub.TenantID) {
-			p.queue.first.wait(ctx)
-			p.queue.bulk.wait(ctx, tenant)
-		},
+		Wait: p.queue.pacer.Wait,
 	}, p.log)
 	p.fleet, err = fleet.New(fleet.Config{
 		Authority: p.authority, Enrolments: system, Revocations: system, Presence: attachments{system, p}, Refusals: attachments{system, p}, Keys: linkKeys{p.db},

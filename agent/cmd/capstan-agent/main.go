@@ -85,7 +85,7 @@ func runCommand() *cobra.Command {
 				return err
 			}
 			c.Log = log
-			lifecycle.BoundMemory(0.9, log)
+			lifecycle.BoundMemory(0.9, 0, log)
 			defer switchable(cmd.Context(), log, variable)()
 			return daemon.Run(cmd.Context(), c)
 		},

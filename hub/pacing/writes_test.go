@@ -1,4 +1,4 @@
-package daemon
+package pacing
 
 import (
 	"slices"
@@ -9,12 +9,12 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-func TestBulkGate(t *testing.T) {
+func TestWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var a bulkGate
+		var a writes
 		is := func(why string, want ...hub.TenantID) {
 			t.Helper()
-			got := a.tenants()
+			got := a.arriving()
 			slices.Sort(got)
 			if !slices.Equal(got, want) {
 				t.Errorf("%s: %v, want %v", why, got, want)
@@ -39,14 +39,14 @@ func TestSeries(t *testing.T) {
 	// A test asks for what a bubble of virtual time makes of requests that come
 	// at moments, each with the number of what follows from it.
 	type hold struct {
-		a     bulkGate
+		a     writes
 		began time.Time
 		done  []time.Duration // when what followed was begun
 		let   int
 	}
 	start := func() *hold {
 		h := &hold{began: time.Now()}
-		h.a.let = func() { h.let++ }
+		h.a.released = func() { h.let++ }
 		return h
 	}
 	lasting := func(h *hold, tenant hub.TenantID, d time.Duration) {
@@ -62,8 +62,8 @@ func TestSeries(t *testing.T) {
 				ask(h, "acme")
 				time.Sleep(seriesApart + time.Millisecond)
 			}
-			if len(h.done) != 3 || h.done[1] != seriesApart+time.Millisecond || h.let != 0 || len(h.a.tenants()) != 0 {
-				t.Errorf("begun at %v, let go %d times, held %v", h.done, h.let, h.a.tenants())
+			if len(h.done) != 3 || h.done[1] != seriesApart+time.Millisecond || h.let != 0 || len(h.a.following()) != 0 {
+				t.Errorf("begun at %v, let go %d times, held %v", h.done, h.let, h.a.following())
 			}
 		})
 	})
@@ -75,18 +75,18 @@ func TestSeries(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 			ask(h, "globex")
-			if len(h.done) != 2 || !slices.Equal(h.a.tenants(), []hub.TenantID{"acme"}) || !slices.Equal(h.a.following(), []hub.TenantID{"acme"}) {
-				t.Fatalf("begun at %v, held %v: the first of each tenant is to be begun and no other", h.done, h.a.tenants())
+			if len(h.done) != 2 || !slices.Equal(h.a.following(), []hub.TenantID{"acme"}) {
+				t.Fatalf("begun at %v, held %v: the first of each tenant is to be begun and no other", h.done, h.a.following())
 			}
 			waited := time.Now()
-			h.a.wait(t.Context(), "globex")
+			await(t.Context(), h.a.done("globex"))
 			if d := time.Since(waited); d != 0 {
 				t.Errorf("another tenant waits %s", d)
 			}
-			h.a.wait(t.Context(), "acme")
+			await(t.Context(), h.a.done("acme"))
 			synctest.Wait()
-			if at := time.Since(h.began); at != 90*time.Millisecond+seriesApart || len(h.done) != 11 || h.let != 1 || len(h.a.tenants()) != 0 {
-				t.Errorf("let go after %s, %d times; begun: %d; held %v", at, h.let, len(h.done), h.a.tenants())
+			if at := time.Since(h.began); at != 90*time.Millisecond+seriesApart || len(h.done) != 11 || h.let != 1 || len(h.a.following()) != 0 {
+				t.Errorf("let go after %s, %d times; begun: %d; held %v", at, h.let, len(h.done), h.a.following())
 			}
 		})
 	})
@@ -98,13 +98,13 @@ func TestSeries(t *testing.T) {
 				lasting(h, "acme", 3*seriesApart)
 			}
 			h.a.alone("acme")(nil)
-			if len(h.done) != 1 || len(h.a.tenants()) != 1 {
-				t.Errorf("begun at %v, held %v", h.done, h.a.tenants())
+			if len(h.done) != 1 || len(h.a.following()) != 1 {
+				t.Errorf("begun at %v, held %v", h.done, h.a.following())
 			}
 			time.Sleep(seriesApart)
 			synctest.Wait()
-			if len(h.done) != 4 || h.let != 1 || len(h.a.tenants()) != 0 || len(h.a.series) != 0 {
-				t.Errorf("begun at %v, let go %d times, held %v", h.done, h.let, h.a.tenants())
+			if len(h.done) != 4 || h.let != 1 || len(h.a.following()) != 0 || len(h.a.series) != 0 {
+				t.Errorf("begun at %v, let go %d times, held %v", h.done, h.let, h.a.following())
 			}
 		})
 	})
@@ -115,8 +115,8 @@ func TestSeries(t *testing.T) {
 			ask(h, "globex")
 			time.Sleep(2 * seriesApart)
 			ask(h, "acme")
-			if len(h.done) != 2 || len(h.a.tenants()) != 0 {
-				t.Errorf("begun at %v, held %v", h.done, h.a.tenants())
+			if len(h.done) != 2 || len(h.a.following()) != 0 {
+				t.Errorf("begun at %v, held %v", h.done, h.a.following())
 			}
 		})
 	})
@@ -128,7 +128,7 @@ func TestSeries(t *testing.T) {
 				ask(h, "acme")
 				time.Sleep(10 * time.Millisecond)
 				synctest.Wait()
-				if len(h.a.tenants()) == 0 {
+				if len(h.a.following()) == 0 {
 					open++
 				}
 			}

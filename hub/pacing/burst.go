@@ -1,7 +1,6 @@
-package daemon
+package pacing
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -13,13 +12,11 @@ const (
 	burstApart = 500 * time.Millisecond // of rest between two bursts; less makes them one
 )
 
-// A burstGate sends a change to all clusters before the hub processes their
-// reports, and before it asks for their root hashes: that needs the database as
-// well, and costs less in one batch. It delays nothing unless many applications
-// are processed at once, and each burst only at its beginning, so that a busy
-// hub stores reports as they come.
-type burstGate struct {
-	burst       func() // called when a burst begins; nil: no observer
+// burst is a change of many applications while it is on its way to their
+// clusters. It delays nothing unless many applications are processed at once,
+// and each burst only at its beginning, so that a busy hub stores reports as
+// they come.
+type burst struct {
 	mu          sync.Mutex
 	work        int           // applications in work
 	outstanding int           // clusters that have not acknowledged what they were sent
@@ -32,20 +29,14 @@ type burstGate struct {
 
 // add counts applications whose processing starts, or with a negative number
 // ends.
-func (w *burstGate) add(n int) {
-	if w.begins(n) && w.burst != nil {
-		w.burst()
-	}
-}
-
-func (w *burstGate) begins(n int) (burst bool) {
+func (w *burst) add(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.work += n
 	now := time.Now()
 	switch {
 	case !w.busy && w.work >= burstSize:
-		w.busy, burst = true, true
+		w.busy = true
 		if w.began.IsZero() || now.Sub(w.ended) > burstApart {
 			w.began = now
 		}
@@ -60,11 +51,10 @@ func (w *burstGate) begins(n int) (burst bool) {
 			time.AfterFunc(burstTail, w.afterDelay)
 		}
 	}
-	return burst
 }
 
 // afterDelay notes that the streams have had the time to take the rows of a burst.
-func (w *burstGate) afterDelay() {
+func (w *burst) afterDelay() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.busy && time.Since(w.ended) >= burstTail {
@@ -74,48 +64,36 @@ func (w *burstGate) afterDelay() {
 }
 
 // release ends the delay, if all clusters have the burst. The lock is held.
-func (w *burstGate) release() {
+func (w *burst) release() {
 	if w.quiet != nil && !w.busy && !w.tail && w.outstanding <= 0 {
 		close(w.quiet)
 		w.quiet = nil
 	}
 }
 
-// Sent notes that so many more clusters were sent rows, or with a negative
+// sent notes that so many more clusters were sent rows, or with a negative
 // number that they have acknowledged them or are gone.
-func (w *burstGate) Sent(n int) {
+func (w *burst) sent(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.outstanding += n
 	w.release()
 }
 
-// Quiet returns what is closed when all clusters have what a burst has for them,
+// done returns what is closed when all clusters have what a burst has for them,
 // or when it has had its time; nil if there is nothing to wait for.
-func (w *burstGate) Quiet() <-chan struct{} {
+func (w *burst) done() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.quiet
 }
 
 // expire ends the delay: the burst has exceeded its time.
-func (w *burstGate) expire(quiet chan struct{}) {
+func (w *burst) expire(quiet chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.quiet == quiet {
 		close(quiet)
 		w.quiet = nil
-	}
-}
-
-// wait returns when there is nothing to wait for any more, or when ctx ends.
-func (w *burstGate) wait(ctx context.Context) {
-	quiet := w.Quiet()
-	if quiet == nil {
-		return
-	}
-	select {
-	case <-quiet:
-	case <-ctx.Done():
 	}
 }

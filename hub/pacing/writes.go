@@ -1,7 +1,6 @@
-package daemon
+package pacing
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -20,25 +19,26 @@ const (
 	seriesOpen = 100 * time.Millisecond
 )
 
-// bulkGate delays the refresh of applications until all of one request, or of
-// many consecutive requests, have arrived: refreshing in small batches costs
-// half as much again and delays the rest. It does not delay other tenants or a
-// single write, and nothing for longer than arriveFor.
-type bulkGate struct {
-	let func() // called when delayed work may start; nil: no observer
+// writes are the requests that bring applications. What follows from those of a
+// tenant waits until all of one request, or of many consecutive requests, have
+// arrived: refreshing in small batches costs half as much again and delays the
+// rest. Other tenants and a single write do not wait, and nothing waits longer
+// than arriveFor.
+type writes struct {
+	released func() // called when delayed work may start; nil: no observer
 
 	mu     sync.Mutex
-	of     map[*bulkRequest]struct{}
-	series map[hub.TenantID]*requestSeries
+	of     map[*request]struct{}
+	series map[hub.TenantID]*series
 }
 
-type bulkRequest struct {
+type request struct {
 	tenant hub.TenantID
 	began  time.Time
 }
 
-// A requestSeries are requests of one tenant that follow one another.
-type requestSeries struct {
+// A series are requests of one tenant that follow one another.
+type series struct {
 	running int           // requests under way
 	began   time.Time     // of the second request; zero: there was only one
 	last    time.Time     // when the newest one was through; zero: none was
@@ -47,12 +47,12 @@ type requestSeries struct {
 }
 
 // over reports whether the next request belongs to another series.
-func (s *requestSeries) over(now time.Time) bool {
+func (s *series) over(now time.Time) bool {
 	return s.running == 0 && s.quiet == nil && now.Sub(s.last) > seriesApart
 }
 
 // mustWait reports whether what follows waits, and when to ask again.
-func (s *requestSeries) mustWait(now time.Time) (wait time.Duration, yes bool) {
+func (s *series) mustWait(now time.Time) (wait time.Duration, yes bool) {
 	if s.began.IsZero() {
 		return 0, false
 	}
@@ -65,12 +65,12 @@ func (s *requestSeries) mustWait(now time.Time) (wait time.Duration, yes bool) {
 }
 
 // begin notes a request; its end is to be called once.
-func (a *bulkGate) begin(tenant hub.TenantID) (end func()) {
-	one := &bulkRequest{tenant, time.Now()}
+func (a *writes) begin(tenant hub.TenantID) (end func()) {
+	one := &request{tenant, time.Now()}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.of == nil {
-		a.of = map[*bulkRequest]struct{}{}
+		a.of = map[*request]struct{}{}
 	}
 	a.of[one] = struct{}{}
 	return func() {
@@ -84,17 +84,17 @@ func (a *bulkGate) begin(tenant hub.TenantID) (end func()) {
 // with what follows from it, if anything does. That begins at once, unless
 // others came just before it: then it begins when no other one comes, and after
 // arriveFor in any case.
-func (a *bulkGate) alone(tenant hub.TenantID) (through func(follows func())) {
+func (a *writes) alone(tenant hub.TenantID) (through func(follows func())) {
 	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.series == nil {
-		a.series = map[hub.TenantID]*requestSeries{}
+		a.series = map[hub.TenantID]*series{}
 	}
 	s := a.series[tenant]
 	if s == nil || s.over(now) {
 		a.forget(now)
-		s = &requestSeries{}
+		s = &series{}
 		a.series[tenant] = s
 	} else if s.began.IsZero() {
 		s.began = now
@@ -103,7 +103,7 @@ func (a *bulkGate) alone(tenant hub.TenantID) (through func(follows func())) {
 	return func(follows func()) { a.through(tenant, s, follows) }
 }
 
-func (a *bulkGate) through(tenant hub.TenantID, s *requestSeries, follows func()) {
+func (a *writes) through(tenant hub.TenantID, s *series, follows func()) {
 	now := time.Now()
 	a.mu.Lock()
 	s.running--
@@ -125,7 +125,7 @@ func (a *bulkGate) through(tenant hub.TenantID, s *requestSeries, follows func()
 
 // release starts the delayed work of a series if that is due, and checks again
 // otherwise.
-func (a *bulkGate) release(tenant hub.TenantID, s *requestSeries) {
+func (a *writes) release(tenant hub.TenantID, s *series) {
 	now := time.Now()
 	a.mu.Lock()
 	if wait, held := s.mustWait(now); held {
@@ -146,13 +146,13 @@ func (a *bulkGate) release(tenant hub.TenantID, s *requestSeries) {
 	for _, do := range after {
 		do()
 	}
-	if a.let != nil {
-		a.let()
+	if a.released != nil {
+		a.released()
 	}
 }
 
 // forget drops the tenants that have sent one request. The lock is held.
-func (a *bulkGate) forget(now time.Time) {
+func (a *writes) forget(now time.Time) {
 	const many = 256
 	if len(a.series) < many {
 		return
@@ -164,11 +164,12 @@ func (a *bulkGate) forget(now time.Time) {
 	}
 }
 
-// tenants are those whose applications still arrive.
-func (a *bulkGate) tenants() []hub.TenantID {
-	out := a.following()
+// arriving are the tenants with a request of many applications that has not
+// ended, nor lasted for too long.
+func (a *writes) arriving() []hub.TenantID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	var out []hub.TenantID
 	for one := range a.of {
 		if time.Since(one.began) < arriveFor && !slices.Contains(out, one.tenant) {
 			out = append(out, one.tenant)
@@ -178,7 +179,7 @@ func (a *bulkGate) tenants() []hub.TenantID {
 }
 
 // following are the tenants whose requests follow one another.
-func (a *bulkGate) following() []hub.TenantID {
+func (a *writes) following() []hub.TenantID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []hub.TenantID
@@ -190,19 +191,13 @@ func (a *bulkGate) following() []hub.TenantID {
 	return out
 }
 
-// wait returns when nothing of a tenant is delayed, or when ctx ends.
-func (a *bulkGate) wait(ctx context.Context, tenant hub.TenantID) {
+// done returns what is closed when nothing of a tenant is delayed any more; nil
+// if nothing is.
+func (a *writes) done(tenant hub.TenantID) <-chan struct{} {
 	a.mu.Lock()
-	var quiet chan struct{}
+	defer a.mu.Unlock()
 	if s := a.series[tenant]; s != nil {
-		quiet = s.quiet
+		return s.quiet
 	}
-	a.mu.Unlock()
-	if quiet == nil {
-		return
-	}
-	select {
-	case <-quiet:
-	case <-ctx.Done():
-	}
+	return nil
 }
