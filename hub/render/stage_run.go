@@ -290,7 +290,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 		Lease: r.leases[app.ID],
 	}
 	if j.asked == "" {
-		out.Read = &hub.ReadVersion{Application: app, Version: j.refresh.Version, Spec: j.spec}
+		out.Spec = &hub.DecodedSpec{Version: app.Version, Spec: j.spec}
 	}
 	if j.old != nil {
 		r.count(func(c *Counters) { c.Reused++ })

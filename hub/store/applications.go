@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -69,10 +68,9 @@ const (
 		              WHERE  p.cluster_id = a.cluster_id
 		                AND  CASE WHEN p.connected THEN p.lag_ms < 60000 ELSE p.seen_at - p.lag_ms * interval '1 millisecond' >= now() - interval '60 seconds' END))`
 
-	applicationByName       = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
-	applicationsByID        = selectApplications + ` AND a.id = ANY ($3::uuid[])`
-	applicationsWithVersion = `SELECT` + applicationColumns + `,` + versionColumns + applicationTables + ` AND a.id = ANY ($3::uuid[])`
-	applicationPage         = selectApplications + applicationFilter + `
+	applicationByName = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
+	applicationsByID  = selectApplications + ` AND a.id = ANY ($3::uuid[])`
+	applicationPage   = selectApplications + applicationFilter + `
 		  AND  (a.name, a.namespace) > ($13, $14)
 		ORDER  BY a.name, a.namespace
 		LIMIT  $15`
@@ -125,15 +123,6 @@ const (
 		SET    labels = $3, annotations = $4, finalizers = $5, project = $6, spec = $7, cluster_id = nullif($8, '')::uuid,
 		       version = version + 1, updated_at = $9
 		WHERE  tenant_id = $1 AND id = $2`
-	// What makes conditions is in other tables, whose changes leave no mark here.
-	versionColumns    = ` pg_postmaster_start_time(), a.xmin, s.xmin, o.xmin, r.xmin, ` + isFailing
-	selectRowVersions = `
-		SELECT a.id,` + versionColumns + `
-		FROM   application a
-		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
-		LEFT   JOIN operation o ON o.tenant_id = s.tenant_id AND o.id = s.operation_id
-		LEFT   JOIN rendered r ON r.tenant_id = a.tenant_id AND r.object_id = a.id
-		WHERE  a.tenant_id = $1 AND a.id = ANY ($2::uuid[])`
 	raiseGeneration = `UPDATE application_status SET generation = generation + 1 WHERE tenant_id = $1 AND application_id = $2`
 	lockStatus      = `
 		SELECT application_id FROM application_status
@@ -321,44 +310,6 @@ func (t *Tenant) LockApplications(ctx context.Context, want []hub.ApplicationID)
 		return nil, err
 	}
 	return found(), nil
-}
-
-// LockIfUnchanged is LockApplications that reads again only those that have
-// changed since they were read, and returns the others unchanged.
-func (t *Tenant) LockIfUnchanged(ctx context.Context, want []hub.ApplicationID, seen map[hub.ApplicationID]*hub.ReadVersion) (map[hub.ApplicationID]hub.Application, error) {
-	type marked struct {
-		id hub.ApplicationID
-		by hub.RowVersion
-	}
-	var locked []string
-	now := make([]marked, 0, len(want))
-	b := &pgx.Batch{}
-	b.Queue(planOnce)
-	queueList(b, "application locks", pgx.RowTo[string], &locked, lockStatus, t.id, ids(want))
-	queueList(b, "marks of applications", func(row pgx.CollectableRow) (m marked, err error) {
-		var mark nullVersion
-		err = row.Scan(append([]any{&m.id}, mark.dest()...)...)
-		m.by = mark.version()
-		return m, err
-	}, &now, selectRowVersions, t.id, ids(want))
-	if err := send(ctx, t.tx, "lock applications", b); err != nil {
-		return nil, err
-	}
-	out := make(map[hub.ApplicationID]hub.Application, len(now))
-	var again []hub.ApplicationID
-	for _, m := range now {
-		if s := seen[m.id]; s != nil && m.by != (hub.RowVersion{}) && s.Version == m.by {
-			out[m.id] = s.Application
-			continue
-		}
-		again = append(again, m.id)
-	}
-	if len(again) == 0 {
-		return out, nil
-	}
-	changed, err := t.ApplicationsByID(ctx, again)
-	maps.Copy(out, changed)
-	return out, err
 }
 
 // queueApplications reads applications in a batch. The function returns them
