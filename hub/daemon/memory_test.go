@@ -39,3 +39,29 @@ func TestIdleMemory(t *testing.T) {
 		})
 	}
 }
+
+func TestHeapGrowthWhileAgentsConnect(t *testing.T) {
+	t.Parallel()
+	const dense, roomy = denseGrowth, roomyGrowth
+	for name, c := range map[string]struct {
+		agents, want []int
+	}{
+		"B14 agents connect after a start":         {[]int{0, 300, 600, 1000, 1000, 1000}, []int{dense, dense, dense, dense, dense, roomy}},
+		"a start without agents":                   {[]int{0, 0}, []int{dense, roomy}},
+		"a few of many reconnect":                  {[]int{0, 1000, 995, 1000, 990, 999}, []int{dense, dense, dense, roomy, roomy, roomy}},
+		"all reconnect":                            {[]int{1000, 1000, 1000, 0, 500, 1000, 1000, 1000}, []int{dense, dense, roomy, roomy, dense, dense, dense, roomy}},
+		"the second agent of a small installation": {[]int{1, 1, 1, 2, 2, 2}, []int{dense, dense, roomy, dense, dense, roomy}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := connecting{were: true}
+			var got []int
+			for _, n := range c.agents {
+				got = append(got, m.check(n))
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("the heap may grow by %v %%, want %v", got, c.want)
+			}
+		})
+	}
+}
