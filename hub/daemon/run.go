@@ -63,31 +63,50 @@ type parts struct {
 	replica  string      // id of this process
 	stopping atomic.Bool // no new work, agents and clients are wanted
 
-	db        *store.DB
-	queue     *queue
+	db       *store.DB
+	queue    *queue
+	replicas *replicas.Replicas
+	feed     *feed.Feed
+
+	pipeline
+	agentSide
+	webSide
+	observers
+
+	running []lifecycle.Part
+}
+
+// pipeline turns commits into rows of desired logs.
+type pipeline struct {
+	sources  *source.Registry
+	pool     *scheduler.Pool
+	stage    *render.Stage
+	dispatch *dispatch.Dispatcher
+	streams  *stream.Server
+}
+
+// agentSide is what agents connect to.
+type agentSide struct {
 	authority *fleet.Authority
-	replicas  *replicas.Replicas
-	feed      *feed.Feed
-	sources   *source.Registry
-	pool      *scheduler.Pool
-	stage     *render.Stage
-	dispatch  *dispatch.Dispatcher
-	streams   *stream.Server
 	fleet     *fleet.Server
 	inviter   fleet.Inviter
-	api       *api.Server
+	webSocket http.Handler // takes agents that come through HTTP
+}
 
+// webSide is what users connect to.
+type webSide struct {
+	api         *api.Server
+	proxies     clientip.Proxies // whose word on where clients are counts
+	connections *connections     // to the HTTP listeners
+}
+
+// observers are what operators see of the process.
+type observers struct {
 	monitor     *lifecycle.Monitor
 	health      *telemetry.Health
 	instruments *metrics.Metrics
 	tracer      *trace.Tracer
 	metrics     *prometheus.Registry
-	webSocket   http.Handler // takes agents that come through HTTP
-
-	proxies     clientip.Proxies // whose word on where clients are counts
-	connections *connections     // to the HTTP listeners
-
-	running []lifecycle.Part
 }
 
 // Run runs a hub until ctx ends.
