@@ -41,7 +41,8 @@ func (q *queue) wait(ctx context.Context, ready func() bool) error {
 	return ctx.Err()
 }
 
-// freeWorkers waits for workers with nothing to do and says how many there are.
+// freeWorkers waits for workers with nothing to do and returns how many there
+// are.
 func (q *queue) freeWorkers(ctx context.Context) (n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -24,7 +24,7 @@ import (
 // use it, for any tenants; none ever gets what belongs to another one. Errors
 // are a sentence for the repository's owner, unless the context has ended.
 type Source interface {
-	// Resolve finds the commit that a target revision stands for, among the
+	// Resolve finds the commit that a target revision names, among the
 	// refs that the newest Fetch gave. The error is fault.Missing if there is
 	// none.
 	Resolve(ctx context.Context, tenant hub.TenantID, repo hub.Repository, refs []hub.Ref, revision, tagPrefix string) (commit string, err error)

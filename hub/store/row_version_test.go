@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 )
 
-// What was seen is given again only if reading it would give the same.
+// A cached value is returned only if reading it again would return the same.
 func TestLockIfUnchanged(t *testing.T) {
 	t.Parallel()
 	urls := storetest.Database(t)

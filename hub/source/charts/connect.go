@@ -94,8 +94,8 @@ func (c *connection) authorize(req *http.Request) {
 	}
 }
 
-// explain says why something of a repository could not be read. It repeats no
-// text of the network's own errors: they hold the address as it was sent.
+// explain returns why something of a repository could not be read. It repeats
+// no text of the network's own errors: they hold the address as it was sent.
 func explain(what string, err error) error {
 	const again = "it is tried again by itself"
 	var refused *fault.Error

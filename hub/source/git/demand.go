@@ -20,7 +20,7 @@ const (
 	maxRefused = 256              // commits whose failure is remembered, per mirror
 )
 
-// Resolve finds the commit that a target revision stands for. The refs decide
+// Resolve finds the commit that a target revision names. The refs decide
 // where they can (see the function Resolve); an abbreviated commit is looked
 // up in the mirror, and a full one that no ref names must be there or be
 // had from the server.
@@ -111,7 +111,7 @@ func (m *Mirrors) Tree(ctx context.Context, tenant hub.TenantID, repo hub.Reposi
 	return newTree(mir, c), nil
 }
 
-// Commit returns what people see of a commit.
+// Commit returns what users see of a commit.
 func (m *Mirrors) Commit(ctx context.Context, tenant hub.TenantID, repo hub.Repository, commit string) (hub.CommitInfo, error) {
 	t, err := m.Tree(ctx, tenant, repo, commit)
 	if err != nil {
@@ -245,7 +245,7 @@ func (m *mirror) refuse(name string, err error) {
 }
 
 // broken tells what a reader may be told of an error of the object database,
-// and has a damaged mirror fetched anew.
+// and has a damaged mirror fetched again.
 func (m *mirror) broken(err error) error {
 	switch {
 	case err == nil:

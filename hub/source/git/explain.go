@@ -217,10 +217,10 @@ func (f failure) byDisk() error {
 	return nil
 }
 
-// errIncomplete says that a listed object did not come.
+// errIncomplete means that a listed object did not come.
 var errIncomplete = errors.New("the server did not send an object that it listed")
 
-// errProtocol says that an answer broke the rules of the protocol.
+// errProtocol means that an answer broke the rules of the protocol.
 var errProtocol = errors.New("the answer breaks the protocol")
 
 // breaksProtocol reports whether a server sent what Git does not send.

@@ -223,7 +223,7 @@ func (m *mirror) load() ([]tip, error) {
 	return m.withHead(tips), nil
 }
 
-// withHead adds what HEAD stands for to tips that were read from disk. A HEAD
+// withHead adds what HEAD names to tips that were read from disk. A HEAD
 // that is not there, or says nothing, only makes a fetch offer less.
 func (m *mirror) withHead(tips []tip) []tip {
 	text, err := os.ReadFile(filepath.Join(m.dir, "HEAD"))

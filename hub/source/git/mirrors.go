@@ -13,7 +13,7 @@
 //
 // The daemon runs one Mirrors per replica, which hub/source finds in its
 // Registry. A mirror is a cache: losing it costs a fetch, never a
-// state. An error never removes a ref, and a damaged mirror is fetched anew.
+// state. An error never removes a ref, and a damaged mirror is fetched again.
 package git
 
 import (

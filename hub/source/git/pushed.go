@@ -153,10 +153,10 @@ func (m *mirror) follow(ctx context.Context, repo hub.Repository, cred hub.Crede
 	return true, nil
 }
 
-// errMoved says that a branch is not where an event says.
+// errMoved means that a branch is not where an event says.
 var errMoved = errors.New("the branch is not at the commit that the event names")
 
-// errNoPack says that an answer ended before the objects came.
+// errNoPack means that an answer ended before the objects came.
 var errNoPack = errors.New("the answer has no objects")
 
 // moved returns the tips with one branch at another commit.

@@ -176,7 +176,7 @@ func (x *exchange) wrong() (status int, err error) {
 	return x.status, x.err
 }
 
-// errNotGit says that a web server answered that does not speak Git.
+// errNotGit means that a web server answered that does not speak Git.
 var errNotGit = errors.New("the answer is not one of a Git server")
 
 // watched is an HTTP transport under the rules of an exchange: answers are

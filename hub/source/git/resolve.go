@@ -15,7 +15,7 @@ import (
 // minShort is the shortest abbreviation of a commit that is looked up.
 const minShort = 7
 
-// Resolve finds the commit that a target revision stands for among the refs
+// Resolve finds the commit that a target revision names among the refs
 // of a repository, and the full name that led to it. It decides in this order:
 //
 //  1. nothing or HEAD: the default branch;
@@ -127,7 +127,7 @@ func cut(s string, limit int) string {
 	return s
 }
 
-// nearNames gives up to three branches or tags that a person may have meant.
+// nearNames returns up to three branches or tags that a person may have meant.
 func nearNames(refs []hub.Ref, revision, prefix string) []string {
 	type near struct {
 		name     string

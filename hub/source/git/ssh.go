@@ -185,7 +185,7 @@ func hostKeyAlgorithms(known []hub.HostKey) []string {
 	return all
 }
 
-// A hostKeyError says that a server did not prove to be the one that is meant.
+// A hostKeyError means that a server did not prove to be the one that is meant.
 type hostKeyError struct {
 	target sshTarget
 	known  []hub.HostKey // none: the server is a stranger

@@ -207,7 +207,7 @@ func (c *complaints) text() string {
 	return string(c.kept)
 }
 
-// errNoUploadPack says that a server lets in and does not speak Git.
+// errNoUploadPack means that a server lets in and does not speak Git.
 var errNoUploadPack = errors.New("the server does not run git-upload-pack")
 
 // complained finds out what a server means that lists nothing.

@@ -39,7 +39,7 @@ func newTree(m *mirror, c packstore.Commit) *tree { return &tree{m, c} }
 // Commit is the full hash of the commit.
 func (t *tree) Commit() string { return t.commit.Hash.String() }
 
-// Info is what people see of the commit.
+// Info is what users see of the commit.
 func (t *tree) Info() hub.CommitInfo {
 	return hub.CommitInfo{Author: t.commit.Author, Message: t.commit.Message, At: t.commit.When.UTC()}
 }
@@ -52,7 +52,7 @@ type walk struct {
 	links int
 }
 
-// resolve finds what stands at a name. Links in the middle are followed
+// resolve finds what is at a name. Links in the middle are followed
 // always, one at the end if follow is set.
 func (t *tree) resolve(op, name string, follow bool) (packstore.Node, error) {
 	if !fs.ValidPath(name) || strings.ContainsRune(name, 0) || len(name) > maxName {
@@ -248,13 +248,13 @@ func (t *tree) content(n packstore.Node, name string) ([]byte, error) {
 	return obj.Data, nil
 }
 
-// errIsDir says that a directory stands where a file is expected.
+// errIsDir means that a directory stands where a file is expected.
 var errIsDir = fault.Wrap(fault.Invalid, fs.ErrInvalid, "a directory stands where a file is expected")
 
-// Stat tells what stands at a name, through links.
+// Stat tells what is at a name, through links.
 func (t *tree) Stat(name string) (fs.FileInfo, error) { return t.stat("stat", name, true) }
 
-// Lstat tells what stands at a name; a link at its end stays a link.
+// Lstat tells what is at a name; a link at its end stays a link.
 func (t *tree) Lstat(name string) (fs.FileInfo, error) { return t.stat("lstat", name, false) }
 
 func (t *tree) stat(op, name string, follow bool) (fs.FileInfo, error) {

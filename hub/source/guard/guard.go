@@ -18,7 +18,7 @@ type guard struct {
 	allowed []netip.Prefix
 }
 
-// A blockedError says that an address is not for repositories. It does not
+// A blockedError means that an address is not for repositories. It does not
 // print the address: what an internal name resolves to is nobody's business.
 type blockedError struct{ addr netip.Addr }
 

@@ -56,7 +56,7 @@ type key struct {
 	name   string
 }
 
-// A file is what stood at an address, with what says whether it still does.
+// A file is what was at an address, with what reports whether it still does.
 type file struct {
 	body           []byte
 	etag, modified string
@@ -247,7 +247,7 @@ func answered(address string, status int) error {
 	return fault.With(fault.New(fault.Invalid, "the server of %s answers with status %d", shown, status), "", "correct the address")
 }
 
-// explain says why a file could not be read. It repeats no text of the
+// explain returns why a file could not be read. It repeats no text of the
 // network's own errors: they hold the address as it was sent.
 func explain(address string, err error) error {
 	shown := hub.RedactURL(address)

@@ -89,7 +89,7 @@ func shorten(s string, limit int) string {
 	return s
 }
 
-// Ancestors gives up to limit first parents of a commit, nearest first; those
+// Ancestors returns up to limit first parents of a commit, nearest first; those
 // that cannot be read are left out.
 func (o *Objects) Ancestors(h plumbing.Hash, limit int) ([]plumbing.Hash, error) {
 	var all []plumbing.Hash
@@ -107,5 +107,5 @@ func (o *Objects) Ancestors(h plumbing.Hash, limit int) ([]plumbing.Hash, error)
 	return all, nil
 }
 
-// ErrNotCommit says that an object is there and is no commit.
+// ErrNotCommit means that an object is there and is no commit.
 var ErrNotCommit = errors.New("the object is not a commit")

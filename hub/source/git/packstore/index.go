@@ -17,7 +17,7 @@ import (
 )
 
 // ErrDamaged marks what is wrong with the files of the database itself; what
-// was fetched into it has to be fetched anew.
+// was fetched into it has to be fetched again.
 var ErrDamaged = errors.New("the mirror is damaged")
 
 // Layout of a pack index, version 2.
@@ -187,7 +187,7 @@ func (x *index) offset(pos int64) (int64, error) {
 	return int64(binary.BigEndian.Uint64(b[:]) &^ (1 << 63)), nil
 }
 
-// prefixed gives up to limit objects whose names start with a prefix of
+// prefixed returns up to limit objects whose names start with a prefix of
 // hexadecimal digits.
 func (x *index) prefixed(prefix string, limit int) ([]plumbing.Hash, error) {
 	low, high := prefixRange(prefix)

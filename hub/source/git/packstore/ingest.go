@@ -177,7 +177,7 @@ func (l *Library) ingest(ctx context.Context, s *Spool, dir string, limits Limit
 	return p, nil
 }
 
-// ErrMalformed says that a pack is not what Git would have sent.
+// ErrMalformed means that a pack is not what Git would have sent.
 var ErrMalformed = errors.New("the pack is malformed")
 
 // blame marks an error as the server's unless a limit, the end of the context

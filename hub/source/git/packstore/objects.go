@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// ErrNoObject says that an object is not here.
+// ErrNoObject means that an object is not here.
 var ErrNoObject = plumbing.ErrObjectNotFound
 
 // A Library is what all databases of one replica share for reading: the cache,
@@ -245,7 +245,7 @@ func (s *packSet) find(h plumbing.Hash) (*pack, int64, error) {
 	return nil, 0, ErrNoObject
 }
 
-// Prefixed gives up to limit objects of each pack whose names start with a
+// Prefixed returns up to limit objects of each pack whose names start with a
 // prefix of hexadecimal digits.
 func (o *Objects) Prefixed(prefix string, limit int) ([]plumbing.Hash, error) {
 	s, err := o.acquire()
