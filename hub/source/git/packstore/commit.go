@@ -13,7 +13,7 @@ import (
 
 const (
 	maxCommit  = 1 << 20 // bytes of a commit or tag that is read
-	maxMessage = 500     // characters of a commit's message that are kept
+	maxMessage = 500     // characters of a commit's message that are stored
 	maxPeel    = 16      // tags of tags that are followed
 )
 
