@@ -55,7 +55,7 @@ type Answer struct {
 	Facts   []string `json:"a,omitempty"`
 }
 
-// A Stat says what stands at a name: InputFile, InputDir or InputMissing.
+// A Stat says what is at a name: InputFile, InputDir or InputMissing.
 type Stat struct {
 	Kind hub.InputKind `json:"k"`
 }
@@ -67,7 +67,7 @@ type Entry struct {
 	Link bool          `json:"l,omitempty"` // Kind is that of the target
 }
 
-// A File is what stood at a name.
+// A File is what was at a name.
 type File struct {
 	Found   bool     `json:"f"`
 	Size    int64    `json:"s"`

@@ -48,13 +48,13 @@ type Files struct {
 // Of reads from another source of the same application.
 func (f Files) Of(source int) Files { return Files{f.Access, source} }
 
-// Stat says what stands at each name.
+// Stat says what is at each name.
 func (f Files) Stat(ctx context.Context, names ...string) ([]Stat, error) {
 	a, err := f.request(ctx, Question{Op: OpStat, Names: names})
 	return a.Stats, err
 }
 
-// Kind says what stands at one name.
+// Kind says what is at one name.
 func (f Files) Kind(ctx context.Context, name string) (hub.InputKind, error) {
 	s, err := f.Stat(ctx, name)
 	if err != nil {
@@ -64,7 +64,7 @@ func (f Files) Kind(ctx context.Context, name string) (hub.InputKind, error) {
 }
 
 // List returns the names in a directory; q says how far below. The first result
-// is what stands at dir itself, and there are entries only for a directory.
+// is what is at dir itself, and there are entries only for a directory.
 func (f Files) List(ctx context.Context, dir string, q Question) (hub.InputKind, []Entry, error) {
 	q.Op, q.Names = OpList, []string{dir}
 	a, err := f.request(ctx, q)
@@ -111,7 +111,7 @@ func (f Files) Remote(ctx context.Context, written string) (File, error) {
 }
 
 // Chart returns the archive of a chart that a file of the tree declares, by its
-// place in the file's list. Refused says why there is none.
+// place in the file's list. Refused explains why there is none.
 func (f Files) Chart(ctx context.Context, file string, place int) (File, error) {
 	a, err := f.request(ctx, Question{Op: OpChart, Names: []string{file, strconv.Itoa(place)}})
 	if err != nil {

@@ -178,7 +178,7 @@ func (r *Recorder) stat(ctx context.Context, tree hub.Tree, q Question) (Answer,
 	return a, nil
 }
 
-// resolveName finds out what stands at a name, through links, and records it.
+// resolveName finds out what is at a name, through links, and records it.
 func (r *Recorder) resolveName(tree hub.Tree, source int, name string) (Stat, error) {
 	fi, err := tree.Stat(name)
 	switch {
@@ -372,7 +372,7 @@ func elements(name string) []string {
 	return slices.DeleteFunc(strings.Split(name, "/"), func(e string) bool { return e == "" || e == "." })
 }
 
-// recordState records what stands at a name now.
+// recordState records what is at a name now.
 func (r *Recorder) recordState(tree hub.Tree, source int, kind hub.InputKind, name string) error {
 	key := readKey{source, kind, name}
 	if _, known := r.recorded[key]; known {

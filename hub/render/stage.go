@@ -31,7 +31,7 @@ type Work interface {
 
 // Sources resolves revisions and serves trees. The source stage provides it.
 type Sources interface {
-	// Resolve returns the commit that a target revision stands for.
+	// Resolve returns the commit that a target revision names.
 	Resolve(ctx context.Context, tenant hub.TenantID, repo hub.Repository, refs []hub.Ref, revision, tagPrefix string) (commit string, err error)
 	// Tree opens the files of a commit for one goroutine.
 	Tree(ctx context.Context, tenant hub.TenantID, repo hub.Repository, commit string) (hub.Tree, error)

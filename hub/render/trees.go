@@ -41,7 +41,7 @@ type answeredTree struct {
 	stats  map[string]stat
 }
 
-// A stat is what stands at a name, or that nothing does.
+// A stat is what is at a name, or that nothing does.
 type stat struct {
 	info fs.FileInfo
 	err  error

@@ -91,7 +91,8 @@ const (
 		         JOIN   repository w ON w.tenant_id = v.tenant_id AND w.id = v.repository_id
 		         WHERE  v.tenant_id = a.tenant_id AND v.application_id = a.id AND w.address = ANY ($12)))`
 	// Destinations are compared as package catalog does. A destination that
-	// stands for Argo CD's own cluster stays where it is once it is somewhere.
+	// means Argo CD's own cluster does not move after it was resolved to a
+	// cluster.
 	applicationsBound = `
 		SELECT a.id FROM application a
 		CROSS  JOIN LATERAL (
@@ -239,9 +240,10 @@ func (t *Tenant) Applications(ctx context.Context, f hub.ApplicationFilter) ([]h
 	return list(ctx, t.tx, "applications", scanApplications(), applicationPage, args...)
 }
 
-// ApplicationsBound returns the applications whose destinations may stand for
-// another cluster when clusters of these names and servers come, go or change:
-// those that name one, and those for Argo CD's own cluster that are on none.
+// ApplicationsBound returns the applications whose destinations may resolve to
+// another cluster when clusters of these names and servers are created, deleted
+// or changed: those that name one, and those for Argo CD's own cluster that are
+// on none.
 func (t *Tenant) ApplicationsBound(ctx context.Context, names, servers []string) ([]hub.ApplicationID, error) {
 	trimmed := make([]string, 0, len(servers))
 	for _, s := range servers {
@@ -435,7 +437,7 @@ func sourcesOf(a hub.Application) (spec string, urls []string, err error) {
 
 func (t *Tenant) appChanged(id hub.ApplicationID) { t.changed(changeApplication, string(id)) }
 
-// UpdateApplication changes what people wrote of an application. A change of
+// UpdateApplication changes what users wrote of an application. A change of
 // spec, project, cluster or of the annotations that steer it raises the
 // generation; the application is refreshed in any case. The error is fault.Conflict if its version is not
 // the expected one; 0 expects any.
@@ -531,7 +533,7 @@ func (t *Tenant) MarkDeleting(ctx context.Context, app hub.ApplicationID, cascad
 	return err
 }
 
-// RemoveApplication forgets an application with its snapshots, operations,
+// RemoveApplication deletes an application with its snapshots, operations,
 // history, tombstones and resources. Nothing in any cluster is touched.
 func (t *Tenant) RemoveApplication(ctx context.Context, app hub.ApplicationID) error {
 	if !hub.ValidID(string(app)) {

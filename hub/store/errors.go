@@ -62,9 +62,9 @@ type beginError struct{ error }
 
 func (e *beginError) Unwrap() error { return e.error }
 
-// isStale reports whether the pool returned a connection that had died, as all
-// do when the server restarts: another one may work. It does not wait for an
-// unreachable server.
+// isStale reports whether the pool returned a connection that was closed, as
+// all are when the server restarts: another one may work. It does not wait for
+// an unreachable server.
 func (e *beginError) isStale() bool {
 	var connect *pgconn.ConnectError
 	if errors.As(e, &connect) || errors.Is(e, context.Canceled) || errors.Is(e, context.DeadlineExceeded) {
@@ -142,8 +142,8 @@ func (p plain) Error() string {
 
 func (p plain) Unwrap() error { return p.err }
 
-// missing turns "no row" into fault.Missing with the sentence given, and
-// leaves other errors alone.
+// missing turns "no row" into fault.Missing with the given sentence, and
+// returns other errors unchanged.
 func missing(err error, format string, args ...any) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fault.New(fault.Missing, format, args...)

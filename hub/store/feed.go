@@ -30,7 +30,7 @@ type touch struct{ kind, id string }
 // changed puts a thing into the feed when the transaction commits, once.
 func (t *Tenant) changed(kind, id string) { t.touch(kind, id, false) }
 
-// removed says in the feed that a thing is gone.
+// removed adds to the feed that a thing was deleted.
 func (t *Tenant) removed(kind, id string) { t.touch(kind, id, true) }
 
 func (t *Tenant) touch(kind, id string, gone bool) {

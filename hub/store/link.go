@@ -37,8 +37,8 @@ const (
 		SET    agent_id = $3, fingerprint = $4, agent_version = $5, updated_at = $6, version = version + 1
 		WHERE  tenant_id = $1 AND id = $2`
 	noteRefusal = `UPDATE cluster SET refusal = $3 WHERE tenant_id = $1 AND id = $2`
-	// A clone stays visible until it is dealt with: that the original
-	// connects says nothing about it.
+	// A clone stays visible until it is dealt with: a connection of the
+	// original does not prove that it is gone.
 	dropRefusal = `
 		UPDATE cluster SET refusal = NULL
 		WHERE  tenant_id = $1 AND id = $2 AND refusal IS NOT NULL AND refusal ->> 'stage' <> 'fingerprint'`
@@ -301,7 +301,7 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 		}
 		if refusal != "" {
 			t.changed(changeCluster, string(a.Cluster))
-			return nil // committed: that it was refused is shown to people
+			return nil // committed, because users see the refusal
 		}
 		_, err = exec(ctx, t.tx, "store facts", updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion, nonNil(a.APIVersions), a.Readyz, a.Upgradable)
 		if err != nil {

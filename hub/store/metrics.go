@@ -46,7 +46,7 @@ const (
 		LIMIT  $2`
 )
 
-// Queues says how much work of each kind waits.
+// Queues returns how much work of each kind waits.
 func (s *System) Queues(ctx context.Context) ([]hub.QueueFigures, error) {
 	out, err := list(ctx, s.db.system, "queues", pgx.RowToStructByPos[hub.QueueFigures], countQueues)
 	return out, classify(err)
@@ -62,7 +62,7 @@ func (t *Tenant) ClusterFigures(ctx context.Context, limit int) ([]hub.ClusterFi
 	return list(ctx, t.tx, "figures of clusters", pgx.RowToStructByPos[hub.ClusterFigures], clusterFigures, t.id, limit)
 }
 
-// PoolStats is how one pool of connections stands.
+// PoolStats are figures of one pool of connections.
 type PoolStats struct {
 	Name          string
 	Open, InUse   int32
@@ -73,7 +73,7 @@ type PoolStats struct {
 	AcquireFailed int64         // given up by the caller
 }
 
-// Pools says how the pools of connections stand.
+// Pools returns the figures of the connection pools.
 func (db *DB) Pools() []PoolStats {
 	one := func(name string, p *pgxpool.Pool) PoolStats {
 		s := p.Stat()

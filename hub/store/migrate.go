@@ -27,7 +27,7 @@ const (
 // Migrate brings the database to the schema of this program. It connects as
 // the owner of the database, who is used for nothing else. Roles that do not
 // exist are created if the owner may do so. Replicas that start together wait
-// for each other. A newer schema is left alone. Migrations that the database
+// for each other. A newer schema is not changed. Migrations that the database
 // lacks are run in order, also those that are older than the newest one which
 // it has.
 func Migrate(ctx context.Context, ownerURL string, log *slog.Logger) error {

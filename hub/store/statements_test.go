@@ -51,8 +51,8 @@ func statements(t *testing.T) map[string]string {
 	return out
 }
 
-// numbered gives a statement whose parameters have names those that the
-// database knows. The tenant must be among the names.
+// numbered replaces named parameters of a statement by numbered ones. The
+// tenant must be among the names.
 func numbered(t *testing.T, text string) string {
 	t.Helper()
 	if !strings.Contains(text, "@tenant") {

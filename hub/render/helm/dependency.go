@@ -15,7 +15,7 @@ import (
 )
 
 // missing marks the stand-in for a chart that is declared but not there, and
-// says why.
+// explains why.
 const missing = "capstan.dev/missing-dependency"
 
 // far returns a chart that a dependency names in a repository or registry. One

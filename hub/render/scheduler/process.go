@@ -132,7 +132,7 @@ func (p *process) greet(ctx context.Context) error {
 	return nil
 }
 
-// stopped says why nobody waits for this worker any more.
+// stopped explains why nobody waits for this worker any more.
 func (p *process) stopped(ctx context.Context) error {
 	select {
 	case <-p.quit:
@@ -188,7 +188,7 @@ func (p *process) kill() {
 var errLost = errors.New("the renderer was gone")
 
 // render runs one request. Only a worker that answered in order can be used
-// again; keep says whether it did.
+// again; keep reports whether it did.
 func (p *process) render(ctx context.Context, req render.Request, limits render.Limits) (res render.Result, keep bool, err error) {
 	p.renders++
 	run := &run{process: p, limits: limits, recorder: render.NewRecorder(req, limits), began: time.Now()}
@@ -376,8 +376,8 @@ func whenKilled(err error) error {
 		"", "it is tried again by itself; give the hub more memory if this stays")
 }
 
-// explain says why a worker that had to be ended was lost. killed means that
-// somebody else killed it.
+// explain returns why a worker that had to be ended was lost. killed means
+// that somebody else killed it.
 func (r *run) explain(err error, killed bool) error {
 	if _, classified := fault.As(err); classified || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

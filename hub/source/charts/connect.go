@@ -51,9 +51,9 @@ func (c *Client) connect(address string, access Access) (*connection, error) {
 
 func (c *Client) ownTransport(access Access) (*http.Transport, error) {
 	t := c.transport.Clone()
-	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: access.Insecure} //nolint:gosec // the tenant asks for it, for this repository
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: access.Insecure} //nolint:gosec // the tenant has set it, for this repository
 	if access.Authorities != "" {
-		pool := x509.NewCertPool() // they alone count for the host, as for Git
+		pool := x509.NewCertPool() // only these count for the host, as for Git
 		if !pool.AppendCertsFromPEM([]byte(access.Authorities)) {
 			return nil, fault.With(fault.New(fault.Invalid, "the certificates that are stored for the host cannot be read"), "", "store them again as PEM")
 		}
@@ -94,8 +94,8 @@ func (c *connection) authorize(req *http.Request) {
 	}
 }
 
-// explain says why something of a repository could not be read. It repeats no
-// text of the network's own errors: they hold the address as it was sent.
+// explain returns why something of a repository could not be read. It repeats
+// no text of the network's own errors: they hold the address as it was sent.
 func explain(what string, err error) error {
 	const again = "it is tried again by itself"
 	var refused *fault.Error

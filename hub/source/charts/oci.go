@@ -154,7 +154,8 @@ func (r *registry) fetch(ctx context.Context, ref hub.ChartRef, pick choice) (da
 
 func (r *registry) explain(ref hub.ChartRef, err error) error { return explainRegistry(ref, err) }
 
-// explainRegistry says why a registry did not give something, in words of ours.
+// explainRegistry returns why a registry did not serve something, without text
+// of the registry.
 func explainRegistry(ref hub.ChartRef, err error) error {
 	what := fmt.Sprintf("the chart %s of %s", ref.Name, ref.Repository)
 	var status *errcode.ErrorResponse

@@ -74,7 +74,7 @@ func (f failure) ours() bool {
 		errors.Is(f.err, context.Canceled) || errors.Is(f.err, context.DeadlineExceeded)
 }
 
-// garbage is what is said of an answer that breaks the protocol.
+// garbage is the error of an answer that violates the protocol.
 func (f failure) garbage() error {
 	host := "the Git server"
 	if u, err := url.Parse(f.repo.URL); err == nil && u.Host != "" {
@@ -83,7 +83,7 @@ func (f failure) garbage() error {
 	return f.errorf(fault.Offline, "it is tried again by itself; check the Git server and the proxies before it", "%s sent an answer that cannot be understood", host)
 }
 
-// inner takes off the wrappers of go-git that hide what they wrap.
+// inner removes the wrappers of go-git that hide what they wrap.
 func inner(err error) error {
 	for {
 		var u *plumbing.UnexpectedError
@@ -217,10 +217,10 @@ func (f failure) byDisk() error {
 	return nil
 }
 
-// errIncomplete says that a listed object did not come.
+// errIncomplete means that a listed object did not come.
 var errIncomplete = errors.New("the server did not send an object that it listed")
 
-// errProtocol says that an answer broke the rules of the protocol.
+// errProtocol means that an answer violates the protocol.
 var errProtocol = errors.New("the answer breaks the protocol")
 
 // breaksProtocol reports whether a server sent what Git does not send.

@@ -16,8 +16,7 @@ var (
 	errNotSSH     = errors.New("the answer is not one of an SSH server")
 )
 
-// handshakeError gives errors of a handshake that have no type of their own
-// one.
+// handshakeError converts untyped errors of a handshake to typed ones.
 func handshakeError(t sshTarget, err error) error {
 	text := err.Error()
 	switch {

@@ -19,7 +19,7 @@ import (
 
 const tenant = hub.TenantID("0198c0de-0000-7000-8000-000000000001")
 
-// A server counts what it is asked, and what of it travelled.
+// A server counts requests, and the bodies that were sent.
 type server struct {
 	*httptest.Server
 	asked, sent atomic.Int64

@@ -37,7 +37,7 @@ func (n Node) IsLink() bool { return n.Mode == filemode.Symlink }
 // changed once it is made.
 type Directory []Node
 
-// Find looks a name up.
+// Find looks up a name.
 func (d Directory) Find(name string) (Node, bool) {
 	i, found := slices.BinarySearchFunc(d, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
 	if !found {
