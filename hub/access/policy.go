@@ -175,7 +175,6 @@ func ParseProject(name string, spec hub.ProjectSpec) ([]Rule, []Binding, error) 
 	var bindings []Binding
 	seen := map[string]bool{}
 	for _, role := range spec.Roles {
-		subject := "proj:" + name + ":" + role.Name
 		if !roleName(role.Name) {
 			return nil, nil, fault.New(fault.Invalid, "role name %q is not made of letters, digits, - and _", role.Name)
 		}
@@ -183,33 +182,52 @@ func ParseProject(name string, spec hub.ProjectSpec) ([]Rule, []Binding, error) 
 			return nil, nil, fault.New(fault.Invalid, "role %q is there twice", role.Name)
 		}
 		seen[role.Name] = true
-		own, loose, err := Parse(strings.Join(role.Policies, "\n"))
+		subject := "proj:" + name + ":" + role.Name
+		own, err := projectRules(name, subject, role)
 		if err != nil {
-			return nil, nil, fault.With(err, "role "+role.Name, "")
+			return nil, nil, err
 		}
-		if len(loose) > 0 {
-			return nil, nil, fault.New(fault.Invalid, "role %q has a binding among its policies; name subjects under groups", role.Name)
+		members, err := projectBindings(subject, role)
+		if err != nil {
+			return nil, nil, err
 		}
-		for _, r := range own {
-			if r.Subject != subject {
-				return nil, nil, fault.New(fault.Invalid, "role %q has a rule for %q; its subject must be %q", role.Name, r.Subject, subject)
-			}
-			if !projectRule(name, r) {
-				return nil, nil, fault.New(fault.Invalid, "role %q has a rule for %s %q, which is outside the project; its object must begin with %q",
-					role.Name, r.Resource, r.Object, name+"/")
-			}
-		}
-		rules = append(rules, own...)
-		// A subject with a role of a project may read the project (PROJ-14).
-		rules = append(rules, Rule{Subject: subject, Resource: Projects, Action: Get, Object: name})
-		for _, group := range role.Groups {
-			if group == "" || strings.HasPrefix(group, rolePrefix) || strings.HasPrefix(group, "proj:") {
-				return nil, nil, fault.New(fault.Invalid, "role %q names %q as a group, which is a role or empty", role.Name, group)
-			}
-			bindings = append(bindings, Binding{Subject: group, Role: subject})
-		}
+		rules, bindings = append(rules, own...), append(bindings, members...)
 	}
 	return rules, bindings, nil
+}
+
+// projectRules returns the rules of a role of a project.
+func projectRules(project, subject string, role hub.ProjectRole) ([]Rule, error) {
+	rules, loose, err := Parse(strings.Join(role.Policies, "\n"))
+	if err != nil {
+		return nil, fault.With(err, "role "+role.Name, "")
+	}
+	if len(loose) > 0 {
+		return nil, fault.New(fault.Invalid, "role %q has a binding among its policies; name subjects under groups", role.Name)
+	}
+	for _, r := range rules {
+		if r.Subject != subject {
+			return nil, fault.New(fault.Invalid, "role %q has a rule for %q; its subject must be %q", role.Name, r.Subject, subject)
+		}
+		if !projectRule(project, r) {
+			return nil, fault.New(fault.Invalid, "role %q has a rule for %s %q, which is outside the project; its object must begin with %q",
+				role.Name, r.Resource, r.Object, project+"/")
+		}
+	}
+	// A subject with a role of a project may read the project (PROJ-14).
+	return append(rules, Rule{Subject: subject, Resource: Projects, Action: Get, Object: project}), nil
+}
+
+// projectBindings returns who has a role of a project.
+func projectBindings(subject string, role hub.ProjectRole) ([]Binding, error) {
+	var bindings []Binding
+	for _, group := range role.Groups {
+		if group == "" || strings.HasPrefix(group, rolePrefix) || strings.HasPrefix(group, "proj:") {
+			return nil, fault.New(fault.Invalid, "role %q names %q as a group, which is a role or empty", role.Name, group)
+		}
+		bindings = append(bindings, Binding{Subject: group, Role: subject})
+	}
+	return bindings, nil
 }
 
 // projectRule reports whether a rule stays inside its project: a literal name of

@@ -139,38 +139,48 @@ func (r *Rights) For(s Subject) (*Index, error) {
 // account hold in the tenant and above it, groups and bindings of policies in
 // the tenant alone.
 func (r *Rights) compile(s Subject) (*Index, error) {
-	inTenant := map[string]bool{}
 	above := map[string]bool{}
 	names := append([]string{s.User}, s.Groups...)
 	for _, role := range s.Roles {
 		names = append(names, rolePrefix+role)
 		above[rolePrefix+role] = true
 	}
+	inTenant, err := r.withRoles(names)
+	if err != nil {
+		return nil, err
+	}
+	return &Index{
+		projects: r.projects, rules: r.rulesOf(r.tenant, inTenant), above: r.rulesOf(platform, above),
+		cache: map[question]*answers{},
+	}, nil
+}
+
+// withRoles returns subjects and all roles that they have in the tenant.
+func (r *Rights) withRoles(names []string) (map[string]bool, error) {
+	out := map[string]bool{}
 	for _, n := range names {
 		if n == "" {
 			continue
 		}
-		inTenant[n] = true
+		out[n] = true
 		roles, err := r.enforcer.GetImplicitRolesForUser(n, r.tenant)
 		if err != nil {
 			return nil, err
 		}
 		for _, role := range roles {
-			inTenant[role] = true
+			out[role] = true
 		}
 	}
-	ix := &Index{projects: r.projects, cache: map[question]*answers{}}
+	return out, nil
+}
+
+// rulesOf returns the rules of these subjects in a domain, in their order.
+func (r *Rights) rulesOf(domain string, subjects map[string]bool) []Rule {
+	var out []Rule
 	for _, rule := range r.rules {
-		switch rule.domain {
-		case r.tenant:
-			if inTenant[rule.Subject] {
-				ix.rules = append(ix.rules, rule)
-			}
-		case platform:
-			if above[rule.Subject] {
-				ix.above = append(ix.above, rule)
-			}
+		if rule.domain == domain && subjects[rule.Subject] {
+			out = append(out, rule)
 		}
 	}
-	return ix, nil
+	return out
 }

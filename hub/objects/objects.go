@@ -268,8 +268,7 @@ func (f *follower) setFollowed(ctx context.Context, w *linkv1.HubWants) error {
 // sendChanges reads what is followed and sends what was not sent yet.
 func (f *follower) sendChanges(ctx context.Context, complete bool) error {
 	there := map[hub.RenderedRef]bool{}
-	update := &linkv1.HubNews{Serial: f.serial}
-	size := 0
+	u := &update{f: f, message: &linkv1.HubNews{Serial: f.serial}}
 	for part := range slices.Chunk(f.refs, page) {
 		found, err := f.s.catalog.Rendered(ctx, f.tenant, f.cluster, part)
 		if err != nil {
@@ -278,30 +277,46 @@ func (f *follower) sendChanges(ctx context.Context, complete bool) error {
 		}
 		for _, o := range found {
 			there[o.RenderedRef] = true
-			sum := sha256.Sum256(o.Object)
-			if was, sent := f.lastSent[o.RenderedRef]; sent && was == sum {
-				continue
+			if err := u.add(o); err != nil {
+				return err
 			}
-			if size > 0 && size+len(o.Object) > replySize {
-				if err := f.stream.Send(update); err != nil {
-					return err
-				}
-				update, size = &linkv1.HubNews{Serial: f.serial}, 0
-			}
-			update.Objects = append(update.Objects, linkObject(o))
-			f.lastSent[o.RenderedRef] = sum
-			size += len(o.Object)
 		}
 	}
 	for ref := range f.lastSent {
 		if !there[ref] {
-			update.Gone = append(update.Gone, linkRef(ref))
+			u.message.Gone = append(u.message.Gone, linkRef(ref))
 			delete(f.lastSent, ref)
 		}
 	}
-	update.Complete = complete
-	if !complete && len(update.Objects)+len(update.Gone) == 0 {
+	u.message.Complete = complete
+	if !complete && len(u.message.Objects)+len(u.message.Gone) == 0 {
 		return nil
 	}
-	return f.stream.Send(update)
+	return f.stream.Send(u.message)
+}
+
+// An update is the message that is being filled.
+type update struct {
+	f       *follower
+	message *linkv1.HubNews
+	size    int // of its objects, in bytes
+}
+
+// add adds an object unless it was sent as it is. A message that would become
+// too large is sent before.
+func (u *update) add(o hub.RenderedObject) error {
+	sum := sha256.Sum256(o.Object)
+	if was, sent := u.f.lastSent[o.RenderedRef]; sent && was == sum {
+		return nil
+	}
+	if u.size > 0 && u.size+len(o.Object) > replySize {
+		if err := u.f.stream.Send(u.message); err != nil {
+			return err
+		}
+		u.message, u.size = &linkv1.HubNews{Serial: u.f.serial}, 0
+	}
+	u.message.Objects = append(u.message.Objects, linkObject(o))
+	u.f.lastSent[o.RenderedRef] = sum
+	u.size += len(o.Object)
+	return nil
 }

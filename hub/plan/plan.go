@@ -79,27 +79,17 @@ func Next(s Input) Decision {
 	if st.Accepted == s.Candidate.ID && !retriable(s) {
 		return d
 	}
-	if why := s.Windows.Why(syncwindow.Automated, s.Now); why != "" {
-		d.Hold = fmt.Sprintf("revision %s waits: %s", short(s.Candidate.Revision), why)
-		if at, ok := s.Windows.Opening(syncwindow.Automated, s.Now); ok {
-			d.Again = &at
-		}
+	if d.Hold, d.Again = s.windowClosed(); d.Hold != "" {
 		return d
 	}
-	if len(s.Candidate.Objects) == 0 && s.AcceptedObjects > 0 && !s.Spec.AllowEmpty() {
-		d.Hold = fmt.Sprintf("revision %s renders no objects and would remove all %d; set syncPolicy.automated.allowEmpty or sync by hand",
-			short(s.Candidate.Revision), s.AcceptedObjects)
+	if d.Hold = s.removesAll(); d.Hold != "" {
 		return d
 	}
-	if s.Running != nil && s.Running.Options.DryRun {
-		d.Supersede = true // it changes nothing, so nothing waits for it
-	} else if s.Running != nil {
-		if s.Running.Snapshot == s.Candidate.ID && s.Running.Kind == hub.SyncOperation {
+	if s.Running != nil {
+		if s.runsCandidate() {
 			return d
 		}
-		if s.RunningHasHooks && s.Running.Phase != hub.Pending {
-			d.Hold = fmt.Sprintf("operation %s for revision %s is running hooks; revision %s follows when it ends",
-				s.Running.ID, short(s.Running.Revision), short(s.Candidate.Revision))
+		if d.Hold = s.hooksRunning(); d.Hold != "" {
 			return d
 		}
 		d.Supersede = true
@@ -109,6 +99,45 @@ func Next(s Input) Decision {
 		d.Operation = automatic(s)
 	}
 	return d
+}
+
+// windowClosed returns why sync windows hold the candidate, and when they will
+// not any more. The sentence is empty if they do not.
+func (s Input) windowClosed() (hold string, again *time.Time) {
+	why := s.Windows.Why(syncwindow.Automated, s.Now)
+	if why == "" {
+		return "", nil
+	}
+	if at, ok := s.Windows.Opening(syncwindow.Automated, s.Now); ok {
+		again = &at
+	}
+	return fmt.Sprintf("revision %s waits: %s", short(s.Candidate.Revision), why), again
+}
+
+// removesAll returns why a candidate without objects is held. It is empty if
+// the policy allows that, or if nothing would be removed.
+func (s Input) removesAll() string {
+	if len(s.Candidate.Objects) > 0 || s.AcceptedObjects == 0 || s.Spec.AllowEmpty() {
+		return ""
+	}
+	return fmt.Sprintf("revision %s renders no objects and would remove all %d; set syncPolicy.automated.allowEmpty or sync by hand",
+		short(s.Candidate.Revision), s.AcceptedObjects)
+}
+
+// runsCandidate reports whether the running operation enforces the candidate.
+func (s Input) runsCandidate() bool {
+	return !s.Running.Options.DryRun && s.Running.Snapshot == s.Candidate.ID && s.Running.Kind == hub.SyncOperation
+}
+
+// hooksRunning returns why the candidate waits for the running operation: it
+// is not ended while it runs hooks. Nothing waits for a dry run, which changes
+// nothing.
+func (s Input) hooksRunning() string {
+	if s.Running.Options.DryRun || !s.RunningHasHooks || s.Running.Phase == hub.Pending {
+		return ""
+	}
+	return fmt.Sprintf("operation %s for revision %s is running hooks; revision %s follows when it ends",
+		s.Running.ID, short(s.Running.Revision), short(s.Candidate.Revision))
 }
 
 // onlyPruning says that nothing is left to do but to prune, which the policy

@@ -115,26 +115,14 @@ func DeclaredCharts(name string, text, lock []byte) ([]hub.ChartRef, error) {
 		return nil, fault.With(fault.New(fault.Exceeded, "the file or its lock has more than %d bytes", maxDeclaring), name, "")
 	}
 	var file struct {
-		Dependencies []*hub.ChartRef `json:"dependencies"`
-		HelmCharts   []struct {
-			Name    string `json:"name"`
-			Version string `json:"version"`
-			Repo    string `json:"repo"`
-			Devel   bool   `json:"devel"`
-		} `json:"helmCharts"`
+		Dependencies []*hub.ChartRef  `json:"dependencies"`
+		HelmCharts   []kustomizeChart `json:"helmCharts"`
 	}
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the file cannot be read: %s", err), name, "")
 	}
 	if _, isChart := lockFiles()[path.Base(name)]; !isChart {
-		out := make([]hub.ChartRef, len(file.HelmCharts))
-		for i, c := range file.HelmCharts {
-			out[i] = hub.ChartRef{Repository: c.Repo, Name: c.Name, Version: c.Version}
-			if c.Devel && c.Version == "" {
-				out[i].Version = ">0.0.0-0" // pre-releases too
-			}
-		}
-		return out, nil
+		return kustomizeCharts(file.HelmCharts), nil
 	}
 	var chosen struct {
 		Dependencies []*hub.ChartRef `json:"dependencies"`
@@ -142,15 +130,40 @@ func DeclaredCharts(name string, text, lock []byte) ([]hub.ChartRef, error) {
 	if err := yaml.Unmarshal(lock, &chosen); err != nil {
 		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the lock file cannot be read: %s", err), name, "run helm dependency update and commit the lock file")
 	}
-	out := make([]hub.ChartRef, len(file.Dependencies))
-	for i, d := range file.Dependencies {
+	return lockedCharts(file.Dependencies, chosen.Dependencies), nil
+}
+
+// A kustomizeChart is an entry of helmCharts in a kustomization.
+type kustomizeChart struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Repo    string `json:"repo"`
+	Devel   bool   `json:"devel"`
+}
+
+func kustomizeCharts(charts []kustomizeChart) []hub.ChartRef {
+	out := make([]hub.ChartRef, len(charts))
+	for i, c := range charts {
+		out[i] = hub.ChartRef{Repository: c.Repo, Name: c.Name, Version: c.Version}
+		if c.Devel && c.Version == "" {
+			out[i].Version = ">0.0.0-0" // pre-releases too
+		}
+	}
+	return out
+}
+
+// lockedCharts returns the declared charts with the versions of the lock file,
+// which has them in the same order.
+func lockedCharts(declared, locked []*hub.ChartRef) []hub.ChartRef {
+	out := make([]hub.ChartRef, len(declared))
+	for i, d := range declared {
 		if d == nil {
 			continue
 		}
 		out[i] = *d
-		if i < len(chosen.Dependencies) && chosen.Dependencies[i] != nil && chosen.Dependencies[i].Name == d.Name {
-			out[i].Version = chosen.Dependencies[i].Version
+		if i < len(locked) && locked[i] != nil && locked[i].Name == d.Name {
+			out[i].Version = locked[i].Version
 		}
 	}
-	return out, nil
+	return out
 }

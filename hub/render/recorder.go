@@ -228,14 +228,10 @@ func (r *Recorder) walk(ctx context.Context, tree hub.Tree, q Question, below st
 		}
 		e.Path = path.Join(below, d.Name())
 		*out = append(*out, e)
-		if err := r.countLookups(1); err != nil {
+		if err := r.countEntries(q, len(*out)); err != nil {
 			return err
 		}
-		if len(*out) > r.limits.Inputs {
-			return fault.With(fault.New(fault.Exceeded, "more than %d names", r.limits.Inputs), q.Names[0], "")
-		}
-		hidden := strings.HasPrefix(d.Name(), ".") && !q.Hidden
-		if !q.Recurse || e.Kind != hub.InputDir || hidden || e.Link && !q.Links {
+		if !q.enters(e) {
 			continue
 		}
 		if err := r.walk(ctx, tree, q, e.Path, depth+1, out); err != nil {
@@ -243,6 +239,23 @@ func (r *Recorder) walk(ctx context.Context, tree hub.Tree, q Question, below st
 		}
 	}
 	return nil
+}
+
+// countEntries counts one more entry of the reply, which has n of them now.
+func (r *Recorder) countEntries(q Question, n int) error {
+	if err := r.countLookups(1); err != nil {
+		return err
+	}
+	if n > r.limits.Inputs {
+		return fault.With(fault.New(fault.Exceeded, "more than %d names", r.limits.Inputs), q.Names[0], "")
+	}
+	return nil
+}
+
+// enters reports whether the question is also about what is below the entry.
+func (q Question) enters(e Entry) bool {
+	hidden := strings.HasPrefix(path.Base(e.Path), ".")
+	return q.Recurse && e.Kind == hub.InputDir && (q.Hidden || !hidden) && (q.Links || !e.Link)
 }
 
 // entry describes one name of a directory. A link is described by what it
@@ -339,10 +352,8 @@ func (r *Recorder) real(tree hub.Tree, q Question) (Answer, error) {
 		if fi.Mode()&fs.ModeSymlink == 0 {
 			continue
 		}
-		if hops++; hops > maxHops {
-			return Answer{}, fault.New(fault.Invalid, "the path %s leads through more than %d symbolic links", quote(q.Names[0]), maxHops)
-		}
-		target, err := r.follow(tree, q.Source, at)
+		hops++
+		target, err := r.followNth(tree, q, at, hops)
 		if err != nil {
 			return Answer{}, err
 		}
@@ -351,6 +362,14 @@ func (r *Recorder) real(tree hub.Tree, q Question) (Answer, error) {
 	}
 	s, err := r.resolveName(tree, q.Source, at)
 	return Answer{Real: at, Stats: []Stat{s}}, err
+}
+
+// followNth follows the nth link of a question, unless these are too many.
+func (r *Recorder) followNth(tree hub.Tree, q Question, at string, n int) (string, error) {
+	if n > maxHops {
+		return "", fault.New(fault.Invalid, "the path %s leads through more than %d symbolic links", quote(q.Names[0]), maxHops)
+	}
+	return r.follow(tree, q.Source, at)
 }
 
 func (r *Recorder) follow(tree hub.Tree, source int, name string) (string, error) {

@@ -451,33 +451,44 @@ func (r *round) resolveOne(ctx context.Context, state hub.SourceState, source hu
 var errNotFetched = fault.New(fault.Offline, "the repository has not been fetched yet")
 
 // answered finds a stored snapshot that the recorded inputs prove to be the
-// result for the new commits; the current target is tried first.
+// result for the new commits.
 func (r *round) answered(ctx context.Context, j *job) (*hub.Snapshot, error) {
-	var trees []hub.Tree
-	recent := j.refresh.Recent
-	for pass := range 2 {
-		for i := range recent {
-			isTarget := recent[i].ID == j.refresh.Application.Status.Target
-			if isTarget != (pass == 0) || recent[i].ParamsHash != j.params {
-				continue
-			}
-			if trees == nil {
-				var err error
-				if trees, err = r.trees.open(ctx, r.Stage, r.tenant, j); err != nil {
-					return nil, err
-				}
-			}
-			fresh, err := Fresh(recent[i].Inputs, trees, r.connected(ctx, j, j.request(r.tenant, trees)))
-			if err != nil {
-				return nil, err
-			}
-			if fresh {
-				old := recent[i] // alone: the others need not be kept for it
-				return &old, nil
-			}
+	candidates := j.sameParameters()
+	if len(candidates) == 0 {
+		return nil, nil
+	}
+	trees, err := r.trees.open(ctx, r.Stage, r.tenant, j)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range candidates {
+		fresh, err := Fresh(c.Inputs, trees, r.connected(ctx, j, j.request(r.tenant, trees)))
+		if err != nil {
+			return nil, err
+		}
+		if fresh {
+			old := *c // alone: the others need not be kept for it
+			return &old, nil
 		}
 	}
 	return nil, nil
+}
+
+// sameParameters returns the recent snapshots that were rendered with the
+// parameters of the job, the current target first.
+func (j *job) sameParameters() []*hub.Snapshot {
+	var target, others []*hub.Snapshot
+	for i := range j.refresh.Recent {
+		s := &j.refresh.Recent[i]
+		switch {
+		case s.ParamsHash != j.params:
+		case s.ID == j.refresh.Application.Status.Target:
+			target = append(target, s)
+		default:
+			others = append(others, s)
+		}
+	}
+	return append(target, others...)
 }
 
 func (j *job) request(tenant hub.TenantID, trees []hub.Tree) Request {

@@ -106,17 +106,10 @@ func objects(job render.Job, settings hub.HelmSource, ch *chart.Chart, texts []t
 			texts = append(texts, text{repoName(job.Dir, crd.Filename), crd.File.Data})
 		}
 	}
-	limits := manifest.Limits{
-		MaxBytes: job.Limits.OutputBytes, MaxDocs: job.Limits.Objects, MaxDepth: job.Limits.Depth, Strict: true, LastKeyWins: true,
-	}
 	for _, t := range texts {
-		docs, ok := split(string(t.data), job.Limits.Objects)
-		if !ok {
-			return out, fault.With(fault.New(fault.Exceeded, "more than %d documents", job.Limits.Objects), t.file, "")
-		}
-		parsed, err := manifest.ParseDocuments(t.file, docs, limits)
+		parsed, err := t.objects(job)
 		if err != nil {
-			return out, fault.With(err, "", "helm template shows the text that the chart makes")
+			return out, err
 		}
 		for _, o := range parsed {
 			if settings.SkipTests && isTest(o) {
@@ -129,6 +122,17 @@ func objects(job render.Job, settings hub.HelmSource, ch *chart.Chart, texts []t
 		}
 	}
 	return out, nil
+}
+
+func (t text) objects(job render.Job) ([]*manifest.Object, error) {
+	docs, ok := split(string(t.data), job.Limits.Objects)
+	if !ok {
+		return nil, fault.With(fault.New(fault.Exceeded, "more than %d documents", job.Limits.Objects), t.file, "")
+	}
+	parsed, err := manifest.ParseDocuments(t.file, docs, manifest.Limits{
+		MaxBytes: job.Limits.OutputBytes, MaxDocs: job.Limits.Objects, MaxDepth: job.Limits.Depth, Strict: true, LastKeyWins: true,
+	})
+	return parsed, fault.With(err, "", "helm template shows the text that the chart makes")
 }
 
 // separator is what Helm takes for the start of a document. Unlike YAML's it

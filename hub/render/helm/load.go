@@ -44,30 +44,9 @@ type loaded struct {
 // chart reads the chart in a directory, without what is not needed for
 // rendering unless a template may want it.
 func (l *loading) chart(dir string) (*loaded, error) {
-	heads := []string{"Chart.yaml", ignore.HelmIgnore, "Chart.lock", "requirements.yaml", "requirements.lock", "values.yaml", "values.schema.json"}
-	names := make([]string, len(heads))
-	for i, h := range heads {
-		names[i] = path.Join(dir, h)
-	}
-	found, err := l.job.Files.Read(l.ctx, names...)
+	c, files, err := l.heads(dir)
 	if err != nil {
 		return nil, err
-	}
-	if !found[0].Found {
-		return nil, fault.With(fault.New(fault.Invalid, "there is no Chart.yaml"), dir, "correct the source's path, or remove the helm settings")
-	}
-	c := &loaded{dir: dir, rules: ignore.Empty()}
-	if found[1].Found {
-		if c.rules, err = ignore.Parse(bytes.NewReader(found[1].Data)); err != nil {
-			return nil, fault.With(fault.Wrap(fault.Invalid, err, "the file cannot be read: %s", err), names[1], "")
-		}
-	}
-	c.rules.AddDefaults()
-	var files []*loader.BufferedFile
-	for i, f := range found {
-		if f.Found && i != 1 && !c.ignored(heads[i]) {
-			files = append(files, buffered(heads[i], f.Data))
-		}
 	}
 	for _, below := range []string{"templates", "crds", "charts"} {
 		more, err := l.below(c, below)
@@ -87,6 +66,36 @@ func (l *loading) chart(dir string) (*loaded, error) {
 		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the chart cannot be loaded: %s", err), path.Join(dir, "Chart.yaml"), "")
 	}
 	return c, nil
+}
+
+// heads reads the files of a chart that have fixed names, and what it ignores.
+func (l *loading) heads(dir string) (*loaded, []*loader.BufferedFile, error) {
+	heads := []string{"Chart.yaml", ignore.HelmIgnore, "Chart.lock", "requirements.yaml", "requirements.lock", "values.yaml", "values.schema.json"}
+	names := make([]string, len(heads))
+	for i, h := range heads {
+		names[i] = path.Join(dir, h)
+	}
+	found, err := l.job.Files.Read(l.ctx, names...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !found[0].Found {
+		return nil, nil, fault.With(fault.New(fault.Invalid, "there is no Chart.yaml"), dir, "correct the source's path, or remove the helm settings")
+	}
+	c := &loaded{dir: dir, rules: ignore.Empty()}
+	if found[1].Found {
+		if c.rules, err = ignore.Parse(bytes.NewReader(found[1].Data)); err != nil {
+			return nil, nil, fault.With(fault.Wrap(fault.Invalid, err, "the file cannot be read: %s", err), names[1], "")
+		}
+	}
+	c.rules.AddDefaults()
+	var files []*loader.BufferedFile
+	for i, f := range found {
+		if f.Found && i != 1 && !c.ignored(heads[i]) {
+			files = append(files, buffered(heads[i], f.Data))
+		}
+	}
+	return c, files, nil
 }
 
 func buffered(name string, data []byte) *loader.BufferedFile {

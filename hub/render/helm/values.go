@@ -79,31 +79,45 @@ func setParameters(ctx context.Context, job render.Job, s hub.HelmSource, into m
 			if p.ForceString != forced {
 				continue
 			}
-			value, err := job.Substitute(ctx, p.Value)
-			if err != nil {
+			if err := setParameter(ctx, job, p, into); err != nil {
 				return err
-			}
-			set := strvals.ParseInto
-			if forced {
-				set = strvals.ParseIntoString
-			}
-			if err := set(p.Name+"="+escape(value), into); err != nil {
-				return badParameter(p.Name, err)
 			}
 		}
 	}
 	for _, p := range s.FileParameters {
-		found, name, err := readNamed(ctx, job, p.Path)
-		if err != nil {
-			return fault.With(err, "helm.fileParameters "+p.Name, "")
+		if err := setFileParameter(ctx, job, p, into); err != nil {
+			return err
 		}
-		if !found.Found {
-			return fault.With(fault.New(fault.Invalid, "there is no file %q", name), "helm.fileParameters "+p.Name, "")
-		}
-		content := func([]rune) (any, error) { return string(found.Data), nil }
-		if err := strvals.ParseIntoFile(p.Name+"=file", into, content); err != nil {
-			return badParameter(p.Name, err)
-		}
+	}
+	return nil
+}
+
+func setParameter(ctx context.Context, job render.Job, p hub.HelmParameter, into map[string]any) error {
+	value, err := job.Substitute(ctx, p.Value)
+	if err != nil {
+		return err
+	}
+	set := strvals.ParseInto
+	if p.ForceString {
+		set = strvals.ParseIntoString
+	}
+	if err := set(p.Name+"="+escape(value), into); err != nil {
+		return badParameter(p.Name, err)
+	}
+	return nil
+}
+
+func setFileParameter(ctx context.Context, job render.Job, p hub.HelmFile, into map[string]any) error {
+	found, name, err := readNamed(ctx, job, p.Path)
+	if err != nil {
+		return fault.With(err, "helm.fileParameters "+p.Name, "")
+	}
+	if !found.Found {
+		return fault.With(fault.New(fault.Invalid, "there is no file %q", name), "helm.fileParameters "+p.Name, "")
+	}
+	content := func([]rune) (any, error) { return string(found.Data), nil }
+	if err := strvals.ParseIntoFile(p.Name+"=file", into, content); err != nil {
+		return badParameter(p.Name, err)
 	}
 	return nil
 }
@@ -168,27 +182,47 @@ func valueFiles(ctx context.Context, job render.Job, s hub.HelmSource) ([]valueF
 	}
 	var out []valueFile
 	for _, w := range all {
-		names := []string{w.name}
-		if w.glob {
-			matches, err := expand(ctx, w)
-			if err != nil {
-				return nil, err
-			}
-			if names = matches; len(names) == 0 && !s.IgnoreMissingValueFiles {
-				return nil, fault.With(fault.New(fault.Invalid, "no file matches %q", w.written), "helm.valueFiles", "correct the pattern, or set helm.ignoreMissingValueFiles")
-			}
-			names = slices.DeleteFunc(names, func(n string) bool { return named[[2]any{w.files.Source, n}] })
-		}
-		found, err := w.read(ctx, names)
+		names, err := w.names(ctx, named, s.IgnoreMissingValueFiles)
 		if err != nil {
 			return nil, err
 		}
-		for i, f := range found {
-			if f.Found {
-				out = append(out, valueFile{names[i], f.Data})
-			} else if !s.IgnoreMissingValueFiles {
-				return nil, fault.With(fault.New(fault.Invalid, "there is no file %q (written %q)", names[i], w.written), "helm.valueFiles", "correct the path, or set helm.ignoreMissingValueFiles")
-			}
+		found, err := w.values(ctx, names, s.IgnoreMissingValueFiles)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+// names returns the file that the entry names, or the files that its pattern
+// matches and that no entry names.
+func (w wanted) names(ctx context.Context, named map[[2]any]bool, mayMiss bool) ([]string, error) {
+	if !w.glob {
+		return []string{w.name}, nil
+	}
+	matches, err := expand(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if len(matches) == 0 && !mayMiss {
+		return nil, fault.With(fault.New(fault.Invalid, "no file matches %q", w.written), "helm.valueFiles", "correct the pattern, or set helm.ignoreMissingValueFiles")
+	}
+	return slices.DeleteFunc(matches, func(n string) bool { return named[[2]any{w.files.Source, n}] }), nil
+}
+
+// values reads the files of these names.
+func (w wanted) values(ctx context.Context, names []string, mayMiss bool) ([]valueFile, error) {
+	found, err := w.read(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	var out []valueFile
+	for i, f := range found {
+		if f.Found {
+			out = append(out, valueFile{names[i], f.Data})
+		} else if !mayMiss {
+			return nil, fault.With(fault.New(fault.Invalid, "there is no file %q (written %q)", names[i], w.written), "helm.valueFiles", "correct the path, or set helm.ignoreMissingValueFiles")
 		}
 	}
 	return out, nil

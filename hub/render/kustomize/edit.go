@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// edit applies the settings of the source to the text of a kustomization, in
-// the order of KUST-02. Nil means that there is nothing to edit.
+// edit applies the settings of the source to the text of a kustomization. Nil
+// means that there is nothing to edit.
 func edit(ctx context.Context, job render.Job, s hub.KustomizeSource, file string, text []byte) ([]byte, error) {
 	if s.LabelIncludeTemplates && !s.LabelWithoutSelector {
 		return nil, fault.New(fault.Invalid, "kustomize.labelIncludeTemplates needs kustomize.labelWithoutSelector")
@@ -34,30 +34,7 @@ func edit(ctx context.Context, job render.Job, s hub.KustomizeSource, file strin
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "the kustomization cannot be edited")
 	}
-	if s.NamePrefix != "" {
-		k["namePrefix"] = s.NamePrefix
-	}
-	if s.NameSuffix != "" {
-		k["nameSuffix"] = s.NameSuffix
-	}
-	steps := []func() error{
-		func() error { return setImages(k, s.Images) },
-		func() error { return setReplicas(k, s.Replicas) },
-		func() error { return addLabels(k, s) },
-		func() error { return addAnnotations(ctx, job, k, s) },
-	}
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return nil, err
-		}
-	}
-	if s.Namespace != "" {
-		k["namespace"] = s.Namespace
-	}
-	if err := addPatches(k, s.Patches); err != nil {
-		return nil, err
-	}
-	if err := addComponents(ctx, job, k, s, path.Dir(file)); err != nil {
+	if err := applySettings(ctx, job, k, s, path.Dir(file)); err != nil {
 		return nil, err
 	}
 	after, err := json.Marshal(k)
@@ -72,6 +49,36 @@ func edit(ctx context.Context, job render.Job, s hub.KustomizeSource, file strin
 		return nil, fault.Wrap(fault.Invalid, err, "the kustomization cannot be edited")
 	}
 	return out, nil
+}
+
+// applySettings changes the kustomization of a directory, in the order of
+// KUST-02.
+func applySettings(ctx context.Context, job render.Job, k map[string]any, s hub.KustomizeSource, dir string) error {
+	setIfGiven(k, "namePrefix", s.NamePrefix)
+	setIfGiven(k, "nameSuffix", s.NameSuffix)
+	if err := setImages(k, s.Images); err != nil {
+		return err
+	}
+	if err := setReplicas(k, s.Replicas); err != nil {
+		return err
+	}
+	if err := addLabels(k, s); err != nil {
+		return err
+	}
+	if err := addAnnotations(ctx, job, k, s); err != nil {
+		return err
+	}
+	setIfGiven(k, "namespace", s.Namespace)
+	if err := addPatches(k, s.Patches); err != nil {
+		return err
+	}
+	return addComponents(ctx, job, k, s, dir)
+}
+
+func setIfGiven(k map[string]any, field, value string) {
+	if value != "" {
+		k[field] = value
+	}
 }
 
 // put replaces the entry of a list that has the same name, or appends one.
@@ -95,24 +102,24 @@ func setImages(k map[string]any, images []string) error {
 			return err
 		}
 		for _, old := range list(k["images"]) {
-			if member(old, "name") != name {
-				continue
-			}
-			// "*" leaves the kustomization's value.
-			for _, field := range [...]string{"newName", "newTag"} {
-				if entry[field] == "*" {
-					entry[field] = member(old, field)
-				}
+			if member(old, "name") == name {
+				inheritStarred(entry, old)
 			}
 		}
-		for field, v := range entry {
-			if v == "*" || v == nil {
-				delete(entry, field)
-			}
-		}
+		maps.DeleteFunc(entry, func(_ string, v any) bool { return v == "*" || v == nil })
 		put(k, "images", name, entry)
 	}
 	return nil
+}
+
+// inheritStarred replaces "*", which leaves the kustomization's value, by that
+// value.
+func inheritStarred(entry map[string]any, old any) {
+	for _, field := range [...]string{"newName", "newTag"} {
+		if entry[field] == "*" {
+			entry[field] = member(old, field)
+		}
+	}
 }
 
 // image reads [old=]new[:tag|@digest] (KUST-04).

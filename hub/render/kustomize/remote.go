@@ -20,30 +20,46 @@ func onlyLocal(text []byte) error {
 	if charts, _ := k["helmChartInflationGenerator"].([]any); len(charts) > 0 {
 		return fault.New(fault.Invalid, "helmChartInflationGenerator is no longer served; write it as helmCharts")
 	}
-	for _, field := range [...]string{"resources", "bases", "components", "crds", "configurations", "generators", "transformers", "validators", "patchesStrategicMerge"} {
-		for _, v := range list(k[field]) {
-			if err := local(field, v); err != nil {
-				return err
-			}
+	for _, r := range references(k) {
+		if err := local(r.field, r.value); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// A reference is what a field of a kustomization names: a file, a directory or
+// an address.
+type reference struct {
+	field string
+	value any
+}
+
+// references returns everything that a kustomization refers to, without charts.
+func references(k map[string]any) []reference {
+	var out []reference
+	add := func(field string, values ...any) {
+		for _, v := range values {
+			out = append(out, reference{field, v})
+		}
+	}
+	for _, field := range [...]string{"resources", "bases", "components", "crds", "configurations", "generators", "transformers", "validators", "patchesStrategicMerge"} {
+		add(field, list(k[field])...)
 	}
 	for _, field := range [...]string{"patches", "patchesJson6902", "replacements"} {
 		for _, v := range list(k[field]) {
-			if err := local(field, member(v, "path")); err != nil {
-				return err
-			}
+			add(field, member(v, "path"))
 		}
 	}
 	for _, field := range [...]string{"configMapGenerator", "secretGenerator"} {
 		for _, g := range list(k[field]) {
-			for _, v := range append(append(list(member(g, "files")), list(member(g, "envs"))...), member(g, "env")) {
-				if err := local(field, v); err != nil {
-					return err
-				}
-			}
+			add(field, list(member(g, "files"))...)
+			add(field, list(member(g, "envs"))...)
+			add(field, member(g, "env"))
 		}
 	}
-	return local("openapi", member(k["openapi"], "path"))
+	add("openapi", member(k["openapi"], "path"))
+	return out
 }
 
 func local(field string, v any) error {

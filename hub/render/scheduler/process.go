@@ -94,27 +94,10 @@ func unstarted(err error) error {
 }
 
 func (p *process) greet(ctx context.Context) error {
-	until := time.Now().Add(startTimeout)
-	p.wire.OnWait(func() error {
-		if err := p.stopped(ctx); err != nil {
-			return err
-		}
-		if time.Now().After(until) {
-			return fault.New(fault.Offline, "the renderer did not start within %s", startTimeout)
-		}
-		return p.wire.ReadWithin(step)
-	})
+	p.limitStart(ctx)
 	frame, err := p.wire.Receive(maxQuestion)
 	if err != nil {
-		alone := broke(err) && waitForExit(p.cmd.Process.Pid, dying)
-		p.kill()
-		if alone && p.killed {
-			return whenKilled(err)
-		}
-		if _, classified := fault.As(err); classified || ctx.Err() != nil {
-			return err
-		}
-		return fmt.Errorf("start renderer: it ended at once (%s): %s: %w", p.state, p.stderr.safe(), err)
+		return p.startFailed(ctx, err)
 	}
 	if frame.Kind == render.FrameFailed {
 		failure, err := render.Decode[render.Failure](frame, render.FrameFailed)
@@ -130,6 +113,33 @@ func (p *process) greet(ctx context.Context) error {
 		return fmt.Errorf("start renderer: it is version %q, not %q", p.hello.Version, render.Version)
 	}
 	return nil
+}
+
+// limitStart ends the wait for the first frame after startTimeout.
+func (p *process) limitStart(ctx context.Context) {
+	until := time.Now().Add(startTimeout)
+	p.wire.OnWait(func() error {
+		if err := p.stopped(ctx); err != nil {
+			return err
+		}
+		if time.Now().After(until) {
+			return fault.New(fault.Offline, "the renderer did not start within %s", startTimeout)
+		}
+		return p.wire.ReadWithin(step)
+	})
+}
+
+// startFailed ends the process and returns why its first frame did not come.
+func (p *process) startFailed(ctx context.Context, err error) error {
+	alone := broke(err) && waitForExit(p.cmd.Process.Pid, dying)
+	p.kill()
+	if alone && p.killed {
+		return whenKilled(err)
+	}
+	if _, classified := fault.As(err); classified || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("start renderer: it ended at once (%s): %s: %w", p.state, p.stderr.safe(), err)
 }
 
 // stopped explains why nobody waits for this worker any more.

@@ -208,39 +208,57 @@ func (p *Pool) leavePlace(s *slotLease, now time.Time) {
 	}
 }
 
-// schedule grants free places. Those who had least lately come first; of
-// equals, those who wait longest. The caller holds mu.
+// schedule grants free places until nobody may start. The caller holds mu.
 func (p *Pool) schedule(now time.Time) {
 	for !p.closed && len(p.turns) > 0 {
 		p.promote(now)
-		best, least := -1, int64(0)
-		for i, t := range p.turns {
-			if !p.mayStart(t, now) {
-				continue
-			}
-			if d := p.debt(t, now); best < 0 || d < least {
-				best, least = i, d
-			}
+		turn, at, passes := p.choose(now)
+		if turn < 0 {
+			return
 		}
-		at, passes := 0, false
-		if best < 0 {
-			if at = p.passing(now); at < 0 {
-				return
-			}
-			best, passes = 0, true
-		}
-		tenant := p.turns[best]
-		p.turns = slices.Delete(p.turns, best, best+1)
-		queue := p.waiting[tenant]
-		next := queue[at]
-		if queue = slices.Delete(queue, at, at+1); len(queue) > 0 {
-			p.waiting[tenant] = queue
-			p.turns = append(p.turns, tenant)
-		} else {
-			delete(p.waiting, tenant)
-		}
+		next := p.dequeue(turn, at)
 		next.granted <- p.begin(next, passes, now)
 	}
+}
+
+// choose returns which ticket starts next: its tenant's place in turns, its
+// place in the tenant's queue, and whether it passes others. Tenants that had
+// least lately come first; of equals, those who wait longest. A turn below 0
+// means that nobody may start. The caller holds mu.
+func (p *Pool) choose(now time.Time) (turn, at int, passes bool) {
+	turn = -1
+	var least int64
+	for i, t := range p.turns {
+		if !p.mayStart(t, now) {
+			continue
+		}
+		if d := p.debt(t, now); turn < 0 || d < least {
+			turn, least = i, d
+		}
+	}
+	if turn >= 0 {
+		return turn, 0, false
+	}
+	if at = p.passing(now); at < 0 {
+		return -1, 0, false
+	}
+	return 0, at, true
+}
+
+// dequeue removes a ticket from its tenant's queue. A tenant that has others
+// waits behind all tenants from now on. The caller holds mu.
+func (p *Pool) dequeue(turn, at int) *ticket {
+	tenant := p.turns[turn]
+	p.turns = slices.Delete(p.turns, turn, turn+1)
+	queue := p.waiting[tenant]
+	next := queue[at]
+	if queue = slices.Delete(queue, at, at+1); len(queue) > 0 {
+		p.waiting[tenant] = queue
+		p.turns = append(p.turns, tenant)
+	} else {
+		delete(p.waiting, tenant)
+	}
+	return next
 }
 
 // passing is the place in the queue of the one tenant that waits of a render

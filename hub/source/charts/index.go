@@ -136,50 +136,65 @@ func blockEntry(text *bufio.Reader, name string) ([]published, error) {
 		}
 		return nil, malformed(lines.err)
 	}
-	indent := -1
-	var part strings.Builder
-	mine := false
+	cut := entryCutter{name: name, indent: -1}
 	for {
 		line, ok := lines.next()
 		if !ok {
 			break
 		}
-		body := strings.TrimLeft(line, " ")
-		if trimmed := strings.TrimRight(body, " \r"); trimmed == "" || trimmed[0] == '#' {
-			continue
+		over, err := cut.add(line)
+		if err != nil {
+			return nil, err
 		}
-		deep := len(line) - len(body)
-		if indent < 0 {
-			indent = deep
-		}
-		isKey := deep == indent && !strings.HasPrefix(body, "- ")
-		switch {
-		case deep < indent, isKey && mine, indent == 0:
-			lines.over = true
-		case isKey:
-			mine = keyOf(body) == name
-		case mine:
-			if part.Len()+len(line) > maxEntry {
-				return nil, fault.New(fault.Exceeded, "the index says more than %d bytes about the chart", maxEntry)
-			}
-			part.WriteString(line)
-			part.WriteByte('\n')
-		}
-		if lines.over {
+		if over {
 			break
 		}
 	}
 	if lines.err != nil {
 		return nil, malformed(lines.err)
 	}
-	if part.Len() == 0 {
+	if cut.part.Len() == 0 {
 		return nil, errNoEntry
 	}
 	var out []published
-	if err := yaml.Unmarshal([]byte(part.String()), &out); err != nil {
+	if err := yaml.Unmarshal([]byte(cut.part.String()), &out); err != nil {
 		return nil, malformed(err)
 	}
 	return out, nil
+}
+
+// An entryCutter collects the lines of one chart from those below "entries".
+type entryCutter struct {
+	name   string
+	indent int  // of the charts' names; below 0: not known yet
+	inside bool // the lines that come are the chart's
+	part   strings.Builder
+}
+
+// add takes the next line. It reports whether no line of the chart can follow.
+func (c *entryCutter) add(line string) (over bool, err error) {
+	body := strings.TrimLeft(line, " ")
+	if trimmed := strings.TrimRight(body, " \r"); trimmed == "" || trimmed[0] == '#' {
+		return false, nil
+	}
+	indent := len(line) - len(body)
+	if c.indent < 0 {
+		c.indent = indent
+	}
+	isKey := indent == c.indent && !strings.HasPrefix(body, "- ")
+	switch {
+	case indent < c.indent, isKey && c.inside, c.indent == 0:
+		return true, nil
+	case isKey:
+		c.inside = keyOf(body) == c.name
+	case c.inside:
+		if c.part.Len()+len(line) > maxEntry {
+			return false, fault.New(fault.Exceeded, "the index says more than %d bytes about the chart", maxEntry)
+		}
+		c.part.WriteString(line)
+		c.part.WriteByte('\n')
+	}
+	return false, nil
 }
 
 // keyOf is the key of a line such as `name:` or `"name":`.

@@ -196,13 +196,8 @@ func (m *mirror) demand(ctx context.Context, repo hub.Repository, h plumbing.Has
 	if err != nil {
 		return packstore.Commit{}, m.broken(err)
 	}
-	if err := v.transfer(ctx, []plumbing.Hash{h}, haves); err != nil {
-		if refusesName(err) {
-			err = nil
-		}
-		if err != nil {
-			return packstore.Commit{}, err
-		}
+	if err := v.transfer(ctx, []plumbing.Hash{h}, haves); err != nil && !refusesName(err) {
+		return packstore.Commit{}, err
 	}
 	if c, err = m.here(h); err != nil {
 		if wanting(err) {

@@ -292,19 +292,12 @@ func (v *visit) haves(known []tip) ([]plumbing.Hash, error) {
 		now[t.name] = t.hash
 		listed[t.hash] = true
 	}
-	offered := map[plumbing.Hash]bool{}
-	var haves []plumbing.Hash
-	offer := func(h plumbing.Hash) {
-		if !h.IsZero() && !offered[h] && len(haves) < maxHaves {
-			offered[h] = true
-			haves = append(haves, h)
-		}
-	}
+	o := offer{made: map[plumbing.Hash]bool{}}
 	for _, t := range known {
 		if now[t.name] == t.hash || !strings.HasPrefix(t.name, "refs/heads/") {
 			continue
 		}
-		offer(t.hash)
+		o.add(t.hash)
 		if listed[t.hash] {
 			continue
 		}
@@ -312,18 +305,36 @@ func (v *visit) haves(known []tip) ([]plumbing.Hash, error) {
 		if err != nil && !errors.Is(err, packstore.ErrNotCommit) {
 			return nil, err
 		}
-		for _, h := range ancestors {
-			offer(h)
-		}
+		o.add(ancestors...)
 	}
 	for _, prefix := range []string{"HEAD", "refs/heads/", "refs/tags/"} {
-		for _, t := range known {
-			if strings.HasPrefix(t.name, prefix) {
-				offer(t.hash)
-			}
+		o.addTips(known, prefix)
+	}
+	return o.haves, nil
+}
+
+// An offer lists up to maxHaves commits, each once.
+type offer struct {
+	haves []plumbing.Hash
+	made  map[plumbing.Hash]bool
+}
+
+func (o *offer) add(commits ...plumbing.Hash) {
+	for _, h := range commits {
+		if !h.IsZero() && !o.made[h] && len(o.haves) < maxHaves {
+			o.made[h] = true
+			o.haves = append(o.haves, h)
 		}
 	}
-	return haves, nil
+}
+
+// addTips adds the tips whose names begin with the prefix.
+func (o *offer) addTips(tips []tip, prefix string) {
+	for _, t := range tips {
+		if strings.HasPrefix(t.name, prefix) {
+			o.add(t.hash)
+		}
+	}
 }
 
 // transfer fetches objects and checks that they came.

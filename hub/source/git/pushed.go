@@ -112,32 +112,18 @@ func (m *mirror) follow(ctx context.Context, repo hub.Repository, cred hub.Crede
 		return false, err // not what was listed: there is nothing to build upon
 	}
 	v := &visit{mirror: m, repo: repo, cred: cred, tips: tips, head: m.branch}
-	want := plumbing.NewHash(pushed.Commit)
-	if ok, err := m.objects.Has(want); ok || err != nil {
+	if ok, err := m.objects.Has(plumbing.NewHash(pushed.Commit)); ok || err != nil {
 		return false, err // an old event, or a branch that was set to an older commit
 	}
 	if err := v.readCapabilities(ctx); err != nil || !m.protocol.v2 {
 		return false, err
 	}
-	haves, err := v.havesOf(tips, pushed.Ref)
-	if err != nil {
-		return false, err
-	}
-	var stands plumbing.Hash
-	var s *packstore.Spool
-	if m.protocol.named {
-		stands, s, err = v.fetchCommit(ctx, "want-ref "+pushed.Ref, pushed.Ref, haves)
-	} else {
-		stands, s, err = v.askBoth(ctx, want, pushed.Ref, haves)
-	}
+	stands, s, err := v.fetchPushed(ctx, pushed)
 	if s != nil {
 		defer s.Close()
 	}
 	if err != nil {
 		return false, err
-	}
-	if stands.IsZero() || (!m.protocol.named && stands != want) {
-		return false, errMoved
 	}
 	if ok, err := m.objects.Has(stands); err != nil || ok {
 		return false, err
@@ -151,6 +137,26 @@ func (m *mirror) follow(ctx context.Context, repo hub.Repository, cred hub.Crede
 	m.known, m.dirty = moved(tips, m.branch, pushed.Ref, stands), true
 	m.listing = digest(m.known)
 	return true, nil
+}
+
+// fetchPushed fetches the branch of an event and returns where it stands. The
+// error is errMoved if that is not where the event says. The caller closes the
+// spool, which may be there with an error.
+func (v *visit) fetchPushed(ctx context.Context, pushed hub.Pushed) (stands plumbing.Hash, s *packstore.Spool, err error) {
+	haves, err := v.havesOf(v.tips, pushed.Ref)
+	if err != nil {
+		return stands, nil, err
+	}
+	want := plumbing.NewHash(pushed.Commit)
+	if v.protocol.named {
+		stands, s, err = v.fetchCommit(ctx, "want-ref "+pushed.Ref, pushed.Ref, haves)
+	} else {
+		stands, s, err = v.askBoth(ctx, want, pushed.Ref, haves)
+	}
+	if err == nil && (stands.IsZero() || (!v.protocol.named && stands != want)) {
+		err = errMoved
+	}
+	return stands, s, err
 }
 
 // errMoved means that a branch is not at the commit of an event.

@@ -82,10 +82,10 @@ func (w *walk) to(name string, follow bool) (packstore.Node, error) {
 	for len(rest) > 0 {
 		elem := rest[0]
 		rest = rest[1:]
-		if elem == "" || elem == "." {
+		switch elem {
+		case "", ".":
 			continue
-		}
-		if elem == ".." {
+		case "..":
 			if len(w.stack) == 1 {
 				return packstore.Node{}, w.leaves()
 			}

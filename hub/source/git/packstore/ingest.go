@@ -347,27 +347,24 @@ func (x *indexer) descend(top int32) error {
 	if err != nil {
 		return err
 	}
-	way := []level{{top, x.objects[top].child, data}}
-	held := int64(len(data))
-	for len(way) > 0 {
+	d := descent{limit: 2 * x.limits.Object}
+	d.push(level{top, x.objects[top].child, data})
+	for len(d.way) > 0 {
 		if err := x.ctx.Err(); err != nil {
 			return err
 		}
-		at := &way[len(way)-1]
+		at := &d.way[len(d.way)-1]
 		if at.next < 0 {
-			held -= int64(len(at.data))
-			way = way[:len(way)-1]
+			d.pop()
 			continue
 		}
 		child := at.next
 		at.next = x.objects[child].sibling
-		if at.data == nil {
-			if at.data, err = x.rebuild(way); err != nil {
-				return err
-			}
-			held += int64(len(at.data))
+		base, err := x.dataOf(&d, at)
+		if err != nil {
+			return err
 		}
-		result, err := x.patch(child, at.data)
+		result, err := x.patch(child, base)
 		if err != nil {
 			return err
 		}
@@ -377,15 +374,48 @@ func (x *indexer) descend(top int32) error {
 		if x.adopt(child); o.child < 0 {
 			continue
 		}
-		if len(way) >= maxChain {
+		if len(d.way) >= maxChain {
 			return fmt.Errorf("chain of more than %d deltas: %w", maxChain, packfile.ErrMalformedPackFile)
 		}
-		way = append(way, level{child, o.child, result})
-		if held += int64(len(result)); held > 2*x.limits.Object {
-			held -= letGo(way[:len(way)-1])
-		}
+		d.push(level{child, o.child, result})
 	}
 	return nil
+}
+
+// A descent is the way from a whole object to a delta, with the data of its
+// levels up to a limit in bytes.
+type descent struct {
+	way   []level
+	held  int64 // bytes of data
+	limit int64
+}
+
+// push adds a level. Where that is too much data, the levels above lose theirs.
+func (d *descent) push(l level) {
+	d.way = append(d.way, l)
+	if d.held += int64(len(l.data)); d.held > d.limit {
+		d.held -= letGo(d.way[:len(d.way)-1])
+	}
+}
+
+func (d *descent) pop() {
+	last := len(d.way) - 1
+	d.held -= int64(len(d.way[last].data))
+	d.way = d.way[:last]
+}
+
+// dataOf returns the data of the last level, put together anew if it was let
+// go.
+func (x *indexer) dataOf(d *descent, last *level) ([]byte, error) {
+	if last.data == nil {
+		data, err := x.rebuild(d.way)
+		if err != nil {
+			return nil, err
+		}
+		last.data = data
+		d.held += int64(len(data))
+	}
+	return last.data, nil
 }
 
 // letGo releases the data of levels and returns its size.

@@ -321,43 +321,65 @@ type step struct {
 	entry  entry
 }
 
-// readAt puts an object together from what its pack holds.
+// readAt puts an object together from what its pack holds: it follows deltas
+// down to an object that is cached or stored whole, and applies them to it.
 func (o *Objects) readAt(s *packSet, p *pack, offset, limit int64) (Object, error) {
 	var steps []step
 	var obj Object
 	for {
-		if kept, ok := o.lib.cache.Get(cacheKey{owner: p.id, offset: offset}); ok {
-			obj, _ = kept.(Object)
-			break
-		}
-		e, err := entryAt(p.file, offset, p.size)
+		e, found, err := o.wholeAt(p, offset, limit, len(steps) > 0, &obj)
 		if err != nil {
 			return Object{}, err
 		}
-		if !e.delta() {
-			if obj, err = o.whole(p, offset, e, limit, len(steps) > 0); err != nil {
-				return Object{}, err
-			}
+		if found {
 			break
-		}
-		if len(steps) == 0 {
-			if _, size, err := o.lib.inflaters.deltaSizes(p.file, e, p.size); err != nil || size > limit {
-				return Object{}, errors.Join(err, tooLarge(size, limit))
-			}
 		}
 		if steps = append(steps, step{p, offset, e}); len(steps) > maxChain {
 			return Object{}, fmt.Errorf("%w: chain of more than %d deltas", ErrDamaged, maxChain)
 		}
-		if e.kind == plumbing.OFSDeltaObject {
-			offset = e.base
-		} else if p, offset, err = s.find(e.ref); err != nil {
-			return Object{}, fmt.Errorf("%w: base %s: %w", ErrDamaged, e.ref, err)
+		if p, offset, err = s.base(p, e); err != nil {
+			return Object{}, err
 		}
 	}
 	if len(steps) == 0 && int64(len(obj.Data)) > limit {
 		return Object{}, TooLargeError{int64(len(obj.Data))}
 	}
 	return o.apply(obj, steps)
+}
+
+// wholeAt sets obj to what is at an offset, if it is cached or stored whole;
+// base says that a delta is applied to it. Otherwise it returns the delta,
+// which makes an object within the limit.
+func (o *Objects) wholeAt(p *pack, offset, limit int64, base bool, obj *Object) (e entry, found bool, err error) {
+	if kept, ok := o.lib.cache.Get(cacheKey{owner: p.id, offset: offset}); ok {
+		*obj, _ = kept.(Object)
+		return entry{}, true, nil
+	}
+	if e, err = entryAt(p.file, offset, p.size); err != nil {
+		return e, false, err
+	}
+	if !e.delta() {
+		*obj, err = o.whole(p, offset, e, limit, base)
+		return e, true, err
+	}
+	if !base {
+		if _, size, err := o.lib.inflaters.deltaSizes(p.file, e, p.size); err != nil || size > limit {
+			return e, false, errors.Join(err, tooLarge(size, limit))
+		}
+	}
+	return e, false, nil
+}
+
+// base returns where the base of a delta is.
+func (s *packSet) base(p *pack, delta entry) (*pack, int64, error) {
+	if delta.kind == plumbing.OFSDeltaObject {
+		return p, delta.base, nil
+	}
+	p, offset, err := s.find(delta.ref)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: base %s: %w", ErrDamaged, delta.ref, err)
+	}
+	return p, offset, nil
 }
 
 func tooLarge(size, limit int64) error {
