@@ -21,6 +21,7 @@ const module = "github.com/capstan-cd/capstan"
 // The longest matching pattern decides; "*" stands for one path element. An
 // entry of the list that ends in "/..." stands for everything below.
 var mayImport = map[string][]string{
+	"shared/apimodel":    {},
 	"shared/fault":       {},
 	"shared/logkey":      {},
 	"shared/version":     {},
