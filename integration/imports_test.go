@@ -87,10 +87,10 @@ var mayImport = map[string][]string{
 	"agent/daemon": {"agent/...", "shared/*", "proto/*/*"},
 	"agent/cmd/*":  {"agent/daemon", "shared/*"},
 
-	"cli":        {"cli/...", "shared/action", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
-	"cli/*":      {"cli", "cli/...", "shared/fault", "shared/version"},
-	"cli/*/*":    {"cli", "cli/...", "shared/fault", "shared/version"},
-	"cli/client": {},
+	"cli":        {"cli/...", "shared/action", "shared/apimodel", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
+	"cli/*":      {"cli", "cli/...", "shared/apimodel", "shared/fault", "shared/version"},
+	"cli/*/*":    {"cli", "cli/...", "shared/apimodel", "shared/fault", "shared/version"},
+	"cli/client": {"shared/apimodel"},
 
 	"web": {},
 
