@@ -9,19 +9,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 func (a *app) projectCommand() *cobra.Command {
 	get := a.named("get NAME", "Show one project", "the name of the project", "  capstan project get shop\n  capstan project get shop -o yaml",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
-			p, raw, err := call[client.AppProject](api.GetProject(cmd.Context(), name))
+			p, raw, err := call[apimodel.AppProject](api.GetProject(cmd.Context(), name))
 			if err != nil {
 				return err
 			}
 			if a.output == "table" || a.output == "wide" {
 				return a.describeProject(p)
 			}
-			return a.print(raw, projectTable([]client.AppProject{p}))
+			return a.print(raw, projectTable([]apimodel.AppProject{p}))
 		})
 	var yes bool
 	remove := a.named("delete NAME", "Delete a project without applications", "the name of the project", "  capstan project delete shop\n  capstan project delete shop --yes",
@@ -61,7 +62,7 @@ func (a *app) plain(use, short, example string, do func(cmd *cobra.Command, api 
 func (a *app) projectList() *cobra.Command {
 	return a.plain("list", "List projects", "  capstan project list\n  capstan project list -o name", func(cmd *cobra.Command, api *client.Client) error {
 		l, raw, err := call[struct {
-			Items []client.AppProject `json:"items"`
+			Items []apimodel.AppProject `json:"items"`
 		}](api.ListProjects(cmd.Context()))
 		if err != nil {
 			return err
@@ -70,7 +71,7 @@ func (a *app) projectList() *cobra.Command {
 	})
 }
 
-func projectTable(all []client.AppProject) table {
+func projectTable(all []apimodel.AppProject) table {
 	t := table{head: []string{"NAME", "DESCRIPTION", "SOURCES", "DESTINATIONS"}}
 	for _, p := range all {
 		var spec struct {
@@ -86,7 +87,7 @@ func projectTable(all []client.AppProject) table {
 }
 
 // describeProject prints a project for people, line by line.
-func (a *app) describeProject(p client.AppProject) error {
+func (a *app) describeProject(p apimodel.AppProject) error {
 	var spec struct {
 		Description  string   `json:"description"`
 		SourceRepos  []string `json:"sourceRepos"`
@@ -185,14 +186,14 @@ func (a *app) projectCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, out, err := call[client.AppProject](api.CreateProject(cmd.Context(), nil, client.AppProject{
-				ApiVersion: "argoproj.io/v1alpha1", Kind: "AppProject", Metadata: client.Metadata{Name: name}, Spec: raw,
+			p, out, err := call[apimodel.AppProject](api.CreateProject(cmd.Context(), apimodel.AppProject{
+				ApiVersion: "argoproj.io/v1alpha1", Kind: "AppProject", Metadata: apimodel.Metadata{Name: name}, Spec: raw,
 			}))
 			if err != nil {
 				return err
 			}
 			a.warn(p.Warnings)
-			return a.print(out, projectTable([]client.AppProject{p}))
+			return a.print(out, projectTable([]apimodel.AppProject{p}))
 		})
 	c.Flags().StringVar(&description, "description", "", "what it is for")
 	c.Flags().StringArrayVar(&sources, "source", nil, "repository that its applications may use; * stands for any run of characters")
@@ -203,14 +204,14 @@ func (a *app) projectCreate() *cobra.Command {
 func (a *app) tenantCommand() *cobra.Command {
 	list := a.plain("list", "List organisations", "  capstan tenant list\n  capstan tenant list -o name", func(cmd *cobra.Command, api *client.Client) error {
 		l, raw, err := call[struct {
-			Items []client.Tenant `json:"items"`
+			Items []apimodel.Tenant `json:"items"`
 		}](api.ListTenants(cmd.Context()))
 		if err != nil {
 			return err
 		}
 		t := table{head: []string{"NAME", "DISPLAY NAME", "SUSPENDED", "CREATED"}}
 		for _, x := range l.Items {
-			t.rows = append(t.rows, []string{x.Name, dash(deref(x.DisplayName)), strconv.FormatBool(deref(x.Suspended)), ago(&x.CreatedAt)})
+			t.rows = append(t.rows, []string{x.Name, dash(x.DisplayName), strconv.FormatBool(x.Suspended), ago(x.CreatedAt)})
 			t.name = append(t.name, "tenant/"+x.Name)
 		}
 		return a.print(raw, t)
@@ -219,7 +220,7 @@ func (a *app) tenantCommand() *cobra.Command {
 	create := a.named("create NAME", "Make an organisation and a setup link for its first admin", "the name of the organisation",
 		"  capstan tenant create acme\n  capstan tenant create acme --display-name 'Acme Inc.'",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
-			n, raw, err := call[client.NewTenant](api.CreateTenant(cmd.Context(), nil, client.CreateTenantJSONRequestBody{Name: name, DisplayName: ref(display)}))
+			n, raw, err := call[apimodel.NewTenant](api.CreateTenant(cmd.Context(), apimodel.CreateTenantJSONRequestBody{Name: name, DisplayName: display}))
 			if err != nil {
 				return err
 			}
@@ -235,14 +236,14 @@ func (a *app) tenantCommand() *cobra.Command {
 func (a *app) tokenCommand() *cobra.Command {
 	list := a.plain("list", "List your API tokens", "  capstan token list\n  capstan token list -o json", func(cmd *cobra.Command, api *client.Client) error {
 		l, raw, err := call[struct {
-			Items []client.Token `json:"items"`
+			Items []apimodel.Token `json:"items"`
 		}](api.ListTokens(cmd.Context()))
 		if err != nil {
 			return err
 		}
 		t := table{head: []string{"ID", "NAME", "PREFIX", "CREATED", "USED"}}
 		for _, x := range l.Items {
-			t.rows = append(t.rows, []string{x.Id, x.Name, x.Prefix, ago(&x.CreatedAt), ago(x.UsedAt)})
+			t.rows = append(t.rows, []string{x.Id, x.Name, x.Prefix, ago(x.CreatedAt), ago(x.UsedAt)})
 			t.name = append(t.name, "token/"+x.Id)
 		}
 		return a.print(raw, t)
@@ -250,7 +251,7 @@ func (a *app) tokenCommand() *cobra.Command {
 	var life string
 	create := a.named("create NAME", "Make an API token; it is shown once", "a name for the token", "  capstan token create ci\n  capstan token create ci --expires-in 720h",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
-			n, raw, err := call[client.NewToken](api.CreateToken(cmd.Context(), nil, client.CreateTokenJSONRequestBody{Name: name, ExpiresIn: ref(life)}))
+			n, raw, err := call[apimodel.NewToken](api.CreateToken(cmd.Context(), apimodel.CreateTokenJSONRequestBody{Name: name, ExpiresIn: life}))
 			if err != nil {
 				return err
 			}
@@ -272,15 +273,15 @@ func (a *app) tokenCommand() *cobra.Command {
 func (a *app) auditCommand() *cobra.Command {
 	list := a.plain("list", "List who did what, newest first", "  capstan audit list\n  capstan audit list -o json", func(cmd *cobra.Command, api *client.Client) error {
 		l, raw, err := call[struct {
-			Items []client.AuditRecord `json:"items"`
-		}](api.ListAudit(cmd.Context(), nil))
+			Items []apimodel.AuditRecord `json:"items"`
+		}](api.ListAudit(cmd.Context(), apimodel.ListAuditParams{}))
 		if err != nil {
 			return err
 		}
 		t := table{head: []string{"SEQ", "AT", "ACTOR", "ACTION", "OBJECT", "RESULT", "REASON"}}
 		for _, r := range l.Items {
 			t.rows = append(t.rows, []string{
-				strconv.FormatInt(r.Seq, 10), r.At.Local().Format("2006-01-02 15:04:05 -0700"), r.Actor, r.Action, r.Resource + "/" + r.Object, string(r.Result), dash(deref(r.Reason)),
+				strconv.FormatInt(r.Seq, 10), r.At.Local().Format("2006-01-02 15:04:05 -0700"), r.Actor, r.Action, r.Resource + "/" + r.Object, string(r.Result), dash(r.Reason),
 			})
 			t.name = append(t.name, strconv.FormatInt(r.Seq, 10))
 		}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 // defaultNamespace is that of applications that name none.
@@ -49,7 +50,7 @@ func (a *app) one(use, short, example string, do func(cmd *cobra.Command, api *c
 }
 
 func (a *app) appList() *cobra.Command {
-	var params client.ListApplicationsParams
+	var params apimodel.ListApplicationsParams
 	var projects, clusters, repos, sync, health []string
 	var labels, query string
 	c := &cobra.Command{
@@ -60,16 +61,16 @@ func (a *app) appList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			params.Project, params.Cluster = list(projects), list(clusters)
-			if params.Sync, err = allAmong[client.SyncStatusCode]("--sync", sync, "Synced", "OutOfSync", "Unknown"); err != nil {
+			params.Project, params.Cluster = projects, clusters
+			if params.Sync, err = allAmong[apimodel.SyncStatusCode]("--sync", sync, "Synced", "OutOfSync", "Unknown"); err != nil {
 				return err
 			}
-			if params.Health, err = allAmong[client.HealthStatusCode]("--health", health, "Healthy", "Progressing", "Degraded", "Suspended", "Missing", "Unknown"); err != nil {
+			if params.Health, err = allAmong[apimodel.HealthStatusCode]("--health", health, "Healthy", "Progressing", "Degraded", "Suspended", "Missing", "Unknown"); err != nil {
 				return err
 			}
-			params.Labels, params.Q, params.Repo = ref(labels), ref(query), list(repos)
+			params.Labels, params.Q, params.Repo = labels, query, repos
 			if a.output != "json" && a.output != "yaml" {
-				params.View = ref(client.ListApplicationsParamsViewCompact)
+				params.View = apimodel.ListApplicationsParamsViewCompact
 			}
 			all, err := listAll(cmd.Context(), api, params)
 			if err != nil {
@@ -93,27 +94,20 @@ func (a *app) appList() *cobra.Command {
 }
 
 // listAll reads a list page by page.
-func listAll(ctx context.Context, api *client.Client, params client.ListApplicationsParams) ([]client.Application, error) {
-	params.Limit = ref(500)
-	all := []client.Application{} // a list without items is [], not null
+func listAll(ctx context.Context, api *client.Client, params apimodel.ListApplicationsParams) ([]apimodel.Application, error) {
+	params.Limit = 500
+	all := []apimodel.Application{} // a list without items is [], not null
 	for {
-		page, _, err := call[client.ApplicationList](api.ListApplications(ctx, &params))
+		page, _, err := call[apimodel.ApplicationList](api.ListApplications(ctx, params))
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, page.Items...)
-		if deref(page.Metadata.Continue) == "" {
+		if page.Metadata.Continue == "" {
 			return all, nil
 		}
 		params.Cursor = page.Metadata.Continue
 	}
-}
-
-func list(s []string) *[]string {
-	if len(s) == 0 {
-		return nil
-	}
-	return &s
 }
 
 // appSpec is what tables show of a spec.
@@ -131,7 +125,7 @@ type appSpec struct {
 	} `json:"destination"`
 }
 
-func appTable(apps []client.Application) table {
+func appTable(apps []apimodel.Application) table {
 	t := table{
 		head: []string{"NAME", "PROJECT", "SYNC", "HEALTH", "OPERATION", "REVISION", "CLUSTER", "AS OF", "CONDITIONS", "NAMESPACE", "REPOSITORY", "PATH", "TARGET"},
 		wide: 4,
@@ -139,20 +133,18 @@ func appTable(apps []client.Application) table {
 	for _, x := range apps {
 		var spec appSpec
 		_ = json.Unmarshal(x.Spec, &spec)
-		st := deref(x.Status)
+		st := x.Status
 		sync, health, revision, operation, cluster := "Unknown", "Unknown", "-", "-", first(spec.Destination.Name, spec.Destination.Server)
-		if st.Sync != nil {
-			sync, revision = string(st.Sync.Status), dash(short(deref(st.Sync.Revision)))
+		if st.Sync.Status != "" {
+			sync, revision = string(st.Sync.Status), dash(short(st.Sync.Revision))
 		}
-		if st.Health != nil {
+		if st.Health.Status != "" {
 			health = string(st.Health.Status)
 		}
-		if st.OperationState != nil {
+		if st.OperationState.Phase != "" {
 			operation = string(st.OperationState.Phase)
 		}
-		if st.Capstan != nil && st.Capstan.Cluster != nil {
-			cluster = *st.Capstan.Cluster
-		}
+		cluster = first(st.Capstan.Cluster, cluster)
 		t.rows = append(t.rows, []string{
 			qualified(x.Metadata), first(spec.Project, "default"), sync, health, operation, revision, dash(cluster), asOf(st), dash(conditionTypes(st)),
 			dash(spec.Destination.Namespace), dash(spec.Source.RepoURL), dash(spec.Source.Path), first(spec.Source.TargetRevision, "HEAD"),
@@ -163,43 +155,43 @@ func appTable(apps []client.Application) table {
 }
 
 // asOf is the age of a status. A status that is not current says so.
-func asOf(st client.ApplicationStatus) string {
-	on := deref(st.Capstan)
+func asOf(st apimodel.ApplicationStatus) string {
+	on := st.Capstan
 	age := ago(on.AsOf)
-	if on.Stale == nil {
+	if !given(on.Stale) {
 		return age
 	}
 	switch on.Stale.Reason {
-	case client.StaleReasonSourceError:
-		if on.Stale.Since == nil {
+	case apimodel.StaleReasonSourceError:
+		if on.Stale.Since.IsZero() {
 			return age
 		}
 		return ago(on.Stale.Since) + " (source error)"
-	case client.StaleReasonAgentAway:
-		if on.AsOf == nil {
+	case apimodel.StaleReasonAgentAway:
+		if on.AsOf.IsZero() {
 			return "never"
 		}
 		return age + " (agent away)"
-	case client.StaleReasonAgentBehind:
+	case apimodel.StaleReasonAgentBehind:
 	}
 	return age + " (agent behind)"
 }
 
 // conditionTypes names what is said of an application, each once.
-func conditionTypes(st client.ApplicationStatus) string {
+func conditionTypes(st apimodel.ApplicationStatus) string {
 	var types []string
-	if deref(st.Capstan).Paused != nil {
+	if given(st.Capstan.Paused) {
 		types = append(types, "Paused")
 	}
-	for _, c := range deref(st.Conditions) {
+	for _, c := range st.Conditions {
 		types = append(types, c.Type)
 	}
 	slices.Sort(types)
 	return strings.Join(slices.Compact(types), ",")
 }
 
-func qualified(m client.Metadata) string {
-	if ns := deref(m.Namespace); ns != "" && ns != defaultNamespace {
+func qualified(m apimodel.Metadata) string {
+	if ns := m.Namespace; ns != "" && ns != defaultNamespace {
 		return ns + "/" + m.Name
 	}
 	return m.Name
@@ -214,14 +206,14 @@ func (a *app) appGet() *cobra.Command {
 					return err
 				}
 			}
-			x, raw, err := call[client.Application](api.GetApplication(cmd.Context(), namespace, name, nil))
+			x, raw, err := call[apimodel.Application](api.GetApplication(cmd.Context(), namespace, name, apimodel.GetApplicationParams{}))
 			if err != nil {
 				return err
 			}
 			if a.output != "table" && a.output != "wide" {
 				return a.print(raw, table{name: []string{"application/" + x.Metadata.Name}})
 			}
-			tree, _, err := call[client.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
+			tree, _, err := call[apimodel.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
 			if err != nil {
 				return err
 			}
@@ -233,32 +225,32 @@ func (a *app) appGet() *cobra.Command {
 }
 
 // describe prints an application for people.
-func (a *app) describe(x client.Application, tree client.Tree) error {
-	st := deref(x.Status)
-	if err := a.tabulate(appTable([]client.Application{x})); err != nil {
+func (a *app) describe(x apimodel.Application, tree apimodel.Tree) error {
+	st := x.Status
+	if err := a.tabulate(appTable([]apimodel.Application{x})); err != nil {
 		return err
 	}
 	out := a.streams.Out
-	if st.Capstan != nil && st.Capstan.Stale != nil {
+	if given(st.Capstan.Stale) {
 		fmt.Fprintf(out, "\nNot current: %s; %s\n", st.Capstan.Stale.Message, lastKnown(x))
 	}
-	if st.Health != nil && deref(st.Health.Message) != "" {
-		fmt.Fprintln(out, "\nHealth:", *st.Health.Message)
+	if st.Health.Message != "" {
+		fmt.Fprintln(out, "\nHealth:", st.Health.Message)
 	}
-	if st.Capstan != nil && st.Capstan.Parent != nil {
-		fmt.Fprintf(out, "\nRendered by: application %s\n", qualified(client.Metadata{Namespace: &st.Capstan.Parent.Namespace, Name: st.Capstan.Parent.Name}))
+	if given(st.Capstan.Parent) {
+		fmt.Fprintf(out, "\nRendered by: application %s\n", qualified(apimodel.Metadata{Namespace: st.Capstan.Parent.Namespace, Name: st.Capstan.Parent.Name}))
 	}
-	if p := deref(st.Capstan).Paused; p != nil {
+	if p := st.Capstan.Paused; given(p) {
 		fmt.Fprintf(out, "\nPaused: %s.\nAutomated sync resumes when Git renders something else than revision %s. `capstan app resume %s` ends the pause.\n",
 			p.Message, short(p.Skipped), qualified(x.Metadata))
 	}
-	if st.Capstan != nil && deref(st.Capstan.Hold) != "" {
-		fmt.Fprintln(out, "\nAutomation waits:", *st.Capstan.Hold)
+	if st.Capstan.Hold != "" {
+		fmt.Fprintln(out, "\nAutomation waits:", st.Capstan.Hold)
 	}
-	if op := st.OperationState; op != nil && deref(op.Message) != "" {
-		fmt.Fprintf(out, "\nLast operation: %s %s: %s\n", op.Kind, op.Phase, *op.Message)
+	if op := st.OperationState; op.Message != "" {
+		fmt.Fprintf(out, "\nLast operation: %s %s: %s\n", op.Kind, op.Phase, op.Message)
 	}
-	for _, c := range deref(st.Conditions) {
+	for _, c := range st.Conditions {
 		fmt.Fprintf(out, "\n%s: %s\n", c.Type, c.Message)
 	}
 	if len(tree.Nodes) == 0 {
@@ -268,31 +260,31 @@ func (a *app) describe(x client.Application, tree client.Tree) error {
 	return a.tabulate(treeTable(tree))
 }
 
-func treeTable(tree client.Tree) table {
+func treeTable(tree apimodel.Tree) table {
 	t := table{head: []string{"KIND", "NAMESPACE", "NAME", "SYNC", "HEALTH", "MESSAGE"}}
 	for _, n := range tree.Nodes {
-		if deref(n.Orphaned) {
-			t.rows = append(t.rows, []string{n.Kind, dash(deref(n.Namespace)), n.Name, "-", "-", "orphaned: no application manages it"})
+		if n.Orphaned {
+			t.rows = append(t.rows, []string{n.Kind, dash(n.Namespace), n.Name, "-", "-", "orphaned: no application manages it"})
 			continue
 		}
 		// Child objects of a broken object, such as its pods, explain why it is
 		// broken.
-		if !n.Managed && deref(n.Health) != client.HealthStatusCodeDegraded {
+		if !n.Managed && n.Health != apimodel.HealthStatusCodeDegraded {
 			continue
 		}
-		message := first(deref(n.Message), deref(n.Diff))
-		if deref(n.RequiresPruning) {
+		message := first(n.Message, n.Diff)
+		if n.RequiresPruning {
 			message = first(message, "to be pruned")
 		}
 		if n.Group == "argoproj.io" && n.Kind == "Application" {
 			var says []string // its own sync and health
-			for _, i := range deref(n.Info) {
+			for _, i := range n.Info {
 				says = append(says, i.Value)
 			}
 			message = first(message, strings.Join(says, ", "))
 		}
 		t.rows = append(t.rows, []string{
-			n.Kind, dash(deref(n.Namespace)), n.Name, dash(string(deref(n.Status))), dash(string(deref(n.Health))), message,
+			n.Kind, dash(n.Namespace), n.Name, dash(string(n.Status)), dash(string(n.Health)), message,
 		})
 	}
 	return t
@@ -301,7 +293,7 @@ func treeTable(tree client.Tree) table {
 func (a *app) appTree() *cobra.Command {
 	return a.one("tree NAME", "Show the objects of an application and what they own", "  capstan app tree shop\n  capstan app tree shop -o json",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			tree, raw, err := call[client.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
+			tree, raw, err := call[apimodel.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
 			if err != nil {
 				return err
 			}
@@ -311,16 +303,16 @@ func (a *app) appTree() *cobra.Command {
 }
 
 // ownershipTable has each object below the one that owns it.
-func ownershipTable(tree client.Tree) table {
+func ownershipTable(tree apimodel.Tree) table {
 	t := table{head: []string{"OBJECT", "NAMESPACE", "SYNC", "HEALTH", "MESSAGE"}}
-	below := map[string][]client.Node{}
+	below := map[string][]apimodel.Node{}
 	known := map[string]bool{}
 	for _, n := range tree.Nodes {
-		known[deref(n.Uid)] = true
+		known[n.Uid] = true
 	}
 	for _, n := range tree.Nodes {
-		parent := deref(n.Parent)
-		if !known[parent] || parent == deref(n.Uid) {
+		parent := n.Parent
+		if !known[parent] || parent == n.Uid {
 			parent = ""
 		}
 		below[parent] = append(below[parent], n)
@@ -330,15 +322,15 @@ func ownershipTable(tree client.Tree) table {
 		nodes := below[parent]
 		delete(below, parent) // an object that owns itself is shown once
 		for _, n := range nodes {
-			message := first(deref(n.Message), deref(n.Diff))
-			if deref(n.Orphaned) {
+			message := first(n.Message, n.Diff)
+			if n.Orphaned {
 				message = "orphaned: no application manages it"
 			}
 			t.rows = append(t.rows, []string{
-				strings.Repeat("  ", depth) + n.Kind + "/" + n.Name, dash(deref(n.Namespace)), dash(string(deref(n.Status))), dash(string(deref(n.Health))), message,
+				strings.Repeat("  ", depth) + n.Kind + "/" + n.Name, dash(n.Namespace), dash(string(n.Status)), dash(string(n.Health)), message,
 			})
 			t.name = append(t.name, strings.ToLower(n.Kind)+"/"+n.Name)
-			if uid := deref(n.Uid); uid != "" {
+			if uid := n.Uid; uid != "" {
 				add(uid, depth+1)
 			}
 		}
@@ -348,11 +340,11 @@ func ownershipTable(tree client.Tree) table {
 }
 
 // notePaused says that an application is paused, apart from the answer.
-func (a *app) notePaused(p *client.Paused) {
-	if p == nil {
+func (a *app) notePaused(p apimodel.Paused) {
+	if !given(p) {
 		return
 	}
-	a.note("capstan: %s; automation skips revision %s. `%s` ends the pause.", p.Message, short(p.Skipped), deref(p.Resume))
+	a.note("capstan: %s; automation skips revision %s. `%s` ends the pause.", p.Message, short(p.Skipped), p.Resume)
 }
 
 func (a *app) appRollback() *cobra.Command {
@@ -376,7 +368,7 @@ func (a *app) appRollback() *cobra.Command {
 				return err
 			}
 			namespace, name := appName(args[0])
-			op, raw, err := call[client.Operation](api.RollbackApplication(cmd.Context(), namespace, name, nil,
+			op, raw, err := call[apimodel.Operation](api.RollbackApplication(cmd.Context(), namespace, name,
 				rollbackRequest(cmd, id, prune, dryRun, hooks, reason)))
 			if err != nil {
 				return err
@@ -398,11 +390,8 @@ func (a *app) appRollback() *cobra.Command {
 }
 
 // rollbackRequest leaves hooks out where nothing is said of them.
-func rollbackRequest(cmd *cobra.Command, id int64, prune, dryRun, hooks bool, reason string) client.RollbackApplicationJSONRequestBody {
-	out := client.RollbackApplicationJSONRequestBody{Id: id, Prune: ref(prune), Reason: ref(reason)}
-	if dryRun {
-		out.DryRun = ref(true)
-	}
+func rollbackRequest(cmd *cobra.Command, id int64, prune, dryRun, hooks bool, reason string) apimodel.RollbackApplicationJSONRequestBody {
+	out := apimodel.RollbackApplicationJSONRequestBody{Id: id, Prune: prune, Reason: reason, DryRun: dryRun}
 	if cmd.Flags().Changed("hooks") {
 		out.Hooks = ref(hooks)
 	}
@@ -413,11 +402,11 @@ func (a *app) appResume() *cobra.Command {
 	var reason string
 	c := a.one("resume NAME", "End the pause that a rollback began, and follow Git again", "  capstan app resume shop\n  capstan app resume shop --reason 'fixed by 4f2c1aa'",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			x, raw, err := call[client.Application](api.ResumeApplication(cmd.Context(), namespace, name, nil, client.ResumeApplicationJSONRequestBody{Reason: ref(reason)}))
+			x, raw, err := call[apimodel.Application](api.ResumeApplication(cmd.Context(), namespace, name, apimodel.ResumeApplicationJSONRequestBody{Reason: reason}))
 			if err != nil {
 				return err
 			}
-			return a.print(raw, appTable([]client.Application{x}))
+			return a.print(raw, appTable([]apimodel.Application{x}))
 		})
 	c.Long = "End the pause that a rollback began. With automation the newest revision of Git is applied; without it, `capstan app sync` applies it. " +
 		"An application that is not paused stays as it is."
@@ -431,7 +420,7 @@ func (a *app) appRefresh() *cobra.Command {
 	c := a.one("refresh NAME", "Resolve the sources again, wait for it, and say what was found", "  capstan app refresh shop\n  capstan app refresh shop --hard",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			if async {
-				_, err := read(api.RefreshApplication(cmd.Context(), namespace, name, &client.RefreshApplicationParams{Hard: ref(hard)}))
+				_, err := read(api.RefreshApplication(cmd.Context(), namespace, name, apimodel.RefreshApplicationParams{Hard: hard}))
 				return err
 			}
 			r, err := a.refreshed(cmd.Context(), api, namespace, name, hard, timeout)
@@ -459,8 +448,8 @@ func (a *app) appManifests() *cobra.Command {
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			m, raw, err := call[struct {
 				Items  []json.RawMessage `json:"items"`
-				Paused *client.Paused    `json:"paused"`
-			}](api.GetManifests(cmd.Context(), namespace, name, nil))
+				Paused apimodel.Paused   `json:"paused"`
+			}](api.GetManifests(cmd.Context(), namespace, name, apimodel.GetManifestsParams{}))
 			if err != nil {
 				return err
 			}

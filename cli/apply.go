@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -24,7 +25,7 @@ func (a *app) applyCommand() *cobra.Command {
 		Use: "apply -f FILE", Short: "Make or change the objects of YAML or JSON files", Args: exactly(),
 		Example: "  capstan apply -f application.yaml\n  capstan apply -f manifests/ --dry-run\n  cat project.yaml | capstan apply -f -",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			given, err := a.readFiles(files)
+			input, err := a.readFiles(files)
 			if err != nil {
 				return err
 			}
@@ -32,11 +33,11 @@ func (a *app) applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			result, raw, err := call[client.ApplyResult](api.ApplyWithBody(cmd.Context(), &client.ApplyParams{DryRun: ref(dryRun)}, "application/yaml", bytes.NewReader(given.text())))
+			result, raw, err := call[apimodel.ApplyResult](api.Apply(cmd.Context(), apimodel.ApplyParams{DryRun: dryRun}, client.Raw{ContentType: "application/yaml", Content: bytes.NewReader(input.text())}))
 			if err != nil {
-				return given.placed(err)
+				return input.placed(err)
 			}
-			return a.applied(given, result, raw)
+			return a.applied(input, result, raw)
 		},
 	}
 	c.Flags().StringSliceVarP(&files, "filename", "f", nil, "file, folder, or - for standard input")
@@ -47,21 +48,21 @@ func (a *app) applyCommand() *cobra.Command {
 
 // applied prints the result of each object. The error is that of the refused
 // objects.
-func (a *app) applied(given input, result client.ApplyResult, raw []byte) error {
+func (a *app) applied(in input, result apimodel.ApplyResult, raw []byte) error {
 	var t table
 	failed := failures{of: len(result.Results)}
 	for _, r := range result.Results {
-		name := strings.ToLower(deref(r.Kind)) + "/" + deref(r.Name)
+		name := strings.ToLower(r.Kind) + "/" + r.Name
 		t.name = append(t.name, name)
-		if r.Error == nil {
+		if !given(r.Error) {
 			t.rows = append(t.rows, []string{name + " " + string(r.Result)})
 			a.warn(r.Warnings)
 			continue
 		}
-		refusal := &answerError{status: statusOf(r.Error.Code), body: *r.Error}
+		refusal := &answerError{status: statusOf(r.Error.Code), body: r.Error}
 		failed.add(refusal.exitCode())
 		place := fmt.Sprintf("document %d", r.Index)
-		if file, line := given.locate(deref(r.Error.Line)); file != "" {
+		if file, line := in.locate(r.Error.Line); file != "" {
 			place = fmt.Sprintf("%s, line %d", file, line)
 		}
 		t.rows = append(t.rows, []string{fmt.Sprintf("%s refused (%s): %s", name, place, refusal.sentence())})
@@ -122,16 +123,16 @@ func (in input) placed(err error) error {
 	if !errors.As(err, &answer) {
 		return err
 	}
-	file, line := in.locate(deref(answer.body.Line))
+	file, line := in.locate(answer.body.Line)
 	where := fmt.Sprintf("%s, line %d", file, line)
 	if file == "" {
-		if len(in.parts) != 1 || !strings.HasPrefix(deref(answer.body.Object), "the request body") {
+		if len(in.parts) != 1 || !strings.HasPrefix(answer.body.Object, "the request body") {
 			return err
 		}
 		where = in.parts[0].name
 	}
 	out := *answer
-	out.body.Object, out.body.Message = &where, where+": "+first(deref(answer.body.Cause), answer.body.Message)
+	out.body.Object, out.body.Message = where, where+": "+first(answer.body.Cause, answer.body.Message)
 	return &out
 }
 

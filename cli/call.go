@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/version"
 )
@@ -22,15 +23,15 @@ const maxAnswer = 256 << 20
 // answerError is an error that the hub answered with.
 type answerError struct {
 	status int
-	body   client.Error
+	body   apimodel.Error
 }
 
 func (e *answerError) Error() string { return e.body.Message }
 
 func (e *answerError) sentence() string {
 	s := e.body.Message
-	if e.body.Fix != nil && *e.body.Fix != "" {
-		s += "; " + *e.body.Fix
+	if e.body.Fix != "" {
+		s += "; " + e.body.Fix
 	}
 	return fmt.Sprintf("%s [%s, request %s]", s, e.body.Code, e.body.RequestId)
 }
@@ -76,13 +77,11 @@ func newClient(c config) (*client.Client, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fault.New(fault.Invalid, "%q is no URL of a hub; write it like https://capstan.example.com", c.Server)
 	}
-	return client.NewClient(c.Server, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
-		if c.Token != "" {
-			r.Header.Set("Authorization", "Bearer "+c.Token)
-		}
-		r.Header.Set("User-Agent", "capstan/"+version.String())
-		return nil
-	}))
+	header := http.Header{"User-Agent": {"capstan/" + version.String()}}
+	if c.Token != "" {
+		header.Set("Authorization", "Bearer "+c.Token)
+	}
+	return client.New(c.Server, header), nil
 }
 
 // call processes the result of a client method and decodes the response into T,

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -38,8 +39,8 @@ func (a *app) certAddSSH() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body := client.AddCertificatesJSONRequestBody{KnownHosts: &text, Upsert: ref(upsert), Fingerprint: ref(fingerprint)}
-			l, raw, err := call[client.CertificateList](api.AddCertificates(cmd.Context(), nil, body))
+			body := apimodel.AddCertificatesJSONRequestBody{KnownHosts: text, Upsert: upsert, Fingerprint: fingerprint}
+			l, raw, err := call[apimodel.CertificateList](api.AddCertificates(cmd.Context(), body))
 			if err != nil {
 				return err
 			}
@@ -70,8 +71,8 @@ func (a *app) certAddTLS() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body := client.AddCertificatesJSONRequestBody{Tls: &[]client.ServerCertificates{{ServerName: args[0], Data: text}}, Upsert: ref(upsert)}
-			l, raw, err := call[client.CertificateList](api.AddCertificates(cmd.Context(), nil, body))
+			body := apimodel.AddCertificatesJSONRequestBody{Tls: []apimodel.ServerCertificates{{ServerName: args[0], Data: text}}, Upsert: upsert}
+			l, raw, err := call[apimodel.CertificateList](api.AddCertificates(cmd.Context(), body))
 			if err != nil {
 				return err
 			}
@@ -121,12 +122,12 @@ func (a *app) certList() *cobra.Command {
 			if _, err := path.Match(pattern, ""); err != nil {
 				return usageError{fault.New(fault.Invalid, "--hostname-pattern %q is no pattern", pattern)}
 			}
-			l, raw, err := call[client.CertificateList](api.ListCertificates(cmd.Context()))
+			l, raw, err := call[apimodel.CertificateList](api.ListCertificates(cmd.Context()))
 			if err != nil {
 				return err
 			}
 			all := len(l.Items)
-			l.Items = slices.DeleteFunc(l.Items, func(c client.Certificate) bool {
+			l.Items = slices.DeleteFunc(l.Items, func(c apimodel.Certificate) bool {
 				matches, _ := path.Match(pattern, c.ServerName)
 				return kind != "" && string(c.Type) != kind || pattern != "" && !matches
 			})
@@ -143,13 +144,13 @@ func (a *app) certList() *cobra.Command {
 }
 
 func certType(kind string) error {
-	if kind == "" || kind == string(client.CertificateTypeSsh) || kind == string(client.CertificateTypeHttps) {
+	if kind == "" || kind == string(apimodel.CertificateTypeSsh) || kind == string(apimodel.CertificateTypeHttps) {
 		return nil
 	}
 	return usageError{fault.New(fault.Invalid, "--cert-type %q is neither ssh nor https", kind)}
 }
 
-func certTable(all []client.Certificate) table {
+func certTable(all []apimodel.Certificate) table {
 	t := table{head: []string{"SERVER", "TYPE", "SUBTYPE", "FINGERPRINT", "ORIGIN", "INFO", "KEY"}, wide: 1}
 	for _, c := range all {
 		origin := "added"
@@ -157,7 +158,7 @@ func certTable(all []client.Certificate) table {
 			origin = "built in"
 		}
 		key := c.Data
-		if c.Type == client.CertificateTypeHttps {
+		if c.Type == apimodel.CertificateTypeHttps {
 			key = "-" // a text of many lines: -o yaml shows it
 		}
 		t.rows = append(t.rows, []string{c.ServerName, string(c.Type), c.SubType, c.Fingerprint, origin, certInfo(c), key})
@@ -167,9 +168,9 @@ func certTable(all []client.Certificate) table {
 }
 
 // certInfo says what a TLS certificate is and when it ends.
-func certInfo(c client.Certificate) string {
-	info := deref(c.Info)
-	if c.ExpiresAt == nil {
+func certInfo(c apimodel.Certificate) string {
+	info := c.Info
+	if c.ExpiresAt.IsZero() {
 		return info
 	}
 	return strings.TrimSpace(info + " until " + c.ExpiresAt.Format(time.DateOnly))
@@ -192,8 +193,8 @@ func (a *app) certRemove() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			params := client.DeleteCertificatesParams{ServerName: args[0], SubType: ref(keyType), Type: ref(client.DeleteCertificatesParamsType(kind))}
-			l, raw, err := call[client.CertificateList](api.DeleteCertificates(cmd.Context(), &params))
+			params := apimodel.DeleteCertificatesParams{ServerName: args[0], SubType: keyType, Type: apimodel.DeleteCertificatesParamsType(kind)}
+			l, raw, err := call[apimodel.CertificateList](api.DeleteCertificates(cmd.Context(), params))
 			if err != nil {
 				return err
 			}

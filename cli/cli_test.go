@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
@@ -346,8 +346,8 @@ func TestSay(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"an answer says its reference", &answerError{404, client.Error{Code: "missing", Message: "no app", Fix: &fix, RequestId: "r1"}}, "no app; do this [missing, request r1]"},
-		{"no fix, no semicolon", &answerError{404, client.Error{Code: "missing", Message: "no app", RequestId: "r1"}}, "no app [missing, request r1]"},
+		{"an answer says its reference", &answerError{404, apimodel.Error{Code: "missing", Message: "no app", Fix: fix, RequestId: "r1"}}, "no app; do this [missing, request r1]"},
+		{"no fix, no semicolon", &answerError{404, apimodel.Error{Code: "missing", Message: "no app", RequestId: "r1"}}, "no app [missing, request r1]"},
 		{"a fault says its fix", fault.With(fault.New(fault.Invalid, "bad"), "", "mend it"), "bad; mend it"},
 		{"anything else is as it is", errors.New("x"), "x"},
 	} {
@@ -359,11 +359,10 @@ func TestSay(t *testing.T) {
 
 func TestSelectors(t *testing.T) {
 	t.Parallel()
-	group, ns := "apps", "shop"
-	cases := map[string]*client.ResourceSelector{
-		"apps:Deployment:shop/web": {Group: &group, Kind: "Deployment", Namespace: &ns, Name: "web"},
+	cases := map[string]*apimodel.ResourceSelector{
+		"apps:Deployment:shop/web": {Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"},
 		":ConfigMap:web":           {Kind: "ConfigMap", Name: "web"},
-		"apps:Deployment:a:b":      {Group: &group, Kind: "Deployment", Name: "a:b"},
+		"apps:Deployment:a:b":      {Group: "apps", Kind: "Deployment", Name: "a:b"},
 		"apps:Deployment":          nil,
 		"apps::web":                nil,
 		"apps:Deployment:":         nil,
@@ -381,10 +380,10 @@ func TestSelectors(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || len(*got) != 1 {
+			if err != nil || len(got) != 1 {
 				t.Fatal(got, err)
 			}
-			if diff := cmp.Diff(*want, (*got)[0]); diff != "" {
+			if diff := cmp.Diff(*want, got[0]); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 func (a *app) clusterCommand() *cobra.Command {
@@ -25,12 +25,12 @@ func (a *app) clusterEnroll() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body := client.EnrollClusterJSONRequestBody{Name: args[0], Server: ref(server), ExpiresIn: ref(life)}
+			body := apimodel.EnrollClusterJSONRequestBody{Name: args[0], Server: server, ExpiresIn: life}
 			if len(labels) > 0 {
-				m := client.StringMap(labels)
-				body.Labels = &m
+				m := apimodel.StringMap(labels)
+				body.Labels = m
 			}
-			e, raw, err := call[client.Enrolment](api.EnrollCluster(cmd.Context(), nil, body))
+			e, raw, err := call[apimodel.Enrolment](api.EnrollCluster(cmd.Context(), body))
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ func (a *app) clusterList() *cobra.Command {
 				return err
 			}
 			l, raw, err := call[struct {
-				Items []client.Cluster `json:"items"`
+				Items []apimodel.Cluster `json:"items"`
 			}](api.ListClusters(cmd.Context()))
 			if err != nil {
 				return err
@@ -71,8 +71,8 @@ func (a *app) clusterList() *cobra.Command {
 			t := table{head: []string{"NAME", "AGENT", "LAST SEEN", "KUBERNETES", "DELIVERED", "SERVER", "AGENT VERSION", "LAST UPGRADE", "LAST REFUSAL"}, wide: 3}
 			for _, c := range l.Items {
 				t.rows = append(t.rows, []string{
-					c.Name, agentState(c), ago(c.LastSeen), dash(deref(c.KubeVersion)),
-					fmt.Sprintf("%d/%d", deref(c.AckedSeq), deref(c.Seq)), dash(deref(c.Server)), dash(deref(c.AgentVersion)), lastUpgrade(c), lastRefusal(c),
+					c.Name, agentState(c), ago(c.LastSeen), dash(c.KubeVersion),
+					fmt.Sprintf("%d/%d", c.AckedSeq, c.Seq), dash(c.Server), dash(c.AgentVersion), lastUpgrade(c), lastRefusal(c),
 				})
 				t.name = append(t.name, "cluster/"+c.Name)
 			}
@@ -85,11 +85,11 @@ func (a *app) clusterList() *cobra.Command {
 }
 
 // lastRefusal explains the last refusal of an agent.
-func lastRefusal(c client.Cluster) string {
-	if c.Refusal == nil {
+func lastRefusal(c apimodel.Cluster) string {
+	if !given(c.Refusal) {
 		return "-"
 	}
-	return fmt.Sprintf("%s (%s) from %s: %s", c.Refusal.Stage, ago(&c.Refusal.At), c.Refusal.Address, c.Refusal.Message)
+	return fmt.Sprintf("%s (%s) from %s: %s", c.Refusal.Stage, ago(c.Refusal.At), c.Refusal.Address, c.Refusal.Message)
 }
 
 func (a *app) clusterRemove() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 func (a *app) appDelete() *cobra.Command {
@@ -19,7 +20,7 @@ func (a *app) appDelete() *cobra.Command {
 		Use: "delete [NAME...]", Short: "Delete applications, with their objects if cascade",
 		Example: "  capstan app delete shop --yes\n  capstan app delete shop --cascade=false --yes\n  capstan app delete -l team=shop --propagation-policy background --yes",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			params := client.DeleteApplicationParams{}
+			params := apimodel.DeleteApplicationParams{}
 			if cascade != "" {
 				v, err := strconv.ParseBool(cascade)
 				if err != nil {
@@ -32,7 +33,7 @@ func (a *app) appDelete() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				params.Propagation = (*client.Propagation)(&p)
+				params.Propagation = apimodel.Propagation(p)
 			}
 			if (len(names) == 0) == (selector == "") {
 				return usageError{errors.New("give the names of applications, or --selector")}
@@ -60,7 +61,7 @@ func (a *app) appDelete() *cobra.Command {
 
 // selected returns the names of the applications that a label selector matches.
 func (a *app) selected(cmd *cobra.Command, api *client.Client, selector string) ([]string, error) {
-	all, err := listAll(cmd.Context(), api, client.ListApplicationsParams{Labels: &selector, View: ref(client.ListApplicationsParamsViewCompact)})
+	all, err := listAll(cmd.Context(), api, apimodel.ListApplicationsParams{Labels: selector, View: apimodel.ListApplicationsParamsViewCompact})
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func (a *app) selected(cmd *cobra.Command, api *client.Client, selector string) 
 }
 
 // deleteAll begins all deletions, and then waits for them.
-func (a *app) deleteAll(cmd *cobra.Command, api *client.Client, names []string, params client.DeleteApplicationParams, yes, wait bool, w waiting) error {
+func (a *app) deleteAll(cmd *cobra.Command, api *client.Client, names []string, params apimodel.DeleteApplicationParams, yes, wait bool, w waiting) error {
 	question := "Delete application " + names[0] + "?"
 	if len(names) > 1 {
 		question = fmt.Sprintf("Delete these %d applications: %s?", len(names), strings.Join(names, ", "))
@@ -85,7 +86,7 @@ func (a *app) deleteAll(cmd *cobra.Command, api *client.Client, names []string, 
 	}
 	for _, n := range names {
 		namespace, name := appName(n)
-		if _, err := read(api.DeleteApplication(cmd.Context(), namespace, name, &params)); err != nil {
+		if _, err := read(api.DeleteApplication(cmd.Context(), namespace, name, params)); err != nil {
 			return err
 		}
 	}
@@ -109,7 +110,7 @@ func (a *app) appConfirm() *cobra.Command {
 			if err := a.confirm(yes, "Approve what the operation of "+name+" deletes?"); err != nil {
 				return err
 			}
-			_, err := read(api.ApproveOperation(cmd.Context(), namespace, name, client.Reason{Reason: ref(reason)}))
+			_, err := read(api.ApproveOperation(cmd.Context(), namespace, name, apimodel.Reason{Reason: reason}))
 			return err
 		})
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -126,14 +127,14 @@ func (a *app) appAbandon() *cobra.Command {
 				return err
 			}
 			out, raw, err := call[struct {
-				LeftBehind []client.ResourceSelector `json:"leftBehind"`
-			}](api.AbandonApplication(cmd.Context(), namespace, name, client.Reason{Reason: ref(reason)}))
+				LeftBehind []apimodel.ResourceSelector `json:"leftBehind"`
+			}](api.AbandonApplication(cmd.Context(), namespace, name, apimodel.Reason{Reason: reason}))
 			if err != nil {
 				return err
 			}
 			t := table{head: []string{"LEFT BEHIND", "NAMESPACE", "NAME"}}
 			for _, o := range out.LeftBehind {
-				t.rows = append(t.rows, []string{o.Kind, dash(deref(o.Namespace)), o.Name})
+				t.rows = append(t.rows, []string{o.Kind, dash(o.Namespace), o.Name})
 				t.name = append(t.name, strings.ToLower(o.Kind)+"/"+o.Name)
 			}
 			return a.print(raw, t)
@@ -152,7 +153,7 @@ func (a *app) appDeleteResource() *cobra.Command {
 			if kind == "" || resource == "" {
 				return usageError{errors.New("--kind and --resource-name say which object is meant")}
 			}
-			tree, _, err := call[client.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
+			tree, _, err := call[apimodel.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
 			if err != nil {
 				return err
 			}
@@ -163,13 +164,9 @@ func (a *app) appDeleteResource() *cobra.Command {
 			if err := a.confirm(yes, "Delete "+kind+" "+resource+"?"); err != nil {
 				return err
 			}
-			body := client.DeleteResource{Group: ref(found.Group), Version: first(version, found.Version), Kind: found.Kind, Namespace: found.Namespace, Name: found.Name}
-			if force {
-				body.Force = &force
-			}
+			body := apimodel.DeleteResource{Group: found.Group, Version: first(version, found.Version), Kind: found.Kind, Namespace: found.Namespace, Name: found.Name, Force: force}
 			if orphan {
-				p := client.Propagation("orphan")
-				body.Propagation = &p
+				body.Propagation = "orphan"
 			}
 			_, err = read(api.DeleteLiveResource(cmd.Context(), namespace, name, body))
 			return err
@@ -187,18 +184,18 @@ func (a *app) appDeleteResource() *cobra.Command {
 }
 
 // pickNode finds the one object of a tree that is meant.
-func pickNode(tree client.Tree, group, kind, namespace, name string) (client.Node, error) {
-	var found []client.Node
+func pickNode(tree apimodel.Tree, group, kind, namespace, name string) (apimodel.Node, error) {
+	var found []apimodel.Node
 	for _, n := range tree.Nodes {
-		if n.Kind == kind && n.Name == name && (group == "" || n.Group == group) && (namespace == "" || deref(n.Namespace) == namespace) {
+		if n.Kind == kind && n.Name == name && (group == "" || n.Group == group) && (namespace == "" || n.Namespace == namespace) {
 			found = append(found, n)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return client.Node{}, usageError{fmt.Errorf("the application has no %s %s", kind, name)}
+		return apimodel.Node{}, usageError{fmt.Errorf("the application has no %s %s", kind, name)}
 	case 1:
 		return found[0], nil
 	}
-	return client.Node{}, usageError{fmt.Errorf("%d objects are called %s %s; add --group or --resource-namespace", len(found), kind, name)}
+	return apimodel.Node{}, usageError{fmt.Errorf("%d objects are called %s %s; add --group or --resource-namespace", len(found), kind, name)}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/yamltext"
 )
 
@@ -71,9 +72,9 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 		}
 	}
 	got, raw, err := call[struct {
-		Items  []client.ObjectDiff `json:"items"`
-		Paused *client.Paused      `json:"paused,omitempty"`
-	}](api.DiffApplication(cmd.Context(), namespace, name, &client.DiffApplicationParams{Predict: ref(d.predict), All: ref(d.local != "")}))
+		Items  []apimodel.ObjectDiff `json:"items"`
+		Paused apimodel.Paused       `json:"paused,omitzero"`
+	}](api.DiffApplication(cmd.Context(), namespace, name, apimodel.DiffApplicationParams{Predict: d.predict, All: d.local != ""}))
 	if unavailable(err) {
 		return fmt.Errorf("application %s: %w: %s", name, errAway, answerText(err))
 	}
@@ -106,7 +107,7 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 	return nil
 }
 
-func diffNames(items []client.ObjectDiff) table {
+func diffNames(items []apimodel.ObjectDiff) table {
 	var t table
 	for _, o := range items {
 		t.name = append(t.name, strings.ToLower(o.Kind)+"/"+o.Name)
@@ -116,13 +117,13 @@ func diffNames(items []client.ObjectDiff) table {
 
 // showDiff prints one object for people: of live what the manifests speak of,
 // or with a prediction all of it, against what should be.
-func (a *app) showDiff(cmd *cobra.Command, o client.ObjectDiff, d diffing) error {
+func (a *app) showDiff(cmd *cobra.Command, o apimodel.ObjectDiff, d diffing) error {
 	title := o.Kind + " " + o.Name
-	if ns := deref(o.Namespace); ns != "" {
+	if ns := o.Namespace; ns != "" {
 		title = o.Kind + " " + ns + "/" + o.Name
 	}
-	fmt.Fprintf(a.streams.Out, "===== %s: %s\n", title, dash(deref(o.Summary)))
-	if why := deref(o.Problem); why != "" {
+	fmt.Fprintf(a.streams.Out, "===== %s: %s\n", title, dash(o.Summary))
+	if why := o.Problem; why != "" {
 		fmt.Fprintln(a.streams.Out, "an apply would be refused:", why)
 	}
 	from, to := o.NormalizedLive, o.Desired
@@ -157,7 +158,7 @@ func (a *app) showDiff(cmd *cobra.Command, o client.ObjectDiff, d diffing) error
 
 // external has another program show a difference. That it ends with 1 means
 // that there is one.
-func (a *app) external(cmd *cobra.Command, program string, o client.ObjectDiff, live, desired string) error {
+func (a *app) external(cmd *cobra.Command, program string, o apimodel.ObjectDiff, live, desired string) error {
 	dir, err := os.MkdirTemp("", "capstan-diff-")
 	if err != nil {
 		return fmt.Errorf("make a folder for %s: %w", externalDiff, err)
@@ -181,11 +182,11 @@ func (a *app) external(cmd *cobra.Command, program string, o client.ObjectDiff, 
 	return nil
 }
 
-func lines(object *client.AnyObject) (string, error) {
-	if object == nil || len(*object) == 0 || string(*object) == "null" {
+func lines(object apimodel.AnyObject) (string, error) {
+	if len(object) == 0 || string(object) == "null" {
 		return "", nil
 	}
-	b, err := yaml.JSONToYAML(*object)
+	b, err := yaml.JSONToYAML(object)
 	return string(b), err
 }
 
@@ -210,9 +211,9 @@ func (o localObject) group() string {
 	return group
 }
 
-func (o localObject) is(d client.ObjectDiff) bool {
+func (o localObject) is(d apimodel.ObjectDiff) bool {
 	namespace := o.text("metadata", "namespace")
-	return o.group() == d.Group && o.text("kind") == d.Kind && o.text("metadata", "name") == d.Name && (namespace == "" || namespace == deref(d.Namespace))
+	return o.group() == d.Group && o.text("kind") == d.Kind && o.text("metadata", "name") == d.Name && (namespace == "" || namespace == d.Namespace)
 }
 
 // secret reports whether the values of a kind are not shown here.
@@ -220,8 +221,8 @@ func secret(group, kind string) bool { return group == "" && kind == "Secret" }
 
 // againstLocal compares what is live with manifests on this machine. Secrets
 // are left out.
-func againstLocal(all []client.ObjectDiff, local []localObject) ([]client.ObjectDiff, error) {
-	var out []client.ObjectDiff
+func againstLocal(all []apimodel.ObjectDiff, local []localObject) ([]apimodel.ObjectDiff, error) {
+	var out []apimodel.ObjectDiff
 	for _, d := range all {
 		var mine localObject
 		if i := slices.IndexFunc(local, func(o localObject) bool { return o.is(d) }); i >= 0 {
@@ -247,9 +248,9 @@ func againstLocal(all []client.ObjectDiff, local []localObject) ([]client.Object
 		if _, after, ok := strings.Cut(version, "/"); ok {
 			version = after
 		}
-		d := client.ObjectDiff{Group: o.group(), Version: version, Kind: o.text("kind"), Name: o.text("metadata", "name"), Status: "OutOfSync"}
+		d := apimodel.ObjectDiff{Group: o.group(), Version: version, Kind: o.text("kind"), Name: o.text("metadata", "name"), Status: "OutOfSync"}
 		if ns := o.text("metadata", "namespace"); ns != "" {
-			d.Namespace = &ns
+			d.Namespace = ns
 		}
 		if _, err := replaced(&d, o); err != nil {
 			return nil, err
@@ -261,35 +262,35 @@ func againstLocal(all []client.ObjectDiff, local []localObject) ([]client.Object
 
 // replaced puts a local manifest in the place of the desired object, and says
 // whether live differs from it.
-func replaced(d *client.ObjectDiff, mine localObject) (bool, error) {
+func replaced(d *apimodel.ObjectDiff, mine localObject) (bool, error) {
 	d.Desired, d.NormalizedLive, d.Predicted = nil, nil, nil
 	if mine == nil {
-		d.Status, d.Summary = "OutOfSync", ref("not among the local manifests")
+		d.Status, d.Summary = "OutOfSync", "not among the local manifests"
 		return true, nil
 	}
-	d.Summary = ref("local manifest")
+	d.Summary = "local manifest"
 	delete(mine, "status")
-	if meta, ok := mine["metadata"].(map[string]any); ok && deref(d.Namespace) != "" {
-		meta["namespace"] = *d.Namespace
+	if meta, ok := mine["metadata"].(map[string]any); ok && d.Namespace != "" {
+		meta["namespace"] = d.Namespace
 	}
 	desired, err := json.Marshal(mine)
 	if err != nil {
 		return false, fmt.Errorf("write %s %s: %w", d.Kind, d.Name, err)
 	}
-	d.Desired = (*client.AnyObject)(&desired)
+	d.Desired = desired
 	if d.Live == nil {
-		d.Summary = ref("not in the cluster")
+		d.Summary = "not in the cluster"
 		return true, nil
 	}
 	var live any
-	if err := json.Unmarshal(*d.Live, &live); err != nil {
+	if err := json.Unmarshal(d.Live, &live); err != nil {
 		return false, fmt.Errorf("read the live %s %s: %w", d.Kind, d.Name, err)
 	}
 	normal, err := json.Marshal(restricted(live, map[string]any(mine)))
 	if err != nil {
 		return false, fmt.Errorf("write the live %s %s: %w", d.Kind, d.Name, err)
 	}
-	d.NormalizedLive = (*client.AnyObject)(&normal)
+	d.NormalizedLive = normal
 	return !bytes.Equal(normal, desired), nil
 }
 

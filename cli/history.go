@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 func (a *app) appHistory() *cobra.Command {
@@ -24,11 +25,11 @@ func (a *app) appHistory() *cobra.Command {
 			}
 			t := table{head: []string{"ID", "REVISION", "DEPLOYED", "BY", "REASON"}}
 			for _, e := range all {
-				by := deref(deref(e.InitiatedBy).Username)
-				if deref(deref(e.InitiatedBy).Automated) {
+				by := e.InitiatedBy.Username
+				if e.InitiatedBy.Automated {
 					by = "automation"
 				}
-				t.rows = append(t.rows, []string{strconv.FormatInt(e.Id, 10), short(e.Revision), ago(&e.DeployedAt), dash(by), dash(deref(e.Reason))})
+				t.rows = append(t.rows, []string{strconv.FormatInt(e.Id, 10), short(e.Revision), ago(e.DeployedAt), dash(by), dash(e.Reason)})
 				t.name = append(t.name, strconv.FormatInt(e.Id, 10))
 			}
 			return a.print(raw, t)
@@ -38,19 +39,19 @@ func (a *app) appHistory() *cobra.Command {
 }
 
 // history reads the newest entries page by page; limit 0 means all.
-func history(ctx context.Context, api *client.Client, namespace, name string, limit int) ([]client.HistoryEntry, error) {
+func history(ctx context.Context, api *client.Client, namespace, name string, limit int) ([]apimodel.HistoryEntry, error) {
 	const most = 500
-	all := []client.HistoryEntry{}
-	params := client.GetHistoryParams{}
+	all := []apimodel.HistoryEntry{}
+	params := apimodel.GetHistoryParams{}
 	for {
 		size := most
 		if limit > 0 {
 			size = min(most, limit-len(all))
 		}
-		params.Limit = &size
+		params.Limit = size
 		page, _, err := call[struct {
-			Items []client.HistoryEntry `json:"items"`
-		}](api.GetHistory(ctx, namespace, name, &params))
+			Items []apimodel.HistoryEntry `json:"items"`
+		}](api.GetHistory(ctx, namespace, name, params))
 		if err != nil {
 			return nil, err
 		}
@@ -58,6 +59,6 @@ func history(ctx context.Context, api *client.Client, namespace, name string, li
 		if len(page.Items) < size || len(all) == limit {
 			return all, nil
 		}
-		params.Before = &page.Items[len(page.Items)-1].Id
+		params.Before = page.Items[len(page.Items)-1].Id
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/version"
 )
@@ -94,14 +94,14 @@ func (a *app) signIn(ctx context.Context, cfg config, who credentials) (err erro
 	if err != nil {
 		return err
 	}
-	mode := client.SignInMode("token")
-	in, _, err := call[client.SignedInAnswer](api.Login(ctx, client.LoginJSONRequestBody{
-		Username: who.username, Password: password, Tenant: ref(who.tenant), Mode: &mode,
+	mode := apimodel.SignInMode("token")
+	in, _, err := call[apimodel.SignedInAnswer](api.Login(ctx, apimodel.LoginJSONRequestBody{
+		Username: who.username, Password: password, Tenant: who.tenant, Mode: mode,
 	}))
 	if err != nil {
 		return err
 	}
-	cfg.Token = deref(in.Token)
+	cfg.Token = in.Token
 	return a.storeSignIn(ctx, cfg)
 }
 
@@ -123,14 +123,14 @@ func (a *app) setupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			mode := client.SignInMode("token")
-			in, _, err := call[client.SignedInAnswer](api.Setup(cmd.Context(), client.SetupJSONRequestBody{
-				Token: secret, Username: username, Password: password, Mode: &mode,
+			mode := apimodel.SignInMode("token")
+			in, _, err := call[apimodel.SignedInAnswer](api.Setup(cmd.Context(), apimodel.SetupJSONRequestBody{
+				Token: secret, Username: username, Password: password, Mode: mode,
 			}))
 			if err != nil {
 				return err
 			}
-			cfg.Name, cfg.Token = first(name, cfg.Name), deref(in.Token)
+			cfg.Name, cfg.Token = first(name, cfg.Name), in.Token
 			return a.storeSignIn(cmd.Context(), cfg)
 		},
 	}
@@ -168,7 +168,7 @@ func (a *app) whoamiCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			me, raw, err := call[client.Me](api.GetMe(cmd.Context()))
+			me, raw, err := call[apimodel.Me](api.GetMe(cmd.Context()))
 			if err != nil {
 				return err
 			}
@@ -228,7 +228,7 @@ func (a *app) storeSignIn(ctx context.Context, cfg config) error {
 	if err != nil {
 		return err
 	}
-	me, _, err := call[client.Me](api.GetMe(ctx))
+	me, _, err := call[apimodel.Me](api.GetMe(ctx))
 	if err != nil {
 		return err
 	}

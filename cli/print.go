@@ -81,21 +81,16 @@ func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.streams.Err, format+"\n", args...)
 }
 
-func (a *app) warn(warnings *[]string) {
-	if warnings == nil {
-		return
-	}
-	for _, w := range *warnings {
+func (a *app) warn(warnings []string) {
+	for _, w := range warnings {
 		a.note("capstan: warning: %s", w)
 	}
 }
 
-func deref[T any](p *T) T {
+// given reports whether an optional part of an answer is there.
+func given[T comparable](v T) bool {
 	var zero T
-	if p == nil {
-		return zero
-	}
-	return *p
+	return v != zero
 }
 
 func ref[T comparable](v T) *T {
@@ -113,11 +108,11 @@ func short(revision string) string {
 	return revision
 }
 
-func ago(t *time.Time) string {
-	if t == nil {
+func ago(t time.Time) string {
+	if t.IsZero() {
 		return "-"
 	}
-	d := time.Since(*t)
+	d := time.Since(t)
 	switch {
 	case d < 2*time.Second:
 		return "now"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -22,7 +22,7 @@ func (a *app) repoAdd() *cobra.Command {
 		Use: "add URL", Short: "Add a repository, or change its credential", Args: exactly("the URL of the repository"),
 		Example: "  capstan repo add https://git.example.com/team/manifests.git\n  capstan repo add https://git.example.com/team/manifests.git --username bot --password-stdin < token\n  capstan repo add git@git.example.com:team/manifests.git --ssh-private-key-path ~/.ssh/id_ed25519\n  capstan repo add https://git.example.com/team/manifests.git --project shop --username bot --password-stdin < token",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			body := client.PutRepositoryJSONRequestBody{Url: args[0], Username: ref(username), Project: ref(project), Name: ref(name), Insecure: ref(insecure)}
+			body := apimodel.PutRepositoryJSONRequestBody{Url: args[0], Username: ref(username), Project: project, Name: name, Insecure: insecure}
 			for _, f := range []struct {
 				what, name string
 				into       **string
@@ -41,7 +41,7 @@ func (a *app) repoAdd() *cobra.Command {
 				*f.into = new(string(text))
 			}
 			if kind != "" {
-				body.Type = new(client.PutRepositoryJSONBodyType(kind))
+				body.Type = apimodel.PutRepositoryJSONBodyType(kind)
 			}
 			if passwordIn || username != "" && keyFile == "" {
 				prompt := "Password or token: "
@@ -58,12 +58,12 @@ func (a *app) repoAdd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, raw, err := call[client.Repository](api.PutRepository(cmd.Context(), nil, body))
+			r, raw, err := call[apimodel.Repository](api.PutRepository(cmd.Context(), body))
 			if err != nil {
 				return err
 			}
 			a.warn(r.Warnings)
-			return a.print(raw, repoTable([]client.Repository{r}))
+			return a.print(raw, repoTable([]apimodel.Repository{r}))
 		},
 	}
 	c.Flags().StringVarP(&username, "username", "u", "", "user name; any for most tokens")
@@ -92,26 +92,26 @@ func (a *app) repoList() *cobra.Command {
 	}
 }
 
-func (a *app) repos(cmd *cobra.Command) ([]client.Repository, []byte, error) {
+func (a *app) repos(cmd *cobra.Command) ([]apimodel.Repository, []byte, error) {
 	api, err := a.client()
 	if err != nil {
 		return nil, nil, err
 	}
 	l, raw, err := call[struct {
-		Items []client.Repository `json:"items"`
+		Items []apimodel.Repository `json:"items"`
 	}](api.ListRepositories(cmd.Context()))
 	return l.Items, raw, err
 }
 
-func repoTable(all []client.Repository) table {
+func repoTable(all []apimodel.Repository) table {
 	t := table{head: []string{"URL", "PROJECT", "STATUS", "FETCHED", "CREDENTIAL", "MESSAGE", "ID"}, wide: 1}
 	for _, r := range all {
 		credential := "none"
 		if r.HasCredential {
-			credential = first(deref(r.Username), "stored")
+			credential = first(r.Username, "stored")
 		}
 		t.rows = append(t.rows, []string{
-			r.Url, dash(deref(r.Project)), string(r.Connection.Status), ago(r.Connection.FetchedAt), credential, dash(deref(r.Connection.Message)), r.Id,
+			r.Url, dash(r.Project), string(r.Connection.Status), ago(r.Connection.FetchedAt), credential, dash(r.Connection.Message), r.Id,
 		})
 		t.name = append(t.name, "repository/"+r.Id)
 	}
@@ -134,7 +134,7 @@ func (a *app) repoRemove() *cobra.Command {
 				return err
 			}
 			whose := ""
-			if p := deref(r.Project); p != "" {
+			if p := r.Project; p != "" {
 				whose = " of project " + p
 			}
 			if err := a.confirm(yes, "Forget repository "+r.Url+whose+"?"); err != nil {
@@ -155,16 +155,16 @@ func (a *app) repoRemove() *cobra.Command {
 
 // pickRepo finds the repository that a person means: by its id, or by its URL
 // and project. Without a project it is the only one, or the one without.
-func pickRepo(all []client.Repository, name, project string, given bool) (client.Repository, error) {
-	var found []client.Repository
+func pickRepo(all []apimodel.Repository, name, project string, given bool) (apimodel.Repository, error) {
+	var found []apimodel.Repository
 	var projects []string
 	for _, r := range all {
 		if r.Id == name {
 			return r, nil
 		}
-		if (r.Url == name || r.Url+".git" == name) && (!given || deref(r.Project) == project) {
+		if (r.Url == name || r.Url+".git" == name) && (!given || r.Project == project) {
 			found = append(found, r)
-			projects = append(projects, deref(r.Project))
+			projects = append(projects, r.Project)
 		}
 	}
 	switch i := slices.Index(projects, ""); {
@@ -173,9 +173,9 @@ func pickRepo(all []client.Repository, name, project string, given bool) (client
 	case len(found) > 1 && i >= 0:
 		return found[i], nil
 	case len(found) > 1:
-		return client.Repository{}, usageError{fault.With(fault.New(fault.Invalid, "the projects %s have a repository %s each", strings.Join(projects, ", "), name), "", "name one with --project")}
+		return apimodel.Repository{}, usageError{fault.With(fault.New(fault.Invalid, "the projects %s have a repository %s each", strings.Join(projects, ", "), name), "", "name one with --project")}
 	case given && project != "":
-		return client.Repository{}, fault.New(fault.Missing, "there is no repository %s of project %s", name, project)
+		return apimodel.Repository{}, fault.New(fault.Missing, "there is no repository %s of project %s", name, project)
 	}
-	return client.Repository{}, fault.New(fault.Missing, "there is no repository %s", name)
+	return apimodel.Repository{}, fault.New(fault.Missing, "there is no repository %s", name)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -33,7 +33,7 @@ func (a *app) settingsGet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, raw, err := call[client.Settings](api.GetSettings(cmd.Context()))
+			all, raw, err := call[apimodel.Settings](api.GetSettings(cmd.Context()))
 			if err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ func (a *app) settingsGet() *cobra.Command {
 }
 
 // oneSetting writes a value as it is, so that it can go into a file.
-func (a *app) oneSetting(all client.Settings, name, key string) error {
+func (a *app) oneSetting(all apimodel.Settings, name, key string) error {
 	for _, s := range all.Items {
 		if s.Map != name || s.Key != key {
 			continue
@@ -60,16 +60,16 @@ func (a *app) oneSetting(all client.Settings, name, key string) error {
 		if s.Secret {
 			return fault.New(fault.Denied, "the key %s of %s is a secret: it is stored encrypted and never returned", key, name)
 		}
-		_, err := fmt.Fprintln(a.streams.Out, strings.TrimSuffix(deref(s.Value), "\n"))
+		_, err := fmt.Fprintln(a.streams.Out, strings.TrimSuffix(s.Value, "\n"))
 		return err
 	}
 	return fault.With(fault.New(fault.Missing, "the key %s of %s is not set", key, name), "", "see `capstan settings get`")
 }
 
-func settingsTable(all []client.Setting) table {
+func settingsTable(all []apimodel.Setting) table {
 	t := table{head: []string{"MAP", "KEY", "VALUE", "STATE", "CHANGED", "BY"}, wide: 1}
 	for _, s := range all {
-		value, state := deref(s.Value), "in use"
+		value, state := s.Value, "in use"
 		if s.Secret {
 			value = "(secret)"
 		}
@@ -79,13 +79,13 @@ func settingsTable(all []client.Setting) table {
 		if !s.Used {
 			state = "no effect"
 		}
-		t.rows = append(t.rows, []string{s.Map, s.Key, strings.TrimSpace(value), state, ago(&s.UpdatedAt), s.UpdatedBy})
+		t.rows = append(t.rows, []string{s.Map, s.Key, strings.TrimSpace(value), state, ago(s.UpdatedAt), s.UpdatedBy})
 		t.name = append(t.name, "setting/"+s.Map+"/"+s.Key)
 	}
 	return t
 }
 
-func knownTable(all []client.KnownSetting) table {
+func knownTable(all []apimodel.KnownSetting) table {
 	t := table{head: []string{"MAP", "KEY", "STATE", "ABOUT"}}
 	for _, k := range all {
 		key, state := k.Key, "in use"
@@ -119,13 +119,13 @@ func (a *app) settingsSet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body := client.PatchSettingsJSONRequestBody{Values: map[string]map[string]*string{name: keys}}
-			all, raw, err := call[client.Settings](api.PatchSettings(cmd.Context(), &client.PatchSettingsParams{DryRun: ref(dryRun)}, body))
+			body := apimodel.PatchSettingsJSONRequestBody{Values: map[string]map[string]*string{name: keys}}
+			all, raw, err := call[apimodel.Settings](api.PatchSettings(cmd.Context(), apimodel.PatchSettingsParams{DryRun: dryRun}, body))
 			if err != nil {
 				return err
 			}
 			a.warn(all.Warnings)
-			var touched []client.Setting
+			var touched []apimodel.Setting
 			for _, s := range all.Items {
 				if _, given := keys[s.Key]; given && s.Map == name {
 					touched = append(touched, s)

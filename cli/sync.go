@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 // syncing is what the flags of a sync ask for.
@@ -108,7 +109,7 @@ func (a *app) syncAll(cmd *cobra.Command, api *client.Client, names []string, s 
 		return nil
 	}
 	t.head = []string{"APPLICATION", "OPERATION", "PHASE"}
-	var started []client.Operation
+	var started []apimodel.Operation
 	for _, n := range names {
 		op, done, err := a.startSync(cmd, api, n, s)
 		if err != nil {
@@ -129,7 +130,7 @@ func (a *app) syncAll(cmd *cobra.Command, api *client.Client, names []string, s 
 		}
 		return failed.err("applications", "were not synced")
 	}
-	var ended []client.Application
+	var ended []apimodel.Application
 	for _, b := range under {
 		w := s.waiting
 		w.operation, w.newest = b.operation, s.revision == "" && len(s.revisions) == 0 && s.local == ""
@@ -172,7 +173,7 @@ func (a *app) printSeveral(all any, t table) error {
 
 // startSync starts the sync of one application. done says that there was nothing
 // to do.
-func (a *app) startSync(cmd *cobra.Command, api *client.Client, qualifiedName string, s syncing) (op client.Operation, done bool, err error) {
+func (a *app) startSync(cmd *cobra.Command, api *client.Client, qualifiedName string, s syncing) (op apimodel.Operation, done bool, err error) {
 	namespace, name := appName(qualifiedName)
 	req, err := s.request()
 	if err != nil {
@@ -191,23 +192,23 @@ func (a *app) startSync(cmd *cobra.Command, api *client.Client, qualifiedName st
 		if err != nil {
 			return op, false, err
 		}
-		labelled = append(labelled, deref(req.Resources)...)
-		req.Resources = &labelled
+		labelled = append(labelled, req.Resources...)
+		req.Resources = labelled
 	}
 	if s.preview {
 		if done, err := a.preview(cmd, api, namespace, name, s.yes); done || err != nil {
 			return op, done, err
 		}
 	}
-	op, _, err = call[client.Operation](api.SyncApplication(cmd.Context(), namespace, name, nil, req))
+	op, _, err = call[apimodel.Operation](api.SyncApplication(cmd.Context(), namespace, name, req))
 	return op, false, err
 }
 
 // request is what all applications are asked for alike.
-func (s syncing) request() (client.SyncRequest, error) {
+func (s syncing) request() (apimodel.SyncRequest, error) {
 	selected, err := selectors(s.resources)
 	if err != nil {
-		return client.SyncRequest{}, err
+		return apimodel.SyncRequest{}, err
 	}
 	options := slices.Clone(s.options)
 	for option, on := range map[string]bool{"Replace=true": s.replace, "ServerSideApply=true": s.serverSide, "ApplyOutOfSyncOnly=true": s.outOfSyncOnly} {
@@ -216,15 +217,15 @@ func (s syncing) request() (client.SyncRequest, error) {
 		}
 	}
 	slices.Sort(options)
-	req := client.SyncRequest{
-		Prune: ref(s.prune), DryRun: ref(s.dryRun), Force: ref(s.force), SkipHooks: ref(s.skipHooks),
-		Revision: ref(s.revision), Reason: ref(s.reason), SyncOptions: list(options), Resources: selected, Revisions: list(s.revisions),
+	req := apimodel.SyncRequest{
+		Prune: s.prune, DryRun: s.dryRun, Force: s.force, SkipHooks: s.skipHooks,
+		Revision: s.revision, Reason: s.reason, SyncOptions: options, Resources: selected, Revisions: s.revisions,
 	}
 	if len(s.positions) > 0 {
 		if len(s.sourceNames) > 0 {
 			return req, usageError{errors.New("--source-positions and --source-names do not go together")}
 		}
-		req.SourcePositions = &s.positions
+		req.SourcePositions = s.positions
 	}
 	if len(s.sourceNames) != 0 && len(s.sourceNames) != len(s.revisions) {
 		return req, usageError{fmt.Errorf("--source-names has %d names and --revisions %d revisions; give one revision for each name", len(s.sourceNames), len(s.revisions))}
@@ -236,7 +237,7 @@ func (s syncing) request() (client.SyncRequest, error) {
 }
 
 // fillRetry adds the retry block if a flag asks for one.
-func (s syncing) fillRetry(req *client.SyncRequest) error {
+func (s syncing) fillRetry(req *apimodel.SyncRequest) error {
 	if s.retryLimit == 0 && s.retryDuration == "" && s.retryMax == "" && s.retryFactor == 0 && !s.retryRefresh {
 		return nil
 	}
@@ -267,8 +268,8 @@ func (s syncing) fillRetry(req *client.SyncRequest) error {
 }
 
 // sourcePositions finds sources by their names in the specification.
-func (a *app) sourcePositions(cmd *cobra.Command, api *client.Client, namespace, name string, s syncing) (*[]int, error) {
-	x, _, err := call[client.Application](api.GetApplication(cmd.Context(), namespace, name, nil))
+func (a *app) sourcePositions(cmd *cobra.Command, api *client.Client, namespace, name string, s syncing) ([]int, error) {
+	x, _, err := call[apimodel.Application](api.GetApplication(cmd.Context(), namespace, name, apimodel.GetApplicationParams{}))
 	if err != nil {
 		return nil, err
 	}
@@ -299,11 +300,11 @@ func (a *app) sourcePositions(cmd *cobra.Command, api *client.Client, namespace,
 			}
 		}
 	}
-	return &out, nil
+	return out, nil
 }
 
 // labelled selects the desired objects that have all of some labels.
-func (a *app) labelled(cmd *cobra.Command, api *client.Client, namespace, name string, labels []string) ([]client.ResourceSelector, error) {
+func (a *app) labelled(cmd *cobra.Command, api *client.Client, namespace, name string, labels []string) ([]apimodel.ResourceSelector, error) {
 	want := map[string]string{}
 	for _, l := range labels {
 		key, value, found := strings.Cut(l, "=")
@@ -321,11 +322,11 @@ func (a *app) labelled(cmd *cobra.Command, api *client.Client, namespace, name s
 				Labels          map[string]string
 			} `json:"metadata"`
 		} `json:"items"`
-	}](api.GetManifests(cmd.Context(), namespace, name, nil))
+	}](api.GetManifests(cmd.Context(), namespace, name, apimodel.GetManifestsParams{}))
 	if err != nil {
 		return nil, err
 	}
-	var out []client.ResourceSelector
+	var out []apimodel.ResourceSelector
 	for _, o := range m.Items {
 		fits := true
 		for key, value := range want {
@@ -339,7 +340,7 @@ func (a *app) labelled(cmd *cobra.Command, api *client.Client, namespace, name s
 		if !grouped {
 			group = ""
 		}
-		out = append(out, client.ResourceSelector{Group: ref(group), Kind: o.Kind, Namespace: ref(o.Metadata.Namespace), Name: o.Metadata.Name})
+		out = append(out, apimodel.ResourceSelector{Group: group, Kind: o.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name})
 	}
 	if len(out) == 0 {
 		return nil, usageError{fmt.Errorf("application %s has no object with the label %s", name, strings.Join(labels, " and "))}

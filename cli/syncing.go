@@ -12,29 +12,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 // fillSync adds to a request what flags say in a form of their own.
-func fillSync(req *client.SyncRequest, infos []string, local, root, strategy string) error {
-	var list []client.Info
+func fillSync(req *apimodel.SyncRequest, infos []string, local, root, strategy string) error {
+	var list []apimodel.Info
 	for _, text := range infos {
 		name, value, found := strings.Cut(text, "=")
 		if !found || name == "" {
 			return usageError{fmt.Errorf("--info %q is not name=value", text)}
 		}
-		list = append(list, client.Info{Name: name, Value: value})
+		list = append(list, apimodel.Info{Name: name, Value: value})
 	}
-	if len(list) > 0 {
-		req.Infos = &list
-	}
+	req.Infos = list
 	if strategy != "" {
 		chosen, err := among("--strategy", strategy, "apply", "hook")
 		if err != nil {
 			return err
 		}
 		if chosen == "apply" {
-			on := true
-			req.SkipHooks = &on
+			req.SkipHooks = true
 		}
 	}
 	if local == "" {
@@ -47,7 +45,7 @@ func fillSync(req *client.SyncRequest, infos []string, local, root, strategy str
 	if err != nil {
 		return err
 	}
-	req.Manifests = &manifests
+	req.Manifests = manifests
 	return nil
 }
 
@@ -147,8 +145,8 @@ func unlinked(path string) (string, error) {
 // nothing to do.
 func (a *app) preview(cmd *cobra.Command, api *client.Client, namespace, name string, yes bool) (done bool, err error) {
 	d, _, err := call[struct {
-		Items []client.ObjectDiff `json:"items"`
-	}](api.DiffApplication(cmd.Context(), namespace, name, nil))
+		Items []apimodel.ObjectDiff `json:"items"`
+	}](api.DiffApplication(cmd.Context(), namespace, name, apimodel.DiffApplicationParams{}))
 	if err != nil {
 		return false, err
 	}
@@ -165,28 +163,25 @@ func (a *app) preview(cmd *cobra.Command, api *client.Client, namespace, name st
 }
 
 // selectors reads "group:kind:namespace/name".
-func selectors(given []string) (*[]client.ResourceSelector, error) {
+func selectors(given []string) ([]apimodel.ResourceSelector, error) {
 	if len(given) == 0 {
 		return nil, nil
 	}
-	var out []client.ResourceSelector
+	var out []apimodel.ResourceSelector
 	for _, s := range given {
 		s, exclude := strings.CutPrefix(s, "!")
 		parts := strings.SplitN(s, ":", 3)
 		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
 			return nil, usageError{fmt.Errorf("%q is no object; write group:kind:namespace/name, with an empty group for core kinds", s)}
 		}
-		sel := client.ResourceSelector{Group: ref(parts[0]), Kind: parts[1], Name: parts[2]}
+		sel := apimodel.ResourceSelector{Group: parts[0], Kind: parts[1], Name: parts[2], Exclude: exclude}
 		if ns, n, ok := strings.Cut(parts[2], "/"); ok {
 			if ns == "" || n == "" {
 				return nil, usageError{fmt.Errorf("%q is no object; write group:kind:namespace/name, or group:kind:name", s)}
 			}
-			sel.Namespace, sel.Name = ref(ns), n
-		}
-		if exclude {
-			sel.Exclude = &exclude
+			sel.Namespace, sel.Name = ns, n
 		}
 		out = append(out, sel)
 	}
-	return &out, nil
+	return out, nil
 }

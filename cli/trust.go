@@ -6,26 +6,26 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 // agentState is how an agent stands, in few words.
-func agentState(c client.Cluster) string {
+func agentState(c apimodel.Cluster) string {
 	switch {
-	case c.Quarantine != nil:
+	case given(c.Quarantine):
 		return "Quarantined"
-	case c.Rewind != nil:
+	case given(c.Rewind):
 		return string(c.Connection) + " (hub rewound)"
 	}
 	return string(c.Connection)
 }
 
 // explainClusters says below a list what waits for a person.
-func (a *app) explainClusters(clusters []client.Cluster) error {
+func (a *app) explainClusters(clusters []apimodel.Cluster) error {
 	var held bool
 	for _, c := range clusters {
-		held = held || deref(c.Held)
-		if r := c.Rewind; r != nil {
+		held = held || c.Held
+		if r := c.Rewind; given(r) {
 			seen := "has not connected yet"
 			if r.AgentSeq > 0 {
 				seen = fmt.Sprintf("has row %d", r.AgentSeq)
@@ -33,11 +33,11 @@ func (a *app) explainClusters(clusters []client.Cluster) error {
 			fmt.Fprintf(a.streams.Out, "\n%s accepts no change since %s: %s. Its agent %s, the hub's log ended at row %d.\n  Accept the hub's state: capstan cluster accept-hub %s\n",
 				c.Name, r.Since.Local().Format("2006-01-02 15:04 MST"), r.Reason, seen, r.HubSeq, c.Name)
 		}
-		if q := c.Quarantine; q != nil {
+		if q := c.Quarantine; given(q) {
 			fmt.Fprintf(a.streams.Out, "\n%s: cloned? Two Kubernetes clusters use its identity since %s, the later one from %s. Both are refused.\n  Choose one: capstan cluster keep %s --fingerprint %s (the one that enrolled) or %s\n",
 				c.Name, q.Since.Local().Format("2006-01-02 15:04 MST"), q.Address, c.Name, q.Known, q.Other)
 		}
-		if r := c.Refused; r != nil {
+		if r := c.Refused; given(r) {
 			fmt.Fprintf(a.streams.Out, "\n%s: a second agent process with the same identity was refused at %s, from %s.\n", c.Name, r.At.Local().Format("15:04:05 MST"), r.Address)
 		}
 	}
@@ -66,13 +66,13 @@ func (a *app) clusterAccept() *cobra.Command {
 			names := args
 			if all {
 				l, _, err := call[struct {
-					Items []client.Cluster `json:"items"`
+					Items []apimodel.Cluster `json:"items"`
 				}](api.ListClusters(cmd.Context()))
 				if err != nil {
 					return err
 				}
 				for _, c := range l.Items {
-					if c.Rewind != nil {
+					if given(c.Rewind) {
 						names = append(names, c.Name)
 					}
 				}
@@ -111,7 +111,7 @@ func (a *app) clusterKeep() *cobra.Command {
 			if fingerprint == "" {
 				return usageError{errors.New("--fingerprint is needed: kubectl get namespace kube-system -o jsonpath={.metadata.uid}")}
 			}
-			_, err = read(api.KeepCluster(cmd.Context(), args[0], client.KeepClusterJSONRequestBody{Fingerprint: fingerprint}))
+			_, err = read(api.KeepCluster(cmd.Context(), args[0], apimodel.KeepClusterJSONRequestBody{Fingerprint: fingerprint}))
 			return err
 		},
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -77,13 +78,13 @@ func (u upgrading) choose(ctx context.Context, api *client.Client, names []strin
 		return once, nil
 	}
 	l, _, err := call[struct {
-		Items []client.Cluster `json:"items"`
+		Items []apimodel.Cluster `json:"items"`
 	}](api.ListClusters(ctx))
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range l.Items {
-		has := deref(c.Labels)
+		has := c.Labels
 		chosen := true
 		for k, v := range u.labels {
 			held, ok := has[k]
@@ -108,16 +109,15 @@ func (a *app) upgradeAll(ctx context.Context, api *client.Client, names []string
 	for batch := range slices.Chunk(names, size) {
 		orders := map[string]string{}
 		for _, name := range batch {
-			body := client.UpgradeAgentJSONRequestBody{Image: u.image}
+			body := apimodel.UpgradeAgentJSONRequestBody{Image: u.image}
 			if u.deadline != 0 {
-				seconds := int64(u.deadline.Seconds())
-				body.DeadlineSeconds = &seconds
+				body.DeadlineSeconds = int64(u.deadline.Seconds())
 			}
-			c, _, err := call[client.Cluster](api.UpgradeAgent(ctx, name, body))
+			c, _, err := call[apimodel.Cluster](api.UpgradeAgent(ctx, name, body))
 			if err != nil {
 				return err
 			}
-			if c.Upgrade != nil {
+			if given(c.Upgrade) {
 				orders[name] = c.Upgrade.Id
 			}
 			fmt.Fprintf(a.streams.Err, "cluster/%s is to run %s\n", name, u.image)
@@ -146,20 +146,20 @@ func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[
 	for {
 		rest := open[:0]
 		for _, name := range open {
-			c, _, err := call[client.Cluster](api.GetCluster(ctx, name))
+			c, _, err := call[apimodel.Cluster](api.GetCluster(ctx, name))
 			switch {
 			case ctx.Err() != nil:
 				rest = append(rest, name)
 				continue
 			case err != nil:
 				return err
-			case c.Upgrade == nil || c.Upgrade.Id != orders[name]:
+			case !given(c.Upgrade) || c.Upgrade.Id != orders[name]:
 				return fault.New(fault.Conflict, "cluster %s: a newer upgrade has replaced this one", name)
 			case c.Upgrade.Phase == "Pending" || c.Upgrade.Phase == "Running":
 				rest = append(rest, name)
 				continue
 			}
-			fmt.Fprintf(a.streams.Out, "cluster/%s %s: %s\n", name, c.Upgrade.Phase, dash(deref(c.Upgrade.Message)))
+			fmt.Fprintf(a.streams.Out, "cluster/%s %s: %s\n", name, c.Upgrade.Phase, dash(c.Upgrade.Message))
 			if c.Upgrade.Phase != "Succeeded" {
 				failed = append(failed, name)
 			}
@@ -181,13 +181,13 @@ func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[
 }
 
 // lastUpgrade says how the newest upgrade of an agent stands.
-func lastUpgrade(c client.Cluster) string {
+func lastUpgrade(c apimodel.Cluster) string {
 	u := c.Upgrade
-	if u == nil {
+	if !given(u) {
 		return "-"
 	}
-	text := string(u.Phase) + " (" + ago(&u.OrderedAt) + ") " + u.Image
-	if m := deref(u.Message); m != "" {
+	text := string(u.Phase) + " (" + ago(u.OrderedAt) + ") " + u.Image
+	if m := u.Message; m != "" {
 		text += ": " + m
 	}
 	return text

@@ -62,7 +62,7 @@ func among(flag, value string, known ...string) (string, error) {
 }
 
 // allAmong is among for a flag with several values.
-func allAmong[T ~string](flag string, values []string, known ...string) (*[]T, error) {
+func allAmong[T ~string](flag string, values []string, known ...string) ([]T, error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
@@ -74,7 +74,7 @@ func allAmong[T ~string](flag string, values []string, known ...string) (*[]T, e
 		}
 		out[i] = T(found)
 	}
-	return &out, nil
+	return out, nil
 }
 
 // exactly asks for named arguments.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -35,10 +36,10 @@ type waiting struct {
 	away                   time.Duration // how long a disconnected agent is waited for
 	sync, health, finished bool
 	suspended, degraded    bool
-	resources              []client.ResourceSelector // of these objects alone; empty: of the application
-	operation              string                    // an operation whose end is waited for first
-	newest                 bool                      // the operation was to apply what the sources say now
-	rollback               bool                      // the operation goes back, so the application is not as Git says afterwards
+	resources              []apimodel.ResourceSelector // of these objects alone; empty: of the application
+	operation              string                      // an operation whose end is waited for first
+	newest                 bool                        // the operation was to apply what the sources say now
+	rollback               bool                        // the operation goes back, so the application is not as Git says afterwards
 }
 
 func (w *waiting) flags(f *pflag.FlagSet) {
@@ -72,22 +73,22 @@ func (w waiting) healths() []string {
 
 // decide reports whether the wait is over, and with which result; why is what is
 // missing yet.
-func (w waiting) decide(x client.Application) (over bool, why string, err error) {
-	st := deref(x.Status)
+func (w waiting) decide(x apimodel.Application) (over bool, why string, err error) {
+	st := x.Status
 	op := st.OperationState
 	all := w.everything()
-	if op != nil && (w.operation == "" || op.Id == w.operation || deref(op.RetryCount) > 0) {
+	if op.Phase != "" && (w.operation == "" || op.Id == w.operation || op.RetryCount > 0) {
 		switch {
 		case op.Phase == "Pending" || op.Phase == "Running" || op.Phase == "Terminating":
 			if all || w.finished || w.operation != "" {
-				return false, fmt.Sprintf("operation %s: %s", op.Phase, dash(deref(op.Message))), nil
+				return false, fmt.Sprintf("operation %s: %s", op.Phase, dash(op.Message)), nil
 			}
-		case op.RetryAt != nil:
-			return false, fmt.Sprintf("operation failed and is tried again at %s: %s", op.RetryAt.Format(time.TimeOnly), deref(op.Message)), nil
+		case !op.RetryAt.IsZero():
+			return false, fmt.Sprintf("operation failed and is tried again at %s: %s", op.RetryAt.Format(time.TimeOnly), op.Message), nil
 		case op.Phase != "Succeeded" && w.operation != "":
-			return true, "", fault.New(fault.Conflict, "operation %s: %s", op.Phase, deref(op.Message))
+			return true, "", fault.New(fault.Conflict, "operation %s: %s", op.Phase, op.Message)
 		}
-		if dry := op.Operation; w.operation != "" && dry != nil && dry.Sync != nil && deref(dry.Sync.DryRun) {
+		if w.operation != "" && op.Operation.Sync.DryRun {
 			return true, "", nil
 		}
 	} else if w.operation != "" {
@@ -96,7 +97,7 @@ func (w waiting) decide(x client.Application) (over bool, why string, err error)
 	if len(w.resources) > 0 {
 		return true, "", nil // their states are read one by one
 	}
-	if p := deref(st.Capstan).Paused; p != nil && (all || w.sync) && !w.rollback && st.Sync != nil && st.Sync.Status == "OutOfSync" {
+	if p := st.Capstan.Paused; given(p) && (all || w.sync) && !w.rollback && st.Sync.Status == "OutOfSync" {
 		// Nothing happens by itself, so there is nothing to wait for.
 		return true, "", fault.With(fault.New(fault.Conflict, "%s, and not as Git says", p.Message), "application "+qualified(x.Metadata),
 			"`capstan app resume "+qualified(x.Metadata)+"` follows Git again")
@@ -106,7 +107,7 @@ func (w waiting) decide(x client.Application) (over bool, why string, err error)
 	case !all && !w.sync:
 	case broken == "" && w.rollback:
 	case broken == "":
-		if st.Sync == nil || st.Sync.Status != "Synced" {
+		if st.Sync.Status != "Synced" {
 			return false, "not synced" + conditionText(st), nil
 		}
 	case w.operation == "":
@@ -114,7 +115,7 @@ func (w waiting) decide(x client.Application) (over bool, why string, err error)
 	case w.newest:
 		return true, "", fault.New(fault.Conflict, "what was applied is what was rendered before, because what its sources say now cannot be deployed: %s", broken)
 	}
-	if wanted := w.healths(); len(wanted) > 0 && !slices.Contains(wanted, string(deref(st.Health).Status)) {
+	if wanted := w.healths(); len(wanted) > 0 && !slices.Contains(wanted, string(st.Health.Status)) {
 		return false, "not " + strings.ToLower(strings.Join(wanted, " or ")) + conditionText(st), nil
 	}
 	return true, "", nil
@@ -122,18 +123,18 @@ func (w waiting) decide(x client.Application) (over bool, why string, err error)
 
 // definite reports whether the result that was waited for is that of an operation
 // alone, which does not change any more.
-func (w waiting) definite(x client.Application) bool {
+func (w waiting) definite(x apimodel.Application) bool {
 	if w.finished && !w.sync && len(w.healths()) == 0 {
 		return true
 	}
-	op := deref(deref(x.Status).OperationState)
-	return w.operation != "" && op.Operation != nil && op.Operation.Sync != nil && deref(op.Operation.Sync.DryRun)
+	op := x.Status.OperationState
+	return w.operation != "" && op.Operation.Sync.DryRun
 }
 
 // unusable is the reason why the newest revision cannot be deployed; empty if
 // it can. The application may be Synced with an earlier one.
-func unusable(st client.ApplicationStatus) string {
-	for _, c := range deref(st.Conditions) {
+func unusable(st apimodel.ApplicationStatus) string {
+	for _, c := range st.Conditions {
 		if c.Type == "ComparisonError" || c.Type == "InvalidSpecError" {
 			return c.Type + ": " + c.Message
 		}
@@ -141,12 +142,12 @@ func unusable(st client.ApplicationStatus) string {
 	return ""
 }
 
-func conditionText(st client.ApplicationStatus) string {
+func conditionText(st apimodel.ApplicationStatus) string {
 	var out []string
-	if st.Health != nil && deref(st.Health.Message) != "" {
-		out = append(out, *st.Health.Message)
+	if st.Health.Message != "" {
+		out = append(out, st.Health.Message)
 	}
-	for _, c := range deref(st.Conditions) {
+	for _, c := range st.Conditions {
 		out = append(out, c.Type+": "+c.Message)
 	}
 	if len(out) == 0 {
@@ -161,24 +162,24 @@ func (a *app) await(ctx context.Context, api *client.Client, namespace, name str
 	if err != nil {
 		return err
 	}
-	return a.printSeveral([]client.Application{x}, appTable([]client.Application{x}))
+	return a.printSeveral([]apimodel.Application{x}, appTable([]apimodel.Application{x}))
 }
 
 // settled follows the stream until an application is where it should be, and
 // returns it.
-func (a *app) settled(ctx context.Context, api *client.Client, namespace, name string, w waiting) (out client.Application, err error) {
+func (a *app) settled(ctx context.Context, api *client.Client, namespace, name string, w waiting) (out apimodel.Application, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
 	defer cancel()
 	why := "the hub has not said how it is"
 	absent := absence{app: name, most: w.away}
-	decide := func(x client.Application) (over bool, err error) {
+	decide := func(x apimodel.Application) (over bool, err error) {
 		if over, why, err = w.decide(x); !over || err != nil || len(w.resources) == 0 {
 			return over, err
 		}
 		why, err = w.resourcesAwaited(ctx, api, namespace, name)
 		return why == "" && err == nil, err
 	}
-	err = a.watch(ctx, api, namespace, name, func(x client.Application, _ []byte) (bool, error) {
+	err = a.watch(ctx, api, namespace, name, func(x apimodel.Application, _ []byte) (bool, error) {
 		over, err := decide(x)
 		if err != nil {
 			return over, err
@@ -191,7 +192,7 @@ func (a *app) settled(ctx context.Context, api *client.Client, namespace, name s
 		}
 		// What the hub has may be older than this command. The agent confirms it.
 		asked := time.Now()
-		now, _, err := call[client.Application](api.GetApplication(ctx, namespace, name, &client.GetApplicationParams{Confirm: ref(true)}))
+		now, _, err := call[apimodel.Application](api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{Confirm: true}))
 		switch {
 		case unavailable(err):
 			return false, absent.note(a, asked, answerText(err), x)
@@ -213,7 +214,7 @@ func (a *app) settled(ctx context.Context, api *client.Client, namespace, name s
 // resourcesAwaited says which of the objects that are waited for is not where it
 // should be; empty: none.
 func (w waiting) resourcesAwaited(ctx context.Context, api *client.Client, namespace, name string) (string, error) {
-	tree, _, err := call[client.Tree](api.GetApplicationTree(ctx, namespace, name))
+	tree, _, err := call[apimodel.Tree](api.GetApplicationTree(ctx, namespace, name))
 	if err != nil {
 		return "", err
 	}
@@ -221,16 +222,16 @@ func (w waiting) resourcesAwaited(ctx context.Context, api *client.Client, names
 	for _, r := range w.resources {
 		found := false
 		for _, n := range tree.Nodes {
-			if !n.Managed || n.Kind != r.Kind || n.Name != r.Name || n.Group != deref(r.Group) || r.Namespace != nil && deref(n.Namespace) != *r.Namespace {
+			if !n.Managed || n.Kind != r.Kind || n.Name != r.Name || n.Group != r.Group || r.Namespace != "" && n.Namespace != r.Namespace {
 				continue
 			}
 			found = true
 			what := n.Kind + " " + n.Name
-			if (w.sync || w.everything()) && deref(n.Status) != "Synced" {
+			if (w.sync || w.everything()) && n.Status != "Synced" {
 				return what + " is not synced", nil
 			}
-			if health := string(deref(n.Health)); len(wanted) > 0 && health != "" && !slices.Contains(wanted, health) {
-				return fmt.Sprintf("%s is %s, not %s %s", what, health, strings.Join(wanted, " or "), deref(n.Message)), nil
+			if health := string(n.Health); len(wanted) > 0 && health != "" && !slices.Contains(wanted, health) {
+				return fmt.Sprintf("%s is %s, not %s %s", what, health, strings.Join(wanted, " or "), n.Message), nil
 			}
 		}
 		if !found {
@@ -252,7 +253,7 @@ type absence struct {
 
 // note records why the state could not be confirmed at a time, empty: it could.
 // The error is errAway once that has lasted too long.
-func (b *absence) note(a *app, at time.Time, why string, x client.Application) error {
+func (b *absence) note(a *app, at time.Time, why string, x apimodel.Application) error {
 	if why == "" {
 		b.since = time.Time{}
 		return nil
@@ -274,24 +275,24 @@ func (b *absence) err() error {
 
 // awayReason is why the state of an application is outdated because of its
 // agent; empty: it is connected.
-func awayReason(x client.Application) string {
-	on := deref(deref(x.Status).Capstan)
-	if on.Stale == nil || on.Stale.Reason == client.StaleReasonSourceError {
+func awayReason(x apimodel.Application) string {
+	on := x.Status.Capstan
+	if !given(on.Stale) || on.Stale.Reason == apimodel.StaleReasonSourceError {
 		return ""
 	}
 	return on.Stale.Message
 }
 
 // lastKnown says what the hub knew last, and as of when.
-func lastKnown(x client.Application) string {
-	st := deref(x.Status)
-	stale := deref(deref(st.Capstan).Stale)
-	sync, health := string(deref(st.Sync).Status), string(deref(st.Health).Status)
-	if stale.Sync != nil && stale.Health != nil {
-		sync, health = string(*stale.Sync), string(*stale.Health)
+func lastKnown(x apimodel.Application) string {
+	st := x.Status
+	stale := st.Capstan.Stale
+	sync, health := string(st.Sync.Status), string(st.Health.Status)
+	if stale.Sync != "" && stale.Health != "" {
+		sync, health = string(stale.Sync), string(stale.Health)
 	}
-	asOf := deref(st.Capstan).AsOf
-	if asOf == nil {
+	asOf := st.Capstan.AsOf
+	if asOf.IsZero() {
 		return "nothing is known of it yet"
 	}
 	return fmt.Sprintf("%s and %s are as of %s (%s ago)", sync, health, asOf.Format(time.RFC3339), ago(asOf))
@@ -316,10 +317,10 @@ func answerText(err error) string {
 func (a *app) awaitTarget(ctx context.Context, api *client.Client, namespace, name string, w waiting) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
 	defer cancel()
-	return a.watch(ctx, api, namespace, name, func(x client.Application, _ []byte) (bool, error) {
-		st := deref(x.Status)
-		rendered := st.Capstan != nil && deref(st.Capstan.Target) != ""
-		return rendered || len(deref(st.Conditions)) > 0, nil
+	return a.watch(ctx, api, namespace, name, func(x apimodel.Application, _ []byte) (bool, error) {
+		st := x.Status
+		rendered := st.Capstan.Target != ""
+		return rendered || len(st.Conditions) > 0, nil
 	})
 }
 
@@ -334,7 +335,7 @@ const (
 // A refresh has an application before and after its refresh; raw is the
 // response for the latter.
 type refresh struct {
-	before, after client.Application
+	before, after apimodel.Application
 	raw           []byte
 }
 
@@ -344,18 +345,18 @@ func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name
 	defer cancel()
 	var out refresh
 	var err error
-	if out.before, _, err = call[client.Application](api.GetApplication(ctx, namespace, name, nil)); err != nil {
+	if out.before, _, err = call[apimodel.Application](api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{})); err != nil {
 		return out, err
 	}
-	if _, err := read(api.RefreshApplication(ctx, namespace, name, &client.RefreshApplicationParams{Hard: ref(hard)})); err != nil {
+	if _, err := read(api.RefreshApplication(ctx, namespace, name, apimodel.RefreshApplicationParams{Hard: hard})); err != nil {
 		return out, err
 	}
 	asked := time.Now()
 	for wait := true; wait; wait = !skipped(out.after) {
-		out.after, out.raw, err = call[client.Application](api.GetApplication(ctx, namespace, name, nil))
+		out.after, out.raw, err = call[apimodel.Application](api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{}))
 		switch {
 		case err != nil && errors.Is(context.Cause(ctx), errTimeout):
-		case err != nil || out.refreshedAt(out.after).After(out.refreshedAt(out.before)) || unusable(deref(out.after.Status)) != "" && time.Since(asked) > shortRefresh:
+		case err != nil || out.refreshedAt(out.after).After(out.refreshedAt(out.before)) || unusable(out.after.Status) != "" && time.Since(asked) > shortRefresh:
 			return out, err
 		}
 		select {
@@ -369,24 +370,24 @@ func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name
 
 // skipped reports whether an application is left alone, so that no refresh of it
 // ever happens.
-func skipped(x client.Application) bool {
-	return deref(x.Metadata.Annotations)[skipReconcile] == "true"
+func skipped(x apimodel.Application) bool {
+	return x.Metadata.Annotations[skipReconcile] == "true"
 }
 
 const skipReconcile = "argocd.argoproj.io/skip-reconcile"
 
-func (refresh) refreshedAt(x client.Application) time.Time {
-	return deref(deref(deref(x.Status).Capstan).RefreshedAt)
+func (refresh) refreshedAt(x apimodel.Application) time.Time {
+	return x.Status.Capstan.RefreshedAt
 }
 
 // table says what a refresh has found.
 func (r refresh) table() table {
-	revision := func(x client.Application) string { return deref(deref(deref(x.Status).Sync).Revision) }
-	target := func(x client.Application) string { return deref(deref(deref(x.Status).Capstan).Target) }
+	revision := func(x apimodel.Application) string { return x.Status.Sync.Revision }
+	target := func(x apimodel.Application) string { return x.Status.Capstan.Target }
 	was, now, found := revision(r.before), revision(r.after), "unchanged"
 	switch {
-	case unusable(deref(r.after.Status)) != "":
-		found = unusable(deref(r.after.Status))
+	case unusable(r.after.Status) != "":
+		found = unusable(r.after.Status)
 	case skipped(r.after):
 		found = "nothing: the annotation " + skipReconcile + " leaves it alone"
 	case was == "":
@@ -415,13 +416,13 @@ func (a *app) compared(ctx context.Context, api *client.Client, namespace, name 
 	ctx, cancel := context.WithTimeoutCause(ctx, longRefresh, errTimeout)
 	defer cancel()
 	for {
-		x, _, err := call[client.Application](api.GetApplication(ctx, namespace, name, nil))
+		x, _, err := call[apimodel.Application](api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{}))
 		if err != nil {
 			return err
 		}
-		st := deref(x.Status)
-		on := deref(st.Capstan)
-		if st.ReconciledAt != nil || deref(on.Target) == "" || deref(on.Connection) != client.HubStatusConnectionConnected {
+		st := x.Status
+		on := st.Capstan
+		if !st.ReconciledAt.IsZero() || on.Target == "" || on.Connection != apimodel.HubStatusConnectionConnected {
 			return nil
 		}
 		select {
@@ -445,8 +446,8 @@ func (a *app) appWait() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w.resources = deref(selected)
-			if slices.ContainsFunc(w.resources, func(r client.ResourceSelector) bool { return deref(r.Exclude) }) {
+			w.resources = selected
+			if slices.ContainsFunc(w.resources, func(r apimodel.ResourceSelector) bool { return r.Exclude }) {
 				return usageError{errors.New("--resource of wait names objects to wait for; ! is not supported here")}
 			}
 			if gone && (!w.everything() || len(w.resources) > 0) {
@@ -474,7 +475,7 @@ func (a *app) appWait() *cobra.Command {
 func (a *app) awaitAll(ctx context.Context, api *client.Client, names []string, w waiting, gone bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
 	defer cancel()
-	var all []client.Application
+	var all []apimodel.Application
 	for _, n := range names {
 		namespace, name := appName(n)
 		if gone {
@@ -499,7 +500,7 @@ func (a *app) awaitAll(ctx context.Context, api *client.Client, names []string, 
 func (a *app) awaitGone(ctx context.Context, api *client.Client, namespace, name string, w waiting) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
 	defer cancel()
-	err := a.watch(ctx, api, namespace, name, func(client.Application, []byte) (bool, error) { return false, nil })
+	err := a.watch(ctx, api, namespace, name, func(apimodel.Application, []byte) (bool, error) { return false, nil })
 	if exitCode(err) == exitMissing {
 		return nil
 	}
@@ -512,7 +513,7 @@ func (a *app) awaitGone(ctx context.Context, api *client.Client, namespace, name
 // watch reads the application, and again after each change in the event stream,
 // until see returns that it is done. The stream is opened before the first
 // read, so nothing is missed.
-func (a *app) watch(ctx context.Context, api *client.Client, namespace, name string, see func(client.Application, []byte) (bool, error)) error {
+func (a *app) watch(ctx context.Context, api *client.Client, namespace, name string, see func(apimodel.Application, []byte) (bool, error)) error {
 	for {
 		events, stop, err := a.events(ctx, api, namespace+"/"+name)
 		if err != nil {
@@ -536,9 +537,9 @@ func (a *app) watch(ctx context.Context, api *client.Client, namespace, name str
 
 var errStreamEnded = errors.New("the stream ended")
 
-func (a *app) readState(ctx context.Context, api *client.Client, namespace, name string, events <-chan struct{}, see func(client.Application, []byte) (bool, error)) error {
+func (a *app) readState(ctx context.Context, api *client.Client, namespace, name string, events <-chan struct{}, see func(apimodel.Application, []byte) (bool, error)) error {
 	for {
-		x, raw, err := call[client.Application](api.GetApplication(ctx, namespace, name, nil))
+		x, raw, err := call[apimodel.Application](api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{}))
 		if err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -566,7 +567,7 @@ func (a *app) readState(ctx context.Context, api *client.Client, namespace, name
 // events returns a notification for each event about one application.
 func (a *app) events(ctx context.Context, api *client.Client, app string) (<-chan struct{}, func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
-	res, err := api.StreamChanges(ctx, &client.StreamChangesParams{Application: &app, View: ref(client.StreamChangesParamsViewCompact)})
+	res, err := api.StreamChanges(ctx, apimodel.StreamChangesParams{Application: app, View: apimodel.StreamChangesParamsViewCompact})
 	if err == nil && res.StatusCode != 200 {
 		_, err = read(res, nil)
 	} else if err != nil {
@@ -598,12 +599,12 @@ func (a *app) events(ctx context.Context, api *client.Client, app string) (<-cha
 // concerns reports whether an event is about an application; when it does not
 // say which, it may be.
 func concerns(data, app string) bool {
-	var e client.StreamEvent
+	var e apimodel.StreamEvent
 	if json.Unmarshal([]byte(data), &e) != nil {
 		return true
 	}
-	if e.Kind == client.StreamEventKindAlive {
+	if e.Kind == apimodel.StreamEventKindAlive {
 		return false
 	}
-	return deref(e.Name) == "" || deref(e.Namespace)+"/"+deref(e.Name) == app
+	return e.Name == "" || e.Namespace+"/"+e.Name == app
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 func TestWaitDecision(t *testing.T) {
@@ -62,7 +62,7 @@ func TestWaitDecision(t *testing.T) {
 	for name, c := range cases {
 		t.Run("CLI-07 "+name, func(t *testing.T) {
 			t.Parallel()
-			var x client.Application
+			var x apimodel.Application
 			if err := json.Unmarshal([]byte(`{"metadata":{"name":"shop"},"status":{`+c.status+`}}`), &x); err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestWaitDecision(t *testing.T) {
 			if over != c.over || (err != nil) != c.failed || !strings.Contains(why, c.says) {
 				t.Errorf("%s: over %v, why %q, error %v", c.why, over, why, err)
 			}
-			if deref(deref(x.Status).Capstan).Paused != nil && err != nil && !strings.Contains(err.Error(), "paused at r1 since") {
+			if given(x.Status.Capstan.Paused) && err != nil && !strings.Contains(err.Error(), "paused at r1 since") {
 				t.Errorf("it says %v", err)
 			}
 			if !over && why == "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 // projectWindows are the verbs about the sync windows of a project (WIN-11).
@@ -39,7 +40,7 @@ func (a *app) windowList() *cobra.Command {
 		"  capstan project windows list shop\n  capstan project windows list shop -o wide",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
 			l, raw, err := call[struct {
-				All []client.SyncWindow `json:"all"`
+				All []apimodel.SyncWindow `json:"all"`
 			}](api.GetProjectWindows(cmd.Context(), name))
 			if err != nil {
 				return err
@@ -48,7 +49,7 @@ func (a *app) windowList() *cobra.Command {
 		})
 }
 
-func windowTable(all []client.SyncWindow) table {
+func windowTable(all []apimodel.SyncWindow) table {
 	t := table{
 		head: []string{"ID", "STATUS", "KIND", "SCHEDULE", "DURATION", "TIME ZONE", "OPENS", "CLOSES", "APPLICATIONS", "NAMESPACES", "CLUSTERS", "MANUAL SYNC", "OVERRUN", "SELF-HEAL", "AND", "DESCRIPTION"},
 		wide: 8,
@@ -56,30 +57,30 @@ func windowTable(all []client.SyncWindow) table {
 	for i, w := range all {
 		status := "Inactive"
 		switch {
-		case deref(w.Error) != "":
+		case w.Error != "":
 			status = "Unreadable"
 		case w.Active:
 			status = "Active"
 		}
 		flags := make([]string, 0, 4)
-		for _, f := range []*bool{w.ManualSync, w.SyncOverrun, w.SelfHeal, w.AndOperator} {
-			flags = append(flags, strconv.FormatBool(deref(f)))
+		for _, f := range []bool{w.ManualSync, w.SyncOverrun, w.SelfHeal, w.AndOperator} {
+			flags = append(flags, strconv.FormatBool(f))
 		}
 		lists := make([]string, 0, 3)
-		for _, l := range []*[]string{w.Applications, w.Namespaces, w.Clusters} {
-			lists = append(lists, dash(strings.Join(deref(l), ",")))
+		for _, l := range [][]string{w.Applications, w.Namespaces, w.Clusters} {
+			lists = append(lists, dash(strings.Join(l, ",")))
 		}
 		id := strconv.Itoa(i)
-		row := []string{id, status, w.Kind, w.Schedule, w.Duration, first(deref(w.TimeZone), "UTC"), moment(w.Opens, deref(w.TimeZone)), moment(w.Closes, deref(w.TimeZone)), lists[0], lists[1], lists[2]}
-		t.rows = append(t.rows, append(append(row, flags...), dash(deref(w.Description))))
+		row := []string{id, status, w.Kind, w.Schedule, w.Duration, first(w.TimeZone, "UTC"), moment(w.Opens, w.TimeZone), moment(w.Closes, w.TimeZone), lists[0], lists[1], lists[2]}
+		t.rows = append(t.rows, append(append(row, flags...), dash(w.Description)))
 		t.name = append(t.name, id)
 	}
 	return t
 }
 
 // moment writes a time on the clock of a zone, if this machine knows it.
-func moment(t *time.Time, zone string) string {
-	if t == nil {
+func moment(t time.Time, zone string) string {
+	if t.IsZero() {
 		return "-"
 	}
 	loc, err := time.LoadLocation(zone)
@@ -215,7 +216,7 @@ func (a *app) changeWindows(cmd *cobra.Command, name string, change func([]any) 
 	if err == nil {
 		tag = res.Header.Get("ETag")
 	}
-	p, _, err := call[client.AppProject](res, err)
+	p, _, err := call[apimodel.AppProject](res, err)
 	if err != nil {
 		return err
 	}
@@ -238,15 +239,15 @@ func (a *app) changeWindows(cmd *cobra.Command, name string, change func([]any) 
 	return a.putWindows(cmd, api, p, tag)
 }
 
-func (a *app) putWindows(cmd *cobra.Command, api *client.Client, p client.AppProject, tag string) error {
+func (a *app) putWindows(cmd *cobra.Command, api *client.Client, p apimodel.AppProject, tag string) error {
 	name := p.Metadata.Name
-	stored, _, err := call[client.AppProject](api.UpdateProject(cmd.Context(), name, &client.UpdateProjectParams{IfMatch: ref(tag)}, p))
+	stored, _, err := call[apimodel.AppProject](api.UpdateProject(cmd.Context(), name, apimodel.UpdateProjectParams{IfMatch: tag}, p))
 	if err != nil {
 		return err
 	}
 	a.warn(stored.Warnings)
 	l, raw, err := call[struct {
-		All []client.SyncWindow `json:"all"`
+		All []apimodel.SyncWindow `json:"all"`
 	}](api.GetProjectWindows(cmd.Context(), name))
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ const module = "github.com/capstan-cd/capstan"
 // The longest matching pattern decides; "*" stands for one path element. An
 // entry of the list that ends in "/..." stands for everything below.
 var mayImport = map[string][]string{
+	"shared/apimodel":    {},
 	"shared/fault":       {},
 	"shared/logkey":      {},
 	"shared/version":     {},
@@ -87,10 +88,10 @@ var mayImport = map[string][]string{
 	"agent/daemon": {"agent/...", "shared/*", "proto/*/*"},
 	"agent/cmd/*":  {"agent/daemon", "shared/*"},
 
-	"cli":        {"cli/...", "shared/action", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
-	"cli/*":      {"cli", "cli/...", "shared/fault", "shared/version"},
-	"cli/*/*":    {"cli", "cli/...", "shared/fault", "shared/version"},
-	"cli/client": {},
+	"cli":        {"cli/...", "shared/action", "shared/apimodel", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
+	"cli/*":      {"cli", "cli/...", "shared/apimodel", "shared/fault", "shared/version"},
+	"cli/*/*":    {"cli", "cli/...", "shared/apimodel", "shared/fault", "shared/version"},
+	"cli/client": {"shared/apimodel"},
 
 	"web": {},
 

@@ -11,8 +11,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/labstack/echo/v4"
 
-	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
@@ -60,7 +60,7 @@ func (s *Server) noteInternal(c echo.Context, err error) {
 }
 
 // present returns status and body of an error.
-func (s *Server) present(c echo.Context, err error) (int, gen.Error) {
+func (s *Server) present(c echo.Context, err error) (int, apimodel.Error) {
 	e, ok := fault.As(err)
 	if !ok {
 		e = &fault.Error{Kind: fault.Internal}
@@ -78,9 +78,9 @@ func (s *Server) present(c echo.Context, err error) (int, gen.Error) {
 }
 
 // errorBody is the one shape of errors, without the request's id.
-func (s *Server) errorBody(e *fault.Error, code string) gen.Error {
+func (s *Server) errorBody(e *fault.Error, code string) apimodel.Error {
 	if e.Kind == fault.Internal {
-		return gen.Error{
+		return apimodel.Error{
 			Code: code, Message: "something went wrong on our side", Fix: "try again; if it stays, give the request id to the operator of the hub",
 			Retryable: true, DocUrl: s.docURL(code),
 		}
@@ -89,7 +89,7 @@ func (s *Server) errorBody(e *fault.Error, code string) gen.Error {
 	if e.Object != "" {
 		message = e.Object + ": " + message
 	}
-	return gen.Error{
+	return apimodel.Error{
 		Code: code, Message: message, Object: e.Object, Cause: e.Cause, Fix: e.Fix, Line: e.Line,
 		Retryable: retryable(e.Kind, code), DocUrl: s.docURL(code),
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -120,7 +121,7 @@ func (l sparseList) VisitListApplicationsResponse(w http.ResponseWriter) error {
 
 // sparse answers with the fields that are asked for. Its ETag is that of what
 // is answered, but for where the stream stands.
-func sparse(l gen.ApplicationList, asked, held string) (gen.ListApplicationsResponseObject, error) {
+func sparse(l apimodel.ApplicationList, asked, held string) (gen.ListApplicationsResponseObject, error) {
 	fields, leaveOut, err := readFields(asked)
 	if err != nil {
 		return nil, err

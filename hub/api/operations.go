@@ -8,6 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/relay"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
@@ -49,7 +50,7 @@ func (s *Server) SyncApplication(ctx context.Context, r gen.SyncApplicationReque
 }
 
 // overrideOf is nil if the target is to be applied.
-func overrideOf(b *gen.SyncRequest) (*hub.Override, error) {
+func overrideOf(b *apimodel.SyncRequest) (*hub.Override, error) {
 	o := hub.Override{Revision: b.Revision, Revisions: b.Revisions, Positions: b.SourcePositions}
 	if b.Source.RepoURL != "" {
 		source, err := sourceOf(b.Source)
@@ -72,7 +73,7 @@ func overrideOf(b *gen.SyncRequest) (*hub.Override, error) {
 }
 
 // sourceOf reads a source with all settings of renderers.
-func sourceOf(given gen.Source) (hub.Source, error) {
+func sourceOf(given apimodel.Source) (hub.Source, error) {
 	var out hub.Source
 	text, err := json.Marshal(given)
 	if err == nil {
@@ -99,8 +100,8 @@ func (s *Server) AbandonApplication(ctx context.Context, r gen.AbandonApplicatio
 	if err != nil {
 		return nil, err
 	}
-	return gen.AbandonApplication200JSONResponse{LeftBehind: collect(left, func(o hub.ObjectRef) gen.ResourceSelector {
-		return gen.ResourceSelector{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+	return gen.AbandonApplication200JSONResponse{LeftBehind: collect(left, func(o hub.ObjectRef) apimodel.ResourceSelector {
+		return apimodel.ResourceSelector{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 	})}, nil
 }
 
@@ -120,7 +121,7 @@ func (s *Server) DeleteLiveResource(ctx context.Context, r gen.DeleteLiveResourc
 }
 
 // retryOf is nil if nothing was asked.
-func retryOf(b *gen.SyncRequest) *hub.Retry {
+func retryOf(b *apimodel.SyncRequest) *hub.Retry {
 	r := b.Retry
 	if r.Limit == 0 && r.Backoff.Duration == "" && r.Backoff.MaxDuration == "" && r.Backoff.Factor == 0 && !r.Refresh {
 		return nil
@@ -189,12 +190,12 @@ func (s *Server) ListOperations(ctx context.Context, r gen.ListOperationsRequest
 	if err != nil {
 		return nil, err
 	}
-	return gen.ListOperations200JSONResponse{Items: collect(ops, func(op hub.Operation) gen.Operation { return presentOperation(op, false) })}, nil
+	return gen.ListOperations200JSONResponse{Items: collect(ops, func(op hub.Operation) apimodel.Operation { return presentOperation(op, false) })}, nil
 }
 
-func presentDifference(d relay.Difference) gen.ObjectDiff {
-	return gen.ObjectDiff{
-		Group: d.Group, Version: d.Version, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name, Status: gen.SyncStatusCode(d.Sync),
+func presentDifference(d relay.Difference) apimodel.ObjectDiff {
+	return apimodel.ObjectDiff{
+		Group: d.Group, Version: d.Version, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name, Status: apimodel.SyncStatusCode(d.Sync),
 		Summary: d.Summary, Fields: d.Fields, Desired: d.Desired, Live: d.Live, Applied: d.Applied,
 		NormalizedLive: d.Normal, Predicted: d.Predicted, Problem: d.Problem,
 	}
