@@ -14,7 +14,7 @@ import { api } from '../api/client';
 import { may, meQuery } from '../api/session';
 import { appsQuery } from '../features/apps/api';
 import { exact } from '../format/format';
-import { useHeadingFocus } from './focus';
+import { useHeadingFocus } from '../ui/focus';
 import { useLive } from './live';
 
 const places = [

@@ -1,5 +1,6 @@
 import { queryOptions, useMutation, useQueryClient } from '@tanstack/react-query';
 import { type Application, api, body, type Node, type SyncRequest } from '../../api/client';
+import { untilNext } from '../../api/windows';
 
 /** All applications that the caller may see, read page by page, and the cursor to follow from. */
 export const appsQuery = queryOptions({
@@ -57,6 +58,18 @@ export const historyQuery = (key: AppKey) =>
     queryKey: ['app', key.namespace, key.name, 'history'],
     queryFn: async ({ signal }) =>
       body(await api.GET('/api/v1/applications/{namespace}/{name}/history', { ...path(key), signal })),
+  });
+
+export const appWindowsQuery = (key: AppKey) =>
+  queryOptions({
+    queryKey: ['app', key.namespace, key.name, 'windows'],
+    queryFn: async ({ signal }) =>
+      body(await api.GET('/api/v1/applications/{namespace}/{name}/syncwindows', { ...path(key), signal })),
+    refetchInterval: (q) =>
+      untilNext(
+        [q.state.data?.automated.nextChange, q.state.data?.manual.nextChange, q.state.data?.selfHeal.nextChange],
+        Date.now(),
+      ),
   });
 
 const objectOf = (node: Node) => ({

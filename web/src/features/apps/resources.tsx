@@ -17,8 +17,8 @@ import { useQuery } from '@tanstack/react-query';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { createContext, lazy, useCallback, useContext, useRef, useState } from 'react';
 import type { Application, Node } from '../../api/client';
-import { useOpener } from '../../app/focus';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
+import { useOpener } from '../../ui/focus';
 import { Nothing, Screen } from '../../ui/states';
 import {
   defaultPodSort,

@@ -1,8 +1,8 @@
 import { Paper, Stack, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Nothing, Screen } from '../../ui/states';
+import { WindowTable } from '../../ui/sync-windows';
 import { projectsQuery, projectWindowsQuery } from './api';
-import { WindowTable } from './windows';
 
 /** The projects, what they permit, and when their applications may be synchronised. */
 export function ProjectList() {

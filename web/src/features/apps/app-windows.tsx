@@ -1,8 +1,9 @@
 import { Badge, Popover, Stack, Text, UnstyledButton } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
+import type { ApplicationWindows } from '../../api/windows';
 import { exact } from '../../format/format';
-import { type ApplicationWindows, appWindowsQuery } from './api';
-import { clock, WindowTable } from './windows';
+import { clock, WindowTable } from '../../ui/sync-windows';
+import { appWindowsQuery } from './api';
 
 /** How the sync windows of an application stand, in one word and one line. */
 export function summary(w: ApplicationWindows): { word: string; tone: string; line: string } {
