@@ -8,7 +8,7 @@ import {
   IconRefresh,
   IconRotateClockwise,
 } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { lazy, Suspense, useState } from 'react';
@@ -19,7 +19,7 @@ import { ago, exact, shortRevision } from '../../format/format';
 import { DriftBadge, HealthBadge, StateBadge, stateLabel } from '../../ui/badges';
 import { Problem, Screen } from '../../ui/states';
 import { externalLinks, managedBy } from './annotations';
-import { appQuery, useRefresh, useResume, useTerminate } from './api';
+import { appMutations, appQueries } from './api';
 import { AppWindows } from './app-windows';
 import { ApproveButton } from './approve';
 import { History } from './history';
@@ -37,7 +37,7 @@ const tabs = ['tree', 'diff', 'operation', 'history'] as const;
 /** One application: its state, its tree, its differences, and what one can do. */
 export function AppPage() {
   const key = useParams({ from: '/shell/applications/$namespace/$name' });
-  const app = useQuery(appQuery(key));
+  const app = useQuery(appQueries.one(key));
   const { tab, view } = useSearch({ from: '/shell/applications/$namespace/$name' });
   const navigate = useNavigate({ from: '/applications/$namespace/$name' });
   const shown = tabs.find((t) => t === tab) ?? 'tree';
@@ -108,8 +108,8 @@ function Parent({ app }: { app: Application }) {
 function Head({ app }: { app: Application }) {
   const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
   const me = useQuery(meQuery);
-  const refresh = useRefresh(key);
-  const terminate = useTerminate(key);
+  const refresh = useMutation(appMutations.refresh(key));
+  const terminate = useMutation(appMutations.terminate(key));
   const [open, setOpen] = useState(false);
   const allowed = may(me.data, 'applications', 'sync', app.spec.project || 'default');
   const why = !allowed
@@ -277,7 +277,7 @@ function Facts({ app }: { app: Application }) {
 function PausedNotice({ app }: { app: Application }) {
   const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
   const me = useQuery(meQuery);
-  const resume = useResume(key);
+  const resume = useMutation(appMutations.resume(key));
   const paused = app.status?.capstan?.paused;
   if (!paused) return null;
   const allowed = may(me.data, 'applications', 'sync', app.spec.project || 'default');

@@ -1,17 +1,17 @@
 import { Button, Group, Modal, Stack, Text, TextInput } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import { IconCheck } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Application } from '../../api/client';
 import { words } from '../../api/errors';
 import { may, meQuery } from '../../api/session';
-import { type AppKey, useApprove } from './api';
+import { type AppKey, appMutations } from './api';
 
 /** Approves what an operation deletes, after showing what that is. */
 export function ApproveButton({ appKey, app }: { appKey: AppKey; app: Application }) {
   const me = useQuery(meQuery);
-  const approve = useApprove(appKey);
+  const approve = useMutation(appMutations.approve(appKey));
   const [open, setOpen] = useState(false);
   const [reason, setReason] = useState('');
   const allowed = may(me.data, 'applications', 'update', app.spec.project || 'default');
