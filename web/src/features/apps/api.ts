@@ -116,6 +116,7 @@ export const appMutations = {
   /** Starts a sync; the stream brings its progress. */
   sync: (key: AppKey) =>
     mutationOptions({
+      meta: { inline: true },
       mutationFn: async (request: SyncRequest) =>
         body(await api.POST('/api/v1/applications/{namespace}/{name}/sync', { ...path(key), body: request })),
       onSettled: readAgain(key),
@@ -135,6 +136,7 @@ export const appMutations = {
   /** Ends the pause that a rollback began. */
   resume: (key: AppKey) =>
     mutationOptions({
+      meta: { inline: true },
       mutationFn: async () =>
         body(await api.POST('/api/v1/applications/{namespace}/{name}/resume', { ...path(key), body: {} })),
       onSettled: readAgain(key),
@@ -153,6 +155,7 @@ export const appMutations = {
     }),
   rollback: (key: AppKey) =>
     mutationOptions({
+      meta: { inline: true },
       mutationFn: async (entry: { id: number; reason: string }) =>
         body(
           await api.POST('/api/v1/applications/{namespace}/{name}/rollback', {
@@ -165,6 +168,7 @@ export const appMutations = {
   /** Runs an action on a live object. */
   act: (key: AppKey, node: Node) =>
     mutationOptions({
+      meta: { inline: true },
       mutationFn: async ({ action, values }: { action: string; values: Record<string, string> }) =>
         body(
           await api.POST('/api/v1/applications/{namespace}/{name}/resource/actions', {

@@ -1,5 +1,4 @@
 import { Alert, Anchor, Badge, Button, Group, Paper, Stack, Tabs, Text, Title, Tooltip } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
 import {
   IconAlertTriangle,
   IconPlayerPause,
@@ -13,7 +12,7 @@ import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import type { ReactNode } from 'react';
 import { lazy, Suspense, useState } from 'react';
 import type { Application } from '../../api/client';
-import { sentence, words } from '../../api/errors';
+import { sentence } from '../../api/errors';
 import { may, meQuery } from '../../api/session';
 import { ago, exact, shortRevision } from '../../format/format';
 import { DriftBadge, HealthBadge, StateBadge, stateLabel } from '../../ui/badges';
@@ -86,11 +85,6 @@ export function AppPage() {
   );
 }
 
-function say(error: unknown) {
-  const said = words(error);
-  notifications.show({ color: 'red', title: said.title, message: said.fix ?? '' });
-}
-
 /** The application that renders this one. */
 function Parent({ app }: { app: Application }) {
   const parent = app.status?.capstan?.parent;
@@ -130,7 +124,7 @@ function Head({ app }: { app: Application }) {
           variant="default"
           leftSection={<IconRefresh size={16} aria-hidden />}
           loading={refresh.isPending}
-          onClick={() => refresh.mutate(undefined, { onError: say })}
+          onClick={() => refresh.mutate()}
         >
           Refresh
         </Button>
@@ -141,7 +135,7 @@ function Head({ app }: { app: Application }) {
             leftSection={<IconPlayerStop size={16} aria-hidden />}
             disabled={!allowed}
             loading={terminate.isPending}
-            onClick={() => terminate.mutate(undefined, { onError: say })}
+            onClick={() => terminate.mutate()}
           >
             Terminate
           </Button>

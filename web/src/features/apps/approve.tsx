@@ -1,10 +1,8 @@
 import { Button, Group, Modal, Stack, Text, TextInput } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
 import { IconCheck } from '@tabler/icons-react';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Application } from '../../api/client';
-import { words } from '../../api/errors';
 import { may, meQuery } from '../../api/session';
 import { type AppKey, appMutations } from './api';
 
@@ -15,14 +13,7 @@ export function ApproveButton({ appKey, app }: { appKey: AppKey; app: Applicatio
   const [open, setOpen] = useState(false);
   const [reason, setReason] = useState('');
   const allowed = may(me.data, 'applications', 'update', app.spec.project || 'default');
-  const confirm = () =>
-    approve.mutate(reason, {
-      onSuccess: () => setOpen(false),
-      onError: (error) => {
-        const said = words(error);
-        notifications.show({ color: 'red', title: said.title, message: said.fix ?? '' });
-      },
-    });
+  const confirm = () => approve.mutate(reason, { onSuccess: () => setOpen(false) });
   return (
     <>
       <Button

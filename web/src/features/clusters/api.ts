@@ -15,6 +15,7 @@ export const clusterMutations = {
   /** Registers a cluster and returns the commands that start its agent. */
   enroll: () =>
     mutationOptions({
+      meta: { inline: true },
       mutationFn: async (name: string) => body(await api.POST('/api/v1/clusters/enroll', { body: { name } })),
       onSuccess: (_data, _name, _result, { client }) => client.invalidateQueries({ queryKey: key }),
     }),

@@ -30,6 +30,7 @@ interface NewAccount {
 export const loginMutations = {
   signIn: (proceed: () => void) =>
     mutationOptions({
+      meta: { inline: true },
       mutationFn: async ({ tenant, ...rest }: Credentials) => {
         await api.POST('/api/v1/login', { body: { ...rest, ...(tenant ? { tenant } : {}) } });
       },
@@ -50,6 +51,7 @@ export const loginMutations = {
     }),
   createAccount: (proceed: () => Promise<void>) =>
     mutationOptions({
+      meta: { inline: true },
       mutationFn: async (account: NewAccount) => {
         await api.POST('/api/v1/setup', { body: account });
       },

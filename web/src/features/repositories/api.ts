@@ -21,6 +21,7 @@ interface NewRepository {
 export const repositoryMutations = {
   add: () =>
     mutationOptions({
+      meta: { inline: true },
       mutationFn: async (repository: NewRepository) => {
         await api.POST('/api/v1/repositories', { body: repository });
       },

@@ -24,6 +24,7 @@ interface Change {
 export const settingMutations = {
   change: () =>
     mutationOptions({
+      meta: { inline: true },
       mutationFn: async (change: Change) =>
         body(
           await api.PATCH('/api/v1/settings', {
