@@ -1,8 +1,10 @@
 import { MantineProvider } from '@mantine/core';
-import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import { Notifications, notifications } from '@mantine/notifications';
+import { QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { cleanup, fireEvent, render, screen, waitFor } from '@testing-library/react';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { makeQueryClient } from './queries';
 import { makeRouter } from './router';
 import { theme } from './theme';
 
@@ -57,14 +59,17 @@ beforeEach(() => {
 });
 afterEach(() => {
   cleanup();
+  notifications.clean();
   vi.unstubAllGlobals();
 });
 
 function show(path: string) {
   window.history.replaceState({}, '', path);
-  const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } });
+  const queries = makeQueryClient(() => {});
+  queries.setDefaultOptions({ queries: { retry: false } });
   render(
     <MantineProvider theme={theme} withCssVariables={false} withGlobalClasses={false} env="test">
+      <Notifications />
       <QueryClientProvider client={queries}>
         <RouterProvider router={makeRouter(queries)} />
       </QueryClientProvider>
@@ -227,6 +232,33 @@ test('ROLL-03 who may not sync may not resume', async () => {
   expect(button.getAttribute('aria-disabled')).toBe('true');
   fireEvent.click(button);
   expect(sent.some((s) => s.path.endsWith('/resume'))).toBe(false);
+});
+
+test('an error that no form shows becomes one notification', async () => {
+  answers = {
+    ...page(shop({})),
+    'POST /api/v1/applications/argocd/shop/refresh': {
+      status: 503,
+      body: { message: 'the store is away', fix: 'try later' },
+    },
+  };
+  show('/applications/argocd/shop?tab=history');
+  fireEvent.click(await screen.findByRole('button', { name: 'Refresh' }));
+  await screen.findByText('The store is away.');
+  screen.getByText('Try later.');
+  expect(screen.getAllByText('The store is away.')).toHaveLength(1);
+});
+
+test('an error that a form shows is not notified as well', async () => {
+  answers = {
+    ...page(shop(paused)),
+    'POST /api/v1/applications/argocd/shop/resume': { status: 503, body: { message: 'the store is away' } },
+  };
+  show('/applications/argocd/shop?tab=history');
+  fireEvent.click(await screen.findByRole('button', { name: 'Resume auto-sync' }));
+  await screen.findByText('The store is away.');
+  // A notification would be shown before the error of the mutation is.
+  expect(screen.getAllByText('The store is away.')).toHaveLength(1);
 });
 
 test('HLT-04 an application with a failed sync does not read as healthy', async () => {

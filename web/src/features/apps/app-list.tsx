@@ -9,7 +9,7 @@ import { sentence } from '../../api/errors';
 import { ago, exact, shortRevision } from '../../format/format';
 import { DriftBadge, HealthBadge, StateBadge, stateLabel } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
-import { appsQuery } from './api';
+import { appQueries } from './api';
 import { type Filter, filtered, headlineOf, isStale, keyOf, operationWord, outweighed, tally } from './model';
 import { ErrorIcon, NoticeIcon } from './notice';
 
@@ -17,7 +17,7 @@ const rowHeight = 44;
 
 /** All applications, live. The filter is part of the address. */
 export function AppList() {
-  const apps = useQuery(appsQuery);
+  const apps = useQuery(appQueries.list());
   const filter = useSearch({ from: '/shell/applications' });
   const navigate = useNavigate({ from: '/applications' });
   const set = (change: Filter) =>

@@ -1,5 +1,4 @@
 import { Alert, Anchor, Badge, Button, Group, Paper, Stack, Tabs, Text, Title, Tooltip } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
 import {
   IconAlertTriangle,
   IconPlayerPause,
@@ -8,19 +7,19 @@ import {
   IconRefresh,
   IconRotateClockwise,
 } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { lazy, Suspense, useState } from 'react';
 import type { Application } from '../../api/client';
-import { sentence, words } from '../../api/errors';
+import { sentence } from '../../api/errors';
 import { may, meQuery } from '../../api/session';
 import { ago, exact, shortRevision } from '../../format/format';
 import { DriftBadge, HealthBadge, StateBadge, stateLabel } from '../../ui/badges';
 import { Problem, Screen } from '../../ui/states';
-import { AppWindows } from '../projects/app-windows';
 import { externalLinks, managedBy } from './annotations';
-import { appQuery, useRefresh, useResume, useTerminate } from './api';
+import { appMutations, appQueries } from './api';
+import { AppWindows } from './app-windows';
 import { ApproveButton } from './approve';
 import { History } from './history';
 import { busy, conditionWords, headlineOf, isStale, operationWord, outweighed } from './model';
@@ -37,7 +36,7 @@ const tabs = ['tree', 'diff', 'operation', 'history'] as const;
 /** One application: its state, its tree, its differences, and what one can do. */
 export function AppPage() {
   const key = useParams({ from: '/shell/applications/$namespace/$name' });
-  const app = useQuery(appQuery(key));
+  const app = useQuery(appQueries.one(key));
   const { tab, view } = useSearch({ from: '/shell/applications/$namespace/$name' });
   const navigate = useNavigate({ from: '/applications/$namespace/$name' });
   const shown = tabs.find((t) => t === tab) ?? 'tree';
@@ -86,11 +85,6 @@ export function AppPage() {
   );
 }
 
-function say(error: unknown) {
-  const said = words(error);
-  notifications.show({ color: 'red', title: said.title, message: said.fix ?? '' });
-}
-
 /** The application that renders this one. */
 function Parent({ app }: { app: Application }) {
   const parent = app.status?.capstan?.parent;
@@ -108,8 +102,8 @@ function Parent({ app }: { app: Application }) {
 function Head({ app }: { app: Application }) {
   const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
   const me = useQuery(meQuery);
-  const refresh = useRefresh(key);
-  const terminate = useTerminate(key);
+  const refresh = useMutation(appMutations.refresh(key));
+  const terminate = useMutation(appMutations.terminate(key));
   const [open, setOpen] = useState(false);
   const allowed = may(me.data, 'applications', 'sync', app.spec.project || 'default');
   const why = !allowed
@@ -130,7 +124,7 @@ function Head({ app }: { app: Application }) {
           variant="default"
           leftSection={<IconRefresh size={16} aria-hidden />}
           loading={refresh.isPending}
-          onClick={() => refresh.mutate(undefined, { onError: say })}
+          onClick={() => refresh.mutate()}
         >
           Refresh
         </Button>
@@ -141,7 +135,7 @@ function Head({ app }: { app: Application }) {
             leftSection={<IconPlayerStop size={16} aria-hidden />}
             disabled={!allowed}
             loading={terminate.isPending}
-            onClick={() => terminate.mutate(undefined, { onError: say })}
+            onClick={() => terminate.mutate()}
           >
             Terminate
           </Button>
@@ -277,7 +271,7 @@ function Facts({ app }: { app: Application }) {
 function PausedNotice({ app }: { app: Application }) {
   const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
   const me = useQuery(meQuery);
-  const resume = useResume(key);
+  const resume = useMutation(appMutations.resume(key));
   const paused = app.status?.capstan?.paused;
   if (!paused) return null;
   const allowed = may(me.data, 'applications', 'sync', app.spec.project || 'default');

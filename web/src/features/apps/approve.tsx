@@ -1,28 +1,19 @@
 import { Button, Group, Modal, Stack, Text, TextInput } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
 import { IconCheck } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Application } from '../../api/client';
-import { words } from '../../api/errors';
 import { may, meQuery } from '../../api/session';
-import { type AppKey, useApprove } from './api';
+import { type AppKey, appMutations } from './api';
 
 /** Approves what an operation deletes, after showing what that is. */
 export function ApproveButton({ appKey, app }: { appKey: AppKey; app: Application }) {
   const me = useQuery(meQuery);
-  const approve = useApprove(appKey);
+  const approve = useMutation(appMutations.approve(appKey));
   const [open, setOpen] = useState(false);
   const [reason, setReason] = useState('');
   const allowed = may(me.data, 'applications', 'update', app.spec.project || 'default');
-  const confirm = () =>
-    approve.mutate(reason, {
-      onSuccess: () => setOpen(false),
-      onError: (error) => {
-        const said = words(error);
-        notifications.show({ color: 'red', title: said.title, message: said.fix ?? '' });
-      },
-    });
+  const confirm = () => approve.mutate(reason, { onSuccess: () => setOpen(false) });
   return (
     <>
       <Button

@@ -1,16 +1,16 @@
 import { Button, Code, Group, Modal, Stack, Table, Text, TextInput } from '@mantine/core';
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { stringify } from 'yaml';
 import type { Application, HistoryEntry } from '../../api/client';
 import { exact, shortRevision, took } from '../../format/format';
 import { Nothing, Problem, Screen } from '../../ui/states';
-import { type AppKey, historyQuery, useRollback } from './api';
+import { type AppKey, appMutations, appQueries } from './api';
 import { busy } from './model';
 
 /** What was deployed, newest first, and the way back. */
 export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
-  const history = useQuery(historyQuery(appKey));
+  const history = useQuery(appQueries.history(appKey));
   const [chosen, setChosen] = useState<HistoryEntry>();
   return (
     <Screen
@@ -98,7 +98,7 @@ interface RollbackProps {
 
 function RollbackDialog({ appKey, app, entry, close }: RollbackProps) {
   const [reason, setReason] = useState('');
-  const rollback = useRollback(appKey);
+  const rollback = useMutation(appMutations.rollback(appKey));
   return (
     <Modal opened onClose={close} title={`Roll back to ${shortRevision(entry.revision)}`}>
       <Stack>

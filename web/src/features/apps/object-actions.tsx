@@ -1,16 +1,16 @@
 import { Alert, Badge, Button, Drawer, Group, Stack, Text, TextInput } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Node, ResourceAction } from '../../api/client';
 import { HealthBadge } from '../../ui/badges';
 import { Nothing, Problem, Screen } from '../../ui/states';
-import { type AppKey, actionsQuery, useAction } from './api';
+import { type AppKey, appMutations, appQueries } from './api';
 
 /** What one can do with a live object of an application. */
 export function ObjectActions(props: { appKey: AppKey; node: Node; close: () => void }) {
   const { appKey, node, close } = props;
-  const actions = useQuery(actionsQuery(appKey, node));
+  const actions = useQuery(appQueries.actions(appKey, node));
   return (
     <Drawer opened onClose={close} position="right" title={`${node.kind} ${node.name}`}>
       <Stack>
@@ -45,7 +45,7 @@ export function hindrance(action: ResourceAction): string {
 
 function Offer(props: { appKey: AppKey; node: Node; action: ResourceAction }) {
   const { appKey, node, action } = props;
-  const run = useAction(appKey);
+  const run = useMutation(appMutations.act(appKey, node));
   const fields = action.params ?? [];
   const [values, setValues] = useState(
     Object.fromEntries(fields.map((p) => [p.name, p.value || p.default || ''])) as Record<string, string>,
@@ -54,7 +54,7 @@ function Offer(props: { appKey: AppKey; node: Node; action: ResourceAction }) {
   const title = action.displayName || action.name;
   const start = () =>
     run.mutate(
-      { node, action: action.name, values },
+      { action: action.name, values },
       {
         onSuccess: (result) =>
           notifications.show({

@@ -1,9 +1,10 @@
 import { Button, Checkbox, Group, Modal, Stack, Text, TextInput } from '@mantine/core';
+import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Application } from '../../api/client';
 import { shortRevision } from '../../format/format';
 import { Problem } from '../../ui/states';
-import { type AppKey, useSync } from './api';
+import { type AppKey, appMutations } from './api';
 
 /** Asks how to sync, and starts it. */
 export function SyncDialog(props: { appKey: AppKey; app: Application; opened: boolean; close: () => void }) {
@@ -11,7 +12,7 @@ export function SyncDialog(props: { appKey: AppKey; app: Application; opened: bo
   const [prune, setPrune] = useState(app.spec.syncPolicy?.automated?.prune ?? false);
   const [dryRun, setDryRun] = useState(false);
   const [reason, setReason] = useState('');
-  const sync = useSync(appKey);
+  const sync = useMutation(appMutations.sync(appKey));
   const start = () => sync.mutate({ prune, dryRun, ...(reason ? { reason } : {}) }, { onSuccess: close });
   return (
     <Modal opened={opened} onClose={close} title={`Sync ${app.metadata.name}`}>

@@ -13,12 +13,13 @@ import {
   Title,
   Tooltip,
 } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body, type Cluster, type Enrolment } from '../../api/client';
+import type { Cluster, Enrolment } from '../../api/client';
 import { may, meQuery } from '../../api/session';
 import { ago, exact } from '../../format/format';
 import { Nothing, Problem, Screen } from '../../ui/states';
+import { clusterMutations, clusterQueries } from './api';
 
 const colors = { Connected: 'teal', Disconnected: 'red', NeverConnected: 'gray' } as const;
 const labels = { Connected: 'Connected', Disconnected: 'Disconnected', NeverConnected: 'Never connected' } as const;
@@ -35,10 +36,7 @@ const upgrades = {
 export function ClusterList() {
   const me = useQuery(meQuery);
   const [open, setOpen] = useState(false);
-  const clusters = useQuery({
-    queryKey: ['clusters'],
-    queryFn: async ({ signal }) => body(await api.GET('/api/v1/clusters', { signal })),
-  });
+  const clusters = useQuery(clusterQueries.list());
   const allowed = may(me.data, 'clusters', 'create');
   return (
     <Stack>
@@ -124,11 +122,7 @@ function Row({ cluster }: { cluster: Cluster }) {
 
 function EnrollDialog({ close }: { close: () => void }) {
   const [name, setName] = useState('');
-  const client = useQueryClient();
-  const enroll = useMutation({
-    mutationFn: async () => body(await api.POST('/api/v1/clusters/enroll', { body: { name } })),
-    onSuccess: () => client.invalidateQueries({ queryKey: ['clusters'] }),
-  });
+  const enroll = useMutation(clusterMutations.enroll());
   return (
     <Modal opened onClose={close} title="Enroll a cluster" size="lg">
       {enroll.data ? (
@@ -144,7 +138,7 @@ function EnrollDialog({ close }: { close: () => void }) {
             onChange={(e) => setName(e.currentTarget.value)}
           />
           <Group justify="flex-end">
-            <Button disabled={!name} loading={enroll.isPending} onClick={() => enroll.mutate()}>
+            <Button disabled={!name} loading={enroll.isPending} onClick={() => enroll.mutate(name)}>
               Make a join token
             </Button>
           </Group>
@@ -155,10 +149,7 @@ function EnrollDialog({ close }: { close: () => void }) {
 }
 
 function Commands({ enrolment }: { enrolment: Enrolment }) {
-  const clusters = useQuery({
-    queryKey: ['clusters'],
-    queryFn: async ({ signal }) => body(await api.GET('/api/v1/clusters', { signal })),
-  });
+  const clusters = useQuery(clusterQueries.list());
   const here = clusters.data?.items.find((c) => c.id === enrolment.cluster.id);
   return (
     <Stack>

@@ -11,21 +11,18 @@ import {
   TextInput,
   Title,
 } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body } from '../../api/client';
 import { ago, exact } from '../../format/format';
 import { Nothing, Problem, Screen } from '../../ui/states';
+import { repositoryMutations, repositoryQueries } from './api';
 
 const colors = { Successful: 'teal', Failed: 'red', Unknown: 'gray' } as const;
 
 /** The repositories and how their last fetch went. */
 export function RepositoryList() {
   const [open, setOpen] = useState(false);
-  const repositories = useQuery({
-    queryKey: ['repositories'],
-    queryFn: async ({ signal }) => body(await api.GET('/api/v1/repositories', { signal })),
-  });
+  const repositories = useQuery(repositoryQueries.list());
   return (
     <Stack>
       <Group justify="space-between">
@@ -83,23 +80,17 @@ const overSSH = (url: string) => /^\s*(ssh|git\+ssh|ssh\+git):\/\//i.test(url) |
 
 function AddDialog({ close }: { close: () => void }) {
   const [form, setForm] = useState({ url: '', username: '', password: '', sshPrivateKey: '' });
-  const client = useQueryClient();
   const ssh = overSSH(form.url);
-  const add = useMutation({
-    mutationFn: async () => {
-      const credential = ssh
-        ? { ...(form.sshPrivateKey ? { sshPrivateKey: form.sshPrivateKey } : {}) }
-        : {
-            ...(form.username ? { username: form.username } : {}),
-            ...(form.password ? { password: form.password } : {}),
-          };
-      await api.POST('/api/v1/repositories', { body: { url: form.url, ...credential } });
-    },
-    onSuccess: async () => {
-      await client.invalidateQueries({ queryKey: ['repositories'] });
-      close();
-    },
-  });
+  const add = useMutation(repositoryMutations.add());
+  const submit = () => {
+    const credential = ssh
+      ? { ...(form.sshPrivateKey ? { sshPrivateKey: form.sshPrivateKey } : {}) }
+      : {
+          ...(form.username ? { username: form.username } : {}),
+          ...(form.password ? { password: form.password } : {}),
+        };
+    add.mutate({ url: form.url, ...credential }, { onSuccess: close });
+  };
   const field = (name: keyof typeof form) => ({
     value: form[name],
     onChange: (e: { currentTarget: { value: string } }) => {
@@ -131,7 +122,7 @@ function AddDialog({ close }: { close: () => void }) {
           </>
         )}
         <Group justify="flex-end">
-          <Button disabled={!form.url} loading={add.isPending} onClick={() => add.mutate()}>
+          <Button disabled={!form.url} loading={add.isPending} onClick={submit}>
             Add
           </Button>
         </Group>

@@ -1,10 +1,10 @@
 import { Badge, Button, Group, Stack, Table, Text, TextInput, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body } from '../../api/client';
 import { may, meQuery } from '../../api/session';
 import { ago, exact } from '../../format/format';
 import { Screen } from '../../ui/states';
+import { settingQueries } from './api';
 import { Editor } from './editor';
 import { glimpse, has, type Row, rows } from './model';
 
@@ -12,10 +12,7 @@ import { glimpse, has, type Row, rows } from './model';
 export function SettingsPage() {
   const [search, setSearch] = useState('');
   const [open, setOpen] = useState<Row>();
-  const settings = useQuery({
-    queryKey: ['settings'],
-    queryFn: async ({ signal }) => body(await api.GET('/api/v1/settings', { signal })),
-  });
+  const settings = useQuery(settingQueries.list());
   return (
     <Stack>
       <Group justify="space-between">

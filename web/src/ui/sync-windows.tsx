@@ -1,6 +1,6 @@
 import { Badge, Table, Text } from '@mantine/core';
-import { exact } from '../../format/format';
-import type { SyncWindow } from './api';
+import type { SyncWindow } from '../api/windows';
+import { exact } from '../format/format';
 
 /** When a window changes next, in words; in its own zone where the browser knows it. */
 export function clock(moment: string | undefined, zone: string | undefined): string {

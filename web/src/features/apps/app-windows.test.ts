@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { type ApplicationWindows, type SyncWindow, untilNext } from './api';
+import { type ApplicationWindows, type SyncWindow, untilNext } from '../../api/windows';
+import { clock, concerns, exceptions } from '../../ui/sync-windows';
 import { summary } from './app-windows';
-import { clock, concerns, exceptions } from './windows';
 
 const night: SyncWindow = {
   kind: 'deny',

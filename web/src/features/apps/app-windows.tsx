@@ -1,8 +1,9 @@
 import { Badge, Popover, Stack, Text, UnstyledButton } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
+import type { ApplicationWindows } from '../../api/windows';
 import { exact } from '../../format/format';
-import { type ApplicationWindows, appWindowsQuery } from './api';
-import { clock, WindowTable } from './windows';
+import { clock, WindowTable } from '../../ui/sync-windows';
+import { appQueries } from './api';
 
 /** How the sync windows of an application stand, in one word and one line. */
 export function summary(w: ApplicationWindows): { word: string; tone: string; line: string } {
@@ -19,7 +20,7 @@ export function summary(w: ApplicationWindows): { word: string; tone: string; li
 
 /** The state of an application's sync windows, with all of them on demand. */
 export function AppWindows({ appKey, label }: { appKey: { namespace: string; name: string }; label: string }) {
-  const windows = useQuery(appWindowsQuery(appKey));
+  const windows = useQuery(appQueries.windows(appKey));
   const w = windows.data;
   if (!w || w.assignedWindows.length === 0) return null;
   const s = summary(w);
