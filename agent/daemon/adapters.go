@@ -35,7 +35,7 @@ func (d desired) Cursor() *linkv1.Cursor {
 	if lost {
 		at = &linkv1.Cursor{Guard: at}
 	}
-	at.Generation, at.Compares, at.Settings, at.Packs = d.a.secret.Highest(), true, true, !d.a.plain.Load()
+	at.Generation, at.Compares, at.Settings, at.Packs = d.a.secret.Highest(), true, true, !d.a.conn.plain.Load()
 	return at
 }
 
@@ -46,11 +46,11 @@ func (d desired) StoreBatch(ctx context.Context, b *linkv1.Batch) error {
 	if err != nil {
 		d.a.engine.Announce() // the hub may just have been found to be rewound
 		if errors.Is(err, compress.ErrBase) {
-			d.a.plain.Store(true) // the next stream brings whole rows
+			d.a.conn.plain.Store(true) // the next stream brings whole rows
 		}
 		return err
 	}
-	if changes.Settings && d.a.settings.Set(d.a.store.Settings()) { // before the states that come with it are compared
+	if changes.Settings && d.a.settings.current.Set(d.a.store.Settings()) { // before the states that come with it are compared
 		d.a.reconsider(ctx)
 	}
 	d.a.engine.Changed(ctx, changes)
@@ -65,7 +65,7 @@ func (d desired) StoreBatch(ctx context.Context, b *linkv1.Batch) error {
 func (d desired) Root() []byte {
 	d.a.store.Settled()
 	d.a.engine.Retain()
-	d.a.caught.Store(true)
+	d.a.conn.caughtUp.Store(true)
 	return d.a.store.Root()
 }
 
@@ -151,7 +151,7 @@ const fetchFor = 30 * time.Second
 
 // Fetch returns what the hub has.
 func (b blobs) Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, error) {
-	client := b.a.link.Load()
+	client := b.a.conn.link.Load()
 	if client == nil || !client.State().Connected {
 		return nil, fault.New(fault.Offline, "the agent is not connected to the hub")
 	}
@@ -184,7 +184,7 @@ func childOf(app string, r watch.Record) *linkv1.Resource {
 
 // columns returns what is shown of an object that an application manages.
 func (a *agent) columns(o *manifest.Object) []*linkv1.Column {
-	return columnsOf(watch.Columns(o, a.settings.Get().CustomLabels()))
+	return columnsOf(watch.Columns(o, a.settings.current.Get().CustomLabels()))
 }
 
 func columnsOf(in []watch.Column) []*linkv1.Column {

@@ -92,42 +92,51 @@ type Config struct {
 // Validate reports every problem at once.
 func (c Config) Validate() error {
 	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fault.New(fault.Invalid, format, args...)) }
 	for name, missing := range map[string]bool{
 		"a state directory": c.StateDir == "", "a namespace": c.Namespace == "", "a logger": c.Log == nil,
 	} {
 		if missing {
-			errs = append(errs, fault.New(fault.Invalid, "the agent needs %s", name))
+			bad("the agent needs %s", name)
 		}
 	}
 	if c.StateDir != "" && !filepath.IsAbs(c.StateDir) {
-		errs = append(errs, fault.New(fault.Invalid, "the state directory %q is not an absolute path", c.StateDir))
+		bad("the state directory %q is not an absolute path", c.StateDir)
 	}
-	bad := func(format string, args ...any) { errs = append(errs, fault.New(fault.Invalid, format, args...)) }
-	switch c.Mode {
-	case "", ModeCluster:
-		if len(c.Namespaces) > 0 {
-			bad("mode cluster has no namespaces; use mode namespaced, or a guard file")
-		}
-	case ModeNamespaced:
-		if len(c.Namespaces) == 0 {
-			bad("mode namespaced needs the namespaces that the agent manages")
-		}
-	case ModeObserve:
-	default:
-		bad("mode %q is not one of cluster, namespaced, observe", c.Mode)
+	if problem := c.modeProblem(); problem != "" {
+		bad("%s", problem)
 	}
 	if c.WaveDelay < 0 || c.WaveDelay > time.Minute {
 		bad("the pause between two waves is %s, and may be 0 to 60 seconds (ARGOCD_SYNC_WAVE_DELAY, --wave-delay)", c.WaveDelay)
 	}
 	for _, n := range c.Namespaces {
 		if !label.MatchString(n) {
-			bad("%q is no name of a namespace", n)
+			bad("%q is not a valid name of a namespace", n)
 		}
 	}
 	if c.FieldManager != "" && !label.MatchString(c.FieldManager) {
-		bad("the field manager %q is no lower-case word", c.FieldManager)
+		bad("the field manager %q is not a word of lower-case letters, digits and hyphens", c.FieldManager)
 	}
 	return errors.Join(errs...)
+}
+
+// modeProblem says what is wrong with the mode and its namespaces; empty:
+// nothing.
+func (c Config) modeProblem() string {
+	switch c.Mode {
+	case "", ModeCluster:
+		if len(c.Namespaces) > 0 {
+			return "mode cluster has no namespaces; use mode namespaced, or a guard file"
+		}
+	case ModeNamespaced:
+		if len(c.Namespaces) == 0 {
+			return "mode namespaced needs the namespaces that the agent manages"
+		}
+	case ModeObserve:
+	default:
+		return fmt.Sprintf("mode %q is not one of cluster, namespaced, observe", c.Mode)
+	}
+	return ""
 }
 
 // The modes of an agent.

@@ -12,7 +12,7 @@ import (
 // assessHealth is the health of an object; an empty state means that nothing is to be
 // said of it.
 func (a *agent) assessHealth(o *manifest.Object) (state, message string) {
-	s, ok := a.rules.Of(context.Background(), o) // a rule ends by its own limits
+	s, ok := a.settings.rules.Of(context.Background(), o) // a rule ends by its own limits
 	if !ok {
 		return "", ""
 	}

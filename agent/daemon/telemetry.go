@@ -122,17 +122,17 @@ func (a *agent) addStats() {
 	m.Figure("capstan_agent_rewound", "1 while hub and agent disagree about the log's past and no change is accepted.", func() float64 { return one(a.store.Rewound() != "") })
 	m.Figure("capstan_agent_lease_held", "1 while this agent holds the lease that writes need.", func() float64 { return one(a.lease.Check() == nil) })
 	m.Figure("capstan_agent_connected", "1 while the agent is connected to the hub.", func() float64 {
-		client := a.link.Load()
+		client := a.conn.link.Load()
 		return one(client != nil && client.State().Connected)
 	})
 	m.Figure("capstan_agent_link_round_trip_seconds", "Round trip of the newest heartbeat.", func() float64 {
-		if client := a.link.Load(); client != nil {
+		if client := a.conn.link.Load(); client != nil {
 			return client.State().RoundTrip.Seconds()
 		}
 		return 0
 	})
 	m.Figure("capstan_agent_link_state_seconds", "Time since the link was last connected or lost.", func() float64 {
-		if client := a.link.Load(); client != nil {
+		if client := a.conn.link.Load(); client != nil {
 			return time.Since(client.State().Since).Seconds()
 		}
 		return 0

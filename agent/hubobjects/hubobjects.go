@@ -197,24 +197,13 @@ func (o *Objects) Run(ctx context.Context, sink Sink) error {
 		}
 		began := o.clock.Now()
 		err := f.followStream(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err == nil { // nothing is wanted any more
+		if ctx.Err() != nil || err == nil { // err is nil when nothing is wanted any more
 			continue
 		}
 		if o.clock.Now().Sub(began) > time.Minute {
 			back.Reset()
 		}
-		if fault.KindOf(err) != fault.Offline {
-			o.log.WarnContext(ctx, "objects of the hub are not followed", logkey.Error, err)
-		}
-		f.broken(ctx, err)
-		wait := back.Next()
-		if fault.KindOf(err) == fault.Offline {
-			wait = min(wait, time.Second)
-		}
-		_ = lifecycle.Sleep(ctx, o.clock, wait)
+		_ = lifecycle.Sleep(ctx, o.clock, f.interrupted(ctx, err, &back))
 	}
 	return nil
 }
@@ -379,12 +368,27 @@ func (f *follow) complete(ctx context.Context) {
 	}
 }
 
+// interrupted reports the end of a stream, and returns how long to wait before
+// the next one.
+func (f *follow) interrupted(ctx context.Context, err error, back *lifecycle.Backoff) time.Duration {
+	offline := fault.KindOf(err) == fault.Offline
+	if !offline {
+		f.o.log.WarnContext(ctx, "objects of the hub are not followed", logkey.Error, err)
+	}
+	f.broken(ctx, err)
+	wait := back.Next()
+	if offline {
+		return min(wait, time.Second)
+	}
+	return wait
+}
+
 // broken says of each kind that it is not followed now.
 func (f *follow) broken(ctx context.Context, err error) {
-	reminder := map[schema.GroupVersionKind]bool{}
+	reported := map[schema.GroupVersionKind]bool{}
 	for _, r := range f.o.wanted() {
-		if !reminder[r.kind()] {
-			reminder[r.kind()] = true
+		if !reported[r.kind()] {
+			reported[r.kind()] = true
 			f.sink.Broken(ctx, r.kind(), "", err)
 		}
 	}

@@ -70,28 +70,8 @@ func (s *Store) Stage(b *linkv1.Batch) (Changes, *Commit, error) {
 		return Changes{}, nil, err
 	}
 	st := stage{s: s, cursor: s.cursor}
-	if b.GetReset_() {
-		st.reset()
-	}
-	if b.GetPartial() {
-		st.forgetBuckets(b.GetForgetBuckets())
-	}
-	if ahead := b.GetSettings(); ahead != nil {
-		if err := st.settings(ahead); err != nil {
-			return Changes{}, nil, err
-		}
-	}
-	st.cursor.Incarnation = b.GetIncarnation()
-	for _, blob := range b.GetBlobs() {
-		st.blob(blob)
-	}
-	for _, row := range b.GetRows() {
-		if err := st.row(row); err != nil {
-			return Changes{}, nil, err
-		}
-	}
-	if st.cursor.Seq != s.cursor.Seq || b.GetReset_() || b.GetPartial() {
-		st.cursor.Proof = b.GetProof()
+	if err := st.batch(b); err != nil {
+		return Changes{}, nil, err
 	}
 	for _, f := range st.mirror {
 		f()
@@ -110,6 +90,35 @@ func (s *Store) Stage(b *linkv1.Batch) (Changes, *Commit, error) {
 		}
 		return putIn(tx, bucketMeta, keyCursor, raw)
 	}, b.GetBlobs()...), nil
+}
+
+// batch collects what a batch changes, in memory and on disk.
+func (st *stage) batch(b *linkv1.Batch) error {
+	before := st.cursor.Seq
+	if b.GetReset_() {
+		st.reset()
+	}
+	if b.GetPartial() {
+		st.forgetBuckets(b.GetForgetBuckets())
+	}
+	if ahead := b.GetSettings(); ahead != nil {
+		if err := st.settings(ahead); err != nil {
+			return err
+		}
+	}
+	st.cursor.Incarnation = b.GetIncarnation()
+	for _, blob := range b.GetBlobs() {
+		st.blob(blob)
+	}
+	for _, row := range b.GetRows() {
+		if err := st.row(row); err != nil {
+			return err
+		}
+	}
+	if st.cursor.Seq != before || b.GetReset_() || b.GetPartial() {
+		st.cursor.Proof = b.GetProof()
+	}
+	return nil
 }
 
 // admit is the rewind guard.

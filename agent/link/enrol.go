@@ -69,6 +69,7 @@ func tokenHash(t tunnel.JoinToken) []byte {
 	return sum[:]
 }
 
+// enroll tries the hub's addresses until one enrols the agent or refuses it.
 func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg EnrolConfig) (Identity, error) {
 	id, err := pending(ctx, token, old, cfg)
 	if err != nil {
@@ -83,7 +84,7 @@ func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enrol
 			if done, err = enrollAt(ctx, address, token, id, &memory, cfg); err == nil {
 				return done, nil
 			}
-			if kind := fault.KindOf(err); ctx.Err() != nil || kind != fault.Offline && kind != fault.Exceeded {
+			if ctx.Err() != nil || !worthRetry(err) {
 				return Identity{}, err
 			}
 			cfg.Log.WarnContext(ctx, "enrolment is tried again", logkey.Address, address, logkey.Error, err)
@@ -96,6 +97,12 @@ func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enrol
 			return Identity{}, err
 		}
 	}
+}
+
+// worthRetry reports whether an enrolment failed for a reason that may pass.
+func worthRetry(err error) bool {
+	kind := fault.KindOf(err)
+	return kind == fault.Offline || kind == fault.Exceeded
 }
 
 // pending makes the key and, where no identity would be overwritten, saves

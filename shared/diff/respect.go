@@ -17,23 +17,16 @@ import (
 // manager is ours. The desired object is not changed; status is none of it.
 func Respect(desired, live *manifest.Object, ignore *Ignore, manager string) (apply *manifest.Object, guarded bool, err error) {
 	rules := ignore.forObject(manifest.KeyOf(desired))
-	if live == nil || (len(rules.pointers) == 0 && len(rules.queries) == 0 && len(rules.managers) == 0) {
+	if live == nil || rules.empty() {
 		return desired, false, nil
 	}
 	others, err := trees(managed(live, func(m string) bool { return m != manager }))
 	if err != nil {
 		return nil, false, err
 	}
-	places, err := rules.places(desired.Object)
-	if err != nil {
-		return nil, false, fault.With(err, manifest.KeyOf(desired).Describe(), "")
-	}
-	ignored, err := trees(ManagedBy(live, rules.managers))
+	places, err := rules.ignoredPlaces(desired, live)
 	if err != nil {
 		return nil, false, err
-	}
-	for _, t := range ignored {
-		places = append(places, placesOf(t, desired.Object)...)
 	}
 	ours, err := trees(managed(live, func(m string) bool { return m == manager }))
 	if err != nil {
@@ -60,6 +53,23 @@ func Respect(desired, live *manifest.Object, ignore *Ignore, manager string) (ap
 		}
 	}
 	return &manifest.Object{Object: remove(out, omit)}, guarded, nil
+}
+
+// ignoredPlaces returns the places of desired that the rules ignore, by their
+// paths or because a manager that they name owns them in live.
+func (s ruleSet) ignoredPlaces(desired, live *manifest.Object) ([][]any, error) {
+	places, err := s.places(desired.Object)
+	if err != nil {
+		return nil, fault.With(err, manifest.KeyOf(desired).Describe(), "")
+	}
+	ignored, err := trees(ManagedBy(live, s.managers))
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range ignored {
+		places = append(places, placesOf(t, desired.Object)...)
+	}
+	return places, nil
 }
 
 // singleValues goes from a place down to what has one owner at a time: single
@@ -141,32 +151,39 @@ func foreignValue(place []any, desired, live *manifest.Object, others []*field) 
 // are found by the names that they have in both, else by their place.
 func liveValue(place []any, desired, live any) (any, bool) {
 	for _, step := range place {
+		var ok bool
 		switch step := step.(type) {
 		case string:
-			d, _ := desired.(map[string]any)
-			l, ok := live.(map[string]any)
-			if !ok {
-				return nil, false
-			}
-			next, ok := l[step]
-			if !ok {
-				return nil, false
-			}
-			desired, live = d[step], next
+			desired, live, ok = bothFields(desired, live, step)
 		case int:
-			d, _ := desired.([]any)
-			l, _ := live.([]any)
-			if step < 0 || step >= len(d) {
-				return nil, false
-			}
-			next, ok := counterpart(d[step], l, step)
-			if !ok {
-				return nil, false
-			}
-			desired, live = d[step], next
+			desired, live, ok = bothItems(desired, live, step)
+		default:
+			continue
+		}
+		if !ok {
+			return nil, false
 		}
 	}
 	return live, true
+}
+
+// bothFields returns a field of both; ok is false if live does not have it.
+func bothFields(desired, live any, name string) (any, any, bool) {
+	d, _ := desired.(map[string]any)
+	l, _ := live.(map[string]any)
+	next, ok := l[name]
+	return d[name], next, ok
+}
+
+// bothItems returns an item of desired and its counterpart in live.
+func bothItems(desired, live any, index int) (any, any, bool) {
+	d, _ := desired.([]any)
+	l, _ := live.([]any)
+	if index < 0 || index >= len(d) {
+		return nil, nil, false
+	}
+	next, ok := counterpart(d[index], l, index)
+	return d[index], next, ok
 }
 
 func counterpart(item any, list []any, index int) (any, bool) {

@@ -144,13 +144,11 @@ func expression(pattern string, path bool) (*regexp.Regexp, error) {
 		c, size := utf8.DecodeRuneInString(rest)
 		rest = rest[size:]
 		switch {
+		case c == '*' && strings.HasPrefix(rest, "*"):
+			rest = strings.TrimLeft(rest, "*")
+			out.WriteString(".*")
 		case c == '*':
-			if strings.HasPrefix(rest, "*") {
-				rest = strings.TrimLeft(rest, "*")
-				out.WriteString(".*")
-			} else {
-				out.WriteString(one + "*")
-			}
+			out.WriteString(one + "*")
 		case c == '?':
 			out.WriteString(one)
 		case c == '[':

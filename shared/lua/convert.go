@@ -29,38 +29,46 @@ func (r *running) fromGo(v any, depth int) (glua.LValue, error) {
 	case string:
 		return glua.LString(v), nil
 	case []any:
-		t := r.l.CreateTable(len(v), 0)
-		r.origins[t] = v
-		for _, e := range v {
-			x, err := r.fromGo(e, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			if e == nil {
-				x = glua.LFalse
-			}
-			t.Append(x)
-		}
-		return t, nil
+		return r.fromList(v, depth)
 	case map[string]any:
-		t := r.l.CreateTable(0, len(v))
-		r.origins[t] = v
-		for k, e := range v {
-			x, err := r.fromGo(e, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			if x != glua.LNil {
-				t.RawSetString(k, x)
-			}
-		}
-		return t, nil
+		return r.fromMap(v, depth)
 	}
 	n, ok := number(v)
 	if !ok {
 		return nil, fmt.Errorf("value of type %T in an object", v)
 	}
 	return n, nil
+}
+
+func (r *running) fromList(list []any, depth int) (glua.LValue, error) {
+	t := r.l.CreateTable(len(list), 0)
+	r.origins[t] = list
+	for _, e := range list {
+		x, err := r.fromGo(e, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if e == nil {
+			x = glua.LFalse
+		}
+		t.Append(x)
+	}
+	return t, nil
+}
+
+func (r *running) fromMap(m map[string]any, depth int) (glua.LValue, error) {
+	t := r.l.CreateTable(0, len(m))
+	r.origins[t] = m
+	for k, e := range m {
+		x, err := r.fromGo(e, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if x != glua.LNil {
+			t.RawSetString(k, x)
+		}
+	}
+	return t, nil
 }
 
 func number(v any) (glua.LNumber, bool) {

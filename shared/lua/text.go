@@ -247,10 +247,10 @@ func (r *running) textReplace(l *glua.LState) int {
 	default:
 		l.ArgError(3, "string, function or table expected")
 	}
-	most, anchor := l.OptInt(4, len(s)+1), strings.HasPrefix(pattern, "^")
+	most, anchored := l.OptInt(4, len(s)+1), strings.HasPrefix(pattern, "^")
 	m := r.matcher(s, pattern)
 	p := 0
-	if anchor {
+	if anchored {
 		p = 1
 	}
 	var out strings.Builder
@@ -263,33 +263,33 @@ func (r *running) textReplace(l *glua.LState) int {
 		}
 		if e >= 0 {
 			n++
-			text := m.replacement(l, with, at, e)
-			r.payText(l, len(text))
-			if out.Len()+len(text) > r.b.limits.Text {
-				r.payText(l, out.Len()+len(text))
-			}
-			out.WriteString(text)
+			r.appendReplacement(l, &out, m.replacement(l, with, at, e))
 		}
-		switch {
-		case e > at:
+		if e > at {
 			at = e
-		case at < len(s):
-			out.WriteByte(s[at])
-			at++
-		default:
+		} else {
+			out.WriteString(s[at:min(at+1, len(s))])
 			at++
 		}
-		if at > len(s) || anchor {
+		if at > len(s) || anchored {
 			break
 		}
 	}
-	if at < len(s) {
-		out.WriteString(s[at:])
-	}
+	out.WriteString(s[min(at, len(s)):])
 	r.payText(l, out.Len())
 	l.Push(glua.LString(out.String()))
 	l.Push(glua.LNumber(n))
 	return 2
+}
+
+// appendReplacement adds a replacement to the result, both within the limit of
+// a run's texts.
+func (r *running) appendReplacement(l *glua.LState, out *strings.Builder, text string) {
+	r.payText(l, len(text))
+	if out.Len()+len(text) > r.b.limits.Text {
+		r.payText(l, out.Len()+len(text))
+	}
+	out.WriteString(text)
 }
 
 // replacement is what a match is replaced by.

@@ -73,8 +73,7 @@ type walk struct {
 func (c *compiled) walk() *walk { return &walk{c: c, days: map[date][]time.Time{}} }
 
 // hits returns the hits of one day in order. In the hour that is repeated, a
-// schedule for a certain hour comes the first time alone, one for every hour
-// both times.
+// schedule for a certain hour has only the first hit, one for every hour both.
 func (w *walk) hits(d date) []time.Time {
 	if known, ok := w.days[d]; ok {
 		return known
@@ -82,14 +81,8 @@ func (w *walk) hits(d date) []time.Time {
 	var out []time.Time
 	s := w.c.cron
 	if s.on(d.month, d.day, d.weekday()) {
-		for hour := range 24 {
-			if s.hour&(1<<hour) == 0 {
-				continue
-			}
-			for minute := range 60 {
-				if s.minute&(1<<minute) == 0 {
-					continue
-				}
+		for _, hour := range numbers(s.hour) {
+			for _, minute := range numbers(s.minute) {
 				at := wall(d, hour, minute, 0, w.c.zone)
 				if !s.anyHour {
 					at = at[:1]
@@ -100,6 +93,17 @@ func (w *walk) hits(d date) []time.Time {
 		slices.SortFunc(out, time.Time.Compare)
 	}
 	w.days[d] = out
+	return out
+}
+
+// numbers returns the members of a set, in order.
+func numbers(set uint64) []int {
+	var out []int
+	for n := range 64 {
+		if set&(1<<n) != 0 {
+			out = append(out, n)
+		}
+	}
 	return out
 }
 
