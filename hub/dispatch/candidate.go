@@ -45,20 +45,9 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	if err := c.moveAway(ctx, app); err != nil {
 		return err
 	}
-	if s.Changed && s.Failed != nil && s.Failed.RetryAt != nil {
-		// Its time was set under other windows.
-		if err := c.tx.Enqueue(ctx, WorkRetry, string(s.Failed.ID), c.now, false); err != nil {
-			return err
-		}
-	}
-	d := plan.Next(s)
-	if d, err = c.patient(ctx, app, candidate, d); err != nil {
+	d, err := c.decide(ctx, s)
+	if err != nil {
 		return err
-	}
-	if d.Again != nil {
-		if err := c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), *d.Again, false); err != nil {
-			return err
-		}
 	}
 	m, err := c.moveOf(ctx, s, d)
 	if err != nil {
@@ -69,6 +58,25 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	}
 	// The agent ends it when it hears of the newer one.
 	return c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision)
+}
+
+// decide returns the decision about a candidate and schedules the work that
+// has to follow at a later time.
+func (c *change) decide(ctx context.Context, s plan.Input) (plan.Decision, error) {
+	if s.Changed && s.Failed != nil && s.Failed.RetryAt != nil {
+		// Its time was set under other windows.
+		if err := c.tx.Enqueue(ctx, WorkRetry, string(s.Failed.ID), c.now, false); err != nil {
+			return plan.Decision{}, err
+		}
+	}
+	d, err := c.patient(ctx, s.Application, s.Candidate, plan.Next(s))
+	if err != nil {
+		return d, err
+	}
+	if d.Again != nil {
+		err = c.tx.Enqueue(ctx, WorkRefresh, string(s.Application.ID), *d.Again, false)
+	}
+	return d, err
 }
 
 // planInput gathers what decides about a candidate.

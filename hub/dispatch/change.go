@@ -111,32 +111,11 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	seen := map[hub.Digest]bool{}
-	add := func(plain []byte) (hub.Digest, error) {
-		digest := hub.Digest(encryption.Digest(keys.Digest, plain))
-		if seen[digest] {
-			return digest, nil // as another application has it
-		}
-		seen[digest] = true
-		body, sealed := d.streams.Recent(tenant, digest)
-		var err error
-		if !sealed {
-			body, err = encryption.SealBlob(keys.Object, digest, plain)
-		}
-		if err == nil {
-			err = wire.CheckSealedSize(body)
-		}
-		if err != nil {
-			delete(seen, digest)
-			return digest, err
-		}
-		out = append(out, hub.SealedObject{Digest: digest, Sealed: body, Size: len(plain)})
-		return digest, nil
-	}
+	s := &sealer{streams: d.streams, tenant: tenant, keys: keys, sealed: map[hub.Digest]bool{}}
 	for _, r := range results {
 		if !r.Reused {
 			r.Snapshot.ID = hub.NewID[hub.SnapshotID]()
-			err := nameBodies(&r.Snapshot, r.Bodies, add)
+			err := nameBodies(&r.Snapshot, r.Bodies, s.add)
 			if wire.IsOversize(err) {
 				large = append(large, tooLarge(r, err))
 				continue
@@ -148,8 +127,39 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 		good = append(good, r)
 	}
 	// Before the commit: a stream may read the rows as soon as they are there.
-	d.streams.Remember(tenant, out)
-	return out, good, large, nil
+	d.streams.Remember(tenant, s.out)
+	return s.out, good, large, nil
+}
+
+// A sealer seals the bodies of one tenant, each once.
+type sealer struct {
+	streams Streams
+	tenant  hub.TenantID
+	keys    Keys
+	sealed  map[hub.Digest]bool
+	out     []hub.SealedObject
+}
+
+// add seals one body, unless another application has it too, and returns its
+// digest. What was sealed lately is not sealed again.
+func (s *sealer) add(plain []byte) (hub.Digest, error) {
+	digest := hub.Digest(encryption.Digest(s.keys.Digest, plain))
+	if s.sealed[digest] {
+		return digest, nil
+	}
+	body, recent := s.streams.Recent(s.tenant, digest)
+	if !recent {
+		var err error
+		if body, err = encryption.SealBlob(s.keys.Object, digest, plain); err != nil {
+			return digest, err
+		}
+	}
+	if err := wire.CheckSealedSize(body); err != nil {
+		return digest, err
+	}
+	s.sealed[digest] = true
+	s.out = append(s.out, hub.SealedObject{Digest: digest, Sealed: body, Size: len(plain)})
+	return digest, nil
 }
 
 // A change gathers what one transaction does to desired state: first the
@@ -374,30 +384,44 @@ func (c *change) rendered(ctx context.Context, results []hub.Rendered, sealed []
 	if err := c.need(ctx, old); err != nil {
 		return err
 	}
+	if err := c.storeRendered(ctx, sealed, c.live(fresh)); err != nil {
+		return err
+	}
+	for _, r := range results {
+		if err := c.accept(ctx, r); err != nil {
+			return err
+		}
+	}
+	return c.write(ctx)
+}
+
+// storeRendered stores new objects and snapshots.
+func (c *change) storeRendered(ctx context.Context, sealed []hub.SealedObject, fresh []hub.Snapshot) error {
 	failpoint.Here(failpoint.HubObjectsBefore)
 	if len(sealed) > 0 {
 		if err := c.tx.PutObjects(ctx, sealed); err != nil {
 			return err
 		}
 	}
-	if fresh = c.live(fresh); len(fresh) > 0 {
+	if len(fresh) > 0 {
 		if err := c.tx.PutSnapshots(ctx, fresh); err != nil {
 			return err
 		}
 	}
 	failpoint.Here(failpoint.HubSnapshotsAfter)
-	for _, r := range results {
-		own, end := trace.Start(trace.Resume(ctx, r.Trace), "accept", logkey.Application, string(r.Application), logkey.Revision, r.Revision)
-		err := c.candidate(own, r)
-		if wire.IsOversize(err) { // the others must not wait for it
-			err = c.refused(own, r, err)
-		}
-		end(err)
-		if err != nil {
-			return err
-		}
+	return nil
+}
+
+// accept decides about one result. One that is too large to be sent is noted
+// as that, because the others must not wait for it.
+func (c *change) accept(ctx context.Context, r hub.Rendered) error {
+	ctx, end := trace.Start(trace.Resume(ctx, r.Trace), "accept", logkey.Application, string(r.Application), logkey.Revision, r.Revision)
+	err := c.candidate(ctx, r)
+	if wire.IsOversize(err) {
+		err = c.refused(ctx, r, err)
 	}
-	return c.write(ctx)
+	end(err)
+	return err
 }
 
 // refused notes what was rendered and cannot be sent to its cluster. The
@@ -445,23 +469,14 @@ type move struct {
 // A decision that changes nothing for the agent appends nothing and leaves the
 // generation alone, so that it voids no operation that is under way.
 func (c *change) move(ctx context.Context, m move) error {
+	if err := c.checkLoaded(m); err != nil {
+		return err
+	}
 	target, held := c.snaps[m.target]
-	if m.target != "" && !held {
-		return fmt.Errorf("snapshot %s of application %s is not loaded", m.target, m.app.ID)
-	}
-	if _, known := c.projects[m.app.Project]; !known {
-		return fmt.Errorf("project %q of application %s is not loaded", m.app.Project, m.app.ID)
-	}
+	accepted, wanted := m.enforced(target)
 	st := c.state(m.app, m.spec, m.app.Generation)
 	if held {
 		st.Target = &target
-	}
-	accepted, wanted := m.app.Status.Accepted, target
-	switch {
-	case m.accept && m.own != nil:
-		accepted, wanted = m.own.ID, *m.own
-	case m.accept:
-		accepted = m.target
 	}
 	if s, ok := c.snaps[accepted]; ok {
 		st.Accepted = &s
@@ -469,8 +484,6 @@ func (c *change) move(ctx context.Context, m move) error {
 	var opened []hub.Tombstone
 	if m.app.Cluster != "" {
 		st.Tombstones, opened = c.diffTombstones(m.app, wanted)
-	}
-	if m.app.Cluster != "" {
 		if err := st.CheckSize(m.op, m.own, c.keys(ctx)); err != nil {
 			return err
 		}
@@ -479,21 +492,19 @@ func (c *change) move(ctx context.Context, m move) error {
 	if err != nil {
 		return err
 	}
-	generation := m.app.Generation
 	if !known {
-		generation++
+		st.Generation++
 	}
-	st.Generation = generation
 	if m.app.Cluster != "" && !known {
 		if m.op != nil {
-			m.op.Fence, m.op.Trace = generation, trace.Parent(ctx)
+			m.op.Fence, m.op.Trace = st.Generation, trace.Parent(ctx)
 			m.from()
 		}
 		c.moved = append(c.moved, moved{st, opened, m.op, m.own})
 	}
 	change := hub.TargetChange{
 		Application: m.app.ID, Target: m.target, Revision: m.revision, Revisions: m.revisions, SourceType: m.sourceType,
-		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Project: c.versions[m.app.Project], Warnings: slices.Concat(target.Warnings, misread(m.spec)),
+		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: st.Generation, Project: c.versions[m.app.Project], Warnings: slices.Concat(target.Warnings, misread(m.spec)),
 		DeletionHooks: target.DeletionHooks(), Refreshed: m.refreshed,
 	}
 	if m.accept {
@@ -501,6 +512,29 @@ func (c *change) move(ctx context.Context, m move) error {
 	}
 	c.targets = append(c.targets, change)
 	return nil
+}
+
+// checkLoaded reports a defect: a move whose snapshot or project was not read.
+func (c *change) checkLoaded(m move) error {
+	if _, held := c.snaps[m.target]; m.target != "" && !held {
+		return fmt.Errorf("snapshot %s of application %s is not loaded", m.target, m.app.ID)
+	}
+	if _, known := c.projects[m.app.Project]; !known {
+		return fmt.Errorf("project %q of application %s is not loaded", m.app.Project, m.app.ID)
+	}
+	return nil
+}
+
+// enforced returns what is enforced from now on, and the snapshot whose objects
+// the cluster is to have.
+func (m move) enforced(target hub.Snapshot) (accepted hub.SnapshotID, wanted hub.Snapshot) {
+	switch {
+	case !m.accept:
+		return m.app.Status.Accepted, target
+	case m.own != nil:
+		return m.own.ID, *m.own
+	}
+	return m.target, target
 }
 
 // misread tells of the application's own sync options that count for nothing.

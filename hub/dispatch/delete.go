@@ -42,11 +42,7 @@ func Delete(ctx context.Context, tx Tx, app hub.ApplicationID, d hub.Deletion, b
 		}
 	}
 	if !d.Cascade || len(clusters) == 0 {
-		c.leave(app, clusters...)
-		if err := c.write(ctx); err != nil {
-			return nil, err
-		}
-		return c.touched(), tx.RemoveApplication(ctx, app)
+		return c.forgetNow(ctx, app, clusters)
 	}
 	if err := tx.MarkDeleting(ctx, app, true); err != nil {
 		return nil, err
@@ -57,6 +53,15 @@ func Delete(ctx context.Context, tx Tx, app hub.ApplicationID, d hub.Deletion, b
 		return nil, err
 	}
 	return c.touched(), c.write(ctx)
+}
+
+// forgetNow removes an application at once. Its objects stay.
+func (c *change) forgetNow(ctx context.Context, app hub.ApplicationID, clusters []hub.ClusterID) ([]hub.ClusterID, error) {
+	c.leave(app, clusters...)
+	if err := c.write(ctx); err != nil {
+		return nil, err
+	}
+	return c.touched(), c.tx.RemoveApplication(ctx, app)
 }
 
 // destroy notes a state with the deletion hooks alone and tombstones for all

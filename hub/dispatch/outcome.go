@@ -74,30 +74,38 @@ func (d *Dispatcher) settleAll(ctx context.Context, tenant hub.TenantID, items [
 		if ops, apart, err = endedOperations(ctx, tx, items); err != nil || len(ops) == 0 {
 			return nil, err
 		}
-		apps := make([]hub.ApplicationID, len(ops))
-		for i, op := range ops {
-			apps[i] = op.Application
-		}
 		c := &change{tx: tx, now: time.Now()}
-		if err := c.load(ctx, apps); err != nil {
+		if err := c.settleEach(ctx, ops); err != nil {
 			return nil, err
 		}
-		for _, op := range ops {
-			app, there := c.apps[op.Application]
-			if !there {
-				continue
-			}
-			failpoint.Here(failpoint.HubOutcomeBefore)
-			if err := c.settle(ctx, app, op); err != nil {
-				return nil, fmt.Errorf("settle operation %s: %w", op.ID, err)
-			}
-		}
-		if err := c.remove(ctx); err != nil {
-			return nil, err
-		}
-		return c.touched(), c.record(ctx)
+		return c.touched(), nil
 	})
 	return apart, err
+}
+
+// settleEach settles operations of different applications.
+func (c *change) settleEach(ctx context.Context, ops []hub.Operation) error {
+	apps := make([]hub.ApplicationID, len(ops))
+	for i, op := range ops {
+		apps[i] = op.Application
+	}
+	if err := c.load(ctx, apps); err != nil {
+		return err
+	}
+	for _, op := range ops {
+		app, there := c.apps[op.Application]
+		if !there {
+			continue
+		}
+		failpoint.Here(failpoint.HubOutcomeBefore)
+		if err := c.settle(ctx, app, op); err != nil {
+			return fmt.Errorf("settle operation %s: %w", op.ID, err)
+		}
+	}
+	if err := c.remove(ctx); err != nil {
+		return err
+	}
+	return c.record(ctx)
 }
 
 // endedOperations reads those of the items that have ended, one of each
@@ -244,6 +252,8 @@ func historyOf(app hub.Application, op hub.Operation, revision string, revisions
 	return h
 }
 
+// failed schedules the next attempt of a failed operation, or notes that there
+// is none.
 func (c *change) failed(ctx context.Context, app hub.Application, op hub.Operation) error {
 	if op.Unblocked { // it was told before the result was
 		if err := c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), c.now, false); err != nil {
@@ -258,16 +268,7 @@ func (c *change) failed(ctx context.Context, app hub.Application, op hub.Operati
 		return err
 	}
 	if at, again := plan.RetryAt(op, c.windows(app, spec), c.now); again {
-		if err := c.tx.SetOperationRetry(ctx, op.ID, &at, op.Options); err != nil {
-			return err
-		}
-		if op.Options.Retry.Refresh {
-			// By the time of the next try the target is what the revision stands for.
-			if err := c.refetch(ctx, app); err != nil {
-				return err
-			}
-		}
-		return c.tx.Enqueue(ctx, WorkRetry, string(op.ID), at, false)
+		return c.scheduleRetry(ctx, app, op, at)
 	}
 	if op.Initiator.Automated {
 		message := fmt.Sprintf("automated sync of revision %s failed and is not tried again until something changes: %s", op.Revision, op.Message)
@@ -279,6 +280,21 @@ func (c *change) failed(ctx context.Context, app hub.Application, op hub.Operati
 		return c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), c.now, false)
 	}
 	return nil
+}
+
+// scheduleRetry sets when a failed operation is tried again, and refreshes the
+// application if its retry block says so: by then the target is what the
+// revision stands for.
+func (c *change) scheduleRetry(ctx context.Context, app hub.Application, op hub.Operation, at time.Time) error {
+	if err := c.tx.SetOperationRetry(ctx, op.ID, &at, op.Options); err != nil {
+		return err
+	}
+	if op.Options.Retry.Refresh {
+		if err := c.refetch(ctx, app); err != nil {
+			return err
+		}
+	}
+	return c.tx.Enqueue(ctx, WorkRetry, string(op.ID), at, false)
 }
 
 // retry makes the next attempt of a failed operation, unless something newer
@@ -320,16 +336,14 @@ func (c *change) giveUp(ctx context.Context, op hub.Operation, why error) error 
 }
 
 func (c *change) retry(ctx context.Context, op hub.Operation) error {
-	app, there := c.apps[op.Application]
-	other, running := c.open[op.Application]
-	deletes := op.Kind == hub.DeleteOperation
-	if !there || running && !other.Options.DryRun || (app.DeletingAt != nil) != deletes || app.Cluster == "" && !deletes || op.RetryAt == nil || c.newest[app.ID].ID != op.ID {
+	if c.overtaken(op) {
 		return nil
 	}
-	if running {
+	app := c.apps[op.Application]
+	if _, running := c.open[app.ID]; running {
 		return c.retryAt(ctx, op, c.now.Add(dryRunPause))
 	}
-	if deletes {
+	if op.Kind == hub.DeleteOperation {
 		return c.deleteAgain(ctx, app, op)
 	}
 	spec, err := hub.DecodeSpec(app.Spec)
@@ -351,24 +365,44 @@ func (c *change) retry(ctx context.Context, op hub.Operation) error {
 		return c.giveUp(ctx, op, fault.With(fault.New(fault.Missing, "it is not tried again: the manifests of revision %s are not stored any more", op.Revision),
 			"operation "+string(op.ID), "start it anew"))
 	}
-	next := c.nextAttempt(app, op, target)
 	if err := c.tx.SetOperationRetry(ctx, op.ID, nil, op.Options); err != nil {
 		return err
 	}
-	if op.Options.Override != nil || target != app.Status.Target {
-		if err := c.instead(ctx, app, spec, &next, c.snaps[target]); err != nil {
-			return err
-		}
-		return c.write(ctx)
-	}
-	err = c.move(ctx, move{
-		app: app, spec: spec, target: target, accept: isFull(op.Options), op: &next,
-		hold: app.Status.Hold, revision: app.Status.Revision, revisions: app.Status.Revisions, sourceType: app.Status.SourceType,
-	})
-	if err != nil {
+	if err := c.attempt(ctx, app, spec, op, target); err != nil {
 		return err
 	}
 	return c.write(ctx)
+}
+
+// overtaken reports whether there is nothing to try again: something newer has
+// happened to the application of a failed operation, or it is gone. A dry run
+// is nothing newer.
+func (c *change) overtaken(op hub.Operation) bool {
+	app, there := c.apps[op.Application]
+	other, running := c.open[op.Application]
+	deletes := op.Kind == hub.DeleteOperation
+	switch {
+	case !there,
+		running && !other.Options.DryRun,
+		(app.DeletingAt != nil) != deletes,
+		app.Cluster == "" && !deletes,
+		op.RetryAt == nil,
+		c.newest[app.ID].ID != op.ID:
+		return true
+	}
+	return false
+}
+
+// attempt notes the next attempt of an operation, with a snapshot.
+func (c *change) attempt(ctx context.Context, app hub.Application, spec hub.ApplicationSpec, op hub.Operation, target hub.SnapshotID) error {
+	next := c.nextAttempt(app, op, target)
+	if op.Options.Override != nil || target != app.Status.Target {
+		return c.instead(ctx, app, spec, &next, c.snaps[target])
+	}
+	return c.move(ctx, move{
+		app: app, spec: spec, target: target, accept: isFull(op.Options), op: &next,
+		hold: app.Status.Hold, revision: app.Status.Revision, revisions: app.Status.Revisions, sourceType: app.Status.SourceType,
+	})
 }
 
 // nextAttempt is the operation that tries another one again.

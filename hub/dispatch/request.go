@@ -21,36 +21,28 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 	if err != nil {
 		return hub.Operation{}, err
 	}
-	object := "application " + a.Name
-	target, revision, revisions := a.Status.Target, a.Status.Revision, a.Status.Revisions
-	if a.Pin != nil { // what stands in the status is what it is paused at
-		target, revision, revisions = a.Pin.Git()
-		if o := req.Override; o != nil && o.Revision != "" && target == a.Pin.Bad && stands(target, a.Pin.Skipped, *o) {
-			revision, revisions = a.Pin.Skipped, a.Pin.SkippedRevisions // other commits with the same objects came since
-		}
-	}
-	if req.Present && req.Override == nil && (target == "" || a.Status.PlannedGeneration != a.Generation) {
+	at := newestOf(a, req.Override)
+	if req.Present && req.Override == nil && (at.target == "" || a.Status.PlannedGeneration != a.Generation) {
 		req.Override = &hub.Override{Fresh: true}
 		return c.await(ctx, a, spec, req)
 	}
-	if req.Override != nil && !stands(target, revision, *req.Override) {
-		if a.Follows(spec) && !req.Options.DryRun {
-			return hub.Operation{}, fault.With(fault.New(fault.Conflict, "it follows its revision by itself and would undo what you apply"), object,
-				"turn automation off first, make it a dry run, or roll back to a revision of its history")
+	if req.Override != nil && !stands(at.target, at.revision, *req.Override) {
+		if err := mayOverride(a, spec, req.Options); err != nil {
+			return hub.Operation{}, err
 		}
 		return c.await(ctx, a, spec, req)
 	}
-	if target == "" {
-		return hub.Operation{}, fault.With(fault.New(fault.Conflict, "nothing has been rendered for it yet"), object,
+	if at.target == "" {
+		return hub.Operation{}, fault.With(fault.New(fault.Conflict, "nothing has been rendered for it yet"), "application "+a.Name,
 			"see its conditions: the repository, path or chart may be wrong")
 	}
-	if err := c.need(ctx, []hub.SnapshotID{target}); err != nil {
+	if err := c.need(ctx, []hub.SnapshotID{at.target}); err != nil {
 		return hub.Operation{}, err
 	}
 	req.Override = nil
 	op := c.asked(a, spec, req)
-	newest := c.snaps[target]
-	op.Snapshot, op.Revision = target, revision
+	newest := c.snaps[at.target]
+	op.Snapshot, op.Revision = at.target, at.revision
 	if err := c.selected(ctx, a, spec, &op, newest); err != nil {
 		return hub.Operation{}, err
 	}
@@ -62,14 +54,46 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 		err = c.instead(ctx, a, spec, &op, newest)
 	default:
 		err = c.move(ctx, move{
-			app: a, spec: spec, target: target, accept: isFull(op.Options), op: &op, unpin: a.Pin != nil,
-			revision: revision, revisions: revisions, sourceType: newest.SourceType,
+			app: a, spec: spec, target: at.target, accept: isFull(op.Options), op: &op, unpin: a.Pin != nil,
+			revision: at.revision, revisions: at.revisions, sourceType: newest.SourceType,
 		})
 	}
 	if err != nil {
 		return hub.Operation{}, err
 	}
 	return c.finish(ctx, app)
+}
+
+// A gitState is the newest snapshot of an application and the revisions that
+// it stands for.
+type gitState struct {
+	target    hub.SnapshotID
+	revision  string
+	revisions []string
+}
+
+// newestOf returns what Git says about an application. The status of a paused
+// one says what it is paused at.
+func newestOf(a hub.Application, o *hub.Override) gitState {
+	if a.Pin == nil {
+		return gitState{a.Status.Target, a.Status.Revision, a.Status.Revisions}
+	}
+	var s gitState
+	s.target, s.revision, s.revisions = a.Pin.Git()
+	if o != nil && o.Revision != "" && s.target == a.Pin.Bad && stands(s.target, a.Pin.Skipped, *o) {
+		s.revision, s.revisions = a.Pin.Skipped, a.Pin.SkippedRevisions // other commits with the same objects came since
+	}
+	return s
+}
+
+// mayOverride refuses to apply something else than what automation would
+// apply.
+func mayOverride(a hub.Application, spec hub.ApplicationSpec, o hub.OperationOptions) error {
+	if !a.Follows(spec) || o.DryRun {
+		return nil
+	}
+	return fault.With(fault.New(fault.Conflict, "it follows its revision by itself and would undo what you apply"), "application "+a.Name,
+		"turn automation off first, make it a dry run, or roll back to a revision of its history")
 }
 
 // stands reports whether an override asks for nothing but the revision that a

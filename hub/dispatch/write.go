@@ -191,15 +191,23 @@ func (c *change) rows(ctx context.Context, cluster hub.ClusterID, head hub.LogHe
 			return nil, fmt.Errorf("application %q: %w", m.state.App.Name, err)
 		}
 	}
+	if err := c.appendEnds(log, cluster); err != nil {
+		return nil, err
+	}
+	return log.Rows, nil
+}
+
+// appendEnds appends the rows that are no new states.
+func (c *change) appendEnds(log *wire.Appender, cluster hub.ClusterID) error {
 	for _, e := range slices.Concat(c.ends, c.forget) {
 		if e.cluster != cluster {
 			continue
 		}
 		if err := log.Add(e.row); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return log.Rows, nil
+	return nil
 }
 
 func (c *change) appendState(ctx context.Context, log *wire.Appender, m *moved) error {

@@ -23,32 +23,86 @@ type conn struct {
 	peer    tunnel.Peer // zero while nothing was proved
 	until   time.Time   // end of the certificate
 	opened  time.Time
+	life    time.Duration
 
-	attached atomic.Bool  // Hello went well
-	greeted  atomic.Bool  // a Hello is under way
-	refused  atomic.Int32 // Hellos that were refused
-	beating  atomic.Bool  // a heartbeat stream is open
-	asked    atomic.Bool  // to attach again
-	life     time.Duration
-	backlog  atomic.Uint32
-	seq      atomic.Uint64
-	lag      atomic.Uint32 // ms
-	leader   atomic.Bool
-	// incomplete is set until a heartbeat says that the hub has everything.
-	incomplete      atomic.Bool
-	revocationsSent atomic.Int64 // version of the revocations that were sent to the agent
+	hello           hello
+	attached        atomic.Bool  // Hello went well
+	id, epoch       string       // of the attachment; set before attached
+	features        []string     // that the agent knows; set before attached
 	written         time.Time    // last byte reported to the attachments; the loop's own
+	revocationsSent atomic.Int64 // version of the revocations that were sent to the agent
+	asked           atomic.Bool  // to attach again
 
-	id, epoch string   // of the attachment; set before attached
-	features  []string // that the agent knows; set before attached
+	reported reported
+	beats    beatStream
 
 	mu     sync.Mutex
 	reason error // why the hub ends it; nil: it does not
+}
 
-	// sending is locked while something is sent, which can take long if the
-	// peer reads nothing; so mu is another lock.
-	sending sync.Mutex
-	beat    grpc.BidiStreamingServer[linkv1.Beat, linkv1.BeatReply] // nil: no heartbeat
+// hello is the state of the connection's Hellos.
+type hello struct {
+	running atomic.Bool
+	refused atomic.Int32
+}
+
+// reported is what the agent said last about its work, in Hello or in a
+// heartbeat.
+type reported struct {
+	backlog    atomic.Uint32
+	seq        atomic.Uint64
+	lag        atomic.Uint32 // ms
+	leader     atomic.Bool
+	incomplete atomic.Bool // the hub does not have everything yet
+}
+
+// begin is the state after a Hello: no heartbeat has said anything.
+func (r *reported) begin(leader bool) {
+	r.leader.Store(leader)
+	r.incomplete.Store(true)
+}
+
+func (r *reported) store(b *linkv1.Beat) {
+	r.backlog.Store(b.GetReportBacklog())
+	r.seq.Store(b.GetAppliedSeq())
+	r.lag.Store(b.GetLagMs())
+	r.leader.Store(b.GetLeader())
+	r.incomplete.Store(b.GetIncomplete())
+}
+
+// heartbeat is what the store learns of it.
+func (r *reported) heartbeat() hub.Heartbeat {
+	return hub.Heartbeat{
+		Backlog: r.backlog.Load(), Seq: r.seq.Load(), Lag: time.Duration(r.lag.Load()) * time.Millisecond,
+		Leader: r.leader.Load(), Incomplete: r.incomplete.Load(),
+	}
+}
+
+// A beatStream is the heartbeat of the connection.
+type beatStream struct {
+	open atomic.Bool
+
+	// mu is locked while something is sent, which can take long if the peer
+	// reads nothing.
+	mu     sync.Mutex
+	stream grpc.BidiStreamingServer[linkv1.Beat, linkv1.BeatReply] // nil: no heartbeat
+}
+
+// set stores the stream; nil removes it.
+func (b *beatStream) set(s grpc.BidiStreamingServer[linkv1.Beat, linkv1.BeatReply]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stream = s
+}
+
+// send reports false if there is no heartbeat.
+func (b *beatStream) send(r *linkv1.BeatReply) (bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stream == nil {
+		return false, nil
+	}
+	return true, b.stream.Send(r)
 }
 
 func (c *conn) cluster() hub.ClusterID { return hub.ClusterID(c.peer.Cluster) }
@@ -85,12 +139,7 @@ func (c *conn) sendReason(reason error) {
 	if !ok {
 		return
 	}
-	c.sending.Lock()
-	defer c.sending.Unlock()
-	if c.beat == nil {
-		return
-	}
-	_ = c.beat.Send(&linkv1.BeatReply{Closing: &linkv1.Closing{Kind: string(f.Kind), Cause: f.Cause, Fix: f.Fix}})
+	_, _ = c.beats.send(&linkv1.BeatReply{Closing: &linkv1.Closing{Kind: string(f.Kind), Cause: f.Cause, Fix: f.Fix}})
 }
 
 // send answers a beat, unless the connection is being ended.
@@ -98,14 +147,6 @@ func (c *conn) send(r *linkv1.BeatReply) error {
 	if err := c.ending(); err != nil {
 		return err
 	}
-	c.sending.Lock()
-	defer c.sending.Unlock()
-	return c.beat.Send(r)
-}
-
-// listen stores the stream for the drain notice; nil removes it.
-func (c *conn) listen(s grpc.BidiStreamingServer[linkv1.Beat, linkv1.BeatReply]) {
-	c.sending.Lock()
-	defer c.sending.Unlock()
-	c.beat = s
+	_, err := c.beats.send(r)
+	return err
 }

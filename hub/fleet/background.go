@@ -41,10 +41,9 @@ func (s *Server) renewAttachments(ctx context.Context) error {
 			continue
 		}
 		of = append(of, c)
-		batch = append(batch, hub.Heartbeat{
-			Tenant: c.tenant(), Cluster: c.cluster(), Session: c.id, At: at,
-			Backlog: c.backlog.Load(), Seq: c.seq.Load(), Lag: time.Duration(c.lag.Load()) * time.Millisecond, Leader: c.leader.Load(), Incomplete: c.incomplete.Load(),
-		})
+		beat := c.reported.heartbeat()
+		beat.Tenant, beat.Cluster, beat.Session, beat.At = c.tenant(), c.cluster(), c.id, at
+		batch = append(batch, beat)
 	}
 	if len(batch) == 0 {
 		return nil

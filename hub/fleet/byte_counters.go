@@ -54,7 +54,7 @@ func (s *Server) ByteCounts() []LaneBytes {
 		f.Received += in
 		f.Sent += sent
 		f.Silence = max(f.Silence, now.Sub(c.session.LastByte()).Seconds())
-		f.Backlog += int64(c.backlog.Load())
+		f.Backlog += int64(c.reported.backlog.Load())
 	}
 	return out
 }

@@ -81,24 +81,12 @@ func (i *identity) record(ctx context.Context, prefix, address, stage, version s
 	i.s.cfg.Log.WarnContext(ctx, "enrolment refused", logkey.Stage, stage, logkey.Address, address, logkey.Error, why, logkey.Security, 3, logkey.CWE, 287)
 }
 
+// enroll redeems a join token. With an error it returns the stage that is
+// recorded; it is empty if none is.
 func (i *identity) enroll(ctx context.Context, secret, address string, req *linkv1.EnrollRequest) (*linkv1.EnrollResponse, string, error) {
-	inv, err := i.invitation(ctx, secret)
-	now := i.s.cfg.Clock.Now()
-	if fault.KindOf(err) == fault.Missing {
-		i.limit.unknown(address, now)
-		return nil, stageToken, errToken()
-	}
+	inv, stage, err := i.admit(ctx, secret, address, req)
 	if err != nil {
-		return nil, stageToken, err
-	}
-	if err := i.limit.takeKnown(inv, now); err != nil {
-		return nil, "", err
-	}
-	if !now.Before(inv.ExpiresAt) {
-		return nil, stageExpired, fault.With(fault.New(fault.Unknown, "it expired"), "join token", "create a new one")
-	}
-	if err := checkVersion(i.s.cfg.MinVersion, req.GetAgentVersion()); err != nil {
-		return nil, stageVersion, err
+		return nil, stage, err
 	}
 	if req.GetProbe() {
 		if inv.UsedAt != nil {
@@ -113,14 +101,14 @@ func (i *identity) enroll(ctx context.Context, secret, address string, req *link
 	if err := checkNames(req.GetFingerprint(), req.GetAgentVersion()); err != nil {
 		return nil, stageCSR, err
 	}
-	peer, chain, cert, stage, err := i.redeem(ctx, inv, key, address, req)
+	made, stage, err := i.redeem(ctx, inv, key, address, req)
 	if fault.KindOf(err) == fault.Conflict {
 		// The same key may have redeemed it in between: its owner did not wait
 		// for the first reply. Then the agent of that reply is the one.
 		if inv, err = i.invitation(ctx, secret); err != nil {
 			return nil, stageUsed, errUsed()
 		}
-		if peer, chain, cert, stage, err = i.redeem(ctx, inv, key, address, req); fault.KindOf(err) == fault.Conflict {
+		if made, stage, err = i.redeem(ctx, inv, key, address, req); fault.KindOf(err) == fault.Conflict {
 			return nil, stageUsed, errUsed()
 		}
 	}
@@ -131,11 +119,32 @@ func (i *identity) enroll(ctx context.Context, secret, address string, req *link
 	i.s.Recheck()
 	i.s.cfg.Revoked()
 	i.s.cfg.Enrolled("issued")
-	i.s.cfg.Log.InfoContext(ctx, "agent enrolled", logkey.Tenant, inv.Tenant, logkey.Cluster, inv.Cluster, logkey.Agent, peer.AgentID, logkey.Address, address)
+	i.s.cfg.Log.InfoContext(ctx, "agent enrolled", logkey.Tenant, inv.Tenant, logkey.Cluster, inv.Cluster, logkey.Agent, made.peer.AgentID, logkey.Address, address)
 	return &linkv1.EnrollResponse{
-		Chain: chain, Ca: i.s.cfg.Authority.Root(), AgentId: peer.AgentID,
-		ClusterName: inv.ClusterName, NotAfterUnix: cert.NotAfter.Unix(),
+		Chain: made.chain, Ca: i.s.cfg.Authority.Root(), AgentId: made.peer.AgentID,
+		ClusterName: inv.ClusterName, NotAfterUnix: made.cert.NotAfter.Unix(),
 	}, "", nil
+}
+
+// admit finds the invitation of a token and refuses one that is not valid any
+// more, and an agent that is too old. With an error it returns the stage.
+func (i *identity) admit(ctx context.Context, secret, address string, req *linkv1.EnrollRequest) (hub.Invitation, string, error) {
+	inv, err := i.invitation(ctx, secret)
+	now := i.s.cfg.Clock.Now()
+	if fault.KindOf(err) == fault.Missing {
+		i.limit.unknown(address, now)
+		return inv, stageToken, errToken()
+	}
+	if err != nil {
+		return inv, stageToken, err
+	}
+	if err := i.limit.takeKnown(inv, now); err != nil {
+		return inv, "", err
+	}
+	if !now.Before(inv.ExpiresAt) {
+		return inv, stageExpired, fault.With(fault.New(fault.Unknown, "it expired"), "join token", "create a new one")
+	}
+	return inv, stageVersion, checkVersion(i.s.cfg.MinVersion, req.GetAgentVersion())
 }
 
 // invitation finds the invitation of a token.
@@ -149,23 +158,30 @@ func (i *identity) invitation(ctx context.Context, secret string) (hub.Invitatio
 
 // redeem makes an agent of an invitation and its certificate, and stores both.
 // With an error it returns the stage.
-func (i *identity) redeem(ctx context.Context, inv hub.Invitation, key *ecdsa.PublicKey, address string, req *linkv1.EnrollRequest) (peer tunnel.Peer, chain [][]byte, cert hub.Certificate, stage string, err error) {
+func (i *identity) redeem(ctx context.Context, inv hub.Invitation, key *ecdsa.PublicKey, address string, req *linkv1.EnrollRequest) (enrolled, string, error) {
 	agent, err := i.agentFor(inv, key)
 	if err != nil {
-		return peer, nil, cert, stageUsed, err
+		return enrolled{}, stageUsed, err
 	}
-	peer = tunnel.Peer{Tenant: string(inv.Tenant), Cluster: string(inv.Cluster), AgentID: agent}
-	if chain, cert, err = i.s.cfg.Authority.issue(peer, key); err != nil {
-		return peer, nil, cert, stageCSR, err
+	made := enrolled{peer: tunnel.Peer{Tenant: string(inv.Tenant), Cluster: string(inv.Cluster), AgentID: agent}}
+	if made.chain, made.cert, err = i.s.cfg.Authority.issue(made.peer, key); err != nil {
+		return enrolled{}, stageCSR, err
 	}
 	err = i.s.cfg.Enrolments.Redeem(ctx, hub.Redemption{
 		Enrolment: inv.ID, Key: keyHash(key), Fingerprint: req.GetFingerprint(), AgentVersion: req.GetAgentVersion(),
-		Certificate: cert, Address: address, At: i.s.cfg.Clock.Now(),
+		Certificate: made.cert, Address: address, At: i.s.cfg.Clock.Now(),
 	})
 	if err != nil {
-		return peer, nil, cert, stageStore, fmt.Errorf("redeem enrolment %q: %w", inv.ID, err)
+		return enrolled{}, stageStore, fmt.Errorf("redeem enrolment %q: %w", inv.ID, err)
 	}
-	return peer, chain, cert, "", nil
+	return made, "", nil
+}
+
+// An enrolled is an agent that an invitation made, with its certificate.
+type enrolled struct {
+	peer  tunnel.Peer
+	chain [][]byte
+	cert  hub.Certificate
 }
 
 // agentFor returns the id of the agent that an invitation makes. One that was

@@ -104,7 +104,7 @@ func TestRegistryBounds(t *testing.T) {
 
 func TestPartWhileBusy(t *testing.T) {
 	c := testConn(t, agentPeer(), tunnel.Control(), "e")
-	c.sending.Lock() // an answer that the agent does not read
+	c.beats.mu.Lock() // an answer that the agent does not read
 	reason := fault.New(fault.Denied, "enough")
 	c.part(reason)
 	c.part(fault.New(fault.Denied, "later"))
@@ -112,7 +112,7 @@ func TestPartWhileBusy(t *testing.T) {
 		t.Errorf("ending() = %v, want the first reason", c.ending())
 	}
 	<-c.session.Done() // nothing that the agent does keeps it open
-	c.sending.Unlock()
+	c.beats.mu.Unlock()
 }
 
 // fixed is a set of revocations.

@@ -180,13 +180,10 @@ func (c *conn) move(within time.Duration) {
 		return
 	}
 	time.AfterFunc(0, func() {
-		c.sending.Lock()
-		defer c.sending.Unlock()
-		if c.beat == nil {
+		sent, _ := c.beats.send(&linkv1.BeatReply{Drain: true, DrainWithinMillis: uint32(within.Milliseconds())})
+		if !sent {
 			c.asked.Store(false) // it is just arriving; the next check asks again
-			return
 		}
-		_ = c.beat.Send(&linkv1.BeatReply{Drain: true, DrainWithinMillis: uint32(within.Milliseconds())})
 	})
 }
 

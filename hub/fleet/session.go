@@ -62,7 +62,7 @@ func (v *session) Hello(ctx context.Context, req *linkv1.HelloRequest) (*linkv1.
 		return nil, errDraining()
 	}
 	res, err := v.hello(ctx, c, req)
-	if err != nil && c.refused.Add(1) >= mostRefused {
+	if err != nil && c.hello.refused.Add(1) >= mostRefused {
 		c.part(errTooManyHellos())
 	}
 	return res, err
@@ -71,10 +71,10 @@ func (v *session) Hello(ctx context.Context, req *linkv1.HelloRequest) (*linkv1.
 // hello serves one Hello of a session at a time. What the session itself shows
 // to be wrong is refused before any limit shared by agents is used.
 func (v *session) hello(ctx context.Context, c *conn, req *linkv1.HelloRequest) (*linkv1.HelloResponse, error) {
-	if c.attached.Load() || !c.greeted.CompareAndSwap(false, true) {
+	if c.attached.Load() || !c.hello.running.CompareAndSwap(false, true) {
 		return nil, errHelloTwice()
 	}
-	defer c.greeted.Store(false)
+	defer c.hello.running.Store(false)
 	if err := checkHello(req, c.peer); err != nil {
 		return nil, err
 	}
@@ -130,8 +130,7 @@ func (v *session) greet(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 	if err != nil {
 		return nil, fmt.Errorf("record the connection of cluster %q: %w", c.cluster(), err)
 	}
-	c.leader.Store(req.GetLeader())
-	c.incomplete.Store(true)
+	c.reported.begin(req.GetLeader())
 	if err := v.replace(ctx, c); err != nil {
 		return nil, err
 	}
@@ -228,13 +227,12 @@ func checkHello(req *linkv1.HelloRequest, p tunnel.Peer) error {
 	if req.GetFingerprint() == "" {
 		return fault.New(fault.Invalid, "Hello has no fingerprint of the cluster")
 	}
-	for _, s := range []string{req.GetEpoch(), req.GetInstance(), req.GetFingerprint(), req.GetAgentVersion(), req.GetKubeVersion()} {
-		if !plain(s, mostText) {
-			return fault.New(fault.Invalid, "a text in Hello is longer than %d characters or not plain text", mostText)
-		}
+	names := []string{req.GetEpoch(), req.GetInstance(), req.GetFingerprint(), req.GetAgentVersion(), req.GetKubeVersion()}
+	if err := checkTexts("a text in", mostText, names...); err != nil {
+		return err
 	}
-	if !plain(req.GetReadyz(), mostReadyz) {
-		return fault.New(fault.Invalid, "readyz in Hello is longer than %d characters or not plain text", mostReadyz)
+	if err := checkTexts("readyz in", mostReadyz, req.GetReadyz()); err != nil {
+		return err
 	}
 	if len(req.GetApiVersions()) > mostAPIVersions {
 		return fault.New(fault.Exceeded, "Hello names %d API versions; %d are allowed", len(req.GetApiVersions()), mostAPIVersions)
@@ -242,14 +240,17 @@ func checkHello(req *linkv1.HelloRequest, p tunnel.Peer) error {
 	if len(req.GetFeatures()) > mostFeatures {
 		return fault.New(fault.Exceeded, "Hello names %d features; %d are allowed", len(req.GetFeatures()), mostFeatures)
 	}
-	for _, s := range req.GetFeatures() {
-		if !plain(s, mostText) {
-			return fault.New(fault.Invalid, "a feature in Hello is longer than %d characters or not plain text", mostText)
-		}
+	if err := checkTexts("a feature in", mostText, req.GetFeatures()...); err != nil {
+		return err
 	}
-	for _, s := range req.GetApiVersions() {
-		if !plain(s, 2*mostText) {
-			return fault.New(fault.Invalid, "an API version in Hello is longer than %d characters or not plain text", 2*mostText)
+	return checkTexts("an API version in", 2*mostText, req.GetApiVersions()...)
+}
+
+// checkTexts bounds the texts of one kind.
+func checkTexts(what string, most int, texts ...string) error {
+	for _, s := range texts {
+		if !plain(s, most) {
+			return fault.New(fault.Invalid, "%s Hello is longer than %d characters or not plain text", what, most)
 		}
 	}
 	return nil
@@ -275,12 +276,12 @@ func (v *session) Heartbeat(stream grpc.BidiStreamingServer[linkv1.Beat, linkv1.
 	if err != nil {
 		return err
 	}
-	if !c.beating.CompareAndSwap(false, true) {
+	if !c.beats.open.CompareAndSwap(false, true) {
 		return fault.New(fault.Conflict, "a heartbeat already runs on this session")
 	}
-	defer c.beating.Store(false)
-	c.listen(stream)
-	defer c.listen(nil)
+	defer c.beats.open.Store(false)
+	c.beats.set(stream) // for the drain notice
+	defer c.beats.set(nil)
 	for {
 		beat, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -289,11 +290,7 @@ func (v *session) Heartbeat(stream grpc.BidiStreamingServer[linkv1.Beat, linkv1.
 		if err != nil {
 			return err
 		}
-		c.backlog.Store(beat.GetReportBacklog())
-		c.seq.Store(beat.GetAppliedSeq())
-		c.lag.Store(beat.GetLagMs())
-		c.leader.Store(beat.GetLeader())
-		c.incomplete.Store(beat.GetIncomplete())
+		c.reported.store(beat)
 		reply := &linkv1.BeatReply{Number: beat.GetNumber(), NowUnixNano: v.s.cfg.Clock.Now().UnixNano()}
 		if revoked, version := v.s.pendingRevocations(c.tenant()); c.revocationsSent.Swap(version) != version {
 			reply.Revoked = revoked

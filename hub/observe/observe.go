@@ -113,52 +113,59 @@ func (s *Service) storeReport(ctx context.Context, tenant hub.TenantID, cluster 
 
 // observation reads a message; identifiers are checked before they reach a
 // query.
-func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observation, error) {
-	o := hub.Observation{Epoch: up.Epoch, Seq: int64(up.Seq), Snapshot: int64(up.Snapshot)}
+func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (o hub.Observation, err error) {
+	o = hub.Observation{Epoch: up.Epoch, Seq: int64(up.Seq), Snapshot: int64(up.Snapshot), Sums: sums(up.Sums)}
 	if up.Sweep != nil {
 		o.Sweep, o.Bounded = int64(up.Sweep.Snapshot), up.Sweep.Bounded
 		for _, b := range up.Sweep.Buckets {
 			o.Buckets = append(o.Buckets, uint16(b))
 		}
 	}
-	o.Sums = sums(up.Sums)
-	for _, a := range up.Apps {
-		got, err := application(a)
+	if o.Applications, err = readEach(up.Apps, application); err != nil {
+		return o, err
+	}
+	o.Resources, err = readEach(up.Resources, func(r *linkv1.Resource) (hub.Resource, error) {
+		return resource(cluster, r), valid("application", r.AppId)
+	})
+	if err != nil {
+		return o, err
+	}
+	if o.Gone, err = readEach(up.Gone, gone); err != nil {
+		return o, err
+	}
+	o.Closed, err = readEach(up.Closed, func(c *linkv1.TombstoneClosed) (hub.Tombstone, error) {
+		return closed(cluster, c), valid("application", c.AppId)
+	})
+	if err != nil {
+		return o, err
+	}
+	o.Operations, err = readEach(up.Operations, operation)
+	return o, err
+}
+
+// readEach reads the parts of a message, up to one that is not valid.
+func readEach[In, Out any](parts []In, read func(In) (Out, error)) ([]Out, error) {
+	var out []Out
+	for _, p := range parts {
+		v, err := read(p)
 		if err != nil {
-			return o, err
+			return out, err
 		}
-		o.Applications = append(o.Applications, got)
+		out = append(out, v)
 	}
-	for _, r := range up.Resources {
-		if err := valid("application", r.AppId); err != nil {
-			return o, err
-		}
-		o.Resources = append(o.Resources, resource(cluster, r))
+	return out, nil
+}
+
+func gone(g *linkv1.ResourceGone) (hub.ResourceGone, error) {
+	return hub.ResourceGone{
+		Application: hub.ApplicationID(g.AppId), UID: g.Uid, Group: g.Group, Kind: g.Kind, Namespace: g.Namespace, Name: g.Name,
+	}, valid("application", g.AppId)
+}
+
+func closed(cluster hub.ClusterID, c *linkv1.TombstoneClosed) hub.Tombstone {
+	return hub.Tombstone{
+		Application: hub.ApplicationID(c.AppId), Cluster: cluster, Group: c.Group, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name,
 	}
-	for _, g := range up.Gone {
-		if err := valid("application", g.AppId); err != nil {
-			return o, err
-		}
-		o.Gone = append(o.Gone, hub.ResourceGone{
-			Application: hub.ApplicationID(g.AppId), UID: g.Uid, Group: g.Group, Kind: g.Kind, Namespace: g.Namespace, Name: g.Name,
-		})
-	}
-	for _, c := range up.Closed {
-		if err := valid("application", c.AppId); err != nil {
-			return o, err
-		}
-		o.Closed = append(o.Closed, hub.Tombstone{
-			Application: hub.ApplicationID(c.AppId), Cluster: cluster, Group: c.Group, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name,
-		})
-	}
-	for _, op := range up.Operations {
-		got, err := operation(op)
-		if err != nil {
-			return o, err
-		}
-		o.Operations = append(o.Operations, got)
-	}
-	return o, nil
 }
 
 // application reads what is said of one application.

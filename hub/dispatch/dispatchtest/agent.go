@@ -139,24 +139,29 @@ func (a *Agent) Apply(b *linkv1.Batch) {
 			!bytes.Equal(r.Chain, hashchain.Next(a.Cursor.Chain, r.Seq, int32(r.Kind), r.AppId, r.Body)) {
 			a.T.Fatalf("row %d does not follow from the one before", r.Seq)
 		}
-		switch r.Kind {
-		case linkv1.RowKind_ROW_KIND_SETTINGS:
-			if a.KeepsSettings {
-				a.States[r.AppId] = hashchain.Leaf(r.AppId, r.Body)
-			}
-		case linkv1.RowKind_ROW_KIND_STATE:
-			a.States[r.AppId] = hashchain.Leaf(r.AppId, r.Body)
-		case linkv1.RowKind_ROW_KIND_FORGET:
-			delete(a.States, r.AppId)
-		case linkv1.RowKind_ROW_KIND_OPERATION:
-			var op linkv1.Operation
-			if err := proto.Unmarshal(r.Body, &op); err != nil {
-				a.T.Fatal(err)
-			}
-			a.Operations = append(a.Operations, op.GetSnapshot().GetRevision())
-		}
+		a.applyRow(r)
 		a.Kinds = append(a.Kinds, r.Kind)
 		a.Cursor.Seq, a.Cursor.Chain = r.Seq, r.Chain
+	}
+}
+
+func (a *Agent) applyRow(r *linkv1.Row) {
+	a.T.Helper()
+	switch r.Kind {
+	case linkv1.RowKind_ROW_KIND_SETTINGS:
+		if a.KeepsSettings {
+			a.States[r.AppId] = hashchain.Leaf(r.AppId, r.Body)
+		}
+	case linkv1.RowKind_ROW_KIND_STATE:
+		a.States[r.AppId] = hashchain.Leaf(r.AppId, r.Body)
+	case linkv1.RowKind_ROW_KIND_FORGET:
+		delete(a.States, r.AppId)
+	case linkv1.RowKind_ROW_KIND_OPERATION:
+		var op linkv1.Operation
+		if err := proto.Unmarshal(r.Body, &op); err != nil {
+			a.T.Fatal(err)
+		}
+		a.Operations = append(a.Operations, op.GetSnapshot().GetRevision())
 	}
 }
 

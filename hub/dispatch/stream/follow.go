@@ -303,19 +303,7 @@ func (f *follower) close() error {
 
 // send cuts rows into messages and adds the bodies that were stored lately.
 func (f *follower) send(rows []hub.LogRow) error {
-	batch, size := &linkv1.Batch{Incarnation: f.head.Incarnation}, 0
-	flush := func() error {
-		if len(batch.Rows) == 0 {
-			return nil
-		}
-		last := batch.Rows[len(batch.Rows)-1]
-		batch.Proof = f.proof(batch.Incarnation, last.Seq, last.Chain)
-		down := &linkv1.FollowDown{Message: &linkv1.FollowDown_Batch{Batch: batch}}
-		batch, size = &linkv1.Batch{Incarnation: f.head.Incarnation}, 0
-		failpoint.Here(failpoint.HubOrderBefore)
-		defer failpoint.Here(failpoint.HubOrderAfter)
-		return f.stream.Send(down)
-	}
+	m := message{f: f}
 	page := map[hub.Digest]uint64{}
 	for _, row := range rows {
 		if f.equal(row) {
@@ -328,15 +316,9 @@ func (f *follower) send(rows []hub.LogRow) error {
 				return err
 			}
 		}
-		length := len(out.Body) + len(out.Packed)
-		if size > 0 && size+length+extra > batchSize {
-			if err := flush(); err != nil {
-				return err
-			}
+		if err := m.add(out, blobs, extra); err != nil {
+			return err
 		}
-		batch.Rows = append(batch.Rows, out)
-		batch.Blobs = append(batch.Blobs, blobs...)
-		size += length + extra + 64
 		f.seq = row.Seq
 	}
 	for _, number := range page {
@@ -345,7 +327,43 @@ func (f *follower) send(rows []hub.LogRow) error {
 	if len(rows) > 0 {
 		f.lastRead = rows[len(rows)-1].Seq
 	}
-	return flush()
+	return m.flush()
+}
+
+// A message is the batch of rows that is sent next.
+type message struct {
+	f     *follower
+	rows  []*linkv1.Row
+	blobs []*linkv1.Blob
+	size  int // in bytes
+}
+
+// add adds a row with its bodies. A message that would become too large is sent
+// before.
+func (m *message) add(row *linkv1.Row, blobs []*linkv1.Blob, blobSize int) error {
+	size := len(row.Body) + len(row.Packed) + blobSize
+	if m.size > 0 && m.size+size > batchSize {
+		if err := m.flush(); err != nil {
+			return err
+		}
+	}
+	m.rows, m.blobs = append(m.rows, row), append(m.blobs, blobs...)
+	m.size += size + 64
+	return nil
+}
+
+// flush sends the rows that were added, if there are any.
+func (m *message) flush() error {
+	if len(m.rows) == 0 {
+		return nil
+	}
+	last := m.rows[len(m.rows)-1]
+	incarnation := m.f.head.Incarnation
+	batch := &linkv1.Batch{Incarnation: incarnation, Rows: m.rows, Blobs: m.blobs, Proof: m.f.proof(incarnation, last.Seq, last.Chain)}
+	m.rows, m.blobs, m.size = nil, nil, 0
+	failpoint.Here(failpoint.HubOrderBefore)
+	defer failpoint.Here(failpoint.HubOrderAfter)
+	return m.f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Batch{Batch: batch}})
 }
 
 // expectedLeaves are those of the states in the log that the agent should hold. One

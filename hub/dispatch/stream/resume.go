@@ -51,35 +51,42 @@ func (f *follower) resumeFrom(ctx context.Context, start *linkv1.Cursor) (resume
 		return p, err
 	}
 	f.key = proofKey(digestKey)
-	err = f.server.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
-		p = resumeState{}
-		_, head, err := tx.RowsAfter(ctx, f.cluster, 0, 1)
-		if err != nil {
-			return err
-		}
-		f.head = head
-		noted, err := tx.Rewind(ctx, f.cluster)
-		if err != nil {
-			return err
-		}
-		if err := f.weigh(ctx, tx, start, head, &p); err != nil {
-			return err
-		}
-		p.noted = noted != nil && p.decision == follows
-		if noted != nil && p.decision != follows && p.decision != rewinds {
-			// Only an agent that holds the very same past may go on while a
-			// decision is open.
-			p.decision, p.reason = rewinds, noted.Reason
-		}
-		if lost && p.decision == follows {
-			p.decision, f.seq = replays, 0
-		}
-		return nil
+	err = f.server.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) (err error) {
+		p, err = f.compare(ctx, tx, start, lost)
+		return err
 	})
 	if p.decision == rewinds {
 		p.proven = start.GetIncarnation() != "" && hmac.Equal(start.GetProof(), f.proof(start.GetIncarnation(), start.GetSeq(), start.GetChain()))
 	}
 	return p, err
+}
+
+// compare reads the log and decides about a place in it; lost says that the
+// agent holds nothing any more and only remembers the place.
+func (f *follower) compare(ctx context.Context, tx Tx, start *linkv1.Cursor, lost bool) (resumeState, error) {
+	var p resumeState
+	_, head, err := tx.RowsAfter(ctx, f.cluster, 0, 1)
+	if err != nil {
+		return p, err
+	}
+	f.head = head
+	noted, err := tx.Rewind(ctx, f.cluster)
+	if err != nil {
+		return p, err
+	}
+	if err := f.weigh(ctx, tx, start, head, &p); err != nil {
+		return p, err
+	}
+	p.noted = noted != nil && p.decision == follows
+	if noted != nil && p.decision != follows && p.decision != rewinds {
+		// Only an agent that holds the very same past may go on while a
+		// decision is open.
+		p.decision, p.reason = rewinds, noted.Reason
+	}
+	if lost && p.decision == follows {
+		p.decision, f.seq = replays, 0
+	}
+	return p, nil
 }
 
 // positionOf is where the agent was: its cursor, or what it remembers of one.
@@ -208,18 +215,9 @@ func (f *follower) rebase(ctx context.Context, floor uint64) error {
 		if err != nil {
 			return err
 		}
-		raised := map[hub.ApplicationID]int64{}
-		for id, a := range apps {
-			switch {
-			case uint64(a.Generation) > floor:
-			case floor > uint64(a.Generation)+farthest:
-				return fault.New(fault.Invalid, "the agent claims generation %d of application %q, the hub is at %d", floor, a.Name, a.Generation)
-			default:
-				raised[id] = int64(floor) + 1
-			}
-		}
-		if len(raised) == 0 {
-			return nil
+		raised, err := raise(apps, floor)
+		if err != nil || len(raised) == 0 {
+			return err
 		}
 		if err := f.restate(ctx, tx, raised); err != nil {
 			return err
@@ -229,6 +227,22 @@ func (f *follower) rebase(ctx context.Context, floor uint64) error {
 		}
 		return tx.RaiseGenerations(ctx, raised)
 	})
+}
+
+// raise returns the new generations of those applications that have none above
+// the floor.
+func raise(apps map[hub.ApplicationID]hub.Application, floor uint64) (map[hub.ApplicationID]int64, error) {
+	raised := map[hub.ApplicationID]int64{}
+	for id, a := range apps {
+		switch {
+		case uint64(a.Generation) > floor:
+		case floor > uint64(a.Generation)+farthest:
+			return nil, fault.New(fault.Invalid, "the agent claims generation %d of application %q, the hub is at %d", floor, a.Name, a.Generation)
+		default:
+			raised[id] = int64(floor) + 1
+		}
+	}
+	return raised, nil
 }
 
 // remake lets operations that have not begun be made anew as soon as the agent
@@ -262,25 +276,34 @@ func (f *follower) restate(ctx context.Context, tx Tx, raised map[hub.Applicatio
 		if err != nil {
 			return err
 		}
-		for _, r := range rows {
-			seq = r.Seq
-			generation, ok := raised[r.Application]
-			if r.Kind != hub.RowState || !ok {
-				continue
-			}
-			row, err := withGeneration(r, generation)
-			if err != nil {
-				return err
-			}
-			if err := log.Add(row); err != nil {
-				return err
-			}
+		if err := addRaised(log, rows, raised); err != nil {
+			return err
 		}
 		if len(rows) < pageRows {
 			break
 		}
+		seq = rows[len(rows)-1].Seq
 	}
 	return tx.AppendRows(ctx, f.cluster, log.Rows)
+}
+
+// addRaised appends those of the rows that are states of applications with new
+// generations.
+func addRaised(log *wire.Appender, rows []hub.LogRow, raised map[hub.ApplicationID]int64) error {
+	for _, r := range rows {
+		generation, ok := raised[r.Application]
+		if r.Kind != hub.RowState || !ok {
+			continue
+		}
+		row, err := withGeneration(r, generation)
+		if err != nil {
+			return err
+		}
+		if err := log.Add(row); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // withGeneration is a state row that says the same under another generation.
