@@ -342,38 +342,44 @@ type candidate struct {
 // candidates returns what other applications declare about an object that its
 // owner is about to delete. The error means that one of them cannot be read
 // now. The caller must hold no application's lock.
-func (e *Engine) candidates(ctx context.Context, a *app, key manifest.Key, namespaced bool) ([]candidate, error) {
-	var out []candidate
-	add := func(b *app) error {
-		if b == a || slices.ContainsFunc(out, func(c candidate) bool { return c.app == b }) {
-			return nil
-		}
-		c, err := b.claims(ctx, key, namespaced)
-		if err == nil && c.interest.Accepted {
-			out = append(out, c)
-		}
-		return err
-	}
+func (e *Engine) candidates(ctx context.Context, a *app, key manifest.Key, namespaced bool) (out []candidate, err error) {
 	for _, b := range e.waitingFor(key) {
-		if err := add(b); err != nil {
+		if out, err = a.addCandidate(ctx, out, b, key, namespaced); err != nil {
 			return nil, err
 		}
 	}
 	for _, b := range e.all() {
-		if b != a && b.unread() {
-			if err := add(b); err != nil {
-				return nil, err
-			}
+		if b == a || !b.unread() {
+			continue
+		}
+		if out, err = a.addCandidate(ctx, out, b, key, namespaced); err != nil {
+			return nil, err
 		}
 	}
 	// An application that has just processed a state was not queued at that
 	// moment.
 	for _, b := range e.waitingFor(key) {
-		if err := add(b); err != nil {
+		if out, err = a.addCandidate(ctx, out, b, key, namespaced); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
+}
+
+// addCandidate adds another application that was synced with an object of this
+// one, unless the list has it.
+func (a *app) addCandidate(ctx context.Context, list []candidate, b *app, key manifest.Key, namespaced bool) ([]candidate, error) {
+	if b == a || slices.ContainsFunc(list, func(c candidate) bool { return c.app == b }) {
+		return list, nil
+	}
+	c, err := b.claims(ctx, key, namespaced)
+	if err != nil {
+		return nil, err
+	}
+	if c.interest.Accepted {
+		list = append(list, c)
+	}
+	return list, nil
 }
 
 // claims returns what the application's newest state declares about the object,
@@ -554,16 +560,8 @@ func (a *app) obtain(ctx context.Context, key manifest.Key, namespaced, try bool
 // this cannot be decided yet.
 func (a *app) releaseUnlisted(ctx context.Context, key manifest.Key, to candidate, try bool) (ok, again bool) {
 	unread := a.unread()
-	if unread {
-		row, there := a.e.Inventory.App(a.id)
-		if there {
-			for _, ref := range [...]*linkv1.SnapshotRef{row.State.GetTarget(), row.State.GetAccepted()} {
-				s, err := a.e.resolve(ctx, ref, row.State.GetNamespace())
-				if err != nil || s.get(key) != nil {
-					return false, false
-				}
-			}
-		}
+	if unread && a.mayList(ctx, key) {
+		return false, false
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -590,6 +588,22 @@ func (a *app) releaseUnlisted(ctx context.Context, key manifest.Key, to candidat
 		return true, false
 	}
 	return a.release(x, to), true
+}
+
+// mayList reports whether the newest stored state lists an object, or cannot be
+// read.
+func (a *app) mayList(ctx context.Context, key manifest.Key) bool {
+	row, ok := a.e.Inventory.App(a.id)
+	if !ok {
+		return false
+	}
+	for _, ref := range [...]*linkv1.SnapshotRef{row.State.GetTarget(), row.State.GetAccepted()} {
+		s, err := a.e.resolve(ctx, ref, row.State.GetNamespace())
+		if err != nil || s.get(key) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // restores reports whether the application itself recreates a missing object,

@@ -38,41 +38,21 @@ type ActionRequest struct {
 func (e *Engine) Act(ctx context.Context, w ActionRequest,
 	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
 ) ([]*manifest.Object, error) {
-	if inHub(w.Object) {
-		return nil, livesInHub(w.Object)
-	}
-	e.mu.RLock()
-	a := e.apps[w.Application]
-	e.mu.RUnlock()
-	if a == nil {
-		return nil, fault.New(fault.Missing, "the agent knows no such application")
-	}
-	at := acting{ActionRequest: w, e: e, a: a, key: w.Object}
-	gvr, namespaced, err := e.Mapper.Find(ctx, kindOf(w.Object, w.Version))
+	at, err := e.newAction(ctx, w)
 	if err != nil {
-		return nil, explain(err, at.key, "find")
-	}
-	if err := e.Guard.writes(at.key, namespaced); err != nil {
 		return nil, err
 	}
-	at.endpoint = endpoint{resource: gvr, namespace: w.Object.Namespace, name: w.Object.Name}
 	for try := 1; ; try++ {
-		live, err := e.kube.get(ctx, at.endpoint)
+		live, err := at.read(ctx)
 		if err != nil {
-			return nil, explain(err, at.key, "read")
+			return nil, err
 		}
-		if live == nil {
-			return nil, fault.With(fault.New(fault.Missing, "it is not in the cluster"), at.key.Describe(), "")
-		}
-		live = &manifest.Object{Object: withoutFields(live.Object)}
 		changes, err := do(ctx, live)
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range changes {
-			if key := manifest.KeyOf(&manifest.Object{Object: c.Object}); inHub(key) {
-				return nil, livesInHub(key)
-			}
+		if err := refuseInHub(changes); err != nil {
+			return nil, err
 		}
 		written, err := at.all(ctx, live, changes)
 		if err == nil || len(written) > 0 || try == actTries || !apierrors.IsConflict(err) {
@@ -84,6 +64,39 @@ func (e *Engine) Act(ctx context.Context, w ActionRequest,
 	}
 }
 
+// refuseInHub refuses changes of objects that live in the hub.
+func refuseInHub(changes []action.Change) error {
+	for _, c := range changes {
+		if key := manifest.KeyOf(&manifest.Object{Object: c.Object}); inHub(key) {
+			return livesInHub(key)
+		}
+	}
+	return nil
+}
+
+// newAction finds the object of an action, and refuses one that must not be
+// written.
+func (e *Engine) newAction(ctx context.Context, w ActionRequest) (acting, error) {
+	if inHub(w.Object) {
+		return acting{}, livesInHub(w.Object)
+	}
+	e.mu.RLock()
+	a := e.apps[w.Application]
+	e.mu.RUnlock()
+	if a == nil {
+		return acting{}, fault.New(fault.Missing, "the agent knows no such application")
+	}
+	gvr, namespaced, err := e.Mapper.Find(ctx, kindOf(w.Object, w.Version))
+	if err != nil {
+		return acting{}, explain(err, w.Object, "find")
+	}
+	if err := e.Guard.writes(w.Object, namespaced); err != nil {
+		return acting{}, err
+	}
+	at := endpoint{resource: gvr, namespace: w.Object.Namespace, name: w.Object.Name}
+	return acting{ActionRequest: w, e: e, a: a, key: w.Object, endpoint: at}, nil
+}
+
 // acting is one action under way.
 type acting struct {
 	ActionRequest
@@ -92,6 +105,18 @@ type acting struct {
 	a        *app
 	key      manifest.Key
 	endpoint endpoint
+}
+
+// read returns the live object without the fields that only managers need.
+func (t acting) read(ctx context.Context) (*manifest.Object, error) {
+	live, err := t.e.kube.get(ctx, t.endpoint)
+	if err != nil {
+		return nil, explain(err, t.key, "read")
+	}
+	if live == nil {
+		return nil, fault.With(fault.New(fault.Missing, "it is not in the cluster"), t.key.Describe(), "")
+	}
+	return &manifest.Object{Object: withoutFields(live.Object)}, nil
 }
 
 // partly says how far an action came.

@@ -49,47 +49,29 @@ func (a *app) meet(ctx context.Context, x *object) {
 // removed, and their marks are removed. It changes metadata alone. An object
 // that another tool still enforces is refused.
 func (a *app) adoptLive(ctx context.Context, x *object, s *sending) error {
-	a.mu.Lock()
-	skip := s.problem != nil || inHub(s.key) || x.record != nil || x.live.known && (!x.live.found || !x.live.inherits && x.live.foreign == nil)
-	a.mu.Unlock()
-	if skip {
+	if !a.mayAdopt(x, s) {
 		return nil
 	}
 	gvr, _, err := a.e.Mapper.Find(ctx, s.body.GroupVersionKind())
 	if err != nil {
-		return nil // sending it says so better
+		return nil // the write fails for the same reason, and reports it
 	}
 	at := endpoint{resource: gvr, namespace: s.key.Namespace, name: s.key.Name}
 	for try := 1; ; try++ {
-		live, err := a.e.kube.get(ctx, at)
+		live, mark, err := a.readForeign(ctx, at, s)
 		if err != nil || live == nil {
-			return err
-		}
-		if s.before == "" {
-			s.before = live.GetResourceVersion() // no watch had seen it yet
-		}
-		a.mu.Lock()
-		mark := a.foreign(live)
-		a.mu.Unlock()
-		if err := a.checkConflict(ctx, s, mark); err != nil {
-			s.mark = mark.Title()
 			return err
 		}
 		ops, from := a.adoption(live, s.options)
 		if len(ops) == 0 || s.dryRun {
 			return nil
 		}
-		text, err := manifest.AppendCanonical(nil, ops)
-		if err != nil {
-			return err
+		if mark != nil {
+			from = mark.Title()
 		}
-		_, err = a.e.kube.patch(ctx, patch{endpoint: at, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
-		switch {
+		switch err := a.patchOps(ctx, at, ops); {
 		case err == nil:
 			s.note = "adopted from " + from
-			if mark != nil {
-				s.note = "adopted from " + mark.Title()
-			}
 			return nil
 		case isGone(err):
 			return nil
@@ -97,6 +79,47 @@ func (a *app) adoptLive(ctx context.Context, x *object, s *sending) error {
 			return explain(err, s.key, "adopt")
 		}
 	}
+}
+
+// patchOps sends the operations of a JSON patch.
+func (a *app) patchOps(ctx context.Context, at endpoint, ops []any) error {
+	text, err := manifest.AppendCanonical(nil, ops)
+	if err != nil {
+		return err
+	}
+	_, err = a.e.kube.patch(ctx, patch{endpoint: at, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
+	return err
+}
+
+// mayAdopt reports whether an object that is about to be written may have been
+// applied by others.
+func (a *app) mayAdopt(x *object, s *sending) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.problem != nil || inHub(s.key) || x.record != nil {
+		return false
+	}
+	return !x.live.known || x.live.found && (x.live.inherits || x.live.foreign != nil)
+}
+
+// readForeign reads an object and the mark of its former manager; a nil object
+// is not there. It fails if that manager still enforces the object.
+func (a *app) readForeign(ctx context.Context, at endpoint, s *sending) (*manifest.Object, *tracking.Mark, error) {
+	live, err := a.e.kube.get(ctx, at)
+	if err != nil || live == nil {
+		return nil, nil, err
+	}
+	if s.before == "" {
+		s.before = live.GetResourceVersion() // no watch had seen it yet
+	}
+	a.mu.Lock()
+	mark := a.foreign(live)
+	a.mu.Unlock()
+	if err := a.checkConflict(ctx, s, mark); err != nil {
+		s.mark = mark.Title()
+		return nil, nil, err
+	}
+	return live, mark, nil
 }
 
 // adoption returns the patch that adopts an object, and the former managers.
@@ -208,21 +231,29 @@ func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark, since time.Time
 		return "", fault.Wrap(fault.Offline, err, "the API server does not say which applications Argo CD has")
 	}
 	for i := range list {
-		o := &list[i]
-		if !m.Names(o.GetName()) {
+		if !m.Names(list[i].GetName()) {
 			continue
 		}
-		automated, on, _ := unstructured.NestedMap(o.Object, "spec", "syncPolicy", "automated")
-		if enabled, set := automated["enabled"].(bool); on && (enabled || !set) {
-			return "its Application has automation on", nil
-		}
-		for _, f := range o.GetFinalizers() {
-			if strings.HasPrefix(f, argoFinalizer) {
-				return "its Application has the finalizer " + f, nil
-			}
+		if why := argoEnforces(&list[i]); why != "" {
+			return why, nil
 		}
 	}
 	return "", nil
+}
+
+// argoEnforces says why Argo CD would write or delete the objects of one of its
+// Applications; empty: it would not.
+func argoEnforces(o *unstructured.Unstructured) string {
+	automated, on, _ := unstructured.NestedMap(o.Object, "spec", "syncPolicy", "automated")
+	if enabled, set := automated["enabled"].(bool); on && (enabled || !set) {
+		return "its Application has automation on"
+	}
+	for _, f := range o.GetFinalizers() {
+		if strings.HasPrefix(f, argoFinalizer) {
+			return "its Application has the finalizer " + f
+		}
+	}
+	return ""
 }
 
 // selector asks for one application; one that a label cut off is looked for

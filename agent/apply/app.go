@@ -282,22 +282,7 @@ func (a *app) setDesired(ctx context.Context) {
 	again, recount := a.settingsChanged, a.exclusionsChanged
 	a.settingsChanged, a.exclusionsChanged = false, false // settings that change from here on are processed next
 	a.mu.Unlock()
-	target, err := a.e.resolve(ctx, state.GetTarget(), state.GetNamespace())
-	accepted := target
-	if err == nil && state.GetAccepted().GetId() != state.GetTarget().GetId() {
-		accepted, err = a.e.resolve(ctx, state.GetAccepted(), state.GetNamespace())
-	}
-	if state.GetAccepted() == nil {
-		accepted = nil
-	}
-	var tombstones tombstoneIndex
-	if err == nil {
-		tombstones, err = a.e.loadTombstones(ctx, state)
-	}
-	var ignore *diff.Ignore
-	if err == nil {
-		ignore, err = diff.NewIgnore(ignoreRules(slices.Concat(a.e.tenantSettings().Ignore, state.GetPolicy().GetIgnore())))
-	}
+	r, err := a.e.resolveState(ctx, state)
 	if err != nil {
 		a.mu.Lock()
 		a.settingsChanged, a.exclusionsChanged = a.settingsChanged || again, a.exclusionsChanged || recount
@@ -308,11 +293,11 @@ func (a *app) setDesired(ctx context.Context) {
 	a.mu.Lock()
 	// Events before the first state were processed without any rules.
 	again = again || a.ignore == nil || !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
-	a.state, a.target, a.accepted, a.ignore, a.problem, a.unresolved = state, target, accepted, ignore, "", false
-	a.tombstones = tombstones
+	a.state, a.target, a.accepted, a.ignore, a.tombstones = state, r.target, r.accepted, r.ignore, r.tombstones
+	a.problem, a.unresolved = "", false
 	a.windows = windowsOf(state)
 	a.schedule()
-	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)
+	a.unserved = (r.target != nil && r.target.unserved) || (r.accepted != nil && r.accepted.unserved)
 	if recount {
 		a.takeBack()
 		a.leaveAlone()
@@ -330,6 +315,34 @@ func (a *app) setDesired(ctx context.Context) {
 	a.mu.Unlock()
 	a.e.reconsiderKinds()
 	a.e.orphans.rescan()
+}
+
+// resolved is what a state refers to.
+type resolved struct {
+	target, accepted *snapshot
+	tombstones       tombstoneIndex
+	ignore           *diff.Ignore
+}
+
+// resolveState reads everything that a state refers to.
+func (e *Engine) resolveState(ctx context.Context, state *linkv1.AppState) (r resolved, err error) {
+	if r.target, err = e.resolve(ctx, state.GetTarget(), state.GetNamespace()); err != nil {
+		return r, err
+	}
+	switch {
+	case state.GetAccepted() == nil:
+	case state.GetAccepted().GetId() == state.GetTarget().GetId():
+		r.accepted = r.target
+	default:
+		if r.accepted, err = e.resolve(ctx, state.GetAccepted(), state.GetNamespace()); err != nil {
+			return r, err
+		}
+	}
+	if r.tombstones, err = e.loadTombstones(ctx, state); err != nil {
+		return r, err
+	}
+	r.ignore, err = diff.NewIgnore(ignoreRules(slices.Concat(e.tenantSettings().Ignore, state.GetPolicy().GetIgnore())))
+	return r, err
 }
 
 // failed keeps the former state, reports why the new one cannot be compared,
@@ -360,22 +373,8 @@ func (a *app) syncObjectSet() {
 	a.manage()
 	a.e.stopWaiting(a, a.conflicts)
 	a.conflicts = map[manifest.Key]string{}
-	for _, s := range []*snapshot{a.target, a.accepted} {
-		if s == nil {
-			continue
-		}
-		for key, d := range s.objects {
-			if x := a.objects[key]; x != nil {
-				if x.record == nil && x.inflight == 0 && x.hook == "" && a.conflicting(key) {
-					a.drop(x)
-				} else if x.record != nil && x.gvk != d.gvk {
-					a.reversion(x, d)
-				}
-				continue
-			}
-			a.list(key, d)
-		}
-	}
+	a.listAll(a.target)
+	a.listAll(a.accepted)
 	for key, x := range a.objects {
 		x.target, x.accepted = a.target.get(key), a.accepted.get(key)
 		if a.releaseSelf(x) {
@@ -388,6 +387,25 @@ func (a *app) syncObjectSet() {
 	for key, x := range a.objects {
 		if x.record != nil && x.target == nil && x.accepted == nil {
 			a.e.unlisted(key)
+		}
+	}
+}
+
+// listAll adds the objects of a snapshot; nil has none. An object that another
+// application owns by now is dropped.
+func (a *app) listAll(s *snapshot) {
+	if s == nil {
+		return
+	}
+	for key, d := range s.objects {
+		x := a.objects[key]
+		switch {
+		case x == nil:
+			a.list(key, d)
+		case x.record == nil && x.inflight == 0 && x.hook == "" && a.conflicting(key):
+			a.drop(x)
+		case x.record != nil && x.gvk != d.gvk:
+			a.reversion(x, d)
 		}
 	}
 }

@@ -375,16 +375,7 @@ func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVer
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	if key.Namespace == "" && namespaced {
-		key.Namespace = a.state.GetNamespace()
-	}
-	if !namespaced {
-		key.Namespace = ""
-	}
-	x := a.objects[key]
-	ours := x != nil && x.record != nil
-	a.mu.Unlock()
+	key, ours := a.tombstoneKey(key, namespaced)
 	if owner := a.e.owner(key); ours || owner != "" && owner != a.id || a.e.provenAbsent(gvk, key) {
 		return nil
 	}
@@ -395,6 +386,26 @@ func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVer
 	if live == nil {
 		return nil
 	}
+	return a.own(live, key, gvk)
+}
+
+// tombstoneKey returns where the object of a tombstone lives, and whether the
+// application has a record of it.
+func (a *app) tombstoneKey(key manifest.Key, namespaced bool) (at manifest.Key, recorded bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if key.Namespace == "" && namespaced {
+		key.Namespace = a.state.GetNamespace()
+	}
+	if !namespaced {
+		key.Namespace = ""
+	}
+	x := a.objects[key]
+	return key, x != nil && x.record != nil
+}
+
+// own records a live object of a tombstone if the application has applied it.
+func (a *app) own(live *manifest.Object, key manifest.Key, gvk schema.GroupVersionKind) error {
 	seen := a.e.reduceLive(live, nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -221,19 +221,26 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		t.retain(it)
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
+	return t.pruned(it, uid, gvr.Version), nil
+}
+
+// pruned notes the accepted deletion of an object. One that was deleted in
+// another version than the watched one is checked until it is gone.
+func (t *task) pruned(it wave.Item, uid, version string) wave.Outcome {
+	a := t.app
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	x := a.objects[it.Key]
 	if x == nil || x.record == nil {
-		return wave.Outcome{Changed: true, Gone: true, Message: "pruned"}, nil // the watch was faster
+		return wave.Outcome{Changed: true, Gone: true, Message: "pruned"} // the watch was faster
 	}
 	if x.live.uid == uid && x.live.found {
 		x.live.deleting = true
 	}
-	if gvr.Version != it.Version {
+	if version != it.Version {
 		a.e.do(func(ctx context.Context) { a.awaitDeletion(ctx, x) })
 	}
-	return wave.Outcome{Changed: true, Message: "pruned"}, nil
+	return wave.Outcome{Changed: true, Message: "pruned"}
 }
 
 func (t *task) heldByHook(key manifest.Key) bool {
@@ -408,18 +415,10 @@ func (a *app) unhold(ctx context.Context, at endpoint, uid string) error {
 		if err != nil || live == nil || (uid != "" && string(live.GetUID()) != uid) {
 			return err
 		}
-		held := live.GetFinalizers()
-		rest := slices.DeleteFunc(slices.Clone(held), func(f string) bool { return f == health.HookFinalizer })
-		if len(rest) == len(held) {
+		if !slices.Contains(live.GetFinalizers(), health.HookFinalizer) {
 			return nil
 		}
-		left := make([]any, len(rest))
-		for i, f := range rest {
-			left[i] = f
-		}
-		text, err := manifest.AppendCanonical(nil, map[string]any{"metadata": map[string]any{
-			"finalizers": left, "resourceVersion": live.GetResourceVersion(),
-		}})
+		text, err := unholdPatch(live)
 		if err != nil {
 			return err
 		}
@@ -431,4 +430,18 @@ func (a *app) unhold(ctx context.Context, at endpoint, uid string) error {
 			return err
 		}
 	}
+}
+
+// unholdPatch removes the hook finalizer from the version of an object that was
+// read.
+func unholdPatch(live *manifest.Object) ([]byte, error) {
+	left := []any{}
+	for _, f := range live.GetFinalizers() {
+		if f != health.HookFinalizer {
+			left = append(left, f)
+		}
+	}
+	return manifest.AppendCanonical(nil, map[string]any{"metadata": map[string]any{
+		"finalizers": left, "resourceVersion": live.GetResourceVersion(),
+	}})
 }

@@ -250,10 +250,7 @@ func (k *kube) mayWrite(dryRun bool) error {
 // does not know the resource is verified with discovery; an empty one is not.
 func (k *kube) retry(ctx context.Context, resource schema.GroupVersionResource, settled func(ctx context.Context) (bool, error), request func(ctx context.Context) error) error {
 	for try := 1; ; try++ {
-		err := k.limited(ctx, request)
-		if !resource.Empty() && unknownResource(err) {
-			err = k.lost(ctx, resource, err)
-		}
+		err := k.attempt(ctx, resource, request)
 		if err == nil || ctx.Err() != nil || try == maxTries || !transient(err) {
 			return err
 		}
@@ -271,6 +268,15 @@ func (k *kube) retry(ctx context.Context, resource schema.GroupVersionResource, 
 			return nil
 		}
 	}
+}
+
+// attempt sends a request once, and finds out whether its resource is gone.
+func (k *kube) attempt(ctx context.Context, resource schema.GroupVersionResource, request func(ctx context.Context) error) error {
+	err := k.limited(ctx, request)
+	if !resource.Empty() && unknownResource(err) {
+		return k.lost(ctx, resource, err)
+	}
+	return err
 }
 
 // pause is the delay that the server asks for, else an exponential one with

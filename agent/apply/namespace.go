@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -25,11 +26,8 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 	m := &nsMeta{app: a.state.GetName(), namespace: name, labels: labels, annotations: annotations}
 	a.ensured = m
 	a.mu.Unlock()
-	if err := a.e.Guard.enters(key, name); err != nil {
+	if err := a.e.mayEnter(name, limits, project); err != nil {
 		return written{}, err
-	}
-	if len(limits.GetNamespaces()) > 0 && !matchesNamespace(limits.GetNamespaces(), name) {
-		return written{}, denied(project, key, "objects in namespace "+name)
 	}
 	if bare && a.e.namespaceThere(name) {
 		return written{message: unchanged}, nil
@@ -62,6 +60,17 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 		out.message += ", " + strings.Join(taken, "; ")
 	}
 	return out, nil
+}
+
+// mayEnter checks a namespace against the cluster's owner and the project.
+func (e *Engine) mayEnter(name string, limits *linkv1.Limits, project string) error {
+	if err := e.Guard.enters(namespaceKey(name), name); err != nil {
+		return err
+	}
+	if len(limits.GetNamespaces()) > 0 && !matchesNamespace(limits.GetNamespaces(), name) {
+		return denied(project, namespaceKey(name), "objects in namespace "+name)
+	}
+	return nil
 }
 
 // carries reports whether a namespace has what an application manages, and

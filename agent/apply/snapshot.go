@@ -159,17 +159,14 @@ func (e *Engine) blobs(ctx context.Context, digests [][]byte) ([][]byte, error) 
 	out := make([][]byte, len(digests))
 	var absent [][]byte
 	for i, d := range digests {
-		sealed, found, err := e.Inventory.Blob(d)
+		plain, found, err := e.storedBlob(d)
 		if err != nil {
 			return nil, err
 		}
 		if !found {
 			absent = append(absent, d)
-			continue
 		}
-		if out[i], err = e.open(d, sealed); err != nil {
-			return nil, err
-		}
+		out[i] = plain
 	}
 	if len(absent) == 0 {
 		return out, nil
@@ -193,6 +190,18 @@ func (e *Engine) blobs(ctx context.Context, digests [][]byte) ([][]byte, error) 
 	return out, nil
 }
 
+// storedBlob opens a body of the inventory.
+func (e *Engine) storedBlob(digest []byte) (plain []byte, found bool, err error) {
+	sealed, found, err := e.Inventory.Blob(digest)
+	if err != nil || !found {
+		return nil, false, err
+	}
+	plain, err = e.open(digest, sealed)
+	return plain, true, err
+}
+
+// fetch asks the hub for bodies, and stores them. It returns them sealed, by
+// digest.
 func (e *Engine) fetch(ctx context.Context, digests [][]byte) (map[string][]byte, error) {
 	failpoint.Here(failpoint.AgentBlobsBefore)
 	blobs, err := e.Blobs.Fetch(ctx, digests)

@@ -478,30 +478,11 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	if !it.Hook {
 		owned = a.obtain(ctx, it.Key, d.namespaced, true)
 	}
-	a.mu.Lock()
-	x := a.objects[it.Key]
-	if x != nil && !it.Hook {
-		if x.settled(d) {
-			a.mu.Unlock()
-			return wave.Check{Message: unchanged}
-		}
-		s.before = x.live.version
-		if x.record != nil {
-			s.applied, s.had, s.merged = x.record.Owned.Digest, true, x.record.Merged
-		}
+	x, settled := t.prepareCheck(s, it, d, owned)
+	if settled {
+		return wave.Check{Message: unchanged}
 	}
-	a.prepare(s.body, it.Key)
-	s.ignore = a.ignore
-	s.problem = a.permits(it.Key, d.namespaced)
-	if s.problem == nil && x != nil && !it.Hook {
-		s.problem = x.surrendered(it.Options)
-	}
-	if s.problem == nil && owned != nil {
-		s.problem = owned
-		t.refused.add(it.Key, "")
-	}
-	a.mu.Unlock()
-	if x != nil && !it.Hook {
+	if x != nil {
 		if err := a.adoptLive(ctx, x, s); err != nil {
 			s.problem = err
 			t.noteRefusal(x, err, s.mark)
@@ -522,4 +503,36 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 		return wave.Check{Message: "would be created"}
 	}
 	return wave.Check{Message: "would be configured"}
+}
+
+// prepareCheck fills in what a dry run of an item sends. It returns the object,
+// nil for a hook or one that is not known, and whether it needs no dry run.
+// owned is why the application does not own the object; nil: it does.
+func (t *task) prepareCheck(s *sending, it wave.Item, d *desired, owned error) (x *object, settled bool) {
+	a := t.app
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !it.Hook {
+		x = a.objects[it.Key]
+	}
+	if x != nil {
+		if x.settled(d) {
+			return x, true
+		}
+		s.before = x.live.version
+		if x.record != nil {
+			s.applied, s.had, s.merged = x.record.Owned.Digest, true, x.record.Merged
+		}
+	}
+	a.prepare(s.body, it.Key)
+	s.ignore = a.ignore
+	s.problem = a.permits(it.Key, d.namespaced)
+	if s.problem == nil && x != nil {
+		s.problem = x.surrendered(it.Options)
+	}
+	if s.problem == nil && owned != nil {
+		s.problem = owned
+		t.refused.add(it.Key, "")
+	}
+	return x, false
 }

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -253,30 +254,23 @@ func within(part, whole any) bool {
 	switch p := part.(type) {
 	case map[string]any:
 		w, ok := whole.(map[string]any)
-		if !ok {
-			return false
-		}
-		for k, v := range p {
-			if !within(v, w[k]) {
-				return false
-			}
-		}
-		return true
+		return ok && withinMap(p, w)
 	case []any:
 		w, ok := whole.([]any)
-		if !ok || len(w) != len(p) {
-			return false
-		}
-		for i := range p {
-			if !within(p[i], w[i]) {
-				return false
-			}
-		}
-		return true
+		return ok && slices.EqualFunc(p, w, within)
 	}
 	a, errA := manifest.AppendCanonical(nil, part)
 	b, errB := manifest.AppendCanonical(nil, whole)
 	return errA == nil && errB == nil && string(a) == string(b)
+}
+
+func withinMap(part, whole map[string]any) bool {
+	for k, v := range part {
+		if !within(v, whole[k]) {
+			return false
+		}
+	}
+	return true
 }
 
 // merge writes by a three-way merge of what was applied last, what is desired
@@ -295,21 +289,26 @@ func (a *app) merge(ctx context.Context, s *sending) (*manifest.Object, error) {
 			}
 			return out, err
 		}
-		text, err := a.threeWay(ctx, s, live)
-		if err != nil {
-			return nil, err
+		out, err := a.mergeInto(ctx, s, live)
+		if immutable(err) && hasOption(s.options, "Force", "true") {
+			return a.recreate(ctx, s)
 		}
-		if string(text) == "{}" {
-			return live, nil
-		}
-		out, err := a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.MergePatchType, body: text, manager: a.e.Manager, dryRun: s.dryRun}, nil)
 		if err == nil || try == maxConflicts || !apierrors.IsConflict(err) {
-			if immutable(err) && hasOption(s.options, "Force", "true") {
-				return a.recreate(ctx, s)
-			}
 			return out, err
 		}
 	}
+}
+
+// mergeInto patches a live object, unless it is as desired.
+func (a *app) mergeInto(ctx context.Context, s *sending, live *manifest.Object) (*manifest.Object, error) {
+	text, err := a.threeWay(ctx, s, live)
+	if err != nil {
+		return nil, err
+	}
+	if string(text) == "{}" {
+		return live, nil
+	}
+	return a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.MergePatchType, body: text, manager: a.e.Manager, dryRun: s.dryRun}, nil)
 }
 
 // threeWay makes the patch of a merge, guarded by the resource version of live.
@@ -390,17 +389,8 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 		if err := a.e.kube.delete(ctx, s.endpoint, string(live.GetUID()), propagation(s.options)); err != nil {
 			return nil, err
 		}
-	}
-	for wait := 50 * time.Millisecond; live != nil; wait = min(2*wait, time.Second) {
-		now, err := a.e.kube.get(ctx, s.endpoint)
-		if err != nil {
+		if err := a.awaitGone(ctx, s.endpoint, live.GetUID()); err != nil {
 			return nil, err
-		}
-		if now == nil || now.GetUID() != live.GetUID() {
-			break
-		}
-		if err := lifecycle.Sleep(ctx, a.e.Clock, wait); err != nil {
-			return nil, fault.New(fault.Conflict, "it is being deleted to be recreated, and has finalizers %v", now.GetFinalizers())
 		}
 	}
 	s.uid, s.note = "", "deleted and made anew"
@@ -408,6 +398,19 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 		return a.e.kube.create(ctx, s.endpoint, s.body, false)
 	}
 	return a.applyServerSide(ctx, s)
+}
+
+// awaitGone waits until an object with a uid is deleted.
+func (a *app) awaitGone(ctx context.Context, at endpoint, uid types.UID) error {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		now, err := a.e.kube.get(ctx, at)
+		if err != nil || now == nil || now.GetUID() != uid {
+			return err
+		}
+		if lifecycle.Sleep(ctx, a.e.Clock, wait) != nil {
+			return fault.New(fault.Conflict, "it is being deleted to be recreated, and has finalizers %v", now.GetFinalizers())
+		}
+	}
 }
 
 // propagation is how dependants of a deleted object go (SYNC-18).
