@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,7 +50,7 @@ func (p *picked) nodes(ctx context.Context, api *client.Client, namespace, name 
 		for _, n := range out {
 			names = append(names, nodeName(n))
 		}
-		return nil, usageError{fmt.Errorf("several objects fit: %s; name one by --group, --kind, --namespace and --resource-name, or give --all", strings.Join(names, ", "))}
+		return nil, usageErrorf("several objects fit: %s; name one by --group, --kind, --namespace and --resource-name, or give --all", strings.Join(names, ", "))
 	}
 	return out, nil
 }
@@ -171,7 +170,7 @@ func parameters(given []string) ([]actionParameter, error) {
 	for _, p := range given {
 		name, value, found := strings.Cut(p, "=")
 		if !found || name == "" {
-			return nil, usageError{fmt.Errorf("parameter %q is not like NAME=VALUE", p)}
+			return nil, usageErrorf("parameter %q is not like NAME=VALUE", p)
 		}
 		out = append(out, actionParameter{Name: name, Value: value})
 	}

@@ -19,7 +19,7 @@ func (a *app) projectCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "table" || a.output == "wide" {
+			if a.format == "table" || a.format == "wide" {
 				return a.describeProject(p)
 			}
 			return a.print(raw, projectTable([]apimodel.AppProject{p}))
@@ -173,7 +173,7 @@ func (a *app) projectCreate() *cobra.Command {
 			for _, d := range destinations {
 				cluster, namespace, ok := strings.Cut(d, ",")
 				if !ok {
-					return usageError{fmt.Errorf("%q is no destination; write CLUSTER,NAMESPACE", d)}
+					return usageErrorf("%q is no destination; write CLUSTER,NAMESPACE", d)
 				}
 				key := "name"
 				if strings.Contains(cluster, "://") {
@@ -255,8 +255,8 @@ func (a *app) tokenCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "table" || a.output == "wide" {
-				_, err := fmt.Fprintln(a.streams.Out, n.Token)
+			if a.format == "table" || a.format == "wide" {
+				_, err := fmt.Fprintln(a.out, n.Token)
 				return err
 			}
 			return a.print(raw, table{name: []string{"token/" + n.Info.Id}})

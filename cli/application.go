@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -69,7 +68,7 @@ func (a *app) appList() *cobra.Command {
 				return err
 			}
 			params.Labels, params.Q, params.Repo = labels, query, repos
-			if a.output != "json" && a.output != "yaml" {
+			if a.format != "json" && a.format != "yaml" {
 				params.View = apimodel.ListApplicationsParamsViewCompact
 			}
 			all, err := listAll(cmd.Context(), api, params)
@@ -202,7 +201,7 @@ func (a *app) appGet() *cobra.Command {
 	c := a.one("get NAME", "Show one application, its conditions and its objects", "  capstan app get shop\n  capstan app get shop -o yaml\n  capstan app get shop --hard-refresh",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			if refresh || hard {
-				if _, err := a.refreshed(cmd.Context(), api, namespace, name, hard, longRefresh); err != nil {
+				if _, err := a.watcher(api).refreshed(cmd.Context(), namespace, name, hard, longRefresh); err != nil {
 					return err
 				}
 			}
@@ -210,7 +209,7 @@ func (a *app) appGet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output != "table" && a.output != "wide" {
+			if a.format != "table" && a.format != "wide" {
 				return a.print(raw, table{name: []string{"application/" + x.Metadata.Name}})
 			}
 			tree, _, err := call[apimodel.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
@@ -230,7 +229,7 @@ func (a *app) describe(x apimodel.Application, tree apimodel.Tree) error {
 	if err := a.tabulate(appTable([]apimodel.Application{x})); err != nil {
 		return err
 	}
-	out := a.streams.Out
+	out := a.out
 	if given(st.Capstan.Stale) {
 		fmt.Fprintf(out, "\nNot current: %s; %s\n", st.Capstan.Stale.Message, lastKnown(x))
 	}
@@ -361,7 +360,7 @@ func (a *app) appRollback() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[1], 10, 64)
 			if err != nil {
-				return usageError{fmt.Errorf("%q is no id of the history; see `capstan app history %s`", args[1], args[0])}
+				return usageErrorf("%q is no id of the history; see `capstan app history %s`", args[1], args[0])
 			}
 			api, err := a.client()
 			if err != nil {
@@ -423,7 +422,7 @@ func (a *app) appRefresh() *cobra.Command {
 				_, err := read(api.RefreshApplication(cmd.Context(), namespace, name, apimodel.RefreshApplicationParams{Hard: hard}))
 				return err
 			}
-			r, err := a.refreshed(cmd.Context(), api, namespace, name, hard, timeout)
+			r, err := a.watcher(api).refreshed(cmd.Context(), namespace, name, hard, timeout)
 			if err != nil {
 				return err
 			}
@@ -454,7 +453,7 @@ func (a *app) appManifests() *cobra.Command {
 				return err
 			}
 			a.notePaused(m.Paused)
-			if a.output == "json" {
+			if a.format == "json" {
 				return a.print(raw, table{})
 			}
 			for _, o := range m.Items {
@@ -462,7 +461,7 @@ func (a *app) appManifests() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.streams.Out, "---\n%s", b)
+				fmt.Fprintf(a.out, "---\n%s", b)
 			}
 			return nil
 		})
@@ -474,14 +473,14 @@ func (a *app) confirm(yes bool, question string) error {
 		return nil
 	}
 	if !a.interactive() {
-		return usageError{fmt.Errorf("%s There is no terminal to ask; add --yes", question)}
+		return usageErrorf("%s There is no terminal to ask; add --yes", question)
 	}
 	answer, err := a.promptFor(question + " [y/N] ")
 	if err != nil {
 		return err
 	}
 	if !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
-		return usageError{errors.New("cancelled")}
+		return usageErrorf("cancelled")
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (a *app) applyCommand() *cobra.Command {
 		Use: "apply -f FILE", Short: "Make or change the objects of YAML or JSON files", Args: exactly(),
 		Example: "  capstan apply -f application.yaml\n  capstan apply -f manifests/ --dry-run\n  cat project.yaml | capstan apply -f -",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			input, err := a.readFiles(files)
+			input, err := readFiles(files, a.in)
 			if err != nil {
 				return err
 			}
@@ -35,7 +35,7 @@ func (a *app) applyCommand() *cobra.Command {
 			}
 			result, raw, err := call[apimodel.ApplyResult](api.Apply(cmd.Context(), apimodel.ApplyParams{DryRun: dryRun}, client.Raw{ContentType: "application/yaml", Content: bytes.NewReader(input.text())}))
 			if err != nil {
-				return input.placed(err)
+				return placed(input, err)
 			}
 			return a.applied(input, result, raw)
 		},
@@ -60,16 +60,16 @@ func (a *app) applied(in input, result apimodel.ApplyResult, raw []byte) error {
 			continue
 		}
 		refusal := &answerError{status: statusOf(r.Error.Code), body: r.Error}
-		failed.add(refusal.exitCode())
+		failed.add(exitCode(refusal))
 		place := fmt.Sprintf("document %d", r.Index)
 		if file, line := in.locate(r.Error.Line); file != "" {
 			place = fmt.Sprintf("%s, line %d", file, line)
 		}
 		t.rows = append(t.rows, []string{fmt.Sprintf("%s refused (%s): %s", name, place, refusal.sentence())})
 	}
-	if a.output == "table" || a.output == "wide" {
+	if a.format == "table" || a.format == "wide" {
 		for _, row := range t.rows {
-			fmt.Fprintln(a.streams.Out, row[0])
+			fmt.Fprintln(a.out, row[0])
 		}
 	} else if err := a.print(raw, t); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (in input) locate(line int) (file string, at int) {
 }
 
 // placed has a refusal of the text name the file and the line in it.
-func (in input) placed(err error) error {
+func placed(in input, err error) error {
 	var answer *answerError
 	if !errors.As(err, &answer) {
 		return err
@@ -137,14 +137,14 @@ func (in input) placed(err error) error {
 }
 
 // readFiles reads all files, in the order given; folders are read by name.
-func (a *app) readFiles(files []string) (input, error) {
+func readFiles(files []string, stdin io.Reader) (input, error) {
 	var out input
 	add := func(name string, text []byte) {
 		out.parts = append(out.parts, inputPart{name, bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))})
 	}
 	for _, name := range files {
 		if name == "-" {
-			b, err := io.ReadAll(a.streams.In)
+			b, err := io.ReadAll(stdin)
 			if err != nil {
 				return out, err
 			}

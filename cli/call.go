@@ -11,10 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/version"
 )
 
 // maxAnswer bounds what is read of one answer.
@@ -36,24 +34,6 @@ func (e *answerError) sentence() string {
 	return fmt.Sprintf("%s [%s, request %s]", s, e.body.Code, e.body.RequestId)
 }
 
-// unavailable reports whether something that the hub needs for the response is
-// unreachable.
-func (e *answerError) unavailable() bool { return e.status == http.StatusServiceUnavailable }
-
-func (e *answerError) exitCode() int {
-	switch e.status {
-	case http.StatusUnauthorized:
-		return exitSignIn
-	case http.StatusForbidden:
-		return exitForbidden
-	case http.StatusNotFound:
-		return exitMissing
-	case http.StatusBadRequest, http.StatusUnprocessableEntity:
-		return exitUsage
-	}
-	return exitFailed
-}
-
 // statusOf is the status that a code of an error stands for; 0: none.
 func statusOf(code string) int {
 	status, err := strconv.Atoi(strings.TrimPrefix(code, "CAP-1"))
@@ -61,27 +41,6 @@ func statusOf(code string) int {
 		return 0
 	}
 	return status
-}
-
-// client opens the API of the hub.
-func (a *app) client() (*client.Client, error) {
-	c, err := a.load()
-	if err != nil {
-		return nil, err
-	}
-	return newClient(c)
-}
-
-func newClient(c config) (*client.Client, error) {
-	u, err := url.Parse(c.Server)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fault.New(fault.Invalid, "%q is no URL of a hub; write it like https://capstan.example.com", c.Server)
-	}
-	header := http.Header{"User-Agent": {"capstan/" + version.String()}}
-	if c.Token != "" {
-		header.Set("Authorization", "Bearer "+c.Token)
-	}
-	return client.New(c.Server, header), nil
 }
 
 // call processes the result of a client method and decodes the response into T,
@@ -126,4 +85,18 @@ func unreachable(err error) error {
 		err = u.Err
 	}
 	return fault.With(fault.Wrap(fault.Offline, err, "the hub cannot be reached"), "", "check --server and the network")
+}
+
+// unavailable reports whether an answer is that the agent could not be asked.
+func unavailable(err error) bool {
+	var answer *answerError
+	return errors.As(err, &answer) && answer.status == http.StatusServiceUnavailable
+}
+
+func answerText(err error) string {
+	var answer *answerError
+	if errors.As(err, &answer) {
+		return answer.sentence()
+	}
+	return err.Error()
 }

@@ -86,14 +86,14 @@ func (a *app) certAddTLS() *cobra.Command {
 
 func (a *app) knownHosts(batch bool, from string) (string, error) {
 	if from == "" && !batch {
-		return "", usageError{fault.New(fault.Invalid, "say where the lines come from: --batch for standard input, or --from FILE")}
+		return "", asUsage(fault.New(fault.Invalid, "say where the lines come from: --batch for standard input, or --from FILE"))
 	}
 	return a.lines(from, "does ssh-keyscan reach the server?")
 }
 
 // lines reads a file, or standard input where none is named.
 func (a *app) lines(from, question string) (string, error) {
-	in := a.streams.In
+	in := a.in
 	if from != "" {
 		f, err := os.Open(from)
 		if err != nil {
@@ -120,7 +120,7 @@ func (a *app) certList() *cobra.Command {
 				return err
 			}
 			if _, err := path.Match(pattern, ""); err != nil {
-				return usageError{fault.New(fault.Invalid, "--hostname-pattern %q is no pattern", pattern)}
+				return asUsage(fault.New(fault.Invalid, "--hostname-pattern %q is no pattern", pattern))
 			}
 			l, raw, err := call[apimodel.CertificateList](api.ListCertificates(cmd.Context()))
 			if err != nil {
@@ -147,7 +147,7 @@ func certType(kind string) error {
 	if kind == "" || kind == string(apimodel.CertificateTypeSsh) || kind == string(apimodel.CertificateTypeHttps) {
 		return nil
 	}
-	return usageError{fault.New(fault.Invalid, "--cert-type %q is neither ssh nor https", kind)}
+	return asUsage(fault.New(fault.Invalid, "--cert-type %q is neither ssh nor https", kind))
 }
 
 func certTable(all []apimodel.Certificate) table {

@@ -7,13 +7,11 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
@@ -26,16 +24,14 @@ type Streams struct {
 
 // app is what the commands of one run share.
 type app struct {
-	streams Streams
-	context string
-	server  string
-	token   string
-	output  string
+	printer
+	in     io.Reader
+	choice choice
 }
 
 // Main runs a command line and returns the exit code of the process.
 func Main(ctx context.Context, args []string, s Streams) int {
-	a := &app{streams: s}
+	a := &app{printer: printer{out: s.Out, err: s.Err}, in: s.In}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(s.In)
@@ -46,18 +42,6 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		fmt.Fprintln(s.Err, "capstan: "+say(err))
 	}
 	return exitCode(err)
-}
-
-// say is one line: what is wrong, what to do, and the reference.
-func say(err error) string {
-	var answer *answerError
-	if errors.As(err, &answer) {
-		return answer.sentence()
-	}
-	if e, ok := fault.As(err); ok && e.Fix != "" {
-		return err.Error() + "; " + e.Fix
-	}
-	return err.Error()
 }
 
 func (a *app) root() *cobra.Command {
@@ -76,13 +60,13 @@ func (a *app) root() *cobra.Command {
 CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.context, "context", "", "name of a stored sign-in (default: the current one)")
-	flags.StringVar(&a.server, "server", "", "URL of the hub (default: that of the last login)")
-	flags.StringVar(&a.token, "token", "", "API token (default: that of the last login)")
-	flags.StringVarP(&a.output, "output", "o", "table", "table, wide, json, yaml or name")
+	flags.StringVar(&a.choice.context, "context", "", "name of a stored sign-in (default: the current one)")
+	flags.StringVar(&a.choice.server, "server", "", "URL of the hub (default: that of the last login)")
+	flags.StringVar(&a.choice.token, "token", "", "API token (default: that of the last login)")
+	flags.StringVarP(&a.format, "output", "o", "table", "table, wide, json, yaml or name")
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentPreRunE = func(*cobra.Command, []string) (err error) {
-		a.output, err = among("--output", a.output, "table", "wide", "json", "yaml", "name")
+		a.format, err = among("--output", a.format, "table", "wide", "json", "yaml", "name")
 		return err
 	}
 	root.AddCommand(

@@ -166,7 +166,7 @@ func TestExitCodes(t *testing.T) {
 		for err, want := range map[error]int{
 			context.Canceled: exitUsage, errTimeout: exitTimeout, errDiffers: exitDiffers, errors.New("x"): exitFailed,
 			comparisonFailed(errors.New("x")): exitUsage, comparisonFailed(errTimeout): exitTimeout, comparisonFailed(errDiffers): exitDiffers,
-			differs(7): 7, usageError{fault.New(fault.Missing, "x")}: exitUsage, fault.New(fault.Invalid, "x"): exitUsage,
+			differs(7): 7, asUsage(fault.New(fault.Missing, "x")): exitUsage, fault.New(fault.Invalid, "x"): exitUsage,
 			fault.New(fault.Denied, "x"): exitForbidden, fmt.Errorf("app: %w", fault.New(fault.Missing, "x")): exitMissing,
 		} {
 			if got := exitCode(err); got != want {
@@ -401,12 +401,11 @@ func TestReadFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a := &app{streams: Streams{In: strings.NewReader("stdin: 1")}}
-	got, err := a.readFiles([]string{dir, "-"})
+	got, err := readFiles([]string{dir, "-"}, strings.NewReader("stdin: 1"))
 	if diff := cmp.Diff("a: 1\n---\nb: 1\n---\n{}\n---\nstdin: 1", string(got.text())); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
-	if _, err := a.readFiles([]string{t.TempDir()}); fault.KindOf(err) != fault.Invalid {
+	if _, err := readFiles([]string{t.TempDir()}, nil); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a folder without manifests: %v", err)
 	}
 }

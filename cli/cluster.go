@@ -35,13 +35,13 @@ func (a *app) clusterEnroll() *cobra.Command {
 				return err
 			}
 			if tokenOnly {
-				_, err := fmt.Fprintln(a.streams.Out, e.JoinToken)
+				_, err := fmt.Fprintln(a.out, e.JoinToken)
 				return err
 			}
-			if a.output != "table" && a.output != "wide" {
+			if a.format != "table" && a.format != "wide" {
 				return a.print(raw, table{name: []string{"cluster/" + e.Cluster.Name}})
 			}
-			fmt.Fprintf(a.streams.Out, "Cluster %s waits for its agent. In the cluster, until %s, once:\n\n%s\n\nOr start the agent yourself:\n\n%s\n",
+			fmt.Fprintf(a.out, "Cluster %s waits for its agent. In the cluster, until %s, once:\n\n%s\n\nOr start the agent yourself:\n\n%s\n",
 				e.Cluster.Name, e.ExpiresAt.Local().Format("15:04 MST"), e.Helm, e.Command)
 			return nil
 		},
@@ -76,7 +76,7 @@ func (a *app) clusterList() *cobra.Command {
 				})
 				t.name = append(t.name, "cluster/"+c.Name)
 			}
-			if err := a.print(raw, t); err != nil || a.output != "table" && a.output != "wide" {
+			if err := a.print(raw, t); err != nil || a.format != "table" && a.format != "wide" {
 				return err
 			}
 			return a.explainClusters(l.Items)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -15,13 +14,13 @@ func (a *app) contextCommand() *cobra.Command {
 		Use: "context [NAME]", Short: "List the stored sign-ins, or choose the one that commands use", Args: cobra.MaximumNArgs(1),
 		Example: "  capstan context\n  capstan context prod\n  capstan context prod --delete",
 		RunE: func(_ *cobra.Command, args []string) error {
-			f, err := a.readConfig()
+			f, err := readConfig(a.err)
 			if err != nil {
 				return err
 			}
 			switch {
 			case len(args) == 0 && remove:
-				return usageError{fmt.Errorf("expected the name of the context to delete")}
+				return usageErrorf("expected the name of the context to delete")
 			case len(args) == 0:
 				return a.printContexts(f)
 			case f.context(args[0]) == nil:

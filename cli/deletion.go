@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,7 +23,7 @@ func (a *app) appDelete() *cobra.Command {
 			if cascade != "" {
 				v, err := strconv.ParseBool(cascade)
 				if err != nil {
-					return usageError{fmt.Errorf("--cascade is true or false, not %q", cascade)}
+					return usageErrorf("--cascade is true or false, not %q", cascade)
 				}
 				params.Cascade = &v
 			}
@@ -36,7 +35,7 @@ func (a *app) appDelete() *cobra.Command {
 				params.Propagation = apimodel.Propagation(p)
 			}
 			if (len(names) == 0) == (selector == "") {
-				return usageError{errors.New("give the names of applications, or --selector")}
+				return usageErrorf("give the names of applications, or --selector")
 			}
 			api, err := a.client()
 			if err != nil {
@@ -70,7 +69,7 @@ func (a *app) selected(cmd *cobra.Command, api *client.Client, selector string) 
 		names = append(names, qualified(x.Metadata))
 	}
 	if len(names) == 0 {
-		return nil, usageError{fmt.Errorf("no application matches %q", selector)}
+		return nil, usageErrorf("no application matches %q", selector)
 	}
 	return names, nil
 }
@@ -95,7 +94,7 @@ func (a *app) deleteAll(cmd *cobra.Command, api *client.Client, names []string, 
 	}
 	for _, n := range names {
 		namespace, name := appName(n)
-		if err := a.awaitGone(cmd.Context(), api, namespace, name, w); err != nil {
+		if err := a.watcher(api).awaitGone(cmd.Context(), namespace, name, w); err != nil {
 			return err
 		}
 	}
@@ -151,7 +150,7 @@ func (a *app) appDeleteResource() *cobra.Command {
 		"  capstan app delete-resource shop --kind Pod --resource-name web-1\n  capstan app delete-resource shop --group apps --kind Deployment --resource-name web --orphan",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			if kind == "" || resource == "" {
-				return usageError{errors.New("--kind and --resource-name say which object is meant")}
+				return usageErrorf("--kind and --resource-name say which object is meant")
 			}
 			tree, _, err := call[apimodel.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
 			if err != nil {
@@ -193,9 +192,9 @@ func pickNode(tree apimodel.Tree, group, kind, namespace, name string) (apimodel
 	}
 	switch len(found) {
 	case 0:
-		return apimodel.Node{}, usageError{fmt.Errorf("the application has no %s %s", kind, name)}
+		return apimodel.Node{}, usageErrorf("the application has no %s %s", kind, name)
 	case 1:
 		return found[0], nil
 	}
-	return apimodel.Node{}, usageError{fmt.Errorf("%d objects are called %s %s; add --group or --resource-namespace", len(found), kind, name)}
+	return apimodel.Node{}, usageErrorf("%d objects are called %s %s; add --group or --resource-namespace", len(found), kind, name)
 }

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,23 +53,23 @@ func (a *app) appDiff() *cobra.Command {
 
 func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name string, d diffing) error {
 	if d.code < 1 || d.code > 125 {
-		return usageError{fmt.Errorf("--diff-exit-code %d is no exit code from 1 to 125", d.code)}
+		return usageErrorf("--diff-exit-code %d is no exit code from 1 to 125", d.code)
 	}
 	if d.local != "" && d.predict {
-		return usageError{errors.New("--local and --server-side-diff do not go together")}
+		return usageErrorf("--local and --server-side-diff do not go together")
 	}
 	var local []localObject
 	if d.local != "" {
 		var err error
-		if local, err = a.localManifests(d.local); err != nil {
+		if local, err = readLocal(d.local, a.in); err != nil {
 			return err
 		}
 	}
 	if d.refresh || d.hard {
-		if _, err := a.refreshed(cmd.Context(), api, namespace, name, d.hard, longRefresh); err != nil {
+		if _, err := a.watcher(api).refreshed(cmd.Context(), namespace, name, d.hard, longRefresh); err != nil {
 			return err
 		}
-		if err := a.compared(cmd.Context(), api, namespace, name); err != nil {
+		if err := a.watcher(api).compared(cmd.Context(), namespace, name); err != nil {
 			return err
 		}
 	}
@@ -92,9 +94,9 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 			return err
 		}
 	}
-	if a.output == "table" || a.output == "wide" {
+	if a.format == "table" || a.format == "wide" {
 		for _, o := range items {
-			if err := a.showDiff(cmd, o, d); err != nil {
+			if err := a.viewer(d.three).show(cmd.Context(), o); err != nil {
 				return err
 			}
 		}
@@ -107,6 +109,10 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 	return nil
 }
 
+func (a *app) viewer(threeWay bool) viewer {
+	return viewer{out: a.out, err: a.err, threeWay: threeWay}
+}
+
 func diffNames(items []apimodel.ObjectDiff) table {
 	var t table
 	for _, o := range items {
@@ -115,16 +121,22 @@ func diffNames(items []apimodel.ObjectDiff) table {
 	return t
 }
 
-// showDiff prints one object for people: of live what the manifests speak of,
+// A viewer shows differences to people.
+type viewer struct {
+	out, err io.Writer
+	threeWay bool // also what was applied last
+}
+
+// show prints one object for people: of live what the manifests speak of,
 // or with a prediction all of it, against what should be.
-func (a *app) showDiff(cmd *cobra.Command, o apimodel.ObjectDiff, d diffing) error {
+func (v viewer) show(ctx context.Context, o apimodel.ObjectDiff) error {
 	title := o.Kind + " " + o.Name
 	if ns := o.Namespace; ns != "" {
 		title = o.Kind + " " + ns + "/" + o.Name
 	}
-	fmt.Fprintf(a.streams.Out, "===== %s: %s\n", title, dash(o.Summary))
+	fmt.Fprintf(v.out, "===== %s: %s\n", title, dash(o.Summary))
 	if why := o.Problem; why != "" {
-		fmt.Fprintln(a.streams.Out, "an apply would be refused:", why)
+		fmt.Fprintln(v.out, "an apply would be refused:", why)
 	}
 	from, to := o.NormalizedLive, o.Desired
 	if from == nil {
@@ -142,23 +154,23 @@ func (a *app) showDiff(cmd *cobra.Command, o apimodel.ObjectDiff, d diffing) err
 		return err
 	}
 	if program := os.Getenv(externalDiff); program != "" {
-		return a.external(cmd, program, o, live, desired)
+		return v.external(ctx, program, o, live, desired)
 	}
-	fmt.Fprint(a.streams.Out, udiff.Unified("live", "desired", live, desired))
-	if !d.three {
+	fmt.Fprint(v.out, udiff.Unified("live", "desired", live, desired))
+	if !v.threeWay {
 		return nil
 	}
 	applied, err := lines(o.Applied)
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(a.streams.Out, udiff.Unified("last applied", "desired", applied, desired))
+	fmt.Fprint(v.out, udiff.Unified("last applied", "desired", applied, desired))
 	return nil
 }
 
 // external has another program show a difference. That it ends with 1 means
 // that there is one.
-func (a *app) external(cmd *cobra.Command, program string, o apimodel.ObjectDiff, live, desired string) error {
+func (v viewer) external(ctx context.Context, program string, o apimodel.ObjectDiff, live, desired string) error {
 	dir, err := os.MkdirTemp("", "capstan-diff-")
 	if err != nil {
 		return fmt.Errorf("make a folder for %s: %w", externalDiff, err)
@@ -173,11 +185,11 @@ func (a *app) external(cmd *cobra.Command, program string, o apimodel.ObjectDiff
 		}
 		args = append(args, path)
 	}
-	run := exec.CommandContext(cmd.Context(), words[0], args...) //nolint:gosec // the user names the program
-	run.Stdout, run.Stderr = a.streams.Out, a.streams.Err
+	run := exec.CommandContext(ctx, words[0], args...) //nolint:gosec // the user names the program
+	run.Stdout, run.Stderr = v.out, v.err
 	var ended *exec.ExitError
 	if err := run.Run(); err != nil && !(errors.As(err, &ended) && ended.ExitCode() == 1) {
-		return usageError{fmt.Errorf("%s=%q cannot be run; name a program with two file arguments, such as diff -u", externalDiff, program)}
+		return usageErrorf("%s=%q cannot be run; name a program with two file arguments, such as diff -u", externalDiff, program)
 	}
 	return nil
 }
@@ -324,17 +336,17 @@ func restricted(live, wish any) any {
 	return live
 }
 
-// localManifests reads a file, all files of a folder, or the input.
-func (a *app) localManifests(from string) ([]localObject, error) {
-	all, err := a.readFiles([]string{from})
+// readLocal reads a file, all files of a folder, or the input.
+func readLocal(from string, stdin io.Reader) ([]localObject, error) {
+	all, err := readFiles([]string{from}, stdin)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, asUsage(err)
 	}
 	var out []localObject
 	for _, file := range all.parts {
-		objects, err := file.objects()
+		objects, err := objects(file)
 		if err != nil {
-			return nil, usageError{err}
+			return nil, asUsage(err)
 		}
 		out = append(out, objects...)
 	}
@@ -342,7 +354,7 @@ func (a *app) localManifests(from string) ([]localObject, error) {
 }
 
 // objects reads the documents of one file.
-func (p inputPart) objects() ([]localObject, error) {
+func objects(p inputPart) ([]localObject, error) {
 	var out []localObject
 	var part []string
 	start := 1 // line of the document
@@ -351,7 +363,7 @@ func (p inputPart) objects() ([]localObject, error) {
 			part = append(part, line)
 			continue
 		}
-		o, err := p.object(strings.Join(part, "\n"), start)
+		o, err := parseObject(p, strings.Join(part, "\n"), start)
 		if err != nil {
 			return nil, err
 		}
@@ -363,9 +375,9 @@ func (p inputPart) objects() ([]localObject, error) {
 	return out, nil
 }
 
-// object parses one document, which begins on a line of the file. An empty
+// parseObject parses one document, which begins on a line of the file. An empty
 // document has no object.
-func (p inputPart) object(text string, start int) (localObject, error) {
+func parseObject(p inputPart, text string, start int) (localObject, error) {
 	var o localObject
 	if err := yaml.Unmarshal([]byte(text), &o); err != nil {
 		line, cause := yamltext.Place([]byte(text), errors.New(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")))

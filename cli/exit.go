@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -60,11 +61,6 @@ func found(err error) (code int, is bool) {
 	is = errors.As(err, &d)
 	return int(d), is
 }
-
-// usageError is a mistake in the words of a command.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
 
 // comparisonError is the failure of a comparison, which must not end like one
 // that found differences.
@@ -128,11 +124,10 @@ func exitCode(err error) int {
 }
 
 func failureCode(err error) int {
-	var usage usageError
 	var answer *answerError
 	var some partly
 	switch {
-	case errors.As(err, &usage), errors.Is(err, context.Canceled), strings.HasPrefix(err.Error(), "required flag"):
+	case isUsage(err), errors.Is(err, context.Canceled), strings.HasPrefix(err.Error(), "required flag"):
 		return exitUsage
 	case errors.Is(err, errAway):
 		return exitAway
@@ -141,7 +136,7 @@ func failureCode(err error) int {
 	case errors.As(err, &some):
 		return some.code
 	case errors.As(err, &answer):
-		return answer.exitCode()
+		return statusCode(answer.status)
 	}
 	switch fault.KindOf(err) {
 	case fault.Invalid:
@@ -154,4 +149,38 @@ func failureCode(err error) int {
 		return exitMissing
 	}
 	return exitFailed
+}
+
+// statusCode is the exit code for the status of an answer.
+func statusCode(status int) int {
+	switch status {
+	case http.StatusUnauthorized:
+		return exitSignIn
+	case http.StatusForbidden:
+		return exitForbidden
+	case http.StatusNotFound:
+		return exitMissing
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// errTimeout ends a wait after its timeout.
+var errTimeout = errors.New("timed out")
+
+// errAway ends a wait whose result cannot be confirmed: the agent of the
+// application's cluster is disconnected.
+var errAway = errors.New("the state cannot be confirmed")
+
+// say is one line: what is wrong, what to do, and the reference.
+func say(err error) string {
+	var answer *answerError
+	if errors.As(err, &answer) {
+		return answer.sentence()
+	}
+	if e, ok := fault.As(err); ok && e.Fix != "" {
+		return err.Error() + "; " + e.Fix
+	}
+	return err.Error()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/version"
@@ -72,8 +73,8 @@ func (a *app) signIn(ctx context.Context, cfg config, who credentials) (err erro
 		}
 		return a.storeSignIn(ctx, cfg)
 	}
-	if a.token != "" {
-		cfg.Token = a.token
+	if a.choice.token != "" {
+		cfg.Token = a.choice.token
 		return a.storeSignIn(ctx, cfg)
 	}
 	if who.username == "" {
@@ -155,7 +156,7 @@ func (a *app) logoutCommand() *cobra.Command {
 				}
 			}
 			cfg.Token = ""
-			return a.save(cfg)
+			return save(cfg, a.err)
 		},
 	}
 }
@@ -210,16 +211,16 @@ func (a *app) versionCommand() *cobra.Command {
 
 // target is the hub that a sign-in is for.
 func (a *app) target(args []string) (config, error) {
-	server := first(append(args, a.server, os.Getenv("CAPSTAN_SERVER"))...)
+	server := first(append(args, a.choice.server, os.Getenv("CAPSTAN_SERVER"))...)
 	if server == "" {
 		cfg, err := a.load()
 		if err != nil {
-			return cfg, usageError{fmt.Errorf("expected the URL of a hub")}
+			return cfg, usageErrorf("expected the URL of a hub")
 		}
 		return config{Name: cfg.Name, Server: cfg.Server}, nil
 	}
 	server = strings.TrimSuffix(server, "/")
-	return config{Name: first(a.context, contextOf(server)), Server: server}, nil
+	return config{Name: first(a.choice.context, contextOf(server)), Server: server}, nil
 }
 
 // storeSignIn stores a sign-in after it was proved to work.
@@ -233,7 +234,7 @@ func (a *app) storeSignIn(ctx context.Context, cfg config) error {
 		return err
 	}
 	cfg.User, cfg.Tenant = me.Username, me.Tenant
-	if err := a.save(cfg); err != nil {
+	if err := save(cfg, a.err); err != nil {
 		return err
 	}
 	a.note("Signed in to %s as %s (organisation %s).", cfg.Server, me.Username, me.Tenant)
@@ -242,23 +243,23 @@ func (a *app) storeSignIn(ctx context.Context, cfg config) error {
 
 func (a *app) promptFor(prompt string) (string, error) {
 	if !a.interactive() {
-		return "", usageError{fmt.Errorf("--username is needed without a terminal")}
+		return "", usageErrorf("--username is needed without a terminal")
 	}
-	fmt.Fprint(a.streams.Err, prompt)
-	line, err := bufio.NewReader(a.streams.In).ReadString('\n')
+	fmt.Fprint(a.err, prompt)
+	line, err := bufio.NewReader(a.in).ReadString('\n')
 	return strings.TrimSpace(line), err
 }
 
 // secret reads a secret without showing it, or the first line of standard
 // input where there is no terminal.
 func (a *app) secret(prompt string) (string, error) {
-	if f, ok := a.streams.In.(*os.File); ok && prompt != "" && term.IsTerminal(int(f.Fd())) {
-		fmt.Fprint(a.streams.Err, prompt)
+	if f, ok := a.in.(*os.File); ok && prompt != "" && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprint(a.err, prompt)
 		b, err := term.ReadPassword(int(f.Fd()))
-		fmt.Fprintln(a.streams.Err)
+		fmt.Fprintln(a.err)
 		return string(b), err
 	}
-	b, err := io.ReadAll(io.LimitReader(a.streams.In, 64<<10))
+	b, err := io.ReadAll(io.LimitReader(a.in, 64<<10))
 	if err != nil {
 		return "", err
 	}
@@ -270,6 +271,18 @@ func (a *app) secret(prompt string) (string, error) {
 }
 
 func (a *app) interactive() bool {
-	f, ok := a.streams.In.(*os.File)
+	f, ok := a.in.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// load returns the hub that is meant and who is signed in there.
+func (a *app) load() (config, error) { return a.choice.load(a.err) }
+
+// client opens the API of the hub.
+func (a *app) client() (*client.Client, error) {
+	c, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	return newClient(c)
 }

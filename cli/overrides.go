@@ -245,7 +245,7 @@ func (a *app) showAction(ctx context.Context, all *action.Actions, o map[string]
 		}
 		out = append(out, change{Operation: "patch", Patch: body})
 	}
-	if a.output == "json" {
+	if a.format == "json" {
 		return a.printValue(out, table{})
 	}
 	raw, err := json.Marshal(out)
@@ -256,6 +256,6 @@ func (a *app) showAction(ctx context.Context, all *action.Actions, o map[string]
 	if err != nil {
 		return err
 	}
-	_, err = a.streams.Out.Write(text)
+	_, err = a.out.Write(text)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -19,51 +20,57 @@ type table struct {
 	name []string // one line for each row with -o name
 }
 
+// A printer writes the result of a command, and notes beside it.
+type printer struct {
+	out, err io.Writer
+	format   string // of the result: table, wide, json, yaml or name
+}
+
 // print writes an answer in the form that was asked for.
-func (a *app) print(raw []byte, t table) error {
-	switch a.output {
+func (p *printer) print(raw []byte, t table) error {
+	switch p.format {
 	case "json":
 		var b bytes.Buffer
 		if err := json.Indent(&b, bytes.TrimSpace(raw), "", "  "); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintln(a.streams.Out, b.String())
+		_, err := fmt.Fprintln(p.out, b.String())
 		return err
 	case "yaml":
 		b, err := yaml.JSONToYAML(raw)
 		if err != nil {
 			return err
 		}
-		_, err = a.streams.Out.Write(b)
+		_, err = p.out.Write(b)
 		return err
 	case "name":
 		for _, n := range t.name {
-			if _, err := fmt.Fprintln(a.streams.Out, n); err != nil {
+			if _, err := fmt.Fprintln(p.out, n); err != nil {
 				return err
 			}
 		}
 		return nil
 	case "table", "wide", "":
-		return a.tabulate(t)
+		return p.tabulate(t)
 	}
-	return usageError{fmt.Errorf("output %q is unknown; use table, wide, json, yaml or name", a.output)}
+	return usageErrorf("output %q is unknown; use table, wide, json, yaml or name", p.format)
 }
 
 // printValue is print for an answer that was put together here.
-func (a *app) printValue(v any, t table) error {
+func (p *printer) printValue(v any, t table) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return a.print(raw, t)
+	return p.print(raw, t)
 }
 
-func (a *app) tabulate(t table) error {
+func (p *printer) tabulate(t table) error {
 	keep := len(t.head)
-	if a.output != "wide" {
+	if p.format != "wide" {
 		keep -= t.wide
 	}
-	w := tabwriter.NewWriter(a.streams.Out, 0, 4, 2, ' ', 0)
+	w := tabwriter.NewWriter(p.out, 0, 4, 2, ' ', 0)
 	if len(t.head) > 0 {
 		fmt.Fprintln(w, strings.Join(t.head[:keep], "\t"))
 	}
@@ -77,13 +84,13 @@ func (a *app) tabulate(t table) error {
 }
 
 // note writes a line for people, apart from the answer.
-func (a *app) note(format string, args ...any) {
-	fmt.Fprintf(a.streams.Err, format+"\n", args...)
+func (p *printer) note(format string, args ...any) {
+	fmt.Fprintf(p.err, format+"\n", args...)
 }
 
-func (a *app) warn(warnings []string) {
+func (p *printer) warn(warnings []string) {
 	for _, w := range warnings {
-		a.note("capstan: warning: %s", w)
+		p.note("capstan: warning: %s", w)
 	}
 }
 

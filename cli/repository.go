@@ -173,7 +173,7 @@ func pickRepo(all []apimodel.Repository, name, project string, given bool) (apim
 	case len(found) > 1 && i >= 0:
 		return found[i], nil
 	case len(found) > 1:
-		return apimodel.Repository{}, usageError{fault.With(fault.New(fault.Invalid, "the projects %s have a repository %s each", strings.Join(projects, ", "), name), "", "name one with --project")}
+		return apimodel.Repository{}, asUsage(fault.With(fault.New(fault.Invalid, "the projects %s have a repository %s each", strings.Join(projects, ", "), name), "", "name one with --project"))
 	case given && project != "":
 		return apimodel.Repository{}, fault.New(fault.Missing, "there is no repository %s of project %s", name, project)
 	}

@@ -4,12 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/version"
 )
 
 // A config is one hub and who is signed in there.
@@ -49,7 +53,7 @@ func contextOf(server string) string {
 }
 
 // readConfig reads the file. A missing file is empty.
-func (a *app) readConfig() (configFile, error) {
+func readConfig(warn io.Writer) (configFile, error) {
 	var f configFile
 	path, err := configPath()
 	if err != nil {
@@ -66,7 +70,7 @@ func (a *app) readConfig() (configFile, error) {
 		return f, fault.New(fault.Invalid, "%s is damaged; sign in again with `capstan login`", path)
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-		fmt.Fprintf(a.streams.Err, "capstan: warning: %s can be read by others; run chmod 600 on it\n", path)
+		fmt.Fprintf(warn, "capstan: warning: %s can be read by others; run chmod 600 on it\n", path)
 	}
 	if f.Server != "" && len(f.Contexts) == 0 {
 		name := contextOf(f.Server)
@@ -105,23 +109,27 @@ func (f configFile) missing(name string) error {
 	return fault.With(fault.New(fault.Missing, "there is no context %q; there are: %s", name, f.names()), "", "see `capstan context`, or sign in with `capstan login URL --name "+name+"`")
 }
 
+// A choice says by flags which hub is meant, and who asks. What is empty comes from
+// the environment or from the file.
+type choice struct{ context, server, token string }
+
 // load reads flags, environment and file, in this order.
-func (a *app) load() (config, error) {
+func (q choice) load(warn io.Writer) (config, error) {
 	var c config
-	f, err := a.readConfig()
+	f, err := readConfig(warn)
 	if err != nil {
 		return c, err
 	}
-	asked := first(a.context, os.Getenv("CAPSTAN_CONTEXT"))
+	asked := first(q.context, os.Getenv("CAPSTAN_CONTEXT"))
 	if at := f.context(first(asked, f.Current)); at != nil {
 		c = *at
 	} else if asked != "" {
 		return c, f.missing(asked)
 	}
 	// A token belongs to its server: another server does not get it.
-	if s := strings.TrimSuffix(first(a.server, os.Getenv("CAPSTAN_SERVER")), "/"); s != "" && s != c.Server {
-		if asked != "" && a.server != "" {
-			return c, usageError{fmt.Errorf("context %s is of %s; give --context or --server", asked, c.Server)}
+	if s := strings.TrimSuffix(first(q.server, os.Getenv("CAPSTAN_SERVER")), "/"); s != "" && s != c.Server {
+		if asked != "" && q.server != "" {
+			return c, usageErrorf("context %s is of %s; give --context or --server", asked, c.Server)
 		}
 		c = config{Name: contextOf(s), Server: s}
 		for _, at := range f.Contexts {
@@ -131,7 +139,7 @@ func (a *app) load() (config, error) {
 			}
 		}
 	}
-	if t := first(a.token, os.Getenv("CAPSTAN_TOKEN")); t != "" {
+	if t := first(q.token, os.Getenv("CAPSTAN_TOKEN")); t != "" {
 		c.Token = t
 	}
 	if c.Server == "" {
@@ -142,8 +150,8 @@ func (a *app) load() (config, error) {
 
 // save stores a context in place of the one of its name, and makes it the
 // current one.
-func (a *app) save(c config) error {
-	f, err := a.readConfig()
+func save(c config, warn io.Writer) error {
+	f, err := readConfig(warn)
 	if err != nil && fault.KindOf(err) != fault.Invalid { // signing in mends a damaged file
 		return err
 	}
@@ -182,4 +190,17 @@ func first(values ...string) string {
 		}
 	}
 	return ""
+}
+
+// newClient returns a client of the API that acts as the user of the context.
+func newClient(c config) (*client.Client, error) {
+	u, err := url.Parse(c.Server)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fault.New(fault.Invalid, "%q is no URL of a hub; write it like https://capstan.example.com", c.Server)
+	}
+	header := http.Header{"User-Agent": {"capstan/" + version.String()}}
+	if c.Token != "" {
+		header.Set("Authorization", "Bearer "+c.Token)
+	}
+	return client.New(c.Server, header), nil
 }

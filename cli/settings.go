@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -60,7 +59,7 @@ func (a *app) oneSetting(all apimodel.Settings, name, key string) error {
 		if s.Secret {
 			return fault.New(fault.Denied, "the key %s of %s is a secret: it is stored encrypted and never returned", key, name)
 		}
-		_, err := fmt.Fprintln(a.streams.Out, strings.TrimSuffix(s.Value, "\n"))
+		_, err := fmt.Fprintln(a.out, strings.TrimSuffix(s.Value, "\n"))
 		return err
 	}
 	return fault.With(fault.New(fault.Missing, "the key %s of %s is not set", key, name), "", "see `capstan settings get`")
@@ -146,7 +145,7 @@ func (a *app) settingsGiven(args []string, from string, unset bool) (map[string]
 	out := map[string]*string{}
 	if from != "" {
 		if unset || len(args) != 1 || strings.Contains(args[0], "=") {
-			return nil, usageError{errors.New("--from-file needs one KEY, without a value")}
+			return nil, usageErrorf("--from-file needs one KEY, without a value")
 		}
 		value, err := a.settingFrom(from)
 		out[args[0]] = &value
@@ -155,7 +154,7 @@ func (a *app) settingsGiven(args []string, from string, unset bool) (map[string]
 	for _, arg := range args {
 		key, value, found := strings.Cut(arg, "=")
 		if found == unset {
-			return nil, usageError{fmt.Errorf("%q: write KEY=VALUE, or KEY with --unset or --from-file", arg)}
+			return nil, usageErrorf("%q: write KEY=VALUE, or KEY with --unset or --from-file", arg)
 		}
 		out[key] = &value
 		if unset {
@@ -166,7 +165,7 @@ func (a *app) settingsGiven(args []string, from string, unset bool) (map[string]
 }
 
 func (a *app) settingFrom(name string) (string, error) {
-	in := a.streams.In
+	in := a.in
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,20 +12,12 @@ import (
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
-// syncing is what the flags of a sync ask for.
+// syncing is what a sync is to do, and what the command does with it.
 type syncing struct {
-	prune, dryRun, force, skipHooks    bool
-	async, preview, yes                bool
-	replace, outOfSyncOnly, serverSide bool
-	retryRefresh                       bool
-	revision, reason, local, strategy  string
-	retryLimit, retryFactor            int64
-	retryDuration, retryMax, selector  string
-	localRoot                          string
-	options, resources, infos, labels  []string
-	revisions, sourceNames             []string
-	positions                          []int
-	waiting                            waiting
+	flags               syncFlags
+	async, preview, yes bool
+	selector            string
+	waiting             waiting
 }
 
 func (a *app) appSync() *cobra.Command {
@@ -43,40 +33,17 @@ func (a *app) appSync() *cobra.Command {
 			return a.syncAll(cmd, api, names, s)
 		},
 	}
-	s.flags(c.Flags())
+	s.addFlags(c.Flags())
 	return c
 }
 
-func (s *syncing) flags(f *pflag.FlagSet) {
+func (s *syncing) addFlags(f *pflag.FlagSet) {
 	f.StringVarP(&s.selector, "selector", "l", "", "all applications that match this label selector")
-	f.BoolVar(&s.prune, "prune", false, "delete what is no longer in Git")
-	f.BoolVar(&s.dryRun, "dry-run", false, "ask the cluster what would happen, change nothing")
-	f.BoolVar(&s.force, "force", false, "replace what cannot be changed in place")
-	f.BoolVar(&s.skipHooks, "skip-hooks", false, "apply without hooks")
-	f.BoolVar(&s.replace, "replace", false, "the sync option Replace=true")
-	f.BoolVar(&s.serverSide, "server-side", false, "the sync option ServerSideApply=true")
-	f.BoolVar(&s.outOfSyncOnly, "apply-out-of-sync-only", false, "the sync option ApplyOutOfSyncOnly=true")
-	f.StringVar(&s.revision, "revision", "", "apply this revision instead of the target's")
-	f.StringSliceVar(&s.revisions, "revisions", nil, "revisions for several sources")
-	f.IntSliceVar(&s.positions, "source-positions", nil, "which sources --revisions are for, from 1")
-	f.StringSliceVar(&s.sourceNames, "source-names", nil, "which sources --revisions are for, by their names")
-	f.StringVar(&s.local, "local", "", "apply the manifests of this file or directory instead of Git's")
-	f.StringVar(&s.localRoot, "local-repo-root", "", "with --local: the repository's directory, which no file that is read may lie outside of")
-	f.StringVar(&s.strategy, "strategy", "", "apply (no hooks) or hook")
-	f.StringSliceVar(&s.infos, "info", nil, "stored with the operation: name=value")
 	f.BoolVar(&s.preview, "preview-changes", false, "show the difference and ask before anything is applied")
 	f.BoolVarP(&s.yes, "yes", "y", false, "with --preview-changes: do not ask")
 	f.BoolVar(&s.yes, "assumeYes", false, "the same as --yes")
-	f.Int64Var(&s.retryLimit, "retry-limit", 0, "how often a failure is tried again; -1: without end")
-	f.StringVar(&s.retryDuration, "retry-backoff-duration", "", "first pause before a retry, such as 5s")
-	f.StringVar(&s.retryMax, "retry-backoff-max-duration", "", "longest pause before a retry, such as 3m")
-	f.Int64Var(&s.retryFactor, "retry-backoff-factor", 0, "how many times longer each pause is than the one before")
-	f.BoolVar(&s.retryRefresh, "retry-refresh", false, "resolve the revision again before each retry")
-	f.StringVar(&s.reason, "reason", "", "recorded in the history")
-	f.StringSliceVar(&s.options, "sync-option", nil, "such as Replace=true")
-	f.StringSliceVar(&s.resources, "resource", nil, "only this object: group:kind:namespace/name or group:kind:name; with ! before it: all but this one")
-	f.StringArrayVar(&s.labels, "label", nil, "only objects with this label, as key=value; of several, all must be there")
 	f.BoolVar(&s.async, "async", false, "do not wait")
+	s.flags.register(f)
 	s.waiting.flags(f)
 }
 
@@ -84,7 +51,7 @@ func (s *syncing) flags(f *pflag.FlagSet) {
 // or those that a label selector matches.
 func (a *app) several(cmd *cobra.Command, names []string, selector string) (*client.Client, []string, error) {
 	if (len(names) == 0) == (selector == "") {
-		return nil, nil, usageError{errors.New("expected the names of applications, or --selector")}
+		return nil, nil, usageErrorf("expected the names of applications, or --selector")
 	}
 	api, err := a.client()
 	if err == nil && selector != "" {
@@ -133,9 +100,9 @@ func (a *app) syncAll(cmd *cobra.Command, api *client.Client, names []string, s 
 	var ended []apimodel.Application
 	for _, b := range under {
 		w := s.waiting
-		w.operation, w.newest = b.operation, s.revision == "" && len(s.revisions) == 0 && s.local == ""
+		w.operation, w.newest = b.operation, s.flags.revision == "" && len(s.flags.sources.revisions) == 0 && s.flags.local.path == ""
 		namespace, name := appName(b.name)
-		x, err := a.settled(cmd.Context(), api, namespace, name, w)
+		x, err := a.watcher(api).settled(cmd.Context(), namespace, name, w)
 		if err != nil {
 			if err := fail(err); err != nil {
 				return err
@@ -175,20 +142,20 @@ func (a *app) printSeveral(all any, t table) error {
 // to do.
 func (a *app) startSync(cmd *cobra.Command, api *client.Client, qualifiedName string, s syncing) (op apimodel.Operation, done bool, err error) {
 	namespace, name := appName(qualifiedName)
-	req, err := s.request()
+	req, err := s.flags.request()
 	if err != nil {
 		return op, false, err
 	}
-	if err := a.awaitTarget(cmd.Context(), api, namespace, name, s.waiting); err != nil {
+	if err := a.watcher(api).awaitTarget(cmd.Context(), namespace, name, s.waiting); err != nil {
 		return op, false, err
 	}
-	if len(s.sourceNames) > 0 {
+	if len(s.flags.sources.names) > 0 {
 		if req.SourcePositions, err = a.sourcePositions(cmd, api, namespace, name, s); err != nil {
 			return op, false, err
 		}
 	}
-	if len(s.labels) > 0 {
-		labelled, err := a.labelled(cmd, api, namespace, name, s.labels)
+	if len(s.flags.labels) > 0 {
+		labelled, err := a.labelled(cmd, api, namespace, name, s.flags.labels)
 		if err != nil {
 			return op, false, err
 		}
@@ -202,69 +169,6 @@ func (a *app) startSync(cmd *cobra.Command, api *client.Client, qualifiedName st
 	}
 	op, _, err = call[apimodel.Operation](api.SyncApplication(cmd.Context(), namespace, name, req))
 	return op, false, err
-}
-
-// request is what all applications are asked for alike.
-func (s syncing) request() (apimodel.SyncRequest, error) {
-	selected, err := selectors(s.resources)
-	if err != nil {
-		return apimodel.SyncRequest{}, err
-	}
-	options := slices.Clone(s.options)
-	for option, on := range map[string]bool{"Replace=true": s.replace, "ServerSideApply=true": s.serverSide, "ApplyOutOfSyncOnly=true": s.outOfSyncOnly} {
-		if on && !slices.Contains(options, option) {
-			options = append(options, option)
-		}
-	}
-	slices.Sort(options)
-	req := apimodel.SyncRequest{
-		Prune: s.prune, DryRun: s.dryRun, Force: s.force, SkipHooks: s.skipHooks,
-		Revision: s.revision, Reason: s.reason, SyncOptions: options, Resources: selected, Revisions: s.revisions,
-	}
-	if len(s.positions) > 0 {
-		if len(s.sourceNames) > 0 {
-			return req, usageError{errors.New("--source-positions and --source-names do not go together")}
-		}
-		req.SourcePositions = s.positions
-	}
-	if len(s.sourceNames) != 0 && len(s.sourceNames) != len(s.revisions) {
-		return req, usageError{fmt.Errorf("--source-names has %d names and --revisions %d revisions; give one revision for each name", len(s.sourceNames), len(s.revisions))}
-	}
-	if err := fillSync(&req, s.infos, s.local, s.localRoot, s.strategy); err != nil {
-		return req, err
-	}
-	return req, s.fillRetry(&req)
-}
-
-// fillRetry adds the retry block if a flag asks for one.
-func (s syncing) fillRetry(req *apimodel.SyncRequest) error {
-	if s.retryLimit == 0 && s.retryDuration == "" && s.retryMax == "" && s.retryFactor == 0 && !s.retryRefresh {
-		return nil
-	}
-	block, backoff := map[string]any{}, map[string]any{}
-	if s.retryLimit != 0 {
-		block["limit"] = s.retryLimit
-	}
-	if s.retryRefresh {
-		block["refresh"] = true
-	}
-	if s.retryDuration != "" {
-		backoff["duration"] = s.retryDuration
-	}
-	if s.retryMax != "" {
-		backoff["maxDuration"] = s.retryMax
-	}
-	if s.retryFactor != 0 {
-		backoff["factor"] = s.retryFactor
-	}
-	if len(backoff) > 0 {
-		block["backoff"] = backoff
-	}
-	text, err := json.Marshal(map[string]any{"retry": block})
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, req)
 }
 
 // sourcePositions finds sources by their names in the specification.
@@ -288,7 +192,7 @@ func (a *app) sourcePositions(cmd *cobra.Command, api *client.Client, namespace,
 		}
 	}
 	var out []int
-	for _, wanted := range s.sourceNames {
+	for _, wanted := range s.flags.sources.names {
 		found, err := among("--source-names of application "+name, wanted, known...)
 		if err != nil {
 			return nil, err
@@ -309,7 +213,7 @@ func (a *app) labelled(cmd *cobra.Command, api *client.Client, namespace, name s
 	for _, l := range labels {
 		key, value, found := strings.Cut(l, "=")
 		if !found || key == "" {
-			return nil, usageError{fmt.Errorf("--label %q is not key=value", l)}
+			return nil, usageErrorf("--label %q is not key=value", l)
 		}
 		want[key] = value
 	}
@@ -343,7 +247,28 @@ func (a *app) labelled(cmd *cobra.Command, api *client.Client, namespace, name s
 		out = append(out, apimodel.ResourceSelector{Group: group, Kind: o.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name})
 	}
 	if len(out) == 0 {
-		return nil, usageError{fmt.Errorf("application %s has no object with the label %s", name, strings.Join(labels, " and "))}
+		return nil, usageErrorf("application %s has no object with the label %s", name, strings.Join(labels, " and "))
 	}
 	return out, nil
+}
+
+// preview shows what a sync would change, and asks. done says that there is
+// nothing to do.
+func (a *app) preview(cmd *cobra.Command, api *client.Client, namespace, name string, yes bool) (done bool, err error) {
+	d, _, err := call[struct {
+		Items []apimodel.ObjectDiff `json:"items"`
+	}](api.DiffApplication(cmd.Context(), namespace, name, apimodel.DiffApplicationParams{}))
+	if err != nil {
+		return false, err
+	}
+	if len(d.Items) == 0 {
+		fmt.Fprintln(a.out, "Nothing differs.")
+		return true, nil
+	}
+	for _, o := range d.Items {
+		if err := a.viewer(false).show(cmd.Context(), o); err != nil {
+			return false, err
+		}
+	}
+	return false, a.confirm(yes, "Apply these changes?")
 }

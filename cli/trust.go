@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -30,19 +29,19 @@ func (a *app) explainClusters(clusters []apimodel.Cluster) error {
 			if r.AgentSeq > 0 {
 				seen = fmt.Sprintf("has row %d", r.AgentSeq)
 			}
-			fmt.Fprintf(a.streams.Out, "\n%s accepts no change since %s: %s. Its agent %s, the hub's log ended at row %d.\n  Accept the hub's state: capstan cluster accept-hub %s\n",
+			fmt.Fprintf(a.out, "\n%s accepts no change since %s: %s. Its agent %s, the hub's log ended at row %d.\n  Accept the hub's state: capstan cluster accept-hub %s\n",
 				c.Name, r.Since.Local().Format("2006-01-02 15:04 MST"), r.Reason, seen, r.HubSeq, c.Name)
 		}
 		if q := c.Quarantine; given(q) {
-			fmt.Fprintf(a.streams.Out, "\n%s: cloned? Two Kubernetes clusters use its identity since %s, the later one from %s. Both are refused.\n  Choose one: capstan cluster keep %s --fingerprint %s (the one that enrolled) or %s\n",
+			fmt.Fprintf(a.out, "\n%s: cloned? Two Kubernetes clusters use its identity since %s, the later one from %s. Both are refused.\n  Choose one: capstan cluster keep %s --fingerprint %s (the one that enrolled) or %s\n",
 				c.Name, q.Since.Local().Format("2006-01-02 15:04 MST"), q.Address, c.Name, q.Known, q.Other)
 		}
 		if r := c.Refused; given(r) {
-			fmt.Fprintf(a.streams.Out, "\n%s: a second agent process with the same identity was refused at %s, from %s.\n", c.Name, r.At.Local().Format("15:04:05 MST"), r.Address)
+			fmt.Fprintf(a.out, "\n%s: a second agent process with the same identity was refused at %s, from %s.\n", c.Name, r.At.Local().Format("15:04:05 MST"), r.Address)
 		}
 	}
 	if held {
-		fmt.Fprint(a.streams.Out, "\nThe hub was restored from a backup: enrolment and pruning are stopped until every such cluster is accepted.\n")
+		fmt.Fprint(a.out, "\nThe hub was restored from a backup: enrolment and pruning are stopped until every such cluster is accepted.\n")
 	}
 	return nil
 }
@@ -61,7 +60,7 @@ func (a *app) clusterAccept() *cobra.Command {
 				return err
 			}
 			if all == (len(args) == 1) {
-				return usageError{errors.New("name one cluster, or give --all")}
+				return usageErrorf("name one cluster, or give --all")
 			}
 			names := args
 			if all {
@@ -78,7 +77,7 @@ func (a *app) clusterAccept() *cobra.Command {
 				}
 			}
 			if len(names) == 0 {
-				_, err := fmt.Fprintln(a.streams.Out, "No cluster waits for this decision.")
+				_, err := fmt.Fprintln(a.out, "No cluster waits for this decision.")
 				return err
 			}
 			if err := a.confirm(yes, fmt.Sprintf("Accept the hub's state for %d clusters?", len(names))); err != nil {
@@ -88,7 +87,7 @@ func (a *app) clusterAccept() *cobra.Command {
 				if _, err := read(api.AcceptHub(cmd.Context(), name)); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.streams.Out, "cluster/%s accepts the hub's state\n", name)
+				fmt.Fprintf(a.out, "cluster/%s accepts the hub's state\n", name)
 			}
 			return nil
 		},
@@ -109,7 +108,7 @@ func (a *app) clusterKeep() *cobra.Command {
 				return err
 			}
 			if fingerprint == "" {
-				return usageError{errors.New("--fingerprint is needed: kubectl get namespace kube-system -o jsonpath={.metadata.uid}")}
+				return usageErrorf("--fingerprint is needed: kubectl get namespace kube-system -o jsonpath={.metadata.uid}")
 			}
 			_, err = read(api.KeepCluster(cmd.Context(), args[0], apimodel.KeepClusterJSONRequestBody{Fingerprint: fingerprint}))
 			return err

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,11 +42,11 @@ func (a *app) clusterUpgrade() *cobra.Command {
 			}
 			switch {
 			case u.image == "":
-				return usageError{errors.New("--image is needed: the full reference of the new image")}
+				return usageErrorf("--image is needed: the full reference of the new image")
 			case (len(args) == 0) == (len(u.labels) == 0):
-				return usageError{errors.New("name clusters, or choose them with --selector")}
+				return usageErrorf("name clusters, or choose them with --selector")
 			case u.batch < 0:
-				return usageError{errors.New("--batch is less than nothing")}
+				return usageErrorf("--batch is less than nothing")
 			}
 			names, err := u.choose(cmd.Context(), api, args)
 			if err != nil {
@@ -120,7 +119,7 @@ func (a *app) upgradeAll(ctx context.Context, api *client.Client, names []string
 			if given(c.Upgrade) {
 				orders[name] = c.Upgrade.Id
 			}
-			fmt.Fprintf(a.streams.Err, "cluster/%s is to run %s\n", name, u.image)
+			fmt.Fprintf(a.err, "cluster/%s is to run %s\n", name, u.image)
 		}
 		if !u.wait {
 			continue
@@ -159,7 +158,7 @@ func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[
 				rest = append(rest, name)
 				continue
 			}
-			fmt.Fprintf(a.streams.Out, "cluster/%s %s: %s\n", name, c.Upgrade.Phase, dash(c.Upgrade.Message))
+			fmt.Fprintf(a.out, "cluster/%s %s: %s\n", name, c.Upgrade.Phase, dash(c.Upgrade.Message))
 			if c.Upgrade.Phase != "Succeeded" {
 				failed = append(failed, name)
 			}

@@ -19,6 +19,23 @@ func noun(use, short string, aliases []string, verbs ...*cobra.Command) *cobra.C
 	return c
 }
 
+// usageError is a mistake in the words of a command.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// usageErrorf is a mistake that a sentence describes.
+func usageErrorf(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// asUsage makes an error one of usage.
+func asUsage(err error) error { return usageError{err} }
+
+// isUsage reports whether an error is one of usage.
+func isUsage(err error) bool {
+	var e usageError
+	return errors.As(err, &e)
+}
+
 // aVerb refuses words that no command of a group is called by.
 func aVerb(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -34,21 +51,21 @@ func aVerb(c *cobra.Command, args []string) error {
 	if question == "" {
 		question = fmt.Sprintf("; `%s --help` lists the commands", c.CommandPath())
 	}
-	return usageError{fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), question)}
+	return usageErrorf("unknown command %q for %q%s", args[0], c.CommandPath(), question)
 }
 
 // flagError says which flag was meant.
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
-		return usageError{err}
+		return asUsage(err)
 	}
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	if near := suggest.Nearest(unknown.GetSpecifiedName(), names); near != "" && unknown.GetSpecifiedShortnames() == "" {
-		return usageError{fmt.Errorf("%w for %q; did you mean --%s?", err, c.CommandPath(), near)}
+		return usageErrorf("%w for %q; did you mean --%s?", err, c.CommandPath(), near)
 	}
-	return usageError{fmt.Errorf("%w for %q; `%s --help` lists the flags", err, c.CommandPath(), c.CommandPath())}
+	return usageErrorf("%w for %q; `%s --help` lists the flags", err, c.CommandPath(), c.CommandPath())
 }
 
 // among finds the value of a flag among those that there are; case does not
@@ -58,7 +75,7 @@ func among(flag, value string, known ...string) (string, error) {
 	if i >= 0 {
 		return known[i], nil
 	}
-	return "", usageError{fmt.Errorf("%s is one of %s, not %q%s", flag, strings.Join(known, ", "), value, suggest.Question(value, known))}
+	return "", usageErrorf("%s is one of %s, not %q%s", flag, strings.Join(known, ", "), value, suggest.Question(value, known))
 }
 
 // allAmong is among for a flag with several values.
@@ -84,8 +101,8 @@ func exactly(names ...string) cobra.PositionalArgs {
 			return nil
 		}
 		if len(names) == 0 {
-			return usageError{fmt.Errorf("no argument is expected, %d given", len(args))}
+			return usageErrorf("no argument is expected, %d given", len(args))
 		}
-		return usageError{fmt.Errorf("expected %s", strings.Join(names, " and "))}
+		return usageErrorf("expected %s", strings.Join(names, " and "))
 	}
 }

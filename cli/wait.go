@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/capstan-cd/capstan/cli/client"
@@ -18,16 +17,15 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// errTimeout ends a wait after its timeout.
-var errTimeout = errors.New("timed out")
-
-// errAway ends a wait whose result cannot be confirmed: the agent of the
-// application's cluster is disconnected.
-var errAway = errors.New("the state cannot be confirmed")
-
 // rereadPause is the longest time between two reads of a wait: the
 // disconnection of an agent is no event of its applications.
 const rereadPause = 2 * time.Second
+
+// A watcher follows applications of one hub.
+type watcher struct {
+	api  *client.Client
+	note func(format string, args ...any) // writes a line for people
+}
 
 // waiting says what is waited for. Without any of the states, it is synced,
 // healthy and at rest. Of several healths any will do.
@@ -156,18 +154,9 @@ func conditionText(st apimodel.ApplicationStatus) string {
 	return " (" + strings.Join(out, "; ") + ")"
 }
 
-// await waits until an application is where it should be, and prints it.
-func (a *app) await(ctx context.Context, api *client.Client, namespace, name string, w waiting) error {
-	x, err := a.settled(ctx, api, namespace, name, w)
-	if err != nil {
-		return err
-	}
-	return a.printSeveral([]apimodel.Application{x}, appTable([]apimodel.Application{x}))
-}
-
 // settled follows the stream until an application is where it should be, and
 // returns it.
-func (a *app) settled(ctx context.Context, api *client.Client, namespace, name string, w waiting) (out apimodel.Application, err error) {
+func (a watcher) settled(ctx context.Context, namespace, name string, w waiting) (out apimodel.Application, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
 	defer cancel()
 	why := "the hub has not said how it is"
@@ -176,26 +165,26 @@ func (a *app) settled(ctx context.Context, api *client.Client, namespace, name s
 		if over, why, err = w.decide(x); !over || err != nil || len(w.resources) == 0 {
 			return over, err
 		}
-		why, err = w.resourcesAwaited(ctx, api, namespace, name)
+		why, err = w.resourcesAwaited(ctx, a.api, namespace, name)
 		return why == "" && err == nil, err
 	}
-	err = a.watch(ctx, api, namespace, name, func(x apimodel.Application, _ []byte) (bool, error) {
+	err = a.watch(ctx, namespace, name, func(x apimodel.Application, _ []byte) (bool, error) {
 		over, err := decide(x)
 		if err != nil {
 			return over, err
 		}
 		if !over {
-			return false, absent.note(a, time.Now(), awayReason(x), x)
+			return false, absent.record(a, time.Now(), awayReason(x), x)
 		}
 		if out = x; w.definite(x) {
 			return true, nil
 		}
 		// What the hub has may be older than this command. The agent confirms it.
 		asked := time.Now()
-		now, _, err := call[apimodel.Application](api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{Confirm: true}))
+		now, _, err := call[apimodel.Application](a.api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{Confirm: true}))
 		switch {
 		case unavailable(err):
-			return false, absent.note(a, asked, answerText(err), x)
+			return false, absent.record(a, asked, answerText(err), x)
 		case err != nil:
 			return false, err
 		}
@@ -251,9 +240,9 @@ type absence struct {
 	known string // what the hub knew last
 }
 
-// note records why the state could not be confirmed at a time, empty: it could.
+// record records why the state could not be confirmed at a time, empty: it could.
 // The error is errAway once that has lasted too long.
-func (b *absence) note(a *app, at time.Time, why string, x apimodel.Application) error {
+func (b *absence) record(a watcher, at time.Time, why string, x apimodel.Application) error {
 	if why == "" {
 		b.since = time.Time{}
 		return nil
@@ -298,26 +287,12 @@ func lastKnown(x apimodel.Application) string {
 	return fmt.Sprintf("%s and %s are as of %s (%s ago)", sync, health, asOf.Format(time.RFC3339), ago(asOf))
 }
 
-// unavailable reports whether an answer is that the agent could not be asked.
-func unavailable(err error) bool {
-	var answer *answerError
-	return errors.As(err, &answer) && answer.unavailable()
-}
-
-func answerText(err error) string {
-	var answer *answerError
-	if errors.As(err, &answer) {
-		return answer.sentence()
-	}
-	return err.Error()
-}
-
 // awaitTarget waits until an application that was just made has been
 // rendered, or says why it cannot be.
-func (a *app) awaitTarget(ctx context.Context, api *client.Client, namespace, name string, w waiting) error {
+func (a watcher) awaitTarget(ctx context.Context, namespace, name string, w waiting) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
 	defer cancel()
-	return a.watch(ctx, api, namespace, name, func(x apimodel.Application, _ []byte) (bool, error) {
+	return a.watch(ctx, namespace, name, func(x apimodel.Application, _ []byte) (bool, error) {
 		st := x.Status
 		rendered := st.Capstan.Target != ""
 		return rendered || len(st.Conditions) > 0, nil
@@ -340,20 +315,20 @@ type refresh struct {
 }
 
 // refreshed asks for a refresh and waits until it has happened.
-func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name string, hard bool, timeout time.Duration) (refresh, error) {
+func (a watcher) refreshed(ctx context.Context, namespace, name string, hard bool, timeout time.Duration) (refresh, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
 	var out refresh
 	var err error
-	if out.before, _, err = call[apimodel.Application](api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{})); err != nil {
+	if out.before, _, err = call[apimodel.Application](a.api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{})); err != nil {
 		return out, err
 	}
-	if _, err := read(api.RefreshApplication(ctx, namespace, name, apimodel.RefreshApplicationParams{Hard: hard})); err != nil {
+	if _, err := read(a.api.RefreshApplication(ctx, namespace, name, apimodel.RefreshApplicationParams{Hard: hard})); err != nil {
 		return out, err
 	}
 	asked := time.Now()
 	for wait := true; wait; wait = !skipped(out.after) {
-		out.after, out.raw, err = call[apimodel.Application](api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{}))
+		out.after, out.raw, err = call[apimodel.Application](a.api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{}))
 		switch {
 		case err != nil && errors.Is(context.Cause(ctx), errTimeout):
 		case err != nil || out.refreshedAt(out.after).After(out.refreshedAt(out.before)) || unusable(out.after.Status) != "" && time.Since(asked) > shortRefresh:
@@ -412,11 +387,11 @@ func (r refresh) table() table {
 // compared waits until the cluster has compared itself with the newest
 // revision: before, its status is that of an earlier one. It does not wait for
 // a disconnected cluster.
-func (a *app) compared(ctx context.Context, api *client.Client, namespace, name string) error {
+func (a watcher) compared(ctx context.Context, namespace, name string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, longRefresh, errTimeout)
 	defer cancel()
 	for {
-		x, _, err := call[apimodel.Application](api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{}))
+		x, _, err := call[apimodel.Application](a.api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{}))
 		if err != nil {
 			return err
 		}
@@ -433,74 +408,11 @@ func (a *app) compared(ctx context.Context, api *client.Client, namespace, name 
 	}
 }
 
-func (a *app) appWait() *cobra.Command {
-	var w waiting
-	var selector string
-	var resources []string
-	var gone bool
-	c := &cobra.Command{
-		Use: "wait [NAME...]", Short: "Wait until applications are synced, healthy and at rest, or in the states that are asked for",
-		Example: "  capstan app wait shop\n  capstan app wait shop --health --timeout 10m\n  capstan app wait -l team=shop --suspended --health\n  capstan app wait shop --resource apps:Deployment:shop/web --health",
-		RunE: func(cmd *cobra.Command, names []string) error {
-			selected, err := selectors(resources)
-			if err != nil {
-				return err
-			}
-			w.resources = selected
-			if slices.ContainsFunc(w.resources, func(r apimodel.ResourceSelector) bool { return r.Exclude }) {
-				return usageError{errors.New("--resource of wait names objects to wait for; ! is not supported here")}
-			}
-			if gone && (!w.everything() || len(w.resources) > 0) {
-				return usageError{errors.New("--delete does not go together with other states")}
-			}
-			api, names, err := a.several(cmd, names, selector)
-			if err != nil {
-				return err
-			}
-			return a.awaitAll(cmd.Context(), api, names, w, gone)
-		},
-	}
-	f := c.Flags()
-	w.flags(f)
-	f.StringVarP(&selector, "selector", "l", "", "all applications that match this label selector")
-	f.BoolVar(&w.suspended, "suspended", false, "wait for Suspended")
-	f.BoolVar(&w.degraded, "degraded", false, "wait for Degraded")
-	f.BoolVar(&gone, "delete", false, "wait until they no longer exist")
-	f.StringSliceVar(&resources, "resource", nil, "of this object instead of the application: group:kind:namespace/name or group:kind:name")
-	return c
-}
-
-// awaitAll waits for several applications, one after the other; earlier ones
-// are not checked again.
-func (a *app) awaitAll(ctx context.Context, api *client.Client, names []string, w waiting, gone bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
-	defer cancel()
-	var all []apimodel.Application
-	for _, n := range names {
-		namespace, name := appName(n)
-		if gone {
-			if err := a.awaitGone(ctx, api, namespace, name, w); err != nil {
-				return err
-			}
-			continue
-		}
-		x, err := a.settled(ctx, api, namespace, name, w)
-		if err != nil {
-			return err
-		}
-		all = append(all, x)
-	}
-	if gone {
-		return nil
-	}
-	return a.printSeveral(all, appTable(all))
-}
-
 // awaitGone waits until an application no longer exists.
-func (a *app) awaitGone(ctx context.Context, api *client.Client, namespace, name string, w waiting) error {
+func (a watcher) awaitGone(ctx context.Context, namespace, name string, w waiting) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
 	defer cancel()
-	err := a.watch(ctx, api, namespace, name, func(apimodel.Application, []byte) (bool, error) { return false, nil })
+	err := a.watch(ctx, namespace, name, func(apimodel.Application, []byte) (bool, error) { return false, nil })
 	if exitCode(err) == exitMissing {
 		return nil
 	}
@@ -513,16 +425,16 @@ func (a *app) awaitGone(ctx context.Context, api *client.Client, namespace, name
 // watch reads the application, and again after each change in the event stream,
 // until see returns that it is done. The stream is opened before the first
 // read, so nothing is missed.
-func (a *app) watch(ctx context.Context, api *client.Client, namespace, name string, see func(apimodel.Application, []byte) (bool, error)) error {
+func (a watcher) watch(ctx context.Context, namespace, name string, see func(apimodel.Application, []byte) (bool, error)) error {
 	for {
-		events, stop, err := a.events(ctx, api, namespace+"/"+name)
+		events, stop, err := a.events(ctx, namespace+"/"+name)
 		if err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			return err
 		}
-		err = a.readState(ctx, api, namespace, name, events, see)
+		err = a.readState(ctx, namespace, name, events, see)
 		stop()
 		if !errors.Is(err, errStreamEnded) {
 			return err
@@ -537,9 +449,9 @@ func (a *app) watch(ctx context.Context, api *client.Client, namespace, name str
 
 var errStreamEnded = errors.New("the stream ended")
 
-func (a *app) readState(ctx context.Context, api *client.Client, namespace, name string, events <-chan struct{}, see func(apimodel.Application, []byte) (bool, error)) error {
+func (a watcher) readState(ctx context.Context, namespace, name string, events <-chan struct{}, see func(apimodel.Application, []byte) (bool, error)) error {
 	for {
-		x, raw, err := call[apimodel.Application](api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{}))
+		x, raw, err := call[apimodel.Application](a.api.GetApplication(ctx, namespace, name, apimodel.GetApplicationParams{}))
 		if err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -565,9 +477,9 @@ func (a *app) readState(ctx context.Context, api *client.Client, namespace, name
 }
 
 // events returns a notification for each event about one application.
-func (a *app) events(ctx context.Context, api *client.Client, app string) (<-chan struct{}, func(), error) {
+func (a watcher) events(ctx context.Context, app string) (<-chan struct{}, func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
-	res, err := api.StreamChanges(ctx, apimodel.StreamChangesParams{Application: app, View: apimodel.StreamChangesParamsViewCompact})
+	res, err := a.api.StreamChanges(ctx, apimodel.StreamChangesParams{Application: app, View: apimodel.StreamChangesParamsViewCompact})
 	if err == nil && res.StatusCode != 200 {
 		_, err = read(res, nil)
 	} else if err != nil {

@@ -167,7 +167,7 @@ func (a *app) windowChange(use, short, example string, change func(map[string]an
 			}
 			w, ok := all[i].(map[string]any)
 			if !ok {
-				return nil, usageError{fmt.Errorf("window %d of the project is no object; delete it", i)}
+				return nil, usageErrorf("window %d of the project is no object; delete it", i)
 			}
 			return all, change(w)
 		})
@@ -199,7 +199,7 @@ func (a *app) windowDelete() *cobra.Command {
 func windowIndex(id string, n int) (int, error) {
 	i, err := strconv.Atoi(id)
 	if err != nil || i < 0 || i >= n {
-		return 0, usageError{fmt.Errorf("there is no window %q; the project has %d, numbered from 0 as \"capstan project windows list\" shows", id, n)}
+		return 0, usageErrorf("there is no window %q; the project has %d, numbered from 0 as \"capstan project windows list\" shows", id, n)
 	}
 	return i, nil
 }
