@@ -44,8 +44,8 @@ func processes(t *testing.T, memory int64) []int {
 	return out
 }
 
-// statOf returns what the kernel says of a process, from its state on; nothing
-// of one that is gone.
+// statOf returns what the kernel reports of a process, from its state on;
+// nothing of one that is gone.
 func statOf(pid int) []string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
