@@ -19,7 +19,7 @@ import (
 func Assemble(rendered []Rendered, namespace string, limits Limits) ([]Object, []string, error) {
 	limits = limits.withDefaults()
 	if len(rendered) > limits.Objects {
-		return nil, nil, fault.With(fault.New(fault.Exceeded, "the source makes %d objects, and at most %d are taken", len(rendered), limits.Objects),
+		return nil, nil, fault.With(fault.New(fault.Exceeded, "the source makes %d objects, more than the limit of %d", len(rendered), limits.Objects),
 			"", "split the application")
 	}
 	files := make(map[*manifest.Object]string, len(rendered))
@@ -127,11 +127,11 @@ func checkIdentity(key manifest.Key, version string) error {
 		{"its kind", key.Kind, maxKind}, {"metadata.namespace", key.Namespace, maxNamespace}, {"metadata.name", key.Name, maxName},
 	} {
 		if len(part.text) > part.most {
-			return fault.New(fault.Invalid, "an object cannot be named so: %s has %d bytes, and at most %d are taken (%s)",
+			return fault.New(fault.Invalid, "an object cannot have this name: %s has %d bytes, more than the limit of %d (%s)",
 				part.what, len(part.text), part.most, quote(part.text))
 		}
 		if !utf8.ValidString(part.text) || strings.ContainsFunc(part.text, unprintable) {
-			return fault.New(fault.Invalid, "an object cannot be named so: %s holds a character that cannot be printed (%s)", part.what, quote(part.text))
+			return fault.New(fault.Invalid, "an object cannot have this name: %s has a character that cannot be printed (%s)", part.what, quote(part.text))
 		}
 	}
 	return nil

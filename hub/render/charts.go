@@ -35,7 +35,7 @@ func (r *Recorder) charts(tree hub.Tree, q Question) (Answer, error) {
 			return Answer{}, fault.With(fault.New(fault.Invalid, "the file declares no chart at place %s", quote(place)), q.Names[0], "")
 		}
 		if r.fetched++; r.fetched > maxCharts {
-			return Answer{}, fault.New(fault.Exceeded, "the render takes more than %d charts from repositories", maxCharts)
+			return Answer{}, fault.New(fault.Exceeded, "the render uses more than %d charts from repositories", maxCharts)
 		}
 		f, err := r.chart(q.Source, declared[i])
 		if err != nil {
@@ -68,7 +68,7 @@ func (r *Recorder) chart(source int, ref hub.ChartRef) (File, error) {
 
 func (r Request) chart(ref hub.ChartRef, known string) (hub.ChartArchive, error) {
 	if r.Chart == nil {
-		return hub.ChartArchive{}, fault.New(fault.Invalid, "charts cannot be taken from repositories here: %s", quote(ref.Name))
+		return hub.ChartArchive{}, fault.New(fault.Invalid, "charts cannot be fetched from repositories here: %s", quote(ref.Name))
 	}
 	return r.Chart(ref, known)
 }

@@ -125,7 +125,7 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 // countLookups counts what a question costs the hub.
 func (r *Recorder) countLookups(lookups int) error {
 	if r.lookups += int64(lookups); r.lookups > maxRepeats*int64(r.limits.Inputs) {
-		return fault.With(fault.New(fault.Exceeded, "the render asks for files and facts more than %d times", maxRepeats*r.limits.Inputs),
+		return fault.With(fault.New(fault.Exceeded, "the render reads files and facts more than %d times", maxRepeats*r.limits.Inputs),
 			"", "look for a loop in the templates")
 	}
 	return nil
@@ -300,7 +300,7 @@ func (r *Recorder) readFile(tree hub.Tree, source int, name string) (File, error
 	case err != nil:
 		return File{}, r.wrong(name, err)
 	case fi.IsDir():
-		return File{}, fault.With(fault.New(fault.Invalid, "a directory stands where a file is expected"), name, "")
+		return File{}, fault.With(fault.New(fault.Invalid, "there is a directory where a file is expected"), name, "")
 	case fi.Size() > r.limits.FileBytes:
 		return File{}, fault.With(fault.New(fault.Exceeded, "the file has %d bytes, and at most %d are read", fi.Size(), r.limits.FileBytes), name, "")
 	case r.read+fi.Size() > r.limits.InputBytes:
@@ -392,10 +392,10 @@ func (r *Recorder) add(in hub.Input) error {
 		return nil
 	}
 	if len(r.inputs) >= r.limits.Inputs {
-		return fault.New(fault.Exceeded, "the render looks at more than %d files and directories", r.limits.Inputs)
+		return fault.New(fault.Exceeded, "the render reads more than %d files and directories", r.limits.Inputs)
 	}
 	if r.names += len(in.Path); r.names > maxInputNames {
-		return fault.New(fault.Exceeded, "the names of all that the render looks at have more than %d bytes", maxInputNames)
+		return fault.New(fault.Exceeded, "the names of all files that the render reads have more than %d bytes", maxInputNames)
 	}
 	r.inputs[in] = struct{}{}
 	return nil

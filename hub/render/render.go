@@ -108,7 +108,7 @@ func CheckSources(sources []hub.Source) error {
 			continue
 		}
 		if refs[s.Ref] {
-			return fault.With(fault.New(fault.Invalid, "the ref %q is used by another source too", s.Ref), SourceName(i, s), "give every ref a name of its own")
+			return fault.With(fault.New(fault.Invalid, "the ref %q is used by another source too", s.Ref), SourceName(i, s), "use a different name for every ref")
 		}
 		refs[s.Ref] = true
 	}

@@ -240,10 +240,10 @@ func (s *Stage) batch(ctx context.Context, tenant hub.TenantID, items []hub.Work
 	if err == nil {
 		err = s.giveBack(ctx, items, passing)
 	} else if later := s.work.Later(ctx, items, time.Now().Add(5*time.Second)); later != nil {
-		s.log.WarnContext(ctx, "refresh work not given back; its lease will run out", "error", later)
+		s.log.WarnContext(ctx, "refresh work not released; its lease will expire", "error", later)
 	}
 	if err != nil {
-		s.log.ErrorContext(ctx, "refresh failed and will be tried again", "tenant", tenant, "applications", len(items), "error", err)
+		s.log.ErrorContext(ctx, "refresh failed and will be retried", "tenant", tenant, "applications", len(items), "error", err)
 	}
 }
 

@@ -45,7 +45,7 @@ func (l *loading) far(dep *chart.Dependency, dir string, place int, synced error
 		return nil, fault.With(err, at, "")
 	}
 	if sub.Name() != dep.Name {
-		return nil, fault.With(fault.New(fault.Invalid, "%s gives the chart %q", dep.Repository, sub.Name()), at, "")
+		return nil, fault.With(fault.New(fault.Invalid, "%s contains the chart %q", dep.Repository, sub.Name()), at, "")
 	}
 	return sub, nil
 }

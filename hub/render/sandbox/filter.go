@@ -129,7 +129,7 @@ func install(filter []unix.SockFilter, flags uintptr) error {
 		return fmt.Errorf("install system call filter: %w", errno)
 	}
 	if r != 0 {
-		return fmt.Errorf("install system call filter: thread %d did not take it", r)
+		return fmt.Errorf("install system call filter: thread %d did not accept it", r)
 	}
 	return nil
 }

@@ -86,8 +86,8 @@ func start(ctx context.Context, cfg render.Config, quit <-chan struct{}, tenant 
 func unstarted(err error) error {
 	for _, short := range [...]error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ENOSPC} {
 		if errors.Is(err, short) {
-			return fault.With(fault.Wrap(fault.Offline, err, "the hub cannot start a renderer at the moment, because its machine has no room for one"),
-				"", "it is tried again by itself; give the hub more memory, processes and open files if this stays")
+			return fault.With(fault.Wrap(fault.Offline, err, "the hub cannot start a renderer at the moment, because its machine has no memory or processes left for one"),
+				"", "it is retried automatically; give the hub more memory, processes and open files if this stays")
 		}
 	}
 	return fmt.Errorf("start renderer: %w", err)
@@ -185,7 +185,7 @@ func (p *process) kill() {
 
 // errLost means that the worker ended before its first question. It may have
 // ended while it was idle, so another one can do the work.
-var errLost = errors.New("the renderer was gone")
+var errLost = errors.New("the renderer had ended")
 
 // render runs one request. Only a worker that answered in order can be used
 // again; keep reports whether it did.
@@ -373,7 +373,7 @@ func broke(err error) bool {
 // in need of memory, or a person. Nothing speaks against another try.
 func whenKilled(err error) error {
 	return fault.With(fault.Wrap(fault.Offline, err, "the renderer was killed before it was done, perhaps because the hub's machine ran out of memory"),
-		"", "it is tried again by itself; give the hub more memory if this stays")
+		"", "it is retried automatically; give the hub more memory if this stays")
 }
 
 // explain returns why a worker was lost. killed means that it was killed, and

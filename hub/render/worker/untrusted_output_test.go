@@ -202,7 +202,7 @@ func TestOutputOfAWorkerIsValidated(t *testing.T) {
 		"case-of-keys":    {fault.Internal, "under the name"},
 		"key-twice":       {fault.Internal, "under the name"},
 		"name-with-zero":  {fault.Internal, "cannot be printed"},
-		"long-name":       {fault.Internal, "at most 512"},
+		"long-name":       {fault.Internal, "limit of 512"},
 		"strange-hook":    {fault.Internal, "sent the hook"},
 		"long-hook":       {fault.Internal, "sent the hook"},
 		"name-is-no-text": {fault.Internal, "not JSON"},

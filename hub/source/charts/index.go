@@ -160,7 +160,7 @@ func blockEntry(text *bufio.Reader, name string) ([]published, error) {
 			mine = keyOf(body) == name
 		case mine:
 			if part.Len()+len(line) > maxEntry {
-				return nil, fault.New(fault.Exceeded, "the index says more than %d bytes about the chart", maxEntry)
+				return nil, fault.New(fault.Exceeded, "the index has more than %d bytes about the chart", maxEntry)
 			}
 			part.WriteString(line)
 			part.WriteByte('\n')
