@@ -128,7 +128,7 @@ func checkCredential(url string, cred *hub.Credential) (*hub.Credential, error) 
 	}
 	switch {
 	case cred.SSHPrivateKey == "" && overSSH && cred.Password+cred.BearerToken != "":
-		return nil, fault.With(fault.New(fault.Invalid, "a password or token opens no repository over SSH"), "", "give it an SSH private key, or use its https:// URL")
+		return nil, fault.With(fault.New(fault.Invalid, "a password or token opens no repository over SSH"), "", "set an SSH private key, or use its https:// URL")
 	case cred.SSHPrivateKey == "":
 		return cred, nil
 	case !overSSH && cred.Password+cred.BearerToken+cred.TLSClientCert == "":

@@ -97,7 +97,7 @@ func (l *Loop) Run(ctx context.Context) error {
 func (l *Loop) giveBack(ctx context.Context) {
 	for _, item := range l.queue.drain() {
 		if err := l.leave(ctx, item, l.clock.Now()); err != nil {
-			l.log.WarnContext(ctx, "fetch not given back; its lease will run out", logkey.Tenant, item.Tenant, logkey.Repository, item.Key, logkey.Error, err)
+			l.log.WarnContext(ctx, "fetch not released; its lease will expire", logkey.Tenant, item.Tenant, logkey.Repository, item.Key, logkey.Error, err)
 		}
 	}
 }

@@ -96,11 +96,11 @@ func classify(err error) error {
 	case c == pausedTooLong:
 		return fault.With(fault.Wrap(fault.Offline, err, "the database ended a transaction in which this process had paused"), "", "try again in a moment")
 	case c == notInEncoding:
-		return fault.Wrap(fault.Invalid, err, "a text holds a character that cannot be stored, such as NUL")
+		return fault.Wrap(fault.Invalid, err, "a text has a character that cannot be stored, such as NUL")
 	case c == limitExceeded:
 		return fault.Wrap(fault.Exceeded, err, "a name is too long to be stored")
 	case c == readOnlyTransaction || c == diskFull:
-		return fault.With(fault.Wrap(fault.Offline, err, "the database takes no writes"), "", "ask the operator to look at its disk and its role")
+		return fault.With(fault.Wrap(fault.Offline, err, "the database accepts no writes"), "", "ask the operator to look at its disk and its role")
 	case strings.HasPrefix(c, "08"), strings.HasPrefix(c, "57P"), strings.HasPrefix(c, "53"), strings.HasPrefix(c, "28"), c == "3D000":
 		return offline(err)
 	case c == "" && disconnected(err):

@@ -158,7 +158,7 @@ func (s *System) Redeem(ctx context.Context, r hub.Redemption) error {
 			return err
 		}
 		if key != nil && former != c.AgentID {
-			return fault.New(fault.Conflict, "the join token was used already, and another agent has taken the place of the one that it made")
+			return fault.New(fault.Conflict, "the join token was used already, and another agent has replaced the one that it enrolled")
 		}
 		b := &pgx.Batch{}
 		b.Queue(dropOtherTokens, t.id, cluster, r.Enrolment)

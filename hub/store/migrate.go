@@ -82,7 +82,7 @@ func createRoles(ctx context.Context, conn *pgx.Conn) error {
 	for role, statement := range map[string]string{appRole: createApp, systemRole: createSys} {
 		var there bool
 		if err := conn.QueryRow(ctx, selectRole, role).Scan(&there); err != nil {
-			return fmt.Errorf("look for role %s: %w", role, err)
+			return fmt.Errorf("read role %s: %w", role, err)
 		}
 		if there {
 			continue
@@ -118,7 +118,7 @@ func (db *DB) check(ctx context.Context) error {
 		var name string
 		var unbound, owns bool
 		if err := pool.QueryRow(ctx, selectSelf).Scan(&name, &unbound, &owns); err != nil {
-			return classify(fmt.Errorf("look at the database role: %w", err))
+			return classify(fmt.Errorf("check the database role: %w", err))
 		}
 		if unbound || owns {
 			return fault.With(fault.New(fault.Invalid, "row security does not bind it, so tenants would not be kept apart"),

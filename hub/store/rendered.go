@@ -55,7 +55,7 @@ func (t *Tenant) PutRenderedBy(ctx context.Context, r hub.RenderedBy) error {
 	}
 	_, err := exec(ctx, t.tx, "put parent", putRenderedBy, t.id, r.Object, r.Kind == "Application", r.Parent, string(r.Applied))
 	if code(err) == foreignKeyViolation {
-		return fault.New(fault.Conflict, "the object, or the application that renders it, is gone meanwhile")
+		return fault.New(fault.Conflict, "the object, or the application that renders it, was deleted meanwhile")
 	}
 	return err
 }

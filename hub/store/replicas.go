@@ -75,7 +75,7 @@ func (s *System) Beat(ctx context.Context, r hub.Replica, life time.Duration) ([
 			return err
 		}
 		if len(dead) > 0 {
-			s.db.log.WarnContext(ctx, "replicas are gone; their work is free", "replicas", dead)
+			s.db.log.WarnContext(ctx, "replicas have stopped; their leases are released", "replicas", dead)
 			if _, err := exec(ctx, tx, "free the work of replicas that are gone", freeWork, dead); err != nil {
 				return err
 			}

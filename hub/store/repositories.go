@@ -198,7 +198,7 @@ func (t *Tenant) Credential(ctx context.Context, id hub.RepositoryID) (hub.Crede
 	if sealed == nil && (own == "" || hub.IsSSH(url)) {
 		err := t.tx.QueryRow(ctx, selectTemplateFor, t.id, url).Scan(&id, &username, &sealed)
 		if err := missing(err, "no template"); err != nil && fault.KindOf(err) != fault.Missing {
-			return hub.Credential{}, fmt.Errorf("look for a credential template: %w", err)
+			return hub.Credential{}, fmt.Errorf("find a credential template: %w", err)
 		}
 	}
 	c, err := t.unsealed(ctx, id, sealed)
@@ -233,7 +233,7 @@ func (t *Tenant) AccessTo(ctx context.Context, url, project string) (c hub.Crede
 		if fault.KindOf(err) == fault.Missing {
 			return c, false, nil
 		}
-		return c, false, fmt.Errorf("look for a credential template: %w", err)
+		return c, false, fmt.Errorf("find a credential template: %w", err)
 	}
 	c, err = t.unsealed(ctx, id, sealed)
 	c.Username = cmp.Or(c.Username, username)

@@ -78,7 +78,7 @@ func (c Config) Validate() error {
 			errs = append(errs, fault.New(fault.Invalid, "the database URL of the %s role is not set", name))
 		} else if _, err := pgxpool.ParseConfig(url); err != nil {
 			// The parser's text may hold the password.
-			errs = append(errs, fault.New(fault.Invalid, "the database URL of the %s role cannot be read; it looks like postgres://user@host:5432/capstan", name))
+			errs = append(errs, fault.New(fault.Invalid, "the database URL of the %s role cannot be read; it must have the form postgres://user@host:5432/capstan", name))
 		}
 	}
 	if c.MaxConns < 0 {

@@ -151,13 +151,13 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 	n, err := exec(ctx, t.tx, "set targets", setTargets, t.id, apps, target, accepted, revision, revisions, sourceType, resources, pin, unpin, hold,
 		micro(time.Now()), generation, project, hooks, refreshed, operation)
 	if code(err) == foreignKeyViolation {
-		return fault.New(fault.Conflict, "a snapshot that was to be the target is gone")
+		return fault.New(fault.Conflict, "a snapshot that was to be the target does not exist")
 	}
 	if err != nil {
 		return err
 	}
 	if int(n) != len(changes) {
-		return fault.New(fault.Conflict, "%d of %d applications were changed meanwhile, or are gone", len(changes)-int(n), len(changes))
+		return fault.New(fault.Conflict, "%d of %d applications were changed or deleted meanwhile", len(changes)-int(n), len(changes))
 	}
 	if len(seen.apps) > 0 {
 		if err := t.replaceConditions(ctx, byRefresh, append(refreshErrors(), hub.RenderWarning), seen.apps, seen.warnings); err != nil {

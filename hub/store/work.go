@@ -290,7 +290,7 @@ func (s *System) Finish(ctx context.Context, items []hub.WorkItem) (again bool, 
 			return err
 		}
 		if err := tx.QueryRow(ctx, keepWork, kinds, tenants, keys, tokens).Scan(&again); err != nil {
-			return fmt.Errorf("keep work that came again: %w", err)
+			return fmt.Errorf("store work that was enqueued again: %w", err)
 		}
 		_, err := exec(ctx, tx, "drop finished work", dropWork, kinds, tenants, keys, tokens)
 		return err

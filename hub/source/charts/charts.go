@@ -216,7 +216,7 @@ func (c *Client) chart(ctx context.Context, tenant hub.TenantID, project string,
 	sum := sha256.Sum256(data)
 	a := hub.ChartArchive{Version: pick.version, Digest: "sha256:" + hex.EncodeToString(sum[:]), Data: data}
 	if pick.digest != "" && pick.digest != a.Digest {
-		return hub.ChartArchive{}, fault.With(fault.New(fault.Invalid, "the archive of the chart %s %s has another digest than %s says", ref.Name, pick.version, ref.Repository), "",
+		return hub.ChartArchive{}, fault.With(fault.New(fault.Invalid, "the archive of the chart %s %s has another digest than that of %s", ref.Name, pick.version, ref.Repository), "",
 			"publish the chart again")
 	}
 	c.archives.Put(packed, a, int64(len(data)))

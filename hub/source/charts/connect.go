@@ -97,7 +97,7 @@ func (c *connection) authorize(req *http.Request) {
 // explain returns why something of a repository could not be read. It repeats
 // no text of the network's own errors: they hold the address as it was sent.
 func explain(what string, err error) error {
-	const again = "it is tried again by itself"
+	const again = "it is retried automatically"
 	var refused *fault.Error
 	var timeout net.Error
 	var dns *net.DNSError
@@ -113,7 +113,7 @@ func explain(what string, err error) error {
 		return fault.With(fault.New(fault.Offline, "%s cannot be read: the server did not answer in time", what), "", again)
 	case untrusted(err):
 		return fault.With(fault.New(fault.Offline, "%s cannot be read: the certificate of the server is not trusted", what), "",
-			"store its authority with `capstan cert add-tls`, or give the server a certificate that the hub trusts")
+			"store its authority with `capstan cert add-tls`, or use a certificate of the server that the hub trusts")
 	}
 	return fault.With(fault.New(fault.Offline, "%s cannot be read: the server cannot be reached", what), "", again)
 }
@@ -133,7 +133,7 @@ func answered(what string, status int) error {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return fault.With(fault.New(fault.Invalid, "the server refuses %s (status %d)", what, status), "", "register the repository with a user name and password that may read it")
 	case status == http.StatusTooManyRequests || status >= http.StatusInternalServerError:
-		return fault.With(fault.New(fault.Offline, "the server answers with status %d for %s", status, what), "", "it is tried again by itself")
+		return fault.With(fault.New(fault.Offline, "the server answers with status %d for %s", status, what), "", "it is retried automatically")
 	}
 	return fault.With(fault.New(fault.Invalid, "the server answers with status %d for %s", status, what), "", "correct the address of the repository")
 }

@@ -254,7 +254,7 @@ func (m *mirror) broken(err error) error {
 		if m.clock.Now().Sub(time.Unix(0, m.healed.Load())) > healedFor {
 			m.damaged.Store(true)
 		}
-		return fault.With(fault.Wrap(fault.Offline, err, "the hub's copy of the repository is damaged and is being fetched again"), "", "it is tried again by itself")
+		return fault.With(fault.Wrap(fault.Offline, err, "the hub's copy of the repository is damaged and is being fetched again"), "", "it is retried automatically")
 	}
 	return err
 }

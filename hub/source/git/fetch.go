@@ -72,7 +72,7 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 	}
 	err = v.update(ctx)
 	if isDamage(err) {
-		m.log.WarnContext(ctx, "mirror damaged, fetching it anew", logkey.Repository, repo.ID, logkey.Error, err)
+		m.log.WarnContext(ctx, "mirror damaged, fetching it again", logkey.Repository, repo.ID, logkey.Error, err)
 		if err = m.wipe(); err == nil {
 			err = v.update(ctx)
 		}

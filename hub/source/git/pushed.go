@@ -365,7 +365,7 @@ func (v *visit) address(part string) string {
 func (v *visit) speak(ctx context.Context, method, part string, body []byte) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, method, v.address(part), bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("ask the Git server: %w", err)
+		return nil, fmt.Errorf("request to the Git server: %w", err)
 	}
 	req.Header.Set("Git-Protocol", gitProtocol)
 	req.Header.Set("User-Agent", "git/capstan")
@@ -378,7 +378,7 @@ func (v *visit) speak(ctx context.Context, method, part string, body []byte) (io
 	}
 	res, err := watched{v.remote.http}.RoundTrip(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask the Git server: %w", err)
+		return nil, fmt.Errorf("request to the Git server: %w", err)
 	}
 	if res.StatusCode != http.StatusOK {
 		return nil, errors.Join(fmt.Errorf("%w: status %d", errProtocol, res.StatusCode), res.Body.Close())

@@ -48,7 +48,7 @@ func (t trust) tls(cfg Config) (*tls.Config, error) {
 	if t.authorities != "" {
 		out.RootCAs = x509.NewCertPool()
 		if !out.RootCAs.AppendCertsFromPEM([]byte(t.authorities)) {
-			return nil, fault.With(fault.New(fault.Invalid, "what "+hub.CertificatesMap+" holds for its host is no certificate"), "", "set it to certificates in PEM, or take the key away")
+			return nil, fault.With(fault.New(fault.Invalid, "what "+hub.CertificatesMap+" holds for its host is no certificate"), "", "set it to certificates in PEM, or remove the key")
 		}
 	}
 	if t.cert+t.key != "" {
@@ -101,7 +101,7 @@ func (r *remote) session(repo hub.Repository, spelling string, cred hub.Credenti
 		return nil, fault.With(fault.New(fault.Invalid, "repositories with the scheme %q are not supported", u.Scheme), "", "use the repository's https:// URL")
 	}
 	if cred.SSHPrivateKey != "" && cred.Password == "" && cred.BearerToken == "" && cred.TLSClientCert == "" {
-		return nil, fault.With(fault.New(fault.Invalid, "an SSH key opens no repository over HTTP"), "", "use the repository's SSH URL, or give it a user name and a token")
+		return nil, fault.With(fault.New(fault.Invalid, "an SSH key opens no repository over HTTP"), "", "use the repository's SSH URL, or set a user name and a token")
 	}
 	host := u.Hostname()
 	if strings.Contains(host, ":") {

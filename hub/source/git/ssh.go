@@ -45,10 +45,10 @@ type sshTarget struct {
 func sshTargetOf(u *url.URL, spelling string, repo hub.Repository, cred hub.Credential) (sshTarget, error) {
 	host := u.Hostname()
 	if strings.ContainsFunc(host, notInHostName) || strings.HasPrefix(host, "-") {
-		return sshTarget{}, fault.With(fault.New(fault.Invalid, "its host name holds characters that no host name has"), "", "check the repository URL")
+		return sshTarget{}, fault.With(fault.New(fault.Invalid, "its host name has invalid characters"), "", "check the repository URL")
 	}
 	if cred.SSHPrivateKey == "" && (cred.Password != "" || cred.BearerToken != "") {
-		return sshTarget{}, fault.With(fault.New(fault.Invalid, "a password or token opens no repository over SSH"), "", "give it an SSH private key, or use its https:// URL")
+		return sshTarget{}, fault.With(fault.New(fault.Invalid, "a password or token opens no repository over SSH"), "", "set an SSH private key, or use its https:// URL")
 	}
 	t := sshTarget{host: host, port: first(u.Port(), sshPort), user: first(repo.Username, cred.Username, sshUser), key: cred.SSHPrivateKey, insecure: repo.Insecure}
 	path, relative := strings.CutPrefix(spelling, relativeWay)

@@ -249,7 +249,7 @@ func (t *tree) content(n packstore.Node, name string) ([]byte, error) {
 }
 
 // errIsDir means that there is a directory where a file is expected.
-var errIsDir = fault.Wrap(fault.Invalid, fs.ErrInvalid, "a directory stands where a file is expected")
+var errIsDir = fault.Wrap(fault.Invalid, fs.ErrInvalid, "there is a directory where a file is expected")
 
 // Stat returns what is at a name, through links.
 func (t *tree) Stat(name string) (fs.FileInfo, error) { return t.stat("stat", name, true) }
@@ -287,7 +287,7 @@ func (t *tree) list(n packstore.Node) ([]fs.DirEntry, error) {
 	case n.Mode == filemode.Submodule:
 		return nil, errSubmodule()
 	case !n.IsDir():
-		return nil, fault.Wrap(fault.Invalid, fs.ErrInvalid, "a file stands where a directory is expected")
+		return nil, fault.Wrap(fault.Invalid, fs.ErrInvalid, "there is a file where a directory is expected")
 	}
 	d, err := t.m.objects.Directory(n.Hash)
 	if err != nil {

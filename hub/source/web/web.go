@@ -156,7 +156,7 @@ func check(address string, schemes []string) error {
 	case scheme != "http" && scheme != "https":
 		return fault.With(fault.New(fault.Invalid, "files are not read with the scheme %q: %s", scheme, shown), "", "use an https address, or commit the file to a Git repository")
 	case u.User != nil:
-		return fault.With(fault.New(fault.Invalid, "the address %s holds a user name or password", shown), "",
+		return fault.With(fault.New(fault.Invalid, "the address %s contains a user name or password", shown), "",
 			"take it out of the address; a file that needs a credential belongs into a Git repository")
 	}
 	return nil
@@ -242,7 +242,7 @@ func answered(address string, status int) error {
 		return fault.With(fault.New(fault.Invalid, "the server of %s refuses the file (status %d)", shown, status), "",
 			"make the file public, or commit it to a Git repository; no credential is sent")
 	case status == http.StatusTooManyRequests || status >= http.StatusInternalServerError:
-		return fault.With(fault.New(fault.Offline, "the server of %s answers with status %d", shown, status), "", "it is tried again by itself")
+		return fault.With(fault.New(fault.Offline, "the server of %s answers with status %d", shown, status), "", "it is retried automatically")
 	}
 	return fault.With(fault.New(fault.Invalid, "the server of %s answers with status %d", shown, status), "", "correct the address")
 }
@@ -251,7 +251,7 @@ func answered(address string, status int) error {
 // network's own errors: they hold the address as it was sent.
 func explain(address string, err error) error {
 	shown := hub.RedactURL(address)
-	const again = "it is tried again by itself"
+	const again = "it is retried automatically"
 	var refused *fault.Error
 	var timeout net.Error
 	var dns *net.DNSError
@@ -269,7 +269,7 @@ func explain(address string, err error) error {
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &unknown) || errors.As(err, &name) || errors.As(err, &invalid) {
-		return fault.With(fault.New(fault.Offline, "the certificate of the server of %s is not trusted", shown), "", "give the server a certificate that the hub trusts")
+		return fault.With(fault.New(fault.Offline, "the certificate of the server of %s is not trusted", shown), "", "use a certificate of the server that the hub trusts")
 	}
 	return fault.With(fault.New(fault.Offline, "the server of %s cannot be reached", shown), "", again)
 }

@@ -112,7 +112,7 @@ func TestPostgresIsAway(t *testing.T) {
 			s.SQL.Cut()
 		}
 		writable(false)
-		refused(t, "no-database", "the database takes no writes")
+		refused(t, "no-database", "the database accepts no writes")
 		// It may be given a connection of before that was cut, too.
 		_, err := s.API.Wait(ctx, "no-database", func(stack.App) error { return nil })
 		if err != nil {

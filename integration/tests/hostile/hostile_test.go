@@ -46,7 +46,7 @@ func attacks() map[string]attack {
 		"overlays":  {rendertest.Overlays(30), []string{"took more than", "MiB of memory"}},
 		"zero":      {map[string]string{"a.yaml": "apiVersion: v1\nkind: \"Config\\0Map\"\nmetadata: {name: a}\n"}, []string{"cannot be printed"}},
 		"long":      {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + strings.Repeat("a", 50_000) + "}\n"}, []string{"50000 bytes"}},
-		"questions": {rendertest.Chart(map[string]string{"templates/b.yaml": "{{ range $i := until 1000000 }}{{ if $.Capabilities.APIVersions.Has (printf \"%0400d\" $i) }}{{ end }}{{ end }}"}), []string{"looks at more than", "names of all", "took more than"}},
+		"questions": {rendertest.Chart(map[string]string{"templates/b.yaml": "{{ range $i := until 1000000 }}{{ if $.Capabilities.APIVersions.Has (printf \"%0400d\" $i) }}{{ end }}{{ end }}"}), []string{"reads more than", "names of all", "took more than"}},
 		"megabytes": {rendertest.Chart(map[string]string{"templates/b.yaml": "{{ $x := repeat 1000000 \"x\" }}{{ range $i := until 100000 }}{{ if $.Capabilities.APIVersions.Has (print $x $i) }}{{ end }}{{ end }}"}), []string{"not the name of an API"}},
 		"objects":   {rendertest.Chart(map[string]string{"templates/b.yaml": "{{ range $i := until 50000 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a{{ $i }}}\n{{ end }}"}), []string{"more than 20000", "took more than", "MiB of memory"}},
 		"remote":    {map[string]string{"kustomization.yaml": "resources: ['http://169.254.169.254/latest']\n"}, []string{"remote bases are not served"}},
