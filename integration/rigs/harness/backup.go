@@ -42,8 +42,6 @@ func (c *Cluster) offline(ctx context.Context, do func() error) error {
 }
 
 func copyAll(ctx context.Context, from, to string) error {
-	ctx, cancel := context.WithTimeout(ctx, postgresStart)
-	defer cancel()
 	if out, err := exec.CommandContext(ctx, "cp", "-a", from, to).CombinedOutput(); err != nil {
 		return fmt.Errorf("copy %q: %w: %s", from, err, out)
 	}

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -322,6 +323,16 @@ func (c *Cluster) CA() []byte {
 		return c.given.CertificateAuthorityData
 	}
 	return c.authority.pem
+}
+
+// serverCertificate is one for a server on loopback that stands for the API
+// server.
+func (c *Cluster) serverCertificate() (tls.Certificate, error) {
+	pair, err := c.authority.server("kube-apiserver")
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(pair.cert, pair.key)
 }
 
 func (c *Cluster) file(name string) string { return filepath.Join(c.dir.path, name) }

@@ -109,13 +109,9 @@ type entryKey struct{}
 
 // NewLedger starts a ledger before a cluster. The caller must Stop it.
 func NewLedger(c *Cluster) (*Ledger, error) {
-	pair, err := c.authority.server("kube-apiserver")
+	cert, err := c.serverCertificate()
 	if err != nil {
 		return nil, fmt.Errorf("sign the ledger's certificate: %w", err)
-	}
-	cert, err := tls.X509KeyPair(pair.cert, pair.key)
-	if err != nil {
-		return nil, fmt.Errorf("read the ledger's certificate: %w", err)
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(c.CA())

@@ -29,7 +29,6 @@ const (
 	superuser     = "postgres"
 	postgresStart = 3 * time.Minute // a limit for what hangs
 	postgresGrace = 20 * time.Second
-	portAttempts  = 5
 )
 
 // PostgresOptions say how a server is run. The zero value is right for tests.
@@ -171,13 +170,13 @@ func (p *Postgres) tool(ctx context.Context, name string, args ...string) error 
 		return err
 	}
 	select {
-	case <-made.done:
+	case <-made.wait():
 	case <-ctx.Done():
 		_ = made.stop(syscall.SIGKILL, 0)
 		return made.explain(fmt.Errorf("%s: %w", name, ctx.Err()))
 	}
-	if made.err != nil {
-		return made.explain(fmt.Errorf("%s: %w", name, made.err))
+	if err := made.failure(); err != nil {
+		return made.explain(fmt.Errorf("%s: %w", name, err))
 	}
 	return nil
 }

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -19,11 +16,8 @@ import (
 )
 
 const (
-	// pollEvery is how often a starting process is asked whether it is ready.
-	pollEvery = 25 * time.Millisecond
-	// lowestPort is the lowest that FreePort gives. From here on there is
-	// none that browsers refuse, and below are most well-known ones.
-	lowestPort = 12000
+	// readyEvery is how often a starting process is asked whether it is ready.
+	readyEvery = 25 * time.Millisecond
 	// tailBytes is how much of a log goes into an error.
 	tailBytes = 2048
 )
@@ -115,7 +109,7 @@ func (p *process) ready(ctx context.Context, check func(context.Context) error, 
 			return p.explain(fmt.Errorf("%s ended while it started: %w", p.name, p.ending()))
 		case <-ctx.Done():
 			return p.explain(fmt.Errorf("%s is not ready in time: %w", p.name, err))
-		case <-time.After(pollEvery):
+		case <-time.After(readyEvery):
 		}
 	}
 }
@@ -143,21 +137,16 @@ func (p *process) stop(sig syscall.Signal, grace time.Duration) error {
 	return nil
 }
 
-// A Process is a program that a test runs.
-type Process struct{ *process }
+// pid is the number of the process.
+func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// StartProcess starts a program that ends with this process.
-func StartProcess(name, path, log string, args ...string) (*Process, error) {
-	p, err := start(command{name: name, path: path, args: args, log: log, orphan: syscall.SIGKILL})
-	if err != nil {
-		return nil, err
-	}
-	return &Process{p}, nil
-}
+// signal sends the process a signal, such as SIGSTOP and SIGCONT.
+func (p *process) signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
 
-// Stop asks the program to end, and kills it when the grace is over.
-func (p *Process) Stop(sig syscall.Signal, grace time.Duration) error { return p.stop(sig, grace) }
+// wait returns a channel that is closed when the process has ended.
+func (p *process) wait() <-chan struct{} { return p.done }
 
+// ended reports whether the process is gone.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:
@@ -166,6 +155,9 @@ func (p *process) ended() bool {
 		return false
 	}
 }
+
+// failure is the error with which the process has ended; nil: it succeeded.
+func (p *process) failure() error { return p.err }
 
 // ending is why the process is gone.
 func (p *process) ending() error {
@@ -210,52 +202,6 @@ func tail(path string) string {
 	return string(bytes.TrimSpace(data))
 }
 
-// FreePort finds a port of 127.0.0.1 that is not in use. It is none of the
-// ephemeral ports, so a server that is restarted finds its port free. No other
-// caller gets it as long as this process runs, neither here nor in another
-// process; a program that does not call FreePort may still use it.
-func FreePort() (int, error) {
-	low, err := firstEphemeral()
-	if err != nil {
-		return 0, err
-	}
-	for range portAttempts * portAttempts {
-		port := lowestPort + rand.IntN(low-lowestPort)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue
-		}
-		if err != nil {
-			return 0, fmt.Errorf("ask for a free port: %w", err)
-		}
-		ours, err := reserve(port)
-		if err = errors.Join(err, l.Close()); err != nil {
-			return 0, err
-		}
-		if ours {
-			return port, nil
-		}
-	}
-	return 0, fmt.Errorf("ask for a free port: between %d and %d none was found", lowestPort, low)
-}
-
-// firstEphemeral is the lowest port that the kernel gives to connections.
-func firstEphemeral() (int, error) {
-	const file = "/proc/sys/net/ipv4/ip_local_port_range"
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return 0, fmt.Errorf("read which ports connections get: %w", err)
-	}
-	var low, high int
-	if _, err := fmt.Sscan(string(b), &low, &high); err != nil {
-		return 0, fmt.Errorf("read which ports connections get: %s: %w", file, err)
-	}
-	if low < lowestPort+portAttempts*portAttempts { // connections get nearly all of them
-		return math.MaxUint16, nil
-	}
-	return low, nil
-}
-
 // firstAccount is the first of the named users that this machine has.
 func firstAccount(names ...string) (*account, error) {
 	for _, name := range names {
@@ -274,20 +220,4 @@ func firstAccount(names ...string) (*account, error) {
 		return &account{name: name, uid: uid, gid: gid}, nil
 	}
 	return nil, fmt.Errorf("this machine has none of the users %v", names)
-}
-
-// Eventually asks check again and again until it has no complaint, and fails
-// with the last one when ctx ends. It is for what cannot be watched.
-func Eventually(ctx context.Context, check func(context.Context) error) error {
-	for {
-		err := check(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w; last: %w", context.Cause(ctx), err)
-		case <-time.After(pollEvery):
-		}
-	}
 }

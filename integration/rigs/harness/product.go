@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,9 +14,6 @@ import (
 	"syscall"
 	"time"
 )
-
-// AgentNamespace is where agents of this package keep their state.
-const AgentNamespace = "capstan-system"
 
 // HubOptions say how a hub is started.
 type HubOptions struct {
@@ -147,25 +142,6 @@ func (h *Hub) Start(ctx context.Context) error {
 	return h.process.ready(ctx, func(ctx context.Context) error { return answers(ctx, h.URL+"/readyz") })
 }
 
-func answers(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if _, err := io.Copy(io.Discard, res.Body); err != nil {
-		return err
-	}
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, res.Status)
-	}
-	return nil
-}
-
 // Dir is where the hub keeps its configuration, mirrors and log.
 func (h *Hub) Dir() string { return h.options.Dir }
 
@@ -173,16 +149,16 @@ func (h *Hub) Dir() string { return h.options.Dir }
 func (h *Hub) LogFile() string { return h.file("hub.log") }
 
 // PID is the hub's process.
-func (h *Hub) PID() int { return h.process.cmd.Process.Pid }
+func (h *Hub) PID() int { return h.process.pid() }
 
 // Signal sends the hub a signal, such as SIGSTOP and SIGCONT.
-func (h *Hub) Signal(sig syscall.Signal) error { return h.process.cmd.Process.Signal(sig) }
+func (h *Hub) Signal(sig syscall.Signal) error { return h.process.signal(sig) }
 
 // MasterKeyFile is where its master key is.
 func (h *Hub) MasterKeyFile() string { return cmp.Or(h.options.MasterKey, h.file("master.key")) }
 
 // Ended is closed when the hub's process, as it is now, has ended.
-func (h *Hub) Ended() <-chan struct{} { return h.process.done }
+func (h *Hub) Ended() <-chan struct{} { return h.process.wait() }
 
 // Kill ends the hub as a crash would.
 func (h *Hub) Kill() error { return h.process.stop(syscall.SIGKILL, time.Second) }
@@ -258,7 +234,7 @@ func (a *Agent) Start(context.Context) error {
 }
 
 // Ended is closed when the agent's process, as it is now, has ended.
-func (a *Agent) Ended() <-chan struct{} { return a.process.done }
+func (a *Agent) Ended() <-chan struct{} { return a.process.wait() }
 
 // StateDir is what the agent keeps on its disk.
 func (a *Agent) StateDir() string { return filepath.Join(a.options.Dir, "state") }
@@ -267,7 +243,7 @@ func (a *Agent) StateDir() string { return filepath.Join(a.options.Dir, "state")
 func (a *Agent) LogFile() string { return filepath.Join(a.options.Dir, "agent.log") }
 
 // PID is the agent's process.
-func (a *Agent) PID() int { return a.process.cmd.Process.Pid }
+func (a *Agent) PID() int { return a.process.pid() }
 
 // Kill ends the agent as a crash would.
 func (a *Agent) Kill() error { return a.process.stop(syscall.SIGKILL, time.Second) }

@@ -9,6 +9,9 @@ import (
 	"github.com/capstan-cd/capstan/integration/rigs/build"
 )
 
+// AgentNamespace is where agents of the rigs keep their state.
+const AgentNamespace = "capstan-system"
+
 // AgentRights are the account and the rights of the agent's own chart, in a
 // mode and for namespaces as the chart has them. An agent is never a member
 // of system:masters: the API server asks these rules about each request.

@@ -186,7 +186,7 @@ func (w *world) readings(from harness.AuditMark) map[string]int {
 }
 
 // peak is the most memory that an agent has had, in MiB.
-func (p process) peak(t *testing.T) int {
+func (p agentProcess) peak(t *testing.T) int {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -243,7 +243,7 @@ func TestCrowdedCluster(t *testing.T) {
 	}
 	a := w.application()
 	id := a.begin(yaml("red"), nil)
-	var p process
+	var p agentProcess
 	start := func() harness.AuditMark {
 		from := mark(t)
 		p = w.processAs(bin, kubeconfig)
