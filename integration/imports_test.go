@@ -47,8 +47,8 @@ var mayImport = map[string][]string{
 	"hub/*/*":      {"hub", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
 	"hub/relay":    {"hub", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
-	"hub/catalog":  {"hub", "hub/access", "hub/audit", "hub/settings", "shared/*"},
-	"hub/api":      {"hub", "hub/api/...", "hub/catalog", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
+	"hub/catalog":  {"hub", "hub/access", "hub/audit", "hub/catalog/...", "hub/settings", "shared/*"},
+	"hub/api":      {"hub", "hub/api/...", "hub/catalog", "hub/catalog/validation", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
 	"hub/pacing":   {"hub"},
 	"hub/store":    {"hub", "hub/lru", "hub/store/...", "shared/*"},
@@ -65,6 +65,8 @@ var mayImport = map[string][]string{
 	"hub/source/git/packstore": {"hub/lru", "shared/*"},
 
 	"hub/source/charts/chartstest": {},
+
+	"hub/catalog/validation": {"hub", "hub/settings", "shared/*"},
 
 	"hub/render/scheduler": {"hub", "hub/render", "shared/*"},
 	"hub/dispatch/stream":  {"hub", "hub/batch", "hub/dispatch/wire", "shared/*", "proto/*/*"},

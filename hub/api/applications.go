@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
@@ -30,7 +31,7 @@ func (s *Server) ListApplications(ctx context.Context, r gen.ListApplicationsReq
 		return nil, err
 	}
 	body := apimodel.ApplicationList{
-		ApiVersion: catalog.ArgoVersion, Kind: "ApplicationList", Cursor: page.Cursor,
+		ApiVersion: validation.ArgoVersion, Kind: "ApplicationList", Cursor: page.Cursor,
 		Items: collect(page.Items, func(v catalog.View) apimodel.Application { return presentListed(v, string(r.Params.View)) }),
 	}
 	if page.More {
@@ -136,7 +137,7 @@ func (s *Server) UpdateApplication(ctx context.Context, r gen.UpdateApplicationR
 }
 
 func (s *Server) putApplication(ctx context.Context, a apimodel.Application, o catalog.PutOptions) (gen.ApplicationAnswerJSONResponse, error) {
-	if err := checkType(a.ApiVersion, a.Kind, catalog.KindApplication); err != nil {
+	if err := checkType(a.ApiVersion, a.Kind, validation.KindApplication); err != nil {
 		return gen.ApplicationAnswerJSONResponse{}, err
 	}
 	o.Operation = a.Operation

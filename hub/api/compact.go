@@ -6,6 +6,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
@@ -25,7 +26,7 @@ func presentListed(v catalog.View, view string) apimodel.Application {
 func presentCompact(v catalog.View) apimodel.Application {
 	full := presentStatus(v, true)
 	out := apimodel.Application{
-		ApiVersion: catalog.ArgoVersion, Kind: catalog.KindApplication, Spec: hub.RedactJSON(compactSpec(v.Spec)),
+		ApiVersion: validation.ArgoVersion, Kind: validation.KindApplication, Spec: hub.RedactJSON(compactSpec(v.Spec)),
 		Metadata: apimodel.Metadata{Name: v.Name, Namespace: v.Namespace, ResourceVersion: resourceVersion(v.Version)},
 	}
 	if len(v.Labels) > 0 {
@@ -83,7 +84,7 @@ func presentPaused(a hub.Application) apimodel.Paused {
 		return apimodel.Paused{}
 	}
 	name := a.Name
-	if a.Namespace != catalog.DefaultNamespace {
+	if a.Namespace != validation.DefaultNamespace {
 		name = a.Namespace + "/" + a.Name
 	}
 	return apimodel.Paused{

@@ -7,6 +7,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/relay"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -32,7 +33,7 @@ func (s *Server) SyncApplication(ctx context.Context, r gen.SyncApplicationReque
 		return nil, err
 	}
 	if len(b.Manifests) > 0 {
-		if ask.Local, err = catalog.ReadLocal(b.Manifests); err != nil {
+		if ask.Local, err = validation.ReadLocal(b.Manifests); err != nil {
 			return nil, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -77,7 +78,7 @@ func (s *Server) changed(ctx context.Context, namespace, name, ifMatch string, c
 // written is what a person wrote of an application.
 func written(a hub.Application) apimodel.Application {
 	return apimodel.Application{
-		ApiVersion: catalog.ArgoVersion, Kind: catalog.KindApplication, Spec: a.Spec,
+		ApiVersion: validation.ArgoVersion, Kind: validation.KindApplication, Spec: a.Spec,
 		Metadata: apimodel.Metadata{Namespace: a.Namespace, Name: a.Name, Labels: a.Labels, Annotations: a.Annotations, Finalizers: a.Finalizers},
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -63,7 +64,7 @@ func metadata(id string, m hub.Meta, generation int64, deleting *time.Time) apim
 // Capstan knows beyond it. In lists results per object are left out.
 func presentApplication(v catalog.View, list bool) apimodel.Application {
 	return apimodel.Application{
-		ApiVersion: catalog.ArgoVersion, Kind: catalog.KindApplication,
+		ApiVersion: validation.ArgoVersion, Kind: validation.KindApplication,
 		Metadata: applicationMetadata(v), Spec: hub.RedactJSON(v.Spec), Status: presentStatus(v, list), Operation: presentRequested(v),
 	}
 }
@@ -71,7 +72,7 @@ func presentApplication(v catalog.View, list bool) apimodel.Application {
 func presentStatus(v catalog.View, list bool) apimodel.ApplicationStatus {
 	st, now := v.Status, time.Now()
 	shown := st.Show(v.On, now)
-	out := apimodel.ApplicationStatus{ControllerNamespace: catalog.DefaultNamespace, ReconciledAt: at(st.ComparedAt), Capstan: presentHub(v, now)}
+	out := apimodel.ApplicationStatus{ControllerNamespace: validation.DefaultNamespace, ReconciledAt: at(st.ComparedAt), Capstan: presentHub(v, now)}
 	out.SourceType, out.SourceTypes = presentSourceTypes(v)
 	out.Sync.Status, out.Sync.Revision, out.Sync.Revisions = apimodel.SyncStatusCode(shown.Sync), st.Revision, st.Revisions
 	out.Health.Status, out.Health.Message, out.Health.LastTransitionTime = apimodel.HealthStatusCode(shown.Health), st.HealthCause, at(st.HealthSince)
@@ -262,7 +263,7 @@ func presentHistory(h hub.HistoryEntry) apimodel.HistoryEntry {
 
 func presentProject(p hub.Project) apimodel.AppProject {
 	return apimodel.AppProject{
-		ApiVersion: catalog.ArgoVersion, Kind: catalog.KindProject,
+		ApiVersion: validation.ArgoVersion, Kind: validation.KindProject,
 		Metadata: metadata(string(p.ID), p.Meta, 0, nil), Spec: hub.RedactJSON(p.Spec),
 	}
 }
@@ -377,10 +378,10 @@ func given(m apimodel.Metadata) hub.Meta {
 
 // checkType refuses an object that says it is something else.
 func checkType(apiVersion, kind, want string) error {
-	if apiVersion == catalog.ArgoVersion && kind == want {
+	if apiVersion == validation.ArgoVersion && kind == want {
 		return nil
 	}
-	return fault.New(fault.Invalid, "the object is a %q of %q; here goes a %s of %s", cut(kind), cut(apiVersion), want, catalog.ArgoVersion)
+	return fault.New(fault.Invalid, "the object is a %q of %q; here goes a %s of %s", cut(kind), cut(apiVersion), want, validation.ArgoVersion)
 }
 
 // checkName refuses an object whose name is not the one of the address

@@ -8,6 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
@@ -46,7 +47,7 @@ func (s *Server) UpdateProject(ctx context.Context, r gen.UpdateProjectRequestOb
 }
 
 func (s *Server) putProject(ctx context.Context, p apimodel.AppProject, o catalog.PutOptions) (gen.AppProjectAnswerJSONResponse, error) {
-	if err := checkType(p.ApiVersion, p.Kind, catalog.KindProject); err != nil {
+	if err := checkType(p.ApiVersion, p.Kind, validation.KindProject); err != nil {
 		return gen.AppProjectAnswerJSONResponse{}, err
 	}
 	stored, _, warnings, err := s.Catalog.PutProject(ctx, callerOf(ctx), hub.Project{Meta: given(p.Metadata), Spec: p.Spec}, o)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -18,7 +19,7 @@ const toggleAutoSync = "toggle-auto-sync"
 // isApplication reports whether an object of an application's tree is an
 // application of the hub.
 func isApplication(o hub.ObjectRef) bool {
-	return o.Group == manifest.HubGroup && o.Kind == catalog.KindApplication
+	return o.Group == manifest.HubGroup && o.Kind == validation.KindApplication
 }
 
 // actionsOf lists what an object of an application's tree offers.

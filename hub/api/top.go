@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
@@ -26,7 +27,7 @@ func addResources(st *apimodel.ApplicationStatus, resources []hub.Resource) {
 		}
 		if r.Managed {
 			st.Resources = append(st.Resources, presentTop(r))
-			st.Summary.IsAppOfApps = st.Summary.IsAppOfApps || r.Group == "argoproj.io" && r.Kind == catalog.KindApplication
+			st.Summary.IsAppOfApps = st.Summary.IsAppOfApps || r.Group == "argoproj.io" && r.Kind == validation.KindApplication
 		}
 		for _, l := range r.Links {
 			addresses[l] = true

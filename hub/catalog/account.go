@@ -8,6 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/audit"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -98,30 +99,6 @@ func (c *Catalog) Users(ctx context.Context, by hub.Caller) ([]hub.User, error) 
 	return out, err
 }
 
-// roles are those that an account may have.
-func roles() []string { return []string{hub.RolePlatformAdmin, hub.RoleTenantAdmin, hub.RoleReadOnly} }
-
-func checkRoles(given []string) error {
-	for i, r := range given {
-		if !slices.Contains(roles(), r) {
-			return fault.With(fault.New(fault.Invalid, "there is no role %q", short(r)), "", "choose among platform-admin, tenant-admin and readonly")
-		}
-		if slices.Index(given, r) != i {
-			return fault.New(fault.Invalid, "role %q is there twice", r)
-		}
-	}
-	return nil
-}
-
-// checkUsername refuses a name that could be mistaken for a role or a group.
-func checkUsername(name string) error {
-	if len(name) <= 64 && word(name, "-_.@", false) {
-		return nil
-	}
-	return fault.With(fault.New(fault.Invalid, "user name %q is not usable", short(name)), "",
-		"use up to 64 lower-case letters, digits, -, _, . and @, with a letter or digit at both ends")
-}
-
 // above refuses to touch the platform's rights without having them: a
 // tenant's admin must neither give the role platform-admin nor take over an
 // account that has it.
@@ -137,10 +114,10 @@ func (w *writer) above(action, name string, roles ...[]string) error {
 
 // CreateUser makes a local account.
 func (c *Catalog) CreateUser(ctx context.Context, by hub.Caller, u hub.User, passwordHash string) (hub.User, error) {
-	if err := checkUsername(u.Name); err != nil {
+	if err := validation.CheckUsername(u.Name); err != nil {
 		return u, err
 	}
-	if err := checkRoles(u.Roles); err != nil {
+	if err := validation.CheckRoles(u.Roles); err != nil {
 		return u, err
 	}
 	var out hub.User
@@ -171,7 +148,7 @@ type UserChange struct {
 // another password.
 func (c *Catalog) UpdateUser(ctx context.Context, by hub.Caller, name string, ch UserChange) (hub.User, error) {
 	if ch.Roles != nil {
-		if err := checkRoles(*ch.Roles); err != nil {
+		if err := validation.CheckRoles(*ch.Roles); err != nil {
 			return hub.User{}, err
 		}
 	}
@@ -231,7 +208,7 @@ func (w *writer) userForWrite(ctx context.Context, name, action string) (hub.Use
 		if fault.KindOf(err) == fault.Missing && !w.rights.Check(access.Accounts, access.Get, name) {
 			return u, w.need(access.Accounts, action, name)
 		}
-		return u, hide(err, access.Accounts, short(name))
+		return u, hide(err, access.Accounts, validation.Shorten(name))
 	}
 	return u, w.need(access.Accounts, action, name)
 }
@@ -260,10 +237,10 @@ func (c *Catalog) Tokens(ctx context.Context, by hub.Caller) ([]hub.APIToken, er
 // CreateToken stores an API token of the caller. A token cannot make another:
 // a stolen one would outlive its end.
 func (c *Catalog) CreateToken(ctx context.Context, by hub.Caller, t hub.APIToken, lifetime string) (hub.APIToken, error) {
-	if err := checkLabel("token name", t.Name); err != nil {
+	if err := validation.CheckLabel("token name", t.Name); err != nil {
 		return t, err
 	}
-	lasts, err := within(lifetime, tokenLifetime, maxTokenLifetime)
+	lasts, err := validation.BoundedDuration(lifetime, tokenLifetime, maxTokenLifetime)
 	if err != nil {
 		return t, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -28,7 +29,7 @@ type Page struct {
 
 // object is what policies call an application (RBAC-05).
 func object(project string, key hub.ApplicationKey) string {
-	if key.Namespace == DefaultNamespace {
+	if key.Namespace == validation.DefaultNamespace {
 		return project + "/" + key.Name
 	}
 	return project + "/" + key.Namespace + "/" + key.Name
@@ -40,7 +41,7 @@ func objectOf(a hub.Application) string {
 
 // title is how errors name an application.
 func title(namespace, name string) string {
-	if namespace == DefaultNamespace || namespace == "" {
+	if namespace == validation.DefaultNamespace || namespace == "" {
 		return name
 	}
 	return namespace + "/" + name
@@ -255,11 +256,11 @@ type PutOptions struct {
 // PutApplication makes or changes an application. Its namespace and project
 // are filled in. It comes back as stored, with warnings for people.
 func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Application, o PutOptions) (View, Outcome, []string, error) {
-	spec, warnings, err := checkApplication(&a)
+	spec, warnings, err := validation.CheckApplication(&a)
 	if err != nil {
-		return View{}, "", nil, fault.With(err, "application "+title(a.Namespace, short(a.Name)), "")
+		return View{}, "", nil, fault.With(err, "application "+title(a.Namespace, validation.Shorten(a.Name)), "")
 	}
-	asked, err := readRequested(o.Operation)
+	asked, err := validation.ReadRequested(o.Operation)
 	if err != nil {
 		return View{}, "", nil, fault.With(err, "application "+title(a.Namespace, a.Name), "")
 	}
@@ -270,7 +271,7 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 	through := c.Pace.Alone(by.Tenant)
 	defer func() { through(follows) }()
 	err = c.writeOr(ctx, by, o.DryRun, func(ctx context.Context, w *writer) error {
-		there, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, nameOf(spec.Destination))
+		there, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, validation.DestinationName(spec.Destination))
 		if err != nil {
 			return err
 		}
@@ -318,7 +319,7 @@ func enforced(p *hub.Project, a hub.Application) error {
 
 func (w *writer) putApplication(ctx context.Context, there hub.WriteContext, a hub.Application, spec hub.ApplicationSpec, o PutOptions) (hub.Application, *hub.Cluster, Outcome, error) {
 	if old := there.Application; old != nil {
-		on := stay(spec.Destination, there.Clusters, sameDestination(*old, spec))
+		on := validation.KeepCluster(spec.Destination, there.Clusters, validation.SameDestination(*old, spec))
 		stored, outcome, err := w.changeApplication(ctx, *old, placed(a, on), o)
 		if err == nil && outcome != Unchanged {
 			err = enforced(there.Project, a)
@@ -334,10 +335,10 @@ func (w *writer) putApplication(ctx context.Context, there hub.WriteContext, a h
 	if err := enforced(there.Project, a); err != nil {
 		return a, nil, "", err
 	}
-	on := pick(spec.Destination, there.Clusters)
+	on := validation.PickCluster(spec.Destination, there.Clusters)
 	stored, err := w.CreateApplication(ctx, placed(a, on))
 	if err == nil {
-		w.note(access.Create, access.Applications, objectOf(a), "", nil, written(a.Meta, a.Spec))
+		w.note(access.Create, access.Applications, objectOf(a), "", nil, validation.Written(a.Meta, a.Spec))
 	}
 	return stored, on, Created, err
 }
@@ -385,13 +386,13 @@ func (w *writer) changeApplication(ctx context.Context, old, a hub.Application, 
 	if old.DeletingAt != nil {
 		return a, "", fault.With(fault.New(fault.Conflict, "it is being deleted"), "application "+name, "wait until it is gone")
 	}
-	if old.Cluster == a.Cluster && sameMeta(old.Meta, a.Meta) && sameJSON(old.Spec, a.Spec) {
+	if old.Cluster == a.Cluster && validation.SameMeta(old.Meta, a.Meta) && validation.SameJSON(old.Spec, a.Spec) {
 		return old, Unchanged, nil
 	}
 	a.ID, a.CreatedAt = old.ID, old.CreatedAt
 	stored, err := w.UpdateApplication(ctx, a, old.Version)
 	if err == nil {
-		w.note(access.Update, access.Applications, objectOf(a), "", written(old.Meta, old.Spec), written(a.Meta, a.Spec))
+		w.note(access.Update, access.Applications, objectOf(a), "", validation.Written(old.Meta, old.Spec), validation.Written(a.Meta, a.Spec))
 		w.wakes = append(w.wakes, old.Cluster, a.Cluster)
 	}
 	return stored, Configured, err
@@ -454,7 +455,7 @@ func (w *writer) deleteApplication(ctx context.Context, a hub.Application, d hub
 		return err
 	}
 	w.wakes = append(w.wakes, wakes...)
-	w.note(access.Delete, access.Applications, objectOf(a), fmt.Sprintf("cascade %v", d.Cascade), written(a.Meta, a.Spec), nil)
+	w.note(access.Delete, access.Applications, objectOf(a), fmt.Sprintf("cascade %v", d.Cascade), validation.Written(a.Meta, a.Spec), nil)
 	return nil
 }
 
@@ -465,32 +466,6 @@ func hasFinalizer(m hub.Meta) bool {
 	return slices.ContainsFunc(m.Finalizers, func(f string) bool {
 		return f == argoFinalizer || strings.HasPrefix(f, argoFinalizer+"/")
 	})
-}
-
-// written is what the audit log keeps of an object: what a person wrote.
-func written(m hub.Meta, spec json.RawMessage) any {
-	return struct {
-		Labels      map[string]string `json:"labels,omitempty"`
-		Annotations map[string]string `json:"annotations,omitempty"`
-		Finalizers  []string          `json:"finalizers,omitempty"`
-		Spec        json.RawMessage   `json:"spec"`
-	}{m.Labels, m.Annotations, m.Finalizers, spec}
-}
-
-func sameMeta(a, b hub.Meta) bool {
-	return sameMap(a.Labels, b.Labels) && sameMap(a.Annotations, b.Annotations) && slices.Equal(a.Finalizers, b.Finalizers) && a.Namespace == b.Namespace
-}
-
-func sameMap(a, b map[string]string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if w, ok := b[k]; !ok || w != v {
-			return false
-		}
-	}
-	return true
 }
 
 // errTaken is the answer to making what the caller may see that there is.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -121,7 +122,7 @@ func fingerprints(server, text string) string {
 // needAuthority checks the right to change what is stored for a Git server: on
 // certificates, or on settings, where they are stored.
 func (w *writer) needAuthority(change hub.SettingChange, there bool) error {
-	if w.rights.Check(access.Settings, access.Update, settingName(change.Map, change.Key)) {
+	if w.rights.Check(access.Settings, access.Update, validation.SettingName(change.Map, change.Key)) {
 		return nil
 	}
 	action := access.Create
@@ -138,7 +139,7 @@ func (w *writer) needAuthority(change hub.SettingChange, there bool) error {
 func (w *writer) needSettings(ctx context.Context, changes []hub.SettingChange) error {
 	for _, change := range changes {
 		if change.Map != hub.CertificatesMap {
-			if err := w.need(access.Settings, access.Update, settingName(change.Map, change.Key)); err != nil {
+			if err := w.need(access.Settings, access.Update, validation.SettingName(change.Map, change.Key)); err != nil {
 				return err
 			}
 			continue
@@ -165,14 +166,14 @@ const (
 // these kinds alone, or the host key of a type. It returns the deleted ones.
 func (c *Catalog) DeleteCertificates(ctx context.Context, by hub.Caller, server, kind, keyType string) ([]hub.HostKey, []hub.Authority, error) {
 	if kind == certHTTPS && keyType != "" {
-		return nil, nil, fault.With(fault.New(fault.Invalid, "a type picks host keys, not TLS certificates"), "server "+short(server),
+		return nil, nil, fault.With(fault.New(fault.Invalid, "a type picks host keys, not TLS certificates"), "server "+validation.Shorten(server),
 			"leave the type out: the certificates of a server are stored, and go, together")
 	}
 	var keys []hub.HostKey
 	var stored []hub.Authority
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
 		if !w.rights.Check(access.Certificates, access.Get, server) {
-			return w.refuse(access.Certificates, access.Delete, server, missing(access.Certificates, short(server)))
+			return w.refuse(access.Certificates, access.Delete, server, missing(access.Certificates, validation.Shorten(server)))
 		}
 		if err := w.need(access.Certificates, access.Delete, server); err != nil {
 			return err
@@ -183,7 +184,7 @@ func (c *Catalog) DeleteCertificates(ctx context.Context, by hub.Caller, server,
 		}
 		var there bool
 		if stored, there, err = w.dropAuthorities(ctx, server, kind, keyType); err == nil && !there && len(keys) == 0 {
-			err = missing(access.Certificates, short(server))
+			err = missing(access.Certificates, validation.Shorten(server))
 		}
 		return err
 	})

@@ -2,13 +2,11 @@ package catalog
 
 import (
 	"context"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -18,17 +16,8 @@ const (
 	maxJoinLifetime = 7 * 24 * time.Hour
 )
 
-// clusterNames is what policies call a cluster: its name, and its server URL
-// as Argo CD does (RBAC-05).
-func clusterNames(c hub.Cluster) []string {
-	if c.Server == "" {
-		return []string{c.Name}
-	}
-	return []string{c.Name, c.Server}
-}
-
 func (r *reader) seesCluster(c hub.Cluster) bool {
-	return r.rights.CheckAny(access.Clusters, access.Get, clusterNames(c)...)
+	return r.rights.CheckAny(access.Clusters, access.Get, validation.ClusterNames(c)...)
 }
 
 // Clusters lists the clusters that the caller may see.
@@ -62,10 +51,10 @@ func (c *Catalog) Cluster(ctx context.Context, by hub.Caller, name string) (hub.
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		var err error
 		if cl, err = r.Tx.Cluster(ctx, name); err != nil {
-			return hide(err, access.Clusters, short(name))
+			return hide(err, access.Clusters, validation.Shorten(name))
 		}
 		if !r.seesCluster(cl) {
-			return missing(access.Clusters, short(name))
+			return missing(access.Clusters, validation.Shorten(name))
 		}
 		invitations, err = r.Enrolments(ctx, cl.ID)
 		return err
@@ -98,10 +87,10 @@ type Invitation struct {
 // Enroll makes a cluster, or takes an existing one, and a join token for its
 // agent. Labels and server nil leave an existing cluster's as they are.
 func (c *Catalog) Enroll(ctx context.Context, by hub.Caller, cl hub.Cluster, lifetime string) (Invitation, error) {
-	if err := checkCluster(cl); err != nil {
+	if err := validation.CheckCluster(cl); err != nil {
 		return Invitation{}, err
 	}
-	lasts, err := within(lifetime, joinLifetime, maxJoinLifetime)
+	lasts, err := validation.BoundedDuration(lifetime, joinLifetime, maxJoinLifetime)
 	if err != nil {
 		return Invitation{}, err
 	}
@@ -123,19 +112,6 @@ func (c *Catalog) Enroll(ctx context.Context, by hub.Caller, cl hub.Cluster, lif
 	return out, err
 }
 
-func checkCluster(cl hub.Cluster) error {
-	if err := checkLabel("cluster", cl.Name); err != nil {
-		return err
-	}
-	if cl.Server != "" {
-		u, err := url.Parse(cl.Server)
-		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return fault.With(fault.New(fault.Invalid, "server is no URL of a cluster"), "cluster "+cl.Name, "write it like https://prod.k8s.example.com")
-		}
-	}
-	return fault.With(checkMaps(cl.Labels, cl.Annotations), "cluster "+cl.Name, "")
-}
-
 // putCluster makes a cluster or merges what is given into the one of that
 // name.
 func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (hub.Cluster, Outcome, error) {
@@ -149,7 +125,7 @@ func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (h
 			return cl, "", err
 		}
 		w.note(access.Create, access.Clusters, cl.Name, "", nil, clusterText(made))
-		if err := w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return withoutCluster(all, made.ID) }); err != nil {
+		if err := w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return validation.WithoutCluster(all, made.ID) }); err != nil {
 			return cl, "", err
 		}
 		return made, Created, w.resettle(ctx, made)
@@ -164,7 +140,7 @@ func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (h
 	if enroll {
 		action = access.Create // a join token takes the place of the present agent
 	}
-	if err := w.need(access.Clusters, action, clusterNames(old)...); err != nil {
+	if err := w.need(access.Clusters, action, validation.ClusterNames(old)...); err != nil {
 		return cl, "", err
 	}
 	if cl.Server == "" {
@@ -179,21 +155,8 @@ func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (h
 	return w.changeCluster(ctx, old, cl, 0)
 }
 
-// withoutCluster leaves one out.
-func withoutCluster(all []hub.Cluster, id hub.ClusterID) []hub.Cluster {
-	return slices.DeleteFunc(all, func(c hub.Cluster) bool { return c.ID == id })
-}
-
-// withCluster puts one in, instead of what it is otherwise; by name, as the
-// store lists them.
-func withCluster(all []hub.Cluster, cl hub.Cluster) []hub.Cluster {
-	all = append(withoutCluster(all, cl.ID), cl)
-	slices.SortFunc(all, func(a, b hub.Cluster) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}
-
 func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect int64) (hub.Cluster, Outcome, error) {
-	if old.Server == cl.Server && sameMap(old.Labels, cl.Labels) && sameMap(old.Annotations, cl.Annotations) {
+	if old.Server == cl.Server && validation.SameMap(old.Labels, cl.Labels) && validation.SameMap(old.Annotations, cl.Annotations) {
 		return old, Unchanged, nil
 	}
 	now := old
@@ -211,7 +174,7 @@ func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect 
 	if old.Server == stored.Server {
 		return stored, Configured, nil
 	}
-	if err := w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return withCluster(all, old) }); err != nil {
+	if err := w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return validation.WithCluster(all, old) }); err != nil {
 		return cl, "", err
 	}
 	return stored, Configured, w.resettle(ctx, stored, old.Server)
@@ -245,7 +208,7 @@ func clusterText(c hub.Cluster) any {
 
 // UpdateCluster changes what people wrote of a cluster.
 func (c *Catalog) UpdateCluster(ctx context.Context, by hub.Caller, cl hub.Cluster, expect int64) (hub.Cluster, error) {
-	if err := checkCluster(cl); err != nil {
+	if err := validation.CheckCluster(cl); err != nil {
 		return cl, err
 	}
 	var out hub.Cluster
@@ -265,7 +228,7 @@ func (c *Catalog) UpdateCluster(ctx context.Context, by hub.Caller, cl hub.Clust
 
 // PutCluster registers a cluster by name, without an agent yet.
 func (c *Catalog) PutCluster(ctx context.Context, by hub.Caller, cl hub.Cluster, dryRun bool) (hub.Cluster, Outcome, error) {
-	if err := checkCluster(cl); err != nil {
+	if err := validation.CheckCluster(cl); err != nil {
 		return cl, "", err
 	}
 	var out hub.Cluster
@@ -305,7 +268,7 @@ func (c *Catalog) DeleteCluster(ctx context.Context, by hub.Caller, name string)
 				return err
 			}
 		}
-		return w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return withCluster(all, cl) })
+		return w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return validation.WithCluster(all, cl) })
 	})
 }
 
@@ -317,7 +280,7 @@ func (c *Catalog) endDeletion(ctx context.Context, w *writer, a hub.Application,
 		return fault.With(err, "application "+title(a.Namespace, a.Name), "")
 	}
 	w.wakes = append(w.wakes, wakes...)
-	w.note(access.Delete, access.Applications, objectOf(a), "its cluster "+cluster+" was deleted", written(a.Meta, a.Spec), map[string]any{"leftBehind": named(left)})
+	w.note(access.Delete, access.Applications, objectOf(a), "its cluster "+cluster+" was deleted", validation.Written(a.Meta, a.Spec), map[string]any{"leftBehind": named(left)})
 	return nil
 }
 
@@ -349,10 +312,10 @@ func (w *writer) leave(ctx context.Context, cluster hub.ClusterID) (deleting []h
 func (w *writer) clusterForWrite(ctx context.Context, name, action string) (hub.Cluster, error) {
 	cl, err := w.Tx.Cluster(ctx, name)
 	if err != nil {
-		return cl, hide(err, access.Clusters, short(name))
+		return cl, hide(err, access.Clusters, validation.Shorten(name))
 	}
 	if !w.seesCluster(cl) {
-		return cl, w.refuse(access.Clusters, action, cl.Name, missing(access.Clusters, short(name)))
+		return cl, w.refuse(access.Clusters, action, cl.Name, missing(access.Clusters, validation.Shorten(name)))
 	}
-	return cl, w.need(access.Clusters, action, clusterNames(cl)...)
+	return cl, w.need(access.Clusters, action, validation.ClusterNames(cl)...)
 }

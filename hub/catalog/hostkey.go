@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -54,7 +55,7 @@ func (c *Catalog) PutHostKeys(ctx context.Context, by hub.Caller, text, fingerpr
 		keys = slices.DeleteFunc(keys, func(k hub.HostKey) bool { return k.Fingerprint() != fingerprint })
 	}
 	if len(keys) == 0 && fingerprint != "" {
-		return nil, "", fault.With(fault.New(fault.Invalid, "none of the host keys has the fingerprint %s", short(fingerprint)), "",
+		return nil, "", fault.With(fault.New(fault.Invalid, "none of the host keys has the fingerprint %s", validation.Shorten(fingerprint)), "",
 			"do not trust this server before its operator has confirmed the fingerprint")
 	}
 	if len(keys) == 0 {
@@ -132,7 +133,7 @@ func (c *Catalog) applyKnownHosts(ctx context.Context, by hub.Caller, o *manifes
 	var warnings []string
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if key != knownHostsKey {
-			warnings = append(warnings, fmt.Sprintf("the key %s was not stored: there is none of that name", short(key)))
+			warnings = append(warnings, fmt.Sprintf("the key %s was not stored: there is none of that name", validation.Shorten(key)))
 		}
 	}
 	_, outcome, err := c.PutHostKeys(ctx, by, text, "", true, dryRun)

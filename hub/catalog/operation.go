@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -15,7 +16,7 @@ import (
 // the request gives instead. Other sources and manifests of one's own need the
 // right to override.
 func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name string, r hub.SyncRequest) (hub.Operation, error) {
-	if err := checkSync(r); err != nil {
+	if err := validation.CheckSync(r); err != nil {
 		return hub.Operation{}, fault.With(err, "application "+title(namespace, name), "")
 	}
 	r.Initiator = initiator(by)
@@ -53,16 +54,6 @@ func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name strin
 	})
 }
 
-func checkSync(r hub.SyncRequest) error {
-	if r.Local != nil && r.Override != nil {
-		return fault.With(fault.New(fault.Invalid, "manifests and a revision or source are both given"), "", "give one of them")
-	}
-	if err := hub.RefuseSyncOptions(r.Options.SyncOptions); err != nil {
-		return err
-	}
-	return checkRetry(r.Options.Retry)
-}
-
 // Approve records that a person approves what the operation in progress
 // deletes. It counts for operations that began before it.
 func (c *Catalog) Approve(ctx context.Context, by hub.Caller, namespace, name, reason string) (hub.Operation, error) {
@@ -89,7 +80,7 @@ func (c *Catalog) Abandon(ctx context.Context, by hub.Caller, namespace, name, r
 			return err
 		}
 		w.wakes = append(w.wakes, wakes...)
-		w.note(access.Delete, access.Applications, objectOf(a), orElse(reason, "abandoned: its cluster is gone"), written(a.Meta, a.Spec),
+		w.note(access.Delete, access.Applications, objectOf(a), orElse(reason, "abandoned: its cluster is gone"), validation.Written(a.Meta, a.Spec),
 			map[string]any{"leftBehind": named(left)})
 		return nil
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -52,12 +53,12 @@ func (c *Catalog) Project(ctx context.Context, by hub.Caller, name string) (hub.
 // PutProject makes or changes a project. It comes back as stored, with
 // warnings for people.
 func (c *Catalog) PutProject(ctx context.Context, by hub.Caller, p hub.Project, o PutOptions) (hub.Project, Outcome, []string, error) {
-	_, warnings, err := checkProject(&p, func(name string, spec hub.ProjectSpec) error {
+	_, warnings, err := validation.CheckProject(&p, func(name string, spec hub.ProjectSpec) error {
 		_, _, err := access.ParseProject(name, spec)
 		return err
 	})
 	if err != nil {
-		return p, "", nil, fault.With(err, "project "+short(p.Name), "")
+		return p, "", nil, fault.With(err, "project "+validation.Shorten(p.Name), "")
 	}
 	o.RefuseInvalid = true
 	var stored hub.Project
@@ -91,7 +92,7 @@ func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (h
 		p.CreatedAt = w.now
 		stored, err := w.CreateProject(ctx, p)
 		if err == nil {
-			w.note(access.Create, access.Projects, p.Name, "", nil, written(p.Meta, p.Spec))
+			w.note(access.Create, access.Projects, p.Name, "", nil, validation.Written(p.Meta, p.Spec))
 		}
 		return stored, Created, err
 	case !seen:
@@ -108,7 +109,7 @@ func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (h
 	if o.Expect != 0 && o.Expect != old.Version {
 		return p, "", errStale("project " + p.Name)
 	}
-	if sameMeta(old.Meta, p.Meta) && sameJSON(old.Spec, p.Spec) {
+	if validation.SameMeta(old.Meta, p.Meta) && validation.SameJSON(old.Spec, p.Spec) {
 		return old, Unchanged, nil
 	}
 	if o.RefuseInvalid {
@@ -119,7 +120,7 @@ func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (h
 	p.ID = old.ID
 	stored, err := w.UpdateProject(ctx, p, old.Version)
 	if err == nil {
-		w.note(access.Update, access.Projects, p.Name, "", written(old.Meta, old.Spec), written(p.Meta, p.Spec))
+		w.note(access.Update, access.Projects, p.Name, "", validation.Written(old.Meta, old.Spec), validation.Written(p.Meta, p.Spec))
 	}
 	return stored, Configured, err
 }
@@ -131,7 +132,7 @@ const maxInvalidated = 20
 // applications, and lists them (PROJ-21). Restrictions that are not enforced
 // invalidate none: the applications' conditions report them.
 func (w *writer) keepsApplications(ctx context.Context, old, changed hub.Project) error {
-	if sameJSON(old.Spec, changed.Spec) {
+	if validation.SameJSON(old.Spec, changed.Spec) {
 		return nil
 	}
 	before, err := enforceable(old)
@@ -239,6 +240,6 @@ func (w *writer) deleteProject(ctx context.Context, p hub.Project) error {
 	if p.Name == "default" {
 		return fault.With(fault.New(fault.Conflict, "it cannot be deleted"), "project default", "restrict it instead")
 	}
-	w.note(access.Delete, access.Projects, p.Name, "", written(p.Meta, p.Spec), nil)
+	w.note(access.Delete, access.Projects, p.Name, "", validation.Written(p.Meta, p.Spec), nil)
 	return w.Tx.DeleteProject(ctx, p.Name)
 }

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -60,7 +60,7 @@ func (p *parent) caller(tenant hub.TenantID) hub.Caller {
 }
 
 func (p *parent) is(ref hub.RenderedRef) bool {
-	return ref.Kind == KindApplication && ref.Namespace == p.Namespace && ref.Name == p.Name
+	return ref.Kind == validation.KindApplication && ref.Namespace == p.Namespace && ref.Name == p.Name
 }
 
 // rules reports whether it may write projects and applications of any project.
@@ -76,7 +76,7 @@ func (p *parent) may(ref hub.RenderedRef, projects ...string) error {
 		return nil
 	}
 	fix := "an owner of the project can name the kind argoproj.io/AppProject in its namespaceResourceWhitelist: what may write projects may write everything"
-	if ref.Kind == KindProject {
+	if ref.Kind == validation.KindProject {
 		return fault.With(fault.New(fault.Denied, "an application of project %s may not write projects", p.Project), ref.Key().Describe(), fix)
 	}
 	for _, other := range projects {
@@ -117,9 +117,9 @@ func (c *Catalog) PutRendered(ctx context.Context, tenant hub.TenantID, cluster 
 			return err
 		}
 		switch {
-		case o.GetAPIVersion() != ArgoVersion || want.Kind == KindApplicationSet:
+		case o.GetAPIVersion() != validation.ArgoVersion || want.Kind == KindApplicationSet:
 			return renderedNotServed(o)
-		case want.Kind == KindProject:
+		case want.Kind == validation.KindProject:
 			out, err = w.putRenderedProject(ctx, p, want.RenderedRef, o)
 		default:
 			out, err = w.putRenderedApplication(ctx, p, want.RenderedRef, o)
@@ -140,8 +140,8 @@ func about(err error, key manifest.Key) error {
 
 // renderedNotServed is notServed for an object that an application has rendered.
 func renderedNotServed(o *manifest.Object) error {
-	if o.GetAPIVersion() != ArgoVersion {
-		return notServed(o)
+	if o.GetAPIVersion() != validation.ArgoVersion {
+		return validation.NotServed(o)
 	}
 	return fault.With(fault.New(fault.Invalid, "ApplicationSets are not carried out by this release, and they are no objects of a cluster"),
 		manifest.KeyOf(o).Describe(), "write the Applications that it would make into the repository")
@@ -207,7 +207,7 @@ func (p *parent) names(o hub.ObjectRef, ref hub.RenderedRef) bool {
 	case p.spec.Destination.Namespace != "":
 		return p.spec.Destination.Namespace == ref.Namespace
 	}
-	return ref.Namespace == DefaultNamespace
+	return ref.Namespace == validation.DefaultNamespace
 }
 
 // claimed says which application renders an object, and wants it still.
@@ -262,7 +262,7 @@ func (w *writer) acyclic(ctx context.Context, p *parent, id hub.ApplicationID) e
 
 func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.RenderedRef, o *manifest.Object) (hub.RenderedObject, error) {
 	none := hub.RenderedObject{}
-	meta, spec, _, err := read(o)
+	meta, spec, _, err := validation.ReadObject(o)
 	if err != nil {
 		return none, err
 	}
@@ -272,7 +272,7 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 	if err != nil && fault.KindOf(err) != fault.Missing {
 		return none, err
 	}
-	applied, err := lastWritten(a.Meta, a.Spec)
+	applied, err := validation.LastWritten(a.Meta, a.Spec)
 	if err != nil {
 		return none, err
 	}
@@ -286,7 +286,7 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 		if err != nil {
 			return none, err
 		}
-		if err := merge(held.Applied, &a.Meta, &a.Spec, old.Meta, old.Spec); err != nil {
+		if err := validation.MergeApplied(held.Applied, &a.Meta, &a.Spec, old.Meta, old.Spec); err != nil {
 			return none, err
 		}
 	}
@@ -295,7 +295,7 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 			return none, err
 		}
 	}
-	decoded, _, err := checkApplication(&a)
+	decoded, _, err := validation.CheckApplication(&a)
 	if err != nil {
 		return none, err
 	}
@@ -303,7 +303,7 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 	if err := p.may(ref, projects...); err != nil {
 		return none, w.refuse(access.Applications, access.Create, objectOf(a), err)
 	}
-	around, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, nameOf(decoded.Destination))
+	around, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, validation.DestinationName(decoded.Destination))
 	if err != nil {
 		return none, err
 	}
@@ -327,12 +327,12 @@ func (w *writer) putRenderedProject(ctx context.Context, p *parent, ref hub.Rend
 	if err := p.may(ref); err != nil {
 		return none, w.refuse(access.Projects, access.Update, ref.Name, err)
 	}
-	meta, spec, _, err := read(o)
+	meta, spec, _, err := validation.ReadObject(o)
 	if err != nil {
 		return none, err
 	}
 	project := hub.Project{Meta: meta, Spec: spec}
-	applied, err := lastWritten(project.Meta, project.Spec)
+	applied, err := validation.LastWritten(project.Meta, project.Spec)
 	if err != nil {
 		return none, err
 	}
@@ -343,13 +343,13 @@ func (w *writer) putRenderedProject(ctx context.Context, p *parent, ref hub.Rend
 		if err != nil {
 			return none, err
 		}
-		if err := merge(held.Applied, &project.Meta, &project.Spec, old.Meta, old.Spec); err != nil {
+		if err := validation.MergeApplied(held.Applied, &project.Meta, &project.Spec, old.Meta, old.Spec); err != nil {
 			return none, err
 		}
 	case fault.KindOf(err) != fault.Missing:
 		return none, err
 	}
-	_, _, err = checkProject(&project, func(name string, spec hub.ProjectSpec) error {
+	_, _, err = validation.CheckProject(&project, func(name string, spec hub.ProjectSpec) error {
 		_, _, err := access.ParseProject(name, spec)
 		return err
 	})
@@ -386,7 +386,7 @@ func (c *Catalog) DeleteRendered(ctx context.Context, tenant hub.TenantID, clust
 		if !asked {
 			return fault.With(fault.New(fault.Conflict, "nothing asks for its deletion"), ref.Key().Describe(), "")
 		}
-		if ref.Kind == KindProject {
+		if ref.Kind == validation.KindProject {
 			out, err = w.deleteRenderedProject(ctx, p, ref, uid)
 		} else {
 			out, err = w.deleteRenderedApplication(ctx, p, ref, uid)
@@ -460,13 +460,4 @@ func (w *writer) deleteRenderedProject(ctx context.Context, p *parent, ref hub.R
 		return hub.RenderedDeletion{Waits: fmt.Sprintf("%d applications of it are being deleted", len(users))}, nil
 	}
 	return hub.RenderedDeletion{Gone: true}, w.deleteProject(ctx, project)
-}
-
-// lastWritten keeps what an application wrote of an object.
-func lastWritten(m hub.Meta, spec json.RawMessage) (json.RawMessage, error) {
-	text, err := json.Marshal(written(m, spec))
-	if err != nil {
-		return nil, fmt.Errorf("remember what was applied: %w", err)
-	}
-	return text, nil
 }

@@ -2,10 +2,10 @@ package catalog
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -54,7 +54,7 @@ func (c *Catalog) Repository(ctx context.Context, by hub.Caller, id hub.Reposito
 		if err == nil && !r.seesRepo(repo.Project, repo.URL) {
 			err = missing(access.Repositories, string(id))
 		}
-		return hide(err, access.Repositories, short(string(id)))
+		return hide(err, access.Repositories, validation.Shorten(string(id)))
 	})
 	return repo, err
 }
@@ -68,12 +68,12 @@ func (c *Catalog) PutRepository(ctx context.Context, by hub.Caller, r hub.Reposi
 		return r, "", nil, err
 	}
 	r.URL, r.Registered = url, true
-	warnings, err := checkRepository(&r)
+	warnings, err := validation.CheckRepository(&r)
 	if err == nil && hub.IsSSH(url) && r.Username == "" {
 		r.Username = hub.SSHUser(given)
 	}
 	if err == nil {
-		cred, err = checkCredential(url, cred)
+		cred, err = validation.CheckCredential(url, cred)
 	}
 	if err != nil {
 		return r, "", nil, fault.With(err, "repository "+url, "")
@@ -87,60 +87,6 @@ func (c *Catalog) PutRepository(ctx context.Context, by hub.Caller, r hub.Reposi
 		return err
 	})
 	return stored, out, warnings, err
-}
-
-func checkRepository(r *hub.Repository) ([]string, error) {
-	if r.Project != "" {
-		if err := checkLabel("project", r.Project); err != nil {
-			return nil, err
-		}
-	}
-	var warnings []string
-	switch r.Type = r.Type.OrDefault(); {
-	case !r.Type.Known():
-		return nil, fault.With(fault.New(fault.Invalid, "type %q is unknown", short(string(r.Type))), "", "set it to git")
-	case !r.Type.Served():
-		warnings = append(warnings, fmt.Sprintf("charts that others depend on come from repositories of type %s; this release does not serve them as sources of applications yet", r.Type))
-	}
-	switch {
-	case r.Insecure && hub.IsSSH(r.URL):
-		warnings = append(warnings, "the server's host key is not verified (insecure)")
-	case r.Insecure:
-		warnings = append(warnings, "the server's certificate is not verified (insecure)")
-	}
-	return warnings, nil
-}
-
-// checkCredential sees to it that a credential is one for its URL, and that a
-// private key can be read.
-func checkCredential(url string, cred *hub.Credential) (*hub.Credential, error) {
-	if cred == nil || *cred == (hub.Credential{}) {
-		return cred, nil
-	}
-	overSSH := hub.IsSSH(url)
-	if cred.TLSClientCert+cred.TLSClientKey != "" {
-		if overSSH {
-			return nil, fault.With(fault.New(fault.Invalid, "a client certificate opens no repository over SSH"), "", "use its https:// URL")
-		}
-		if _, err := hub.ClientCertificate(cred.TLSClientCert, cred.TLSClientKey); err != nil {
-			return nil, err
-		}
-	}
-	switch {
-	case cred.SSHPrivateKey == "" && overSSH && cred.Password+cred.BearerToken != "":
-		return nil, fault.With(fault.New(fault.Invalid, "a password or token opens no repository over SSH"), "", "set an SSH private key, or use its https:// URL")
-	case cred.SSHPrivateKey == "":
-		return cred, nil
-	case !overSSH && cred.Password+cred.BearerToken+cred.TLSClientCert == "":
-		return nil, fault.With(fault.New(fault.Invalid, "an SSH private key opens no repository over HTTP"), "", "use the repository's SSH URL, such as git@git.example.com:team/repository.git")
-	}
-	key, err := hub.NormalizeSSHKey(cred.SSHPrivateKey)
-	if err != nil {
-		return nil, err
-	}
-	c := *cred
-	c.SSHPrivateKey = key
-	return &c, nil
 }
 
 func (w *writer) putRepository(ctx context.Context, r hub.Repository, cred *hub.Credential) (hub.Repository, Outcome, error) {
@@ -175,16 +121,9 @@ func (w *writer) putRepository(ctx context.Context, r hub.Repository, cred *hub.
 		if there {
 			before = old
 		}
-		w.note(action, access.Repositories, repoObject(r.Project, r.URL), credentialNote(cred), before, stored)
+		w.note(action, access.Repositories, repoObject(r.Project, r.URL), validation.CredentialNote(cred), before, stored)
 	}
 	return stored, outcome, err
-}
-
-func credentialNote(c *hub.Credential) string {
-	if c == nil {
-		return ""
-	}
-	return "with a new credential"
 }
 
 // DeleteRepository forgets a repository's registration and credential.
@@ -216,7 +155,7 @@ func (c *Catalog) FetchRepository(ctx context.Context, by hub.Caller, id hub.Rep
 func (w *writer) repoForWrite(ctx context.Context, id hub.RepositoryID, action string) (hub.Repository, error) {
 	repo, err := w.Tx.Repository(ctx, id)
 	if err != nil {
-		return repo, hide(err, access.Repositories, short(string(id)))
+		return repo, hide(err, access.Repositories, validation.Shorten(string(id)))
 	}
 	name := repoObject(repo.Project, repo.URL)
 	if !w.seesRepo(repo.Project, repo.URL) {
@@ -252,7 +191,7 @@ func (c *Catalog) PutRepositoryTemplate(ctx context.Context, by hub.Caller, t hu
 		return t, "", err
 	}
 	t.URL, t.Type = url, t.Type.OrDefault()
-	if cred, err = checkCredential(url, cred); err != nil {
+	if cred, err = validation.CheckCredential(url, cred); err != nil {
 		return t, "", fault.With(err, "credential template "+url, "")
 	}
 	var stored hub.RepositoryTemplate
@@ -300,6 +239,6 @@ func (c *Catalog) DeleteRepositoryTemplate(ctx context.Context, by hub.Caller, i
 			w.note(access.Delete, access.Repositories, t.URL, "credential template", t, nil)
 			return w.Tx.DeleteRepositoryTemplate(ctx, id)
 		}
-		return missing(access.Repositories, short(string(id)))
+		return missing(access.Repositories, validation.Shorten(string(id)))
 	})
 }

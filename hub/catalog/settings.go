@@ -9,13 +9,11 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
-
-// settingName is what policies call a setting.
-func settingName(name, key string) string { return name + "/" + key }
 
 // Settings returns the settings that the caller may see, without the values of
 // secrets, and the version of all.
@@ -29,7 +27,7 @@ func (c *Catalog) Settings(ctx context.Context, by hub.Caller) ([]hub.Setting, i
 		}
 		all, v, err := r.Tx.Settings(ctx)
 		for _, s := range all {
-			if r.rights.Check(access.Settings, access.Get, settingName(s.Map, s.Key)) {
+			if r.rights.Check(access.Settings, access.Get, validation.SettingName(s.Map, s.Key)) {
 				out = append(out, s)
 			}
 		}
@@ -88,13 +86,13 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 	if err != nil || len(put)+len(drop) == 0 {
 		return version, Unchanged, err
 	}
-	if err := checkSizes(after); err != nil {
+	if err := validation.CheckSizes(after); err != nil {
 		return version, "", err
 	}
 	if err := w.ChangeSettings(ctx, put, drop); err != nil {
 		return version, "", err
 	}
-	if names(changes, settings.PollKeys()...) {
+	if validation.Sets(changes, settings.PollKeys()...) {
 		if err := w.refreshRepositories(ctx); err != nil {
 			return version, "", err
 		}
@@ -102,12 +100,12 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 	if err := w.refreshOverTLS(ctx, changes); err != nil {
 		return version, "", err
 	}
-	if names(changes, settings.RollbackKey) {
+	if validation.Sets(changes, settings.RollbackKey) {
 		if err := w.RaisePolicy(ctx); err != nil {
 			return version, "", err
 		}
 	}
-	if names(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, func(c hub.SettingChange) bool { return hub.Renders(c.Map, c.Key) }) {
+	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, func(c hub.SettingChange) bool { return hub.Renders(c.Map, c.Key) }) {
 		if err := w.RefreshApplications(ctx); err != nil {
 			return version, "", err
 		}
@@ -118,13 +116,6 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 		return version, "", err
 	}
 	return version + 1, outcome, w.deliver(ctx, settingsScope{before, clusters}, settingsScope{after, clusters}, version+1)
-}
-
-// names reports whether one of some keys of argocd-cm is changed.
-func names(changes []hub.SettingChange, keys ...string) bool {
-	return slices.ContainsFunc(changes, func(c hub.SettingChange) bool {
-		return c.Map == hub.SettingsMap && slices.Contains(keys, c.Key)
-	})
 }
 
 // refreshRepositories has all repositories looked at now, so that how long they are
@@ -203,21 +194,7 @@ func (w *writer) noteSetting(action string, change hub.SettingChange, old *hub.S
 		w.note(action, access.Certificates, change.Key, "https "+message, before, after)
 		return
 	}
-	w.note(action, access.Settings, settingName(change.Map, change.Key), "", before, after)
-}
-
-// checkSizes keeps what a tenant sets within bounds.
-func checkSizes(all []hub.Setting) error {
-	if len(all) > settings.MaxKeys {
-		return fault.New(fault.Exceeded, "a tenant has at most %d settings", settings.MaxKeys)
-	}
-	sizes := map[string]int{}
-	for _, s := range all {
-		if sizes[s.Map] += len(s.Key) + len(s.Value); sizes[s.Map] > settings.MaxValue {
-			return fault.With(fault.New(fault.Exceeded, "its values have more than %d bytes together", settings.MaxValue), s.Map, "")
-		}
-	}
-	return nil
+	w.note(action, access.Settings, validation.SettingName(change.Map, change.Key), "", before, after)
 }
 
 // A settingsScope is where settings hold.
@@ -291,8 +268,8 @@ func (w *writer) redeliver(ctx context.Context, undo func([]hub.Cluster) []hub.C
 
 // namesIn is what rules may call a cluster by.
 func namesIn(cl hub.Cluster, all []hub.Cluster) []string {
-	names := clusterNames(cl)
-	if in := pick(hub.Destination{Server: hub.InCluster}, all); in != nil && in.ID == cl.ID {
+	names := validation.ClusterNames(cl)
+	if in := validation.PickCluster(hub.Destination{Server: hub.InCluster}, all); in != nil && in.ID == cl.ID {
 		names = append(names, hub.InCluster, hub.InClusterName)
 	}
 	return names
@@ -302,7 +279,7 @@ func namesIn(cl hub.Cluster, all []hub.Cluster) []string {
 // key by key. A key goes only by an explicit null.
 func (c *Catalog) applySettingsMap(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (Outcome, []string, error) {
 	object := manifest.KeyOf(o).Describe()
-	changes, warnings, err := settingChanges(o)
+	changes, warnings, err := validation.SettingChanges(o)
 	if err != nil {
 		return "", nil, fault.With(err, object, "")
 	}
@@ -311,50 +288,4 @@ func (c *Catalog) applySettingsMap(ctx context.Context, by hub.Caller, o *manife
 	}
 	patch, err := c.PatchSettings(ctx, by, changes, 0, dryRun)
 	return patch.Outcome, append(warnings, patch.Warnings...), fault.With(err, object, "")
-}
-
-func settingChanges(o *manifest.Object) ([]hub.SettingChange, []string, error) {
-	values := map[string]string{}
-	var warnings []string
-	var err error
-	data, _ := o.Object["data"].(map[string]any)
-	text, _ := o.Object["stringData"].(map[string]any)
-	gone := map[string]bool{}
-	for _, m := range []map[string]any{data, text} {
-		for k, v := range m {
-			if v == nil {
-				gone[k] = true
-				delete(m, k)
-			}
-		}
-	}
-	if o.GetKind() == "Secret" {
-		if values, err = secretValues(o); err != nil {
-			return nil, nil, err
-		}
-	} else {
-		for k, v := range data {
-			s, ok := v.(string)
-			if !ok {
-				return nil, nil, fault.With(fault.New(fault.Invalid, "data.%s is no text", short(k)), "", "put the value in quotes")
-			}
-			values[k] = s
-		}
-		if data == nil && o.Object["data"] != nil {
-			return nil, nil, fault.New(fault.Invalid, "data is no map of texts")
-		}
-		if o.Object["binaryData"] != nil {
-			warnings = append(warnings, "binaryData was not stored: settings are texts")
-		}
-	}
-	var out []hub.SettingChange
-	for _, k := range slices.Sorted(maps.Keys(values)) {
-		v := values[k]
-		out = append(out, hub.SettingChange{Map: o.GetName(), Key: k, Value: &v})
-		delete(gone, k)
-	}
-	for _, k := range slices.Sorted(maps.Keys(gone)) {
-		out = append(out, hub.SettingChange{Map: o.GetName(), Key: k})
-	}
-	return out, warnings, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/audit"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
@@ -28,7 +29,7 @@ func (c *Catalog) Tenant(ctx context.Context, by hub.Caller, name string) (hub.T
 		return hub.Tenant{}, err
 	}
 	t, err := c.Directory.TenantByName(ctx, name)
-	return t, hide(err, access.Tenants, short(name))
+	return t, hide(err, access.Tenants, validation.Shorten(name))
 }
 
 func (c *Catalog) mayTenants(ctx context.Context, by hub.Caller, action string) error {
@@ -38,7 +39,7 @@ func (c *Catalog) mayTenants(ctx context.Context, by hub.Caller, action string) 
 // CreateTenant makes a tenant and a setup link for its first admin, of which
 // the hash is given. The record of it is in the platform admin's own tenant.
 func (c *Catalog) CreateTenant(ctx context.Context, by hub.Caller, t hub.Tenant, link [32]byte) (hub.Tenant, time.Time, error) {
-	if err := checkLabel("tenant", t.Name); err != nil {
+	if err := validation.CheckLabel("tenant", t.Name); err != nil {
 		return t, time.Time{}, err
 	}
 	t.ID = hub.NewID[hub.TenantID]()
@@ -80,7 +81,7 @@ func (c *Catalog) NewSetupLink(ctx context.Context, by hub.Caller, name string, 
 		}
 		var err error
 		if t, err = c.Directory.TenantByName(ctx, name); err != nil {
-			return hide(err, access.Tenants, short(name))
+			return hide(err, access.Tenants, validation.Shorten(name))
 		}
 		until = w.now.Add(SetupLifetime)
 		w.note("setup-link", access.Tenants, name, "", nil, map[string]any{"expiresAt": until})
@@ -122,7 +123,7 @@ func errSetup() error {
 
 // Setup makes the account that a setup link is for. The link dies with it.
 func (c *Catalog) Setup(ctx context.Context, from hub.Caller, link [32]byte, name, passwordHash string) (hub.Tenant, hub.User, error) {
-	if err := checkUsername(name); err != nil {
+	if err := validation.CheckUsername(name); err != nil {
 		return hub.Tenant{}, hub.User{}, err
 	}
 	t, l, err := c.CheckSetup(ctx, link)

@@ -1,4 +1,4 @@
-package catalog
+package validation
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ func TestWhatOthersWroteStays(t *testing.T) {
 	const live = `{"project":"default","source":{"repoURL":"x","path":"edited","targetRevision":"dev"},"destination":{"name":"c"},"was":1,"theirs":{"x":[1]}}`
 	m := hub.Meta{Labels: map[string]string{"a": "2"}, Finalizers: []string{"f", "new"}}
 	spec := json.RawMessage(`{"source":{"repoURL":"x","path":"new"},"destination":{"server":"s"}}`)
-	if err := merge(json.RawMessage(applied), &m, &spec, old, json.RawMessage(live)); err != nil {
+	if err := MergeApplied(json.RawMessage(applied), &m, &spec, old, json.RawMessage(live)); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("APP-31 what was applied and is not any more goes, what others wrote stays", func(t *testing.T) {
@@ -31,20 +31,20 @@ func TestWhatOthersWroteStays(t *testing.T) {
 		again := json.RawMessage(`{"source":{"path":"new","repoURL":"x"},"destination":{"server":"s"}}`)
 		reordered := json.RawMessage(`{"theirs":{"x":[1]},"source":{"repoURL":"x","path":"new","targetRevision":"dev"},"project":"default","destination":{"server":"s"}}`)
 		n := hub.Meta{Labels: map[string]string{"a": "2"}, Finalizers: []string{"f", "new"}}
-		text, err := lastWritten(n, again)
+		text, err := LastWritten(n, again)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := merge(text, &n, &again, m, reordered); err != nil {
+		if err := MergeApplied(text, &n, &again, m, reordered); err != nil {
 			t.Fatal(err)
 		}
-		if string(again) != string(reordered) || !sameMeta(n, m) {
+		if string(again) != string(reordered) || !SameMeta(n, m) {
 			t.Errorf("%s %+v", again, n)
 		}
 	})
 	t.Run("APP-31 an application of a person is taken over with what it says beyond the manifest", func(t *testing.T) {
 		n, own := hub.Meta{}, json.RawMessage(`{"sources":[{"repoURL":"y"}]}`)
-		if err := merge(nil, &n, &own, m, json.RawMessage(`{"source":{"repoURL":"x"},"project":"p"}`)); err != nil {
+		if err := MergeApplied(nil, &n, &own, m, json.RawMessage(`{"source":{"repoURL":"x"},"project":"p"}`)); err != nil {
 			t.Fatal(err)
 		}
 		if string(own) != `{"project":"p","sources":[{"repoURL":"y"}]}` {

@@ -1,4 +1,4 @@
-package catalog
+package validation
 
 import (
 	"encoding/csv"
@@ -183,7 +183,7 @@ func TestArgoFields(t *testing.T) {
 		case kind == "Application" && strings.HasPrefix(path, "spec."):
 			why = checkField(path, result, reflect.TypeFor[hub.ApplicationSpec](), refusesApplication)
 		case kind == "Application":
-			why = checkField(strings.Replace(path, "operation", "spec", 1), result, reflect.TypeFor[requested](), refusesOperation)
+			why = checkField(strings.Replace(path, "operation", "spec", 1), result, reflect.TypeFor[RequestedOperation](), refusesOperation)
 		case kind == "AppProject":
 			why = checkField(path, result, reflect.TypeFor[hub.ProjectSpec](), refusesProject)
 		case kind == "ApplicationSet":
@@ -191,7 +191,7 @@ func TestArgoFields(t *testing.T) {
 				why = fmt.Errorf("the kind is refused, and its field is called %s", result)
 			}
 		case result == refusedField:
-			if unscoped(map[string]string{strings.TrimSuffix(strings.TrimPrefix(path, "data."), "[]"): "some"}) == nil {
+			if CheckUnscoped(map[string]string{strings.TrimSuffix(strings.TrimPrefix(path, "data."), "[]"): "some"}) == nil {
 				why = errors.New("it is not refused")
 			}
 		}
@@ -200,7 +200,7 @@ func TestArgoFields(t *testing.T) {
 		}
 	}
 	set := &manifest.Object{Object: map[string]any{"apiVersion": ArgoVersion, "kind": "ApplicationSet", "metadata": map[string]any{"name": "x"}}}
-	if err := notServed(set); fault.KindOf(err) != fault.Invalid {
+	if err := NotServed(set); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("an ApplicationSet: %v", err)
 	}
 }
@@ -232,7 +232,7 @@ func knows(t reflect.Type, path []string) bool {
 	if t.Kind() != reflect.Struct {
 		return false
 	}
-	inner, ok := jsonFields(t)[strings.TrimSuffix(path[0], "[]")]
+	inner, ok := JSONFields(t)[strings.TrimSuffix(path[0], "[]")]
 	return ok && knows(inner, path[1:])
 }
 
@@ -279,7 +279,7 @@ func refusesApplication(spec map[string]any) error {
 	if err != nil {
 		return err
 	}
-	read, _, err := checkApplication(app("web", string(raw)))
+	read, _, err := CheckApplication(app("web", string(raw)))
 	if err != nil {
 		return err
 	}
@@ -295,6 +295,6 @@ func refusesOperation(operation map[string]any) error {
 	if err != nil {
 		return err
 	}
-	_, err = readRequested(raw)
+	_, err = ReadRequested(raw)
 	return err
 }

@@ -1,4 +1,4 @@
-package catalog
+package validation
 
 import (
 	"bytes"
@@ -101,7 +101,7 @@ func walk(v any, t reflect.Type, path string, out *[]string) {
 		if t.Kind() != reflect.Struct {
 			return
 		}
-		fields := jsonFields(t)
+		fields := JSONFields(t)
 		for k, inner := range v {
 			if ft, ok := fields[k]; ok {
 				walk(inner, ft, path+"."+k, out)
@@ -119,11 +119,12 @@ func walk(v any, t reflect.Type, path string, out *[]string) {
 	}
 }
 
-func jsonFields(t reflect.Type) map[string]reflect.Type {
+// JSONFields returns the fields of a struct by their names in JSON.
+func JSONFields(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 	for f := range fieldsOf(t) {
 		if f.Anonymous {
-			maps.Copy(out, jsonFields(f.Type))
+			maps.Copy(out, JSONFields(f.Type))
 			continue
 		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -142,8 +143,8 @@ func fieldsOf(t reflect.Type) func(func(reflect.StructField) bool) {
 	}
 }
 
-// sameJSON reports whether two JSON texts mean the same.
-func sameJSON(a, b json.RawMessage) bool {
+// SameJSON reports whether two JSON texts mean the same.
+func SameJSON(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}

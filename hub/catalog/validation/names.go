@@ -1,4 +1,4 @@
-package catalog
+package validation
 
 import (
 	"strings"
@@ -60,12 +60,12 @@ func word(s, between string, upper bool) bool {
 	return true
 }
 
-// checkLabel is the error for a name that is no DNS label.
-func checkLabel(what, name string) error {
+// CheckLabel is the error for a name that is no DNS label.
+func CheckLabel(what, name string) error {
 	if label(name) {
 		return nil
 	}
-	return fault.With(fault.New(fault.Invalid, "%s %q is no DNS label", what, short(name)), "",
+	return fault.With(fault.New(fault.Invalid, "%s %q is no DNS label", what, Shorten(name)), "",
 		"use 1 to 63 lower-case letters, digits and hyphens, with a letter or digit at both ends")
 }
 
@@ -74,14 +74,14 @@ func checkMaps(labels, annotations map[string]string) error {
 	size := 0
 	for k, v := range labels {
 		if !labelKey(k) || !labelValue(v) {
-			return fault.With(fault.New(fault.Invalid, "label %q: %q is not a valid label", short(k), short(v)), "",
+			return fault.With(fault.New(fault.Invalid, "label %q: %q is not a valid label", Shorten(k), Shorten(v)), "",
 				"a value has at most 63 letters, digits, -, _ and ., with a letter or digit at both ends")
 		}
 		size += len(k) + len(v)
 	}
 	for k, v := range annotations {
 		if !labelKey(strings.ToLower(k)) {
-			return fault.New(fault.Invalid, "annotation %q is not a valid name", short(k))
+			return fault.New(fault.Invalid, "annotation %q is not a valid name", Shorten(k))
 		}
 		size += len(k) + len(v)
 	}
@@ -91,8 +91,8 @@ func checkMaps(labels, annotations map[string]string) error {
 	return nil
 }
 
-// short cuts a text that is shown in an error.
-func short(s string) string {
+// Shorten cuts a text that is shown in an error.
+func Shorten(s string) string {
 	if r := []rune(s); len(r) > 80 {
 		return string(r[:80]) + "…"
 	}

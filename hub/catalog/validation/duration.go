@@ -1,4 +1,4 @@
-package catalog
+package validation
 
 import (
 	"strconv"
@@ -11,7 +11,7 @@ import (
 // ParseDuration reads a duration as people write it: Go's ("5s", "1h30m"),
 // whole days ("30d"), or a bare number of seconds, as in Argo CD.
 func ParseDuration(s string) (time.Duration, error) {
-	wrong := fault.With(fault.New(fault.Invalid, "%q is no duration", short(s)), "", "write it like 90s, 30m, 12h or 30d")
+	wrong := fault.With(fault.New(fault.Invalid, "%q is no duration", Shorten(s)), "", "write it like 90s, 30m, 12h or 30d")
 	if days, found := strings.CutSuffix(s, "d"); found {
 		n, err := strconv.ParseUint(days, 10, 16)
 		if err != nil {
@@ -29,8 +29,8 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// within reads an optional lifetime that has a default and a limit.
-func within(s string, otherwise, most time.Duration) (time.Duration, error) {
+// BoundedDuration reads an optional lifetime that has a default and a limit.
+func BoundedDuration(s string, otherwise, most time.Duration) (time.Duration, error) {
 	if s == "" {
 		return otherwise, nil
 	}
@@ -39,7 +39,7 @@ func within(s string, otherwise, most time.Duration) (time.Duration, error) {
 		return 0, err
 	}
 	if d < time.Minute || d > most {
-		return 0, fault.New(fault.Invalid, "%q is not between one minute and %s", short(s), most)
+		return 0, fault.New(fault.Invalid, "%q is not between one minute and %s", Shorten(s), most)
 	}
 	return d, nil
 }

@@ -1,4 +1,4 @@
-package catalog
+package validation
 
 import (
 	"encoding/json"
@@ -25,7 +25,7 @@ func TestCheckApplication(t *testing.T) {
 	t.Run("APP-06 namespace and project are filled in", func(t *testing.T) {
 		t.Parallel()
 		a := app("web", minimal)
-		if _, warnings, err := checkApplication(a); err != nil || a.Namespace != "argocd" || a.Project != "default" || len(warnings) != 0 {
+		if _, warnings, err := CheckApplication(a); err != nil || a.Namespace != "argocd" || a.Project != "default" || len(warnings) != 0 {
 			t.Errorf("checkApplication() = %v, %v; %+v", warnings, err, a)
 		}
 	})
@@ -45,7 +45,7 @@ func TestCheckApplication(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := checkApplication(app(c.name, c.spec))
+			_, _, err := CheckApplication(app(c.name, c.spec))
 			if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("checkApplication() = %v, want it to say %q: %s", err, c.says, c.why)
 			}
@@ -56,13 +56,13 @@ func TestCheckApplication(t *testing.T) {
 		for _, bad := range []map[string]string{{"": "x"}, {"a b": "x"}, {"a": "b c"}, {"a": "-b"}, {"a/b/c": "x"}, {"A_/b": "x"}, {"a": strings.Repeat("x", 64)}} {
 			a := app("web", minimal)
 			a.Labels = bad
-			if _, _, err := checkApplication(a); fault.KindOf(err) != fault.Invalid {
+			if _, _, err := CheckApplication(a); fault.KindOf(err) != fault.Invalid {
 				t.Errorf("labels %v give %v", bad, err)
 			}
 		}
 		a := app("web", minimal)
 		a.Annotations = map[string]string{"a": strings.Repeat("x", maxMetadata)}
-		if _, _, err := checkApplication(a); fault.KindOf(err) != fault.Exceeded {
+		if _, _, err := CheckApplication(a); fault.KindOf(err) != fault.Exceeded {
 			t.Errorf("a huge annotation gives %v", err)
 		}
 	})
@@ -112,7 +112,7 @@ func TestCheckProject(t *testing.T) {
 		"PatternWindow":  `{"syncWindows":[{"kind":"deny","schedule":"* * * * *","duration":"1h","applications":["{a"]}]}`,
 	} {
 		p := &hub.Project{Meta: hub.Meta{Name: "shop"}, Spec: json.RawMessage(spec)}
-		if _, _, err := checkProject(p, roles); fault.KindOf(err) != fault.Invalid {
+		if _, _, err := CheckProject(p, roles); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("PROJ-21 %s gives %v", name, err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestPick(t *testing.T) {
 		"EmptyMatchesNot": {"a cluster without alias is not the empty server", hub.Destination{Name: "x"}, two, ""},
 	} {
 		var got hub.ClusterID
-		if on := pick(c.d, c.all); on != nil {
+		if on := PickCluster(c.d, c.all); on != nil {
 			got = on.ID
 		}
 		if got != c.want {
@@ -192,7 +192,7 @@ metadata:
 spec: {destination: {name: a}}
 status: {sync: {status: Synced}}
 `)
-	meta, spec, warnings, err := read(o)
+	meta, spec, warnings, err := ReadObject(o)
 	if err != nil || len(warnings) != 0 || meta.Annotations != nil || meta.Name != "web" || string(spec) != `{"destination":{"name":"a"}}` {
 		t.Errorf("read() = %+v, %s, %v, %v", meta, spec, warnings, err)
 	}
@@ -201,7 +201,7 @@ status: {sync: {status: Synced}}
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: text",
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: x}\ndata: {a: '!!!'}",
 	} {
-		if _, err := secretValues(parse(text)); fault.KindOf(err) != fault.Invalid {
+		if _, err := SecretValues(parse(text)); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%q gives %v", text, err)
 		}
 	}

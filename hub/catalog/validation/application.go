@@ -1,4 +1,4 @@
-package catalog
+package validation
 
 import (
 	"encoding/json"
@@ -13,18 +13,18 @@ import (
 	"github.com/capstan-cd/capstan/shared/glob"
 )
 
-// checkApplication validates what a person wrote of an application and fills
+// CheckApplication validates what a person wrote of an application and fills
 // in namespace and project. Warnings are for people.
-func checkApplication(a *hub.Application) (hub.ApplicationSpec, []string, error) {
+func CheckApplication(a *hub.Application) (hub.ApplicationSpec, []string, error) {
 	var spec hub.ApplicationSpec
 	if !subdomain(a.Name) {
-		return spec, nil, fault.With(fault.New(fault.Invalid, "name %q is no DNS name", short(a.Name)), "",
+		return spec, nil, fault.With(fault.New(fault.Invalid, "name %q is no DNS name", Shorten(a.Name)), "",
 			"use lower-case letters, digits, hyphens and dots, with a letter or digit at both ends")
 	}
 	if a.Namespace == "" {
 		a.Namespace = DefaultNamespace
 	}
-	if err := checkLabel("namespace", a.Namespace); err != nil {
+	if err := CheckLabel("namespace", a.Namespace); err != nil {
 		return spec, nil, err
 	}
 	if err := checkMaps(a.Labels, a.Annotations); err != nil {
@@ -36,7 +36,7 @@ func checkApplication(a *hub.Application) (hub.ApplicationSpec, []string, error)
 	if a.Project = spec.Project; a.Project == "" {
 		a.Project = "default"
 	}
-	if err := checkLabel("project", a.Project); err != nil {
+	if err := CheckLabel("project", a.Project); err != nil {
 		return spec, nil, err
 	}
 	if err := checkDestination(spec.Destination); err != nil {
@@ -82,7 +82,7 @@ func checkDestination(d hub.Destination) error {
 			"set name to one of your clusters, or server to "+hub.InCluster)
 	}
 	if d.Namespace != "" {
-		return checkLabel("destination namespace", d.Namespace)
+		return CheckLabel("destination namespace", d.Namespace)
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func checkSources(spec hub.ApplicationSpec) error {
 			return prefix(err, where)
 		}
 		if s.Ref != "" && refs[s.Ref] {
-			return fault.New(fault.Invalid, "%s: another source has the ref %q too", where, short(s.Ref))
+			return fault.New(fault.Invalid, "%s: another source has the ref %q too", where, Shorten(s.Ref))
 		}
 		refs[s.Ref] = true
 	}
@@ -129,13 +129,13 @@ func checkSource(s hub.Source) error {
 		}
 	}
 	if path.IsAbs(s.Path) {
-		return fault.With(fault.New(fault.Invalid, "path %q is absolute", short(s.Path)), "", "write it relative to the root of the repository")
+		return fault.With(fault.New(fault.Invalid, "path %q is absolute", Shorten(s.Path)), "", "write it relative to the root of the repository")
 	}
 	if clean := path.Clean(s.Path); clean == ".." || strings.HasPrefix(clean, "../") {
-		return fault.New(fault.Invalid, "path %q leaves the repository", short(s.Path))
+		return fault.New(fault.Invalid, "path %q leaves the repository", Shorten(s.Path))
 	}
 	if strings.ContainsAny(s.TargetRevision, "\x00\n\r") || strings.HasPrefix(s.TargetRevision, "-") {
-		return fault.New(fault.Invalid, "targetRevision %q is no revision", short(s.TargetRevision))
+		return fault.New(fault.Invalid, "targetRevision %q is no revision", Shorten(s.TargetRevision))
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func checkRetry(r *hub.Retry) error {
 			continue
 		}
 		if _, err := ParseDuration(d); err != nil {
-			return fault.With(fault.New(fault.Invalid, "retry.backoff.%s %q is no duration", name, short(d)), "", "write it like 5s, 3m or 1h")
+			return fault.With(fault.New(fault.Invalid, "retry.backoff.%s %q is no duration", name, Shorten(d)), "", "write it like 5s, 3m or 1h")
 		}
 	}
 	if r.Backoff.Factor != nil && *r.Backoff.Factor < 1 {
@@ -182,16 +182,16 @@ func prefix(err error, where string) error {
 	return &c
 }
 
-// checkProject validates what a person wrote of a project.
-func checkProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) error) (hub.ProjectSpec, []string, error) {
+// CheckProject validates what a person wrote of a project.
+func CheckProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) error) (hub.ProjectSpec, []string, error) {
 	var spec hub.ProjectSpec
-	if err := checkLabel("name", p.Name); err != nil {
+	if err := CheckLabel("name", p.Name); err != nil {
 		return spec, nil, err
 	}
 	if p.Namespace == "" {
 		p.Namespace = DefaultNamespace
 	}
-	if err := checkLabel("namespace", p.Namespace); err != nil {
+	if err := CheckLabel("namespace", p.Namespace); err != nil {
 		return spec, nil, err
 	}
 	if err := checkMaps(p.Labels, p.Annotations); err != nil {
@@ -257,7 +257,7 @@ func checkPatterns(spec hub.ProjectSpec) error {
 	for i, n := range spec.SourceNamespaces {
 		if hub.IsExpression(n) {
 			if _, err := regexp.Compile(n[1 : len(n)-1]); err != nil {
-				return fault.New(fault.Invalid, "spec.sourceNamespaces[%d]: %q is not a regular expression", i, short(n))
+				return fault.New(fault.Invalid, "spec.sourceNamespaces[%d]: %q is not a regular expression", i, Shorten(n))
 			}
 		} else if err := check(fmt.Sprintf("spec.sourceNamespaces[%d]", i), n); err != nil {
 			return err
