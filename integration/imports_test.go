@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"hub/relay":    {"hub", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/access", "hub/audit", "hub/catalog/...", "hub/settings", "shared/*"},
-	"hub/api":      {"hub", "hub/api/...", "hub/catalog", "hub/catalog/validation", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
+	"hub/api":      {"hub", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
 	"hub/pacing":   {"hub"},
 	"hub/store":    {"hub", "hub/lru", "hub/store/...", "shared/*"},
@@ -66,6 +66,8 @@ var mayImport = map[string][]string{
 
 	"hub/source/charts/chartstest": {},
 
+	"hub/catalog/tenancy":    {"hub", "hub/access", "hub/audit", "hub/catalog/transact", "hub/catalog/validation", "hub/settings", "shared/*"},
+	"hub/catalog/transact":   {"hub", "hub/access", "hub/audit", "hub/settings", "shared/*"},
 	"hub/catalog/validation": {"hub", "hub/settings", "shared/*"},
 
 	"hub/render/scheduler": {"hub", "hub/render", "shared/*"},

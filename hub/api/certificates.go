@@ -5,7 +5,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
-	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -37,8 +37,8 @@ func (s *Server) AddCertificates(ctx context.Context, r gen.AddCertificatesReque
 	case r.Body.Fingerprint != "":
 		err = fault.With(fault.New(fault.Invalid, "a fingerprint picks host keys, not TLS certificates"), "", "leave the fingerprint out")
 	default:
-		of := collect(r.Body.Tls, func(c apimodel.ServerCertificates) catalog.AuthoritiesOf {
-			return catalog.AuthoritiesOf{Server: c.ServerName, PEM: c.Data}
+		of := collect(r.Body.Tls, func(c apimodel.ServerCertificates) tenancy.AuthoritiesOf {
+			return tenancy.AuthoritiesOf{Server: c.ServerName, PEM: c.Data}
 		})
 		stored, err = s.Catalog.PutAuthorities(ctx, callerOf(ctx), of, r.Body.Upsert)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/labstack/echo/v4"
 
-	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
@@ -71,7 +71,7 @@ func (s *Server) present(c echo.Context, err error) (int, apimodel.Error) {
 	status, code := statusOf(e)
 	body := s.errorBody(e, code)
 	body.RequestId = requestID(c)
-	if status == http.StatusConflict && e.Code == catalog.CodeStale && c.Request().Header.Get("If-Match") != "" {
+	if status == http.StatusConflict && e.Code == transact.CodeStale && c.Request().Header.Get("If-Match") != "" {
 		status = http.StatusPreconditionFailed
 	}
 	return status, body

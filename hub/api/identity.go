@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/api/gen"
-	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/version"
@@ -269,7 +269,7 @@ func (s *Server) CreateUser(ctx context.Context, r gen.CreateUserRequestObject) 
 // UpdateUser changes an account.
 func (s *Server) UpdateUser(ctx context.Context, r gen.UpdateUserRequestObject) (gen.UpdateUserResponseObject, error) {
 	who := callerOf(ctx)
-	ch := catalog.UserChange{Disabled: r.Body.Disabled}
+	ch := tenancy.UserChange{Disabled: r.Body.Disabled}
 	if r.Body.Roles != nil {
 		roles := collect(*r.Body.Roles, func(v apimodel.UpdateUserJSONBodyRoles) string { return string(v) })
 		ch.Roles = &roles

@@ -6,7 +6,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
-	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/relay"
 	"github.com/capstan-cd/capstan/shared/apimodel"
@@ -139,7 +139,7 @@ func retryOf(b *apimodel.SyncRequest) *hub.Retry {
 
 // RollbackApplication starts a rollback.
 func (s *Server) RollbackApplication(ctx context.Context, r gen.RollbackApplicationRequestObject) (gen.RollbackApplicationResponseObject, error) {
-	op, err := s.Catalog.Rollback(ctx, callerOf(ctx), r.Namespace, r.Name, catalog.RollbackRequest{
+	op, err := s.Catalog.Rollback(ctx, callerOf(ctx), r.Namespace, r.Name, transact.RollbackRequest{
 		Entry: r.Body.Id, Prune: r.Body.Prune, Hooks: r.Body.Hooks, DryRun: r.Body.DryRun, Reason: r.Body.Reason,
 	})
 	if err != nil {

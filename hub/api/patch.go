@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -68,7 +69,7 @@ func (s *Server) changed(ctx context.Context, namespace, name, ifMatch string, c
 		}
 		answer, err := s.putApplication(ctx, a, options)
 		var stale *fault.Error
-		if expect == 0 && attempt < patchAttempts && errors.As(err, &stale) && stale.Code == catalog.CodeStale {
+		if expect == 0 && attempt < patchAttempts && errors.As(err, &stale) && stale.Code == transact.CodeStale {
 			continue
 		}
 		return answer, err

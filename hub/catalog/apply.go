@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -28,7 +30,7 @@ type Applied struct {
 	Kind       string
 	Namespace  string
 	Name       string
-	Outcome    Outcome // empty: Err says why
+	Outcome    transact.Outcome // empty: Err says why
 	Warnings   []string
 	Err        error
 }
@@ -48,8 +50,7 @@ func (c *Catalog) Apply(ctx context.Context, by hub.Caller, text []byte, isJSON,
 	// The pipeline starts when all is accepted: started with the first object,
 	// it would process small batches and delay the rest.
 	batched := &batchedNotifier{}
-	batch := *c
-	batch.Notify = batched
+	batch := c.notifying(batched)
 	defer batched.flush(c.Notify)
 	if len(objects) > 1 && !dryRun {
 		defer c.Pace.Arriving(by.Tenant)() // before the hints are given
@@ -70,6 +71,15 @@ func (c *Catalog) Apply(ctx context.Context, by hub.Caller, text []byte, isJSON,
 		locate(out, text, limits)
 	}
 	return out, nil
+}
+
+// notifying returns a catalogue whose writes notify another.
+func (c *Catalog) notifying(n transact.Notifier) *Catalog {
+	p := c.Parts
+	s := *p.Service
+	s.Notify = n
+	p.Service, p.Tenancy = &s, p.Tenancy.Of(&s)
+	return &Catalog{p}
 }
 
 // locate adds the lines of the text to the refusals. The text is read again for
@@ -100,7 +110,7 @@ func locate(all []Applied, text []byte, limits manifest.Limits) {
 }
 
 // applyOne is the write for one object.
-func (c *Catalog) applyOne(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (Outcome, []string, error) {
+func (c *Catalog) applyOne(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (transact.Outcome, []string, error) {
 	put := PutOptions{Create: true, Update: true, DryRun: dryRun}
 	switch {
 	case o.GetAPIVersion() == validation.ArgoVersion && o.GetKind() == validation.KindApplication:
@@ -121,13 +131,13 @@ func (c *Catalog) applyOne(ctx context.Context, by hub.Caller, o *manifest.Objec
 		_, outcome, more, err := c.PutProject(ctx, by, hub.Project{Meta: meta, Spec: spec}, put)
 		return outcome, append(warnings, more...), err
 	case o.GetAPIVersion() == "v1" && o.GetKind() == "Secret" && settings.IsSecret(o.GetName()):
-		return c.applySettingsMap(ctx, by, o, dryRun)
+		return c.ApplySettings(ctx, by, o, dryRun)
 	case o.GetAPIVersion() == "v1" && o.GetKind() == "Secret":
 		return c.applySecret(ctx, by, o, dryRun)
-	case o.GetAPIVersion() == "v1" && o.GetKind() == "ConfigMap" && o.GetName() == knownHostsMap:
-		return c.applyKnownHosts(ctx, by, o, dryRun)
+	case o.GetAPIVersion() == "v1" && o.GetKind() == "ConfigMap" && o.GetName() == tenancy.KnownHostsMap:
+		return c.ApplyKnownHosts(ctx, by, o, dryRun)
 	case o.GetAPIVersion() == "v1" && o.GetKind() == "ConfigMap" && settings.IsMap(o.GetName()):
-		return c.applySettingsMap(ctx, by, o, dryRun)
+		return c.ApplySettings(ctx, by, o, dryRun)
 	}
 	return "", nil, validation.NotServed(o)
 }
@@ -135,14 +145,14 @@ func (c *Catalog) applyOne(ctx context.Context, by hub.Caller, o *manifest.Objec
 // applySecret takes the Secrets with which Argo CD declares repositories,
 // credential templates and clusters (CRED-01, CRED-02, CLU-01). Their values
 // appear in no error and no warning.
-func (c *Catalog) applySecret(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (Outcome, []string, error) {
+func (c *Catalog) applySecret(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (transact.Outcome, []string, error) {
 	object := manifest.KeyOf(o).Describe()
 	values, err := validation.SecretValues(o)
 	if err != nil {
 		return "", nil, fault.With(err, object, "")
 	}
 	kind := o.GetLabels()[validation.SecretType]
-	var outcome Outcome
+	var outcome transact.Outcome
 	var warnings []string
 	switch kind {
 	case "repository":
@@ -160,7 +170,7 @@ func (c *Catalog) applySecret(ctx context.Context, by hub.Caller, o *manifest.Ob
 	return outcome, warnings, fault.With(err, object, "")
 }
 
-func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[string]string, dryRun bool) (Outcome, []string, error) {
+func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[string]string, dryRun bool) (transact.Outcome, []string, error) {
 	r := hub.Repository{
 		URL: validation.PopString(v, "url"), Type: hub.RepositoryKind(validation.PopString(v, "type")), Name: validation.PopString(v, "name"), Project: validation.PopString(v, "project"), Insecure: validation.PopString(v, "insecure") == "true",
 	}
@@ -176,7 +186,7 @@ func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[stri
 	return outcome, append(more, warnings...), err
 }
 
-func (c *Catalog) applyTemplate(ctx context.Context, by hub.Caller, v map[string]string, dryRun bool) (Outcome, []string, error) {
+func (c *Catalog) applyTemplate(ctx context.Context, by hub.Caller, v map[string]string, dryRun bool) (transact.Outcome, []string, error) {
 	t := hub.RepositoryTemplate{URL: validation.PopString(v, "url"), Type: hub.RepositoryKind(validation.PopString(v, "type")), Name: validation.PopString(v, "name")}
 	cred, warnings := validation.ReadCredential(v)
 	if cred == nil {
@@ -189,7 +199,7 @@ func (c *Catalog) applyTemplate(ctx context.Context, by hub.Caller, v map[string
 
 // applyCluster registers the name, server alias and labels of a cluster. The
 // hub takes no credential for a cluster; its agent is enrolled instead.
-func (c *Catalog) applyCluster(ctx context.Context, by hub.Caller, o *manifest.Object, v map[string]string, dryRun bool) (Outcome, []string, error) {
+func (c *Catalog) applyCluster(ctx context.Context, by hub.Caller, o *manifest.Object, v map[string]string, dryRun bool) (transact.Outcome, []string, error) {
 	cl := hub.Cluster{Server: validation.TrimServer(validation.PopString(v, "server"))}
 	if cl.Name = validation.PopString(v, "name"); cl.Name == "" {
 		cl.Name = o.GetName()

@@ -50,8 +50,8 @@ func (w *writer) settle(ctx context.Context, a hub.Application, all []hub.Cluste
 	if now == a.Cluster {
 		return nil
 	}
-	w.wakes = append(w.wakes, a.Cluster, now)
-	w.due = append(w.due, hub.WorkRefresh)
+	w.Wakes = append(w.Wakes, a.Cluster, now)
+	w.Due = append(w.Due, hub.WorkRefresh)
 	a.Cluster = now
 	_, err = w.UpdateApplication(ctx, a, 0)
 	return err

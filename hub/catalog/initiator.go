@@ -11,11 +11,11 @@ import (
 // start begins the operation that came with an application, in the same
 // transaction: if it is refused, nothing is written.
 func (c *Catalog) start(ctx context.Context, w *writer, by hub.Caller, a hub.Application, q hub.SyncRequest) error {
-	if err := w.need(access.Applications, access.Sync, objectOf(a)); err != nil {
+	if err := w.Need(access.Applications, access.Sync, objectOf(a)); err != nil {
 		return err
 	}
 	if q.Override != nil && (q.Override.Source != nil || len(q.Override.Sources) > 0) {
-		if err := w.need(access.Applications, access.Override, objectOf(a)); err != nil {
+		if err := w.Need(access.Applications, access.Override, objectOf(a)); err != nil {
 			return err
 		}
 	}
@@ -24,11 +24,11 @@ func (c *Catalog) start(ctx context.Context, w *writer, by hub.Caller, a hub.App
 	if err != nil {
 		return fault.With(err, "application "+title(a.Namespace, a.Name), "")
 	}
-	w.wakes = append(w.wakes, op.Cluster)
+	w.Wakes = append(w.Wakes, op.Cluster)
 	action := access.Sync
 	if q.Options.DryRun {
 		action += dryRunSuffix
 	}
-	w.note(action, access.Applications, objectOf(a), "", nil, map[string]any{"operation": op.ID, "revision": op.Revision, "asked": q.Options})
+	w.Note(action, access.Applications, objectOf(a), "", nil, map[string]any{"operation": op.ID, "revision": op.Revision, "asked": q.Options})
 	return nil
 }

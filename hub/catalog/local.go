@@ -30,7 +30,7 @@ func (c *Catalog) DeleteLive(ctx context.Context, by hub.Caller, namespace, name
 		if err := w.inTree(ctx, a, o); err != nil {
 			return err
 		}
-		w.note(action, access.Applications, objectOf(a), "", nil, how)
+		w.Note(action, access.Applications, objectOf(a), "", nil, how)
 		return nil
 	})
 	return v, err

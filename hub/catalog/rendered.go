@@ -2,13 +2,13 @@ package catalog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -34,7 +34,7 @@ type parent struct {
 }
 
 // parentOf returns an application of the cluster whose agent is asking.
-func parentOf(ctx context.Context, apps ApplicationReader, projects ProjectReader, cluster hub.ClusterID, id hub.ApplicationID) (*parent, error) {
+func parentOf(ctx context.Context, apps transact.ApplicationReader, projects transact.ProjectReader, cluster hub.ClusterID, id hub.ApplicationID) (*parent, error) {
 	a, err := apps.ApplicationByID(ctx, id)
 	if err == nil && a.Cluster != cluster {
 		err = fault.New(fault.Missing, "there is no such application on this cluster")
@@ -93,13 +93,13 @@ func (c *Catalog) writeRendered(ctx context.Context, tenant hub.TenantID, cluste
 	do func(ctx context.Context, w *writer, p *parent) error,
 ) error {
 	var p *parent
-	return c.writeAs(ctx, tenant, dryRun, func(ctx context.Context, tx Tx) (hub.Caller, *access.Index, error) {
+	return c.WriteAs(ctx, tenant, dryRun, func(ctx context.Context, tx transact.Tx) (hub.Caller, *access.Index, error) {
 		var err error
 		if p, err = parentOf(ctx, tx.ApplicationReader, tx.ProjectReader, cluster, ref.Parent); err != nil {
 			return hub.Caller{Tenant: tenant}, nil, err
 		}
 		return p.caller(tenant), access.OfApplication(p.Project, p.rules(ref.Namespace)), nil
-	}, func(ctx context.Context, w *writer) error { return do(ctx, w, p) })
+	}, c.writing(func(ctx context.Context, w *writer) error { return do(ctx, w, p) }))
 }
 
 // PutRendered brings an object of the hub to the manifest that an application
@@ -124,18 +124,9 @@ func (c *Catalog) PutRendered(ctx context.Context, tenant hub.TenantID, cluster 
 		default:
 			out, err = w.putRenderedApplication(ctx, p, want.RenderedRef, o)
 		}
-		return about(err, want.Key())
+		return transact.WithObject(err, want.Key().Describe())
 	})
 	return out, err
-}
-
-// about names the object of an error; a refusal stays one.
-func about(err error, key manifest.Key) error {
-	var r *refusal
-	if errors.As(err, &r) {
-		return &refusal{fault.With(r.error, key.Describe(), ""), r.entry}
-	}
-	return fault.With(err, key.Describe(), "")
 }
 
 // renderedNotServed is notServed for an object that an application has rendered.
@@ -280,7 +271,7 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 	if there {
 		// Whose it is comes first: who may not write it learns nothing of it.
 		if err := p.may(ref, old.Project); err != nil {
-			return none, w.refuse(access.Applications, access.Update, objectOf(old), err)
+			return none, w.Refuse(access.Applications, access.Update, objectOf(old), err)
 		}
 		held, err := w.claimed(ctx, p, ref, string(old.ID))
 		if err != nil {
@@ -301,7 +292,7 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 	}
 	projects = append(projects, a.Project)
 	if err := p.may(ref, projects...); err != nil {
-		return none, w.refuse(access.Applications, access.Create, objectOf(a), err)
+		return none, w.Refuse(access.Applications, access.Create, objectOf(a), err)
 	}
 	around, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, validation.DestinationName(decoded.Destination))
 	if err != nil {
@@ -311,8 +302,8 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 	if err != nil {
 		return none, err
 	}
-	if outcome != Unchanged {
-		w.due = append(w.due, hub.WorkFetch, hub.WorkRefresh)
+	if outcome != transact.Unchanged {
+		w.Due = append(w.Due, hub.WorkFetch, hub.WorkRefresh)
 	}
 	if !p.is(ref) {
 		if err := w.PutRenderedBy(ctx, hub.RenderedBy{Object: string(stored.ID), Kind: ref.Kind, Parent: p.ID, Applied: applied}); err != nil {
@@ -325,7 +316,7 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 func (w *writer) putRenderedProject(ctx context.Context, p *parent, ref hub.RenderedRef, o *manifest.Object) (hub.RenderedObject, error) {
 	none := hub.RenderedObject{}
 	if err := p.may(ref); err != nil {
-		return none, w.refuse(access.Projects, access.Update, ref.Name, err)
+		return none, w.Refuse(access.Projects, access.Update, ref.Name, err)
 	}
 	meta, spec, _, err := validation.ReadObject(o)
 	if err != nil {
@@ -360,8 +351,8 @@ func (w *writer) putRenderedProject(ctx context.Context, p *parent, ref hub.Rend
 	if err != nil {
 		return none, err
 	}
-	if outcome != Unchanged {
-		w.due = append(w.due, hub.WorkRefresh)
+	if outcome != transact.Unchanged {
+		w.Due = append(w.Due, hub.WorkRefresh)
 	}
 	if err := w.PutRenderedBy(ctx, hub.RenderedBy{Object: string(stored.ID), Kind: ref.Kind, Parent: p.ID, Applied: applied}); err != nil {
 		return none, err
@@ -391,7 +382,7 @@ func (c *Catalog) DeleteRendered(ctx context.Context, tenant hub.TenantID, clust
 		} else {
 			out, err = w.deleteRenderedApplication(ctx, p, ref, uid)
 		}
-		return about(err, ref.Key())
+		return transact.WithObject(err, ref.Key().Describe())
 	})
 	return out, err
 }
@@ -425,9 +416,9 @@ func (w *writer) deleteRenderedApplication(ctx context.Context, p *parent, ref h
 		return hub.RenderedDeletion{Other: true}, err
 	}
 	if err := p.may(ref, a.Project); err != nil {
-		return hub.RenderedDeletion{}, w.refuse(access.Applications, access.Delete, objectOf(a), err)
+		return hub.RenderedDeletion{}, w.Refuse(access.Applications, access.Delete, objectOf(a), err)
 	}
-	if err := w.need(access.Applications, access.Delete, objectOf(a)); err != nil {
+	if err := w.Need(access.Applications, access.Delete, objectOf(a)); err != nil {
 		return hub.RenderedDeletion{}, err
 	}
 	if a.DeletingAt != nil {
@@ -449,7 +440,7 @@ func (w *writer) deleteRenderedProject(ctx context.Context, p *parent, ref hub.R
 		return hub.RenderedDeletion{Other: true}, err
 	}
 	if err := p.may(ref); err != nil {
-		return hub.RenderedDeletion{}, w.refuse(access.Projects, access.Delete, ref.Name, err)
+		return hub.RenderedDeletion{}, w.Refuse(access.Projects, access.Delete, ref.Name, err)
 	}
 	users, err := w.Tx.Applications(ctx, hub.ApplicationFilter{All: true, Projects: []string{ref.Name}, Limit: 500})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -18,7 +19,7 @@ import (
 // rendered the object or list it, and its project must permit writing it.
 func (c *Catalog) Rendered(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, refs []hub.RenderedRef) ([]hub.RenderedObject, error) {
 	var out []hub.RenderedObject
-	err := c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
+	err := c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx transact.Tx) error {
 		out = nil
 		l := &lookup{tx: tx, cluster: cluster}
 		if err := l.load(ctx, refs); err != nil {
@@ -40,7 +41,7 @@ func (c *Catalog) Rendered(ctx context.Context, tenant hub.TenantID, cluster hub
 
 // A lookup finds many objects of the hub in one transaction.
 type lookup struct {
-	tx       Tx
+	tx       transact.Tx
 	cluster  hub.ClusterID
 	parents  map[hub.ApplicationID]*parent
 	apps     map[hub.ApplicationKey]hub.Application

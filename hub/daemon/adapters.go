@@ -12,7 +12,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/batch"
-	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/dispatch/stream"
@@ -333,11 +333,11 @@ func (c credentials) Authorities(ctx context.Context, tenant hub.TenantID, host 
 // catalogStore is the store as the catalogue sees it.
 type catalogStore struct{ db *store.DB }
 
-func (s catalogStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, catalog.Tx) error) error {
+func (s catalogStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, transact.Tx) error) error {
 	return s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Catalog(t)) })
 }
 
-func (s catalogStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, catalog.Tx) error) error {
+func (s catalogStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, transact.Tx) error) error {
 	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Catalog(t)) })
 }
 

@@ -1,4 +1,4 @@
-package catalog
+package tenancy
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -23,16 +24,16 @@ type AuthoritiesOf struct {
 // servers over HTTPS, one for each certificate, in order of server. What
 // cannot be read is left out: an earlier release has stored it, and every fetch
 // from that server says so.
-func (c *Catalog) Authorities(ctx context.Context, by hub.Caller) ([]hub.Authority, error) {
+func (c *Tenancy) Authorities(ctx context.Context, by hub.Caller) ([]hub.Authority, error) {
 	var out []hub.Authority
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		out = nil
-		if err := r.may(access.Certificates, access.Get); err != nil {
+		if err := r.May(access.Certificates, access.Get); err != nil {
 			return err
 		}
 		all, _, err := r.Tx.Settings(ctx)
 		for _, s := range all {
-			if s.Map == hub.CertificatesMap && r.rights.Check(access.Certificates, access.Get, s.Key) {
+			if s.Map == hub.CertificatesMap && r.Rights.Check(access.Certificates, access.Get, s.Key) {
 				of, _ := hub.ParseAuthorities(s.Key, s.Value)
 				out = append(out, of...)
 			}
@@ -45,7 +46,7 @@ func (c *Catalog) Authorities(ctx context.Context, by hub.Caller) ([]hub.Authori
 // PutAuthorities stores, for each server, the certificates that its own must
 // come from, in the place of those that were stored for it. Others than the
 // stored ones are a conflict unless upsert is set. All are stored, or none.
-func (c *Catalog) PutAuthorities(ctx context.Context, by hub.Caller, given []AuthoritiesOf, upsert bool) ([]hub.Authority, error) {
+func (c *Tenancy) PutAuthorities(ctx context.Context, by hub.Caller, given []AuthoritiesOf, upsert bool) ([]hub.Authority, error) {
 	var out []hub.Authority
 	changes := make([]hub.SettingChange, 0, len(given))
 	for _, g := range given {
@@ -122,7 +123,7 @@ func fingerprints(server, text string) string {
 // needAuthority checks the right to change what is stored for a Git server: on
 // certificates, or on settings, where they are stored.
 func (w *writer) needAuthority(change hub.SettingChange, there bool) error {
-	if w.rights.Check(access.Settings, access.Update, validation.SettingName(change.Map, change.Key)) {
+	if w.Rights.Check(access.Settings, access.Update, validation.SettingName(change.Map, change.Key)) {
 		return nil
 	}
 	action := access.Create
@@ -132,14 +133,14 @@ func (w *writer) needAuthority(change hub.SettingChange, there bool) error {
 	case there:
 		action = access.Update
 	}
-	return w.need(access.Certificates, action, change.Key)
+	return w.Need(access.Certificates, action, change.Key)
 }
 
 // needSettings is the right to some changes of settings.
 func (w *writer) needSettings(ctx context.Context, changes []hub.SettingChange) error {
 	for _, change := range changes {
 		if change.Map != hub.CertificatesMap {
-			if err := w.need(access.Settings, access.Update, validation.SettingName(change.Map, change.Key)); err != nil {
+			if err := w.Need(access.Settings, access.Update, validation.SettingName(change.Map, change.Key)); err != nil {
 				return err
 			}
 			continue
@@ -164,7 +165,7 @@ const (
 
 // DeleteCertificates deletes a server's host keys and TLS certificates, one of
 // these kinds alone, or the host key of a type. It returns the deleted ones.
-func (c *Catalog) DeleteCertificates(ctx context.Context, by hub.Caller, server, kind, keyType string) ([]hub.HostKey, []hub.Authority, error) {
+func (c *Tenancy) DeleteCertificates(ctx context.Context, by hub.Caller, server, kind, keyType string) ([]hub.HostKey, []hub.Authority, error) {
 	if kind == certHTTPS && keyType != "" {
 		return nil, nil, fault.With(fault.New(fault.Invalid, "a type picks host keys, not TLS certificates"), "server "+validation.Shorten(server),
 			"leave the type out: the certificates of a server are stored, and go, together")
@@ -172,10 +173,10 @@ func (c *Catalog) DeleteCertificates(ctx context.Context, by hub.Caller, server,
 	var keys []hub.HostKey
 	var stored []hub.Authority
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
-		if !w.rights.Check(access.Certificates, access.Get, server) {
-			return w.refuse(access.Certificates, access.Delete, server, missing(access.Certificates, validation.Shorten(server)))
+		if !w.Rights.Check(access.Certificates, access.Get, server) {
+			return w.Refuse(access.Certificates, access.Delete, server, transact.Missing(access.Certificates, validation.Shorten(server)))
 		}
-		if err := w.need(access.Certificates, access.Delete, server); err != nil {
+		if err := w.Need(access.Certificates, access.Delete, server); err != nil {
 			return err
 		}
 		var err error
@@ -184,7 +185,7 @@ func (c *Catalog) DeleteCertificates(ctx context.Context, by hub.Caller, server,
 		}
 		var there bool
 		if stored, there, err = w.dropAuthorities(ctx, server, kind, keyType); err == nil && !there && len(keys) == 0 {
-			err = missing(access.Certificates, validation.Shorten(server))
+			err = transact.Missing(access.Certificates, validation.Shorten(server))
 		}
 		return err
 	})
@@ -204,9 +205,9 @@ func (w *writer) dropHostKeys(ctx context.Context, host, kind, keyType string) (
 		return nil, nil
 	}
 	for _, k := range gone {
-		w.note(access.Delete, access.Certificates, host, k.Type+" "+k.Fingerprint(), k, nil)
+		w.Note(access.Delete, access.Certificates, host, k.Type+" "+k.Fingerprint(), k, nil)
 	}
-	w.due = append(w.due, hub.WorkFetch)
+	w.Due = append(w.Due, hub.WorkFetch)
 	return gone, w.Tx.DeleteHostKeys(ctx, host, keyType)
 }
 
@@ -249,6 +250,6 @@ func (w *writer) refreshOverTLS(ctx context.Context, changes []hub.SettingChange
 			}
 		}
 	}
-	w.due = append(w.due, hub.WorkFetch)
+	w.Due = append(w.Due, hub.WorkFetch)
 	return nil
 }

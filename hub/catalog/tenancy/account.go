@@ -1,4 +1,4 @@
-package catalog
+package tenancy
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/audit"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -22,10 +23,10 @@ const (
 
 // AccountByName returns an account and the hash of its password. Identity asks,
 // before anybody is signed in.
-func (c *Catalog) AccountByName(ctx context.Context, tenant hub.TenantID, name string) (hub.User, string, error) {
+func (c *Tenancy) AccountByName(ctx context.Context, tenant hub.TenantID, name string) (hub.User, string, error) {
 	var u hub.User
 	var hash string
-	err := c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) (err error) {
+	err := c.transact.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx transact.Tx) (err error) {
 		u, hash, err = tx.UserByName(ctx, name)
 		return err
 	})
@@ -33,9 +34,9 @@ func (c *Catalog) AccountByName(ctx context.Context, tenant hub.TenantID, name s
 }
 
 // Account returns an account. Identity asks.
-func (c *Catalog) Account(ctx context.Context, tenant hub.TenantID, id hub.UserID) (hub.User, error) {
+func (c *Tenancy) Account(ctx context.Context, tenant hub.TenantID, id hub.UserID) (hub.User, error) {
 	var u hub.User
-	err := c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) (err error) {
+	err := c.transact.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx transact.Tx) (err error) {
 		u, err = tx.User(ctx, id)
 		return err
 	})
@@ -44,9 +45,9 @@ func (c *Catalog) Account(ctx context.Context, tenant hub.TenantID, id hub.UserI
 
 // SessionDuration is how long a session of the tenant lasts that begins now
 // (AUTH-05). Identity asks.
-func (c *Catalog) SessionDuration(ctx context.Context, tenant hub.TenantID) (time.Duration, error) {
+func (c *Tenancy) SessionDuration(ctx context.Context, tenant hub.TenantID) (time.Duration, error) {
 	var values map[string]string
-	err := c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) (err error) {
+	err := c.transact.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx transact.Tx) (err error) {
 		values, err = tx.SettingValues(ctx, hub.SettingsMap, []string{settings.SessionKey})
 		return err
 	})
@@ -54,43 +55,37 @@ func (c *Catalog) SessionDuration(ctx context.Context, tenant hub.TenantID) (tim
 }
 
 // SignedIn notes a sign-in.
-func (c *Catalog) SignedIn(ctx context.Context, by hub.Caller) error {
-	return c.record(ctx, by, audit.Entry{Action: "login", Resource: access.Accounts, Object: by.Username, Result: audit.Allowed})
+func (c *Tenancy) SignedIn(ctx context.Context, by hub.Caller) error {
+	return c.transact.Record(ctx, by, audit.Entry{Action: "login", Resource: access.Accounts, Object: by.Username, Result: audit.Allowed})
 }
 
 // SignInRefused notes a sign-in that failed.
-func (c *Catalog) SignInRefused(ctx context.Context, by hub.Caller, reason string) error {
-	return c.record(ctx, by, audit.Entry{Action: "login", Resource: access.Accounts, Object: by.Username, Result: audit.Denied, Reason: reason})
-}
-
-func (c *Catalog) record(ctx context.Context, by hub.Caller, e audit.Entry) error {
-	return c.Store.InTenant(ctx, by.Tenant, func(ctx context.Context, tx Tx) error {
-		return tx.AppendAudit(ctx, audit.Record(by, e, c.Now()))
-	})
+func (c *Tenancy) SignInRefused(ctx context.Context, by hub.Caller, reason string) error {
+	return c.transact.Record(ctx, by, audit.Entry{Action: "login", Resource: access.Accounts, Object: by.Username, Result: audit.Denied, Reason: reason})
 }
 
 // Rights returns the compiled rights of the caller, for those who must say what
 // a person may do.
-func (c *Catalog) Rights(ctx context.Context, by hub.Caller) (*access.Index, error) {
+func (c *Tenancy) Rights(ctx context.Context, by hub.Caller) (*access.Index, error) {
 	var ix *access.Index
 	err := c.read(ctx, by, func(_ context.Context, r *reader) error {
-		ix = r.rights
+		ix = r.Rights
 		return nil
 	})
 	return ix, err
 }
 
 // Users lists the local accounts of the tenant.
-func (c *Catalog) Users(ctx context.Context, by hub.Caller) ([]hub.User, error) {
+func (c *Tenancy) Users(ctx context.Context, by hub.Caller) ([]hub.User, error) {
 	var out []hub.User
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		out = nil
-		if err := r.may(access.Accounts, access.Get); err != nil {
+		if err := r.May(access.Accounts, access.Get); err != nil {
 			return err
 		}
 		all, err := r.Tx.Users(ctx)
 		for _, u := range all {
-			if r.rights.Check(access.Accounts, access.Get, u.Name) {
+			if r.Rights.Check(access.Accounts, access.Get, u.Name) {
 				out = append(out, u)
 			}
 		}
@@ -104,8 +99,8 @@ func (c *Catalog) Users(ctx context.Context, by hub.Caller) ([]hub.User, error) 
 // account that has it.
 func (w *writer) above(action, name string, roles ...[]string) error {
 	for _, list := range roles {
-		if slices.Contains(list, hub.RolePlatformAdmin) && !w.rights.Check(access.Tenants, access.Update, "*") {
-			return w.refuse(access.Accounts, action, name,
+		if slices.Contains(list, hub.RolePlatformAdmin) && !w.Rights.Check(access.Tenants, access.Update, "*") {
+			return w.Refuse(access.Accounts, action, name,
 				fault.With(fault.New(fault.Denied, "only a platform admin may change accounts of platform admins"), "account "+name, "ask a platform admin"))
 		}
 	}
@@ -113,7 +108,7 @@ func (w *writer) above(action, name string, roles ...[]string) error {
 }
 
 // CreateUser makes a local account.
-func (c *Catalog) CreateUser(ctx context.Context, by hub.Caller, u hub.User, passwordHash string) (hub.User, error) {
+func (c *Tenancy) CreateUser(ctx context.Context, by hub.Caller, u hub.User, passwordHash string) (hub.User, error) {
 	if err := validation.CheckUsername(u.Name); err != nil {
 		return u, err
 	}
@@ -122,7 +117,7 @@ func (c *Catalog) CreateUser(ctx context.Context, by hub.Caller, u hub.User, pas
 	}
 	var out hub.User
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
-		if err := w.need(access.Accounts, access.Create, u.Name); err != nil {
+		if err := w.Need(access.Accounts, access.Create, u.Name); err != nil {
 			return err
 		}
 		if err := w.above(access.Create, u.Name, u.Roles); err != nil {
@@ -130,7 +125,7 @@ func (c *Catalog) CreateUser(ctx context.Context, by hub.Caller, u hub.User, pas
 		}
 		var err error
 		if out, err = w.Tx.CreateUser(ctx, u, passwordHash); err == nil {
-			w.note(access.Create, access.Accounts, u.Name, "", nil, userText(out))
+			w.Note(access.Create, access.Accounts, u.Name, "", nil, userText(out))
 		}
 		return err
 	})
@@ -146,7 +141,7 @@ type UserChange struct {
 
 // UpdateUser changes an account. Its sessions end when it is disabled or gets
 // another password.
-func (c *Catalog) UpdateUser(ctx context.Context, by hub.Caller, name string, ch UserChange) (hub.User, error) {
+func (c *Tenancy) UpdateUser(ctx context.Context, by hub.Caller, name string, ch UserChange) (hub.User, error) {
 	if ch.Roles != nil {
 		if err := validation.CheckRoles(*ch.Roles); err != nil {
 			return hub.User{}, err
@@ -178,14 +173,14 @@ func (c *Catalog) UpdateUser(ctx context.Context, by hub.Caller, name string, ch
 				return err
 			}
 		}
-		w.note(access.Update, access.Accounts, name, reason, userText(old), userText(out))
+		w.Note(access.Update, access.Accounts, name, reason, userText(old), userText(out))
 		return w.Tx.UpdateUser(ctx, out)
 	})
 	return out, err
 }
 
 // DeleteUser deletes an account with its sessions and tokens.
-func (c *Catalog) DeleteUser(ctx context.Context, by hub.Caller, name string) error {
+func (c *Tenancy) DeleteUser(ctx context.Context, by hub.Caller, name string) error {
 	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
 		u, err := w.userForWrite(ctx, name, access.Delete)
 		if err != nil {
@@ -197,7 +192,7 @@ func (c *Catalog) DeleteUser(ctx context.Context, by hub.Caller, name string) er
 		if by.User == u.ID {
 			return fault.With(fault.New(fault.Conflict, "you cannot delete your own account"), "account "+name, "let another admin do it")
 		}
-		w.note(access.Delete, access.Accounts, name, "", userText(u), nil)
+		w.Note(access.Delete, access.Accounts, name, "", userText(u), nil)
 		return w.Tx.DeleteUser(ctx, u.ID)
 	})
 }
@@ -205,27 +200,27 @@ func (c *Catalog) DeleteUser(ctx context.Context, by hub.Caller, name string) er
 func (w *writer) userForWrite(ctx context.Context, name, action string) (hub.User, error) {
 	u, _, err := w.UserByName(ctx, name)
 	if err != nil {
-		if fault.KindOf(err) == fault.Missing && !w.rights.Check(access.Accounts, access.Get, name) {
-			return u, w.need(access.Accounts, action, name)
+		if fault.KindOf(err) == fault.Missing && !w.Rights.Check(access.Accounts, access.Get, name) {
+			return u, w.Need(access.Accounts, action, name)
 		}
-		return u, hide(err, access.Accounts, validation.Shorten(name))
+		return u, transact.Hide(err, access.Accounts, validation.Shorten(name))
 	}
-	return u, w.need(access.Accounts, action, name)
+	return u, w.Need(access.Accounts, action, name)
 }
 
 func userText(u hub.User) any { return map[string]any{"roles": u.Roles, "disabled": u.Disabled} }
 
 // ChangePassword sets the caller's own password and ends the caller's
 // sessions. The current one was checked already.
-func (c *Catalog) ChangePassword(ctx context.Context, by hub.Caller, passwordHash string) error {
+func (c *Tenancy) ChangePassword(ctx context.Context, by hub.Caller, passwordHash string) error {
 	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
-		w.note(access.Update, access.Accounts, by.Username, "own password", nil, nil)
+		w.Note(access.Update, access.Accounts, by.Username, "own password", nil, nil)
 		return w.SetPassword(ctx, by.User, passwordHash)
 	})
 }
 
 // Tokens lists the caller's API tokens.
-func (c *Catalog) Tokens(ctx context.Context, by hub.Caller) ([]hub.APIToken, error) {
+func (c *Tenancy) Tokens(ctx context.Context, by hub.Caller) ([]hub.APIToken, error) {
 	var out []hub.APIToken
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) (err error) {
 		out, err = r.Tx.Tokens(ctx, by.User)
@@ -236,7 +231,7 @@ func (c *Catalog) Tokens(ctx context.Context, by hub.Caller) ([]hub.APIToken, er
 
 // CreateToken stores an API token of the caller. A token cannot make another:
 // a stolen one would outlive its end.
-func (c *Catalog) CreateToken(ctx context.Context, by hub.Caller, t hub.APIToken, lifetime string) (hub.APIToken, error) {
+func (c *Tenancy) CreateToken(ctx context.Context, by hub.Caller, t hub.APIToken, lifetime string) (hub.APIToken, error) {
 	if err := validation.CheckLabel("token name", t.Name); err != nil {
 		return t, err
 	}
@@ -246,7 +241,7 @@ func (c *Catalog) CreateToken(ctx context.Context, by hub.Caller, t hub.APIToken
 	}
 	err = c.write(ctx, by, func(ctx context.Context, w *writer) error {
 		if by.Via != "session" {
-			return w.refuse(access.Accounts, "create-token", by.Username,
+			return w.Refuse(access.Accounts, "create-token", by.Username,
 				fault.With(fault.New(fault.Denied, "a token cannot make another token"), "", "sign in with a password and make it there"))
 		}
 		held, err := w.Tx.Tokens(ctx, by.User)
@@ -256,23 +251,23 @@ func (c *Catalog) CreateToken(ctx context.Context, by hub.Caller, t hub.APIToken
 		if len(held) >= maxTokens {
 			return fault.With(fault.New(fault.Exceeded, "you have %d tokens, which is the limit", len(held)), "", "revoke those that are not used")
 		}
-		until := w.now.Add(lasts)
-		t.CreatedAt, t.ExpiresAt = w.now, &until
-		w.note("create-token", access.Accounts, by.Username, "", nil, map[string]any{"id": t.ID, "name": t.Name, "prefix": t.Prefix, "expiresAt": until})
+		until := w.Now.Add(lasts)
+		t.CreatedAt, t.ExpiresAt = w.Now, &until
+		w.Note("create-token", access.Accounts, by.Username, "", nil, map[string]any{"id": t.ID, "name": t.Name, "prefix": t.Prefix, "expiresAt": until})
 		return w.PutToken(ctx, t)
 	})
 	return t, err
 }
 
 // DeleteToken revokes an API token of the caller.
-func (c *Catalog) DeleteToken(ctx context.Context, by hub.Caller, id hub.TokenID) error {
+func (c *Tenancy) DeleteToken(ctx context.Context, by hub.Caller, id hub.TokenID) error {
 	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
-		w.note("delete-token", access.Accounts, by.Username, "", map[string]any{"id": id}, nil)
+		w.Note("delete-token", access.Accounts, by.Username, "", map[string]any{"id": id}, nil)
 		return w.Tx.DeleteToken(ctx, by.User, id)
 	})
 }
 
 // SignedOut notes that the caller ended a session.
-func (c *Catalog) SignedOut(ctx context.Context, by hub.Caller) error {
-	return c.record(ctx, by, audit.Entry{Action: "logout", Resource: access.Accounts, Object: by.Username, Result: audit.Allowed})
+func (c *Tenancy) SignedOut(ctx context.Context, by hub.Caller) error {
+	return c.transact.Record(ctx, by, audit.Entry{Action: "logout", Resource: access.Accounts, Object: by.Username, Result: audit.Allowed})
 }

@@ -1,4 +1,4 @@
-package catalog
+package transact
 
 import (
 	"context"
@@ -14,22 +14,6 @@ type Store interface {
 	// writes nothing.
 	ReadTenant(ctx context.Context, tenant hub.TenantID, do func(ctx context.Context, tx Tx) error) error
 	Keys(ctx context.Context, tenant hub.TenantID) (hub.TenantKeys, error)
-}
-
-// Tenants is the directory of the tenants.
-type Tenants interface {
-	CreateTenant(ctx context.Context, t hub.Tenant) error
-	Tenants(ctx context.Context) ([]hub.Tenant, error)
-	Tenant(ctx context.Context, id hub.TenantID) (hub.Tenant, error)
-	TenantByName(ctx context.Context, name string) (hub.Tenant, error)
-}
-
-// SetupLinks are the links with which the first admin of a tenant begins.
-type SetupLinks interface {
-	PutSetupLink(ctx context.Context, l hub.SetupLink) error
-	SetupLink(ctx context.Context, hash [32]byte) (hub.SetupLink, error)
-	// UseSetupLink takes a link away; of all who try, one gets it.
-	UseSetupLink(ctx context.Context, hash [32]byte, now time.Time) (hub.SetupLink, error)
 }
 
 // Tx is one transaction of one tenant, as the ports that the catalogue uses. A
@@ -371,24 +355,3 @@ type Notifier interface {
 	Due(kind string)             // work of this kind is due
 	Revoked()                    // agents are no longer good, or good again
 }
-
-// Pacer lets what follows from many writes wait for one another. It may not
-// block.
-type Pacer interface {
-	// Arriving says that many objects are being written: work that follows from
-	// them does best to wait, for a moment, until arrived is called.
-	Arriving(tenant hub.TenantID) (arrived func())
-	// Alone says that a request brings one object. It is through when through is
-	// called with what follows from it, if anything does, which begins at once or
-	// in a moment: others may come like this.
-	Alone(tenant hub.TenantID) (through func(follows func()))
-}
-
-// An Inviter makes join tokens.
-type Inviter interface {
-	Invite() (token, prefix string, hash [32]byte, err error)
-}
-
-// Permits judges an application against its project and cluster. The error
-// is the sentence that its condition shows.
-type Permits func(r hub.Refresh, spec hub.ApplicationSpec) error

@@ -1,4 +1,4 @@
-package catalog
+package tenancy
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -17,17 +18,17 @@ import (
 
 // Settings returns the settings that the caller may see, without the values of
 // secrets, and the version of all.
-func (c *Catalog) Settings(ctx context.Context, by hub.Caller) ([]hub.Setting, int64, error) {
+func (c *Tenancy) Settings(ctx context.Context, by hub.Caller) ([]hub.Setting, int64, error) {
 	var out []hub.Setting
 	var version int64
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		out = nil
-		if err := r.may(access.Settings, access.Get); err != nil {
+		if err := r.May(access.Settings, access.Get); err != nil {
 			return err
 		}
 		all, v, err := r.Tx.Settings(ctx)
 		for _, s := range all {
-			if r.rights.Check(access.Settings, access.Get, validation.SettingName(s.Map, s.Key)) {
+			if r.Rights.Check(access.Settings, access.Get, validation.SettingName(s.Map, s.Key)) {
 				out = append(out, s)
 			}
 		}
@@ -40,13 +41,13 @@ func (c *Catalog) Settings(ctx context.Context, by hub.Caller) ([]hub.Setting, i
 // A SettingsPatch is what became of a change of settings.
 type SettingsPatch struct {
 	Version  int64
-	Outcome  Outcome
+	Outcome  transact.Outcome
 	Warnings []string
 }
 
 // PatchSettings sets keys and takes others away; what is not named stays. All
 // changes are made, or none. An expected version of 0 is any.
-func (c *Catalog) PatchSettings(ctx context.Context, by hub.Caller, changes []hub.SettingChange, expect int64, dryRun bool) (SettingsPatch, error) {
+func (c *Tenancy) PatchSettings(ctx context.Context, by hub.Caller, changes []hub.SettingChange, expect int64, dryRun bool) (SettingsPatch, error) {
 	var out SettingsPatch
 	for _, change := range changes {
 		value := ""
@@ -68,7 +69,7 @@ func (c *Catalog) PatchSettings(ctx context.Context, by hub.Caller, changes []hu
 	return out, err
 }
 
-func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange, expect int64) (int64, Outcome, error) {
+func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange, expect int64) (int64, transact.Outcome, error) {
 	if err := w.LockSettings(ctx); err != nil {
 		return 0, "", err
 	}
@@ -80,11 +81,11 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 		return 0, "", err
 	}
 	if expect != 0 && expect != version {
-		return version, "", errStale("settings")
+		return version, "", transact.ErrStale("settings")
 	}
 	after, put, drop, outcome, err := w.applySettings(ctx, before, changes)
 	if err != nil || len(put)+len(drop) == 0 {
-		return version, Unchanged, err
+		return version, transact.Unchanged, err
 	}
 	if err := validation.CheckSizes(after); err != nil {
 		return version, "", err
@@ -109,7 +110,7 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 		if err := w.RefreshApplications(ctx); err != nil {
 			return version, "", err
 		}
-		w.due = append(w.due, hub.WorkRefresh)
+		w.Due = append(w.Due, hub.WorkRefresh)
 	}
 	clusters, err := w.Tx.Clusters(ctx)
 	if err != nil {
@@ -127,18 +128,18 @@ func (w *writer) refreshRepositories(ctx context.Context) error {
 			err = w.Fetch(ctx, r.ID)
 		}
 	}
-	w.due = append(w.due, hub.WorkFetch)
+	w.Due = append(w.Due, hub.WorkFetch)
 	return err
 }
 
 // applySettings finds out what changes in fact.
-func (w *writer) applySettings(ctx context.Context, before []hub.Setting, changes []hub.SettingChange) (after, put, drop []hub.Setting, outcome Outcome, err error) {
+func (w *writer) applySettings(ctx context.Context, before []hub.Setting, changes []hub.SettingChange) (after, put, drop []hub.Setting, outcome transact.Outcome, err error) {
 	type id struct{ name, key string }
 	now := map[id]hub.Setting{}
 	for _, s := range before {
 		now[id{s.Map, s.Key}] = s
 	}
-	outcome = Configured
+	outcome = transact.Configured
 	for _, change := range changes {
 		old, there := now[id{change.Map, change.Key}]
 		if change.Value == nil {
@@ -158,10 +159,10 @@ func (w *writer) applySettings(ctx context.Context, before []hub.Setting, change
 			continue
 		}
 		if !there && len(before) == 0 {
-			outcome = Created
+			outcome = transact.Created
 		}
 		s := hub.Setting{
-			Map: change.Map, Key: change.Key, Value: *change.Value, Secret: settings.IsSecret(change.Map), UpdatedAt: w.now, UpdatedBy: w.by.Username,
+			Map: change.Map, Key: change.Key, Value: *change.Value, Secret: settings.IsSecret(change.Map), UpdatedAt: w.Now, UpdatedBy: w.By.Username,
 		}
 		now[id{change.Map, change.Key}] = s
 		put = append(put, s)
@@ -191,10 +192,10 @@ func (w *writer) noteSetting(action string, change hub.SettingChange, old *hub.S
 		if change.Value != nil {
 			message = fingerprints(change.Key, *change.Value)
 		}
-		w.note(action, access.Certificates, change.Key, "https "+message, before, after)
+		w.Note(action, access.Certificates, change.Key, "https "+message, before, after)
 		return
 	}
-	w.note(action, access.Settings, validation.SettingName(change.Map, change.Key), "", before, after)
+	w.Note(action, access.Settings, validation.SettingName(change.Map, change.Key), "", before, after)
 }
 
 // A settingsScope is where settings hold.
@@ -239,7 +240,7 @@ func (w *writer) deliver(ctx context.Context, before, after settingsScope, versi
 		if bodies[cl.ID], err = is.Body(version, namesIn(cl, after.clusters)); err != nil {
 			return err
 		}
-		w.wakes = append(w.wakes, cl.ID)
+		w.Wakes = append(w.Wakes, cl.ID)
 	}
 	if len(bodies) == 0 {
 		return nil
@@ -247,22 +248,23 @@ func (w *writer) deliver(ctx context.Context, before, after settingsScope, versi
 	return w.Deploy.SendSettings(ctx, bodies)
 }
 
-// redeliver gives the settings to clusters that are new, or that rules about
+// Redeliver gives the settings to clusters that are new, or that rules about
 // clusters may mean now, unlike before. What was before is what undo makes of
 // the clusters that there are now; nobody reads them while there are no
 // settings, for a tenant may have thousands.
-func (w *writer) redeliver(ctx context.Context, undo func([]hub.Cluster) []hub.Cluster) error {
-	if err := w.LockSettings(ctx); err != nil {
+func Redeliver(ctx context.Context, r *transact.Reader, ch *transact.Changes, undo func([]hub.Cluster) []hub.Cluster) error {
+	if err := r.LockSettings(ctx); err != nil {
 		return err
 	}
-	all, version, err := w.Tx.Settings(ctx)
+	all, version, err := r.Tx.Settings(ctx)
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	after, err := w.Tx.Clusters(ctx)
+	after, err := r.Tx.Clusters(ctx)
 	if err != nil {
 		return err
 	}
+	w := &writer{reader{r}, ch}
 	return w.deliver(ctx, settingsScope{all, undo(slices.Clone(after))}, settingsScope{all, after}, version)
 }
 
@@ -275,16 +277,16 @@ func namesIn(cl hub.Cluster, all []hub.Cluster) []string {
 	return names
 }
 
-// applySettingsMap takes the data of a ConfigMap, or the values of a Secret,
+// ApplySettings takes the data of a ConfigMap, or the values of a Secret,
 // key by key. A key goes only by an explicit null.
-func (c *Catalog) applySettingsMap(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (Outcome, []string, error) {
+func (c *Tenancy) ApplySettings(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (transact.Outcome, []string, error) {
 	object := manifest.KeyOf(o).Describe()
 	changes, warnings, err := validation.SettingChanges(o)
 	if err != nil {
 		return "", nil, fault.With(err, object, "")
 	}
 	if len(changes) == 0 {
-		return Unchanged, append(warnings, "it names no key, so nothing was changed"), nil
+		return transact.Unchanged, append(warnings, "it names no key, so nothing was changed"), nil
 	}
 	patch, err := c.PatchSettings(ctx, by, changes, 0, dryRun)
 	return patch.Outcome, append(warnings, patch.Warnings...), fault.With(err, object, "")

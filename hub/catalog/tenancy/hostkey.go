@@ -1,4 +1,4 @@
-package catalog
+package tenancy
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -15,17 +16,17 @@ import (
 
 // Argo CD's place for host keys.
 const (
-	knownHostsMap = "argocd-ssh-known-hosts-cm"
+	KnownHostsMap = "argocd-ssh-known-hosts-cm"
 	knownHostsKey = "ssh_known_hosts"
 )
 
 // HostKeys lists the host keys of the tenant: its own, and after them the
 // built-in ones that none of its own replaces.
-func (c *Catalog) HostKeys(ctx context.Context, by hub.Caller) ([]hub.HostKey, error) {
+func (c *Tenancy) HostKeys(ctx context.Context, by hub.Caller) ([]hub.HostKey, error) {
 	var out []hub.HostKey
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		out = nil
-		if err := r.may(access.Certificates, access.Get); err != nil {
+		if err := r.May(access.Certificates, access.Get); err != nil {
 			return err
 		}
 		own, err := r.Tx.HostKeys(ctx)
@@ -34,7 +35,7 @@ func (c *Catalog) HostKeys(ctx context.Context, by hub.Caller) ([]hub.HostKey, e
 		}
 		for _, k := range slices.Concat(own, hub.BuiltInHostKeys()) {
 			replaced := k.BuiltIn && slices.ContainsFunc(own, func(o hub.HostKey) bool { return o.Matches(k.Host) })
-			if !replaced && r.rights.Check(access.Certificates, access.Get, k.Host) {
+			if !replaced && r.Rights.Check(access.Certificates, access.Get, k.Host) {
 				out = append(out, k)
 			}
 		}
@@ -46,7 +47,7 @@ func (c *Catalog) HostKeys(ctx context.Context, by hub.Caller) ([]hub.HostKey, e
 // PutHostKeys trusts the servers of a text in the format of known_hosts. A
 // key that differs from the known one is a conflict unless upsert is set; with
 // a fingerprint, other keys are passed over. All are stored, or none.
-func (c *Catalog) PutHostKeys(ctx context.Context, by hub.Caller, text, fingerprint string, upsert, dryRun bool) ([]hub.HostKey, Outcome, error) {
+func (c *Tenancy) PutHostKeys(ctx context.Context, by hub.Caller, text, fingerprint string, upsert, dryRun bool) ([]hub.HostKey, transact.Outcome, error) {
 	keys, err := hub.ParseKnownHosts(text)
 	if err != nil {
 		return nil, "", err
@@ -61,7 +62,7 @@ func (c *Catalog) PutHostKeys(ctx context.Context, by hub.Caller, text, fingerpr
 	if len(keys) == 0 {
 		return nil, "", fault.With(fault.New(fault.Invalid, "there is no host key in it"), "", "give it what ssh-keyscan HOST prints")
 	}
-	var outcome Outcome
+	var outcome transact.Outcome
 	err = c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
 		var err error
 		outcome, err = w.putHostKeys(ctx, keys, upsert)
@@ -70,41 +71,41 @@ func (c *Catalog) PutHostKeys(ctx context.Context, by hub.Caller, text, fingerpr
 	return keys, outcome, err
 }
 
-func (w *writer) putHostKeys(ctx context.Context, keys []hub.HostKey, upsert bool) (Outcome, error) {
+func (w *writer) putHostKeys(ctx context.Context, keys []hub.HostKey, upsert bool) (transact.Outcome, error) {
 	own, err := w.Tx.HostKeys(ctx)
 	if err != nil {
 		return "", err
 	}
-	outcome := Unchanged
+	outcome := transact.Unchanged
 	var fresh []hub.HostKey
 	for _, k := range keys {
 		i := slices.IndexFunc(own, func(o hub.HostKey) bool { return o.Host == k.Host && o.Type == k.Type })
 		switch {
 		case i < 0:
-			if err := w.need(access.Certificates, access.Create, k.Host); err != nil {
+			if err := w.Need(access.Certificates, access.Create, k.Host); err != nil {
 				return "", err
 			}
-			w.note(access.Create, access.Certificates, k.Host, k.Type+" "+k.Fingerprint(), nil, k)
-			if outcome == Unchanged {
-				outcome = Created
+			w.Note(access.Create, access.Certificates, k.Host, k.Type+" "+k.Fingerprint(), nil, k)
+			if outcome == transact.Unchanged {
+				outcome = transact.Created
 			}
 		case own[i].Key == k.Key:
-			if err := w.need(access.Certificates, access.Create, k.Host); err != nil {
+			if err := w.Need(access.Certificates, access.Create, k.Host); err != nil {
 				return "", err
 			}
 			continue
 		case !upsert:
-			if err := w.need(access.Certificates, access.Create, k.Host); err != nil {
+			if err := w.Need(access.Certificates, access.Create, k.Host); err != nil {
 				return "", err
 			}
 			return "", fault.With(fault.New(fault.Conflict, "another key of type %s is known: %s, and this one is %s", k.Type, own[i].Fingerprint(), k.Fingerprint()),
 				"host "+k.Host, "ask the operator of the server whether its key was changed; if it was, add it with --upsert")
 		default:
-			if err := w.need(access.Certificates, access.Update, k.Host); err != nil {
+			if err := w.Need(access.Certificates, access.Update, k.Host); err != nil {
 				return "", err
 			}
-			w.note(access.Update, access.Certificates, k.Host, "from "+own[i].Fingerprint()+" to "+k.Fingerprint(), own[i], k)
-			outcome = Configured
+			w.Note(access.Update, access.Certificates, k.Host, "from "+own[i].Fingerprint()+" to "+k.Fingerprint(), own[i], k)
+			outcome = transact.Configured
 		}
 		fresh = append(fresh, k)
 	}
@@ -114,16 +115,16 @@ func (w *writer) putHostKeys(ctx context.Context, keys []hub.HostKey, upsert boo
 	if len(fresh) == 0 {
 		return outcome, nil
 	}
-	w.due = append(w.due, hub.WorkFetch)
+	w.Due = append(w.Due, hub.WorkFetch)
 	return outcome, w.Tx.PutHostKeys(ctx, fresh)
 }
 
 // maxHostKeys bounds what is read for every fetch over SSH.
 const maxHostKeys = 1000
 
-// applyKnownHosts applies Argo CD's ConfigMap of host keys. Keys are added and
+// ApplyKnownHosts applies Argo CD's ConfigMap of host keys. Keys are added and
 // replaced; missing ones stay.
-func (c *Catalog) applyKnownHosts(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (Outcome, []string, error) {
+func (c *Tenancy) ApplyKnownHosts(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (transact.Outcome, []string, error) {
 	object := manifest.KeyOf(o).Describe()
 	data, _ := o.Object["data"].(map[string]any)
 	text, ok := data[knownHostsKey].(string)
