@@ -169,7 +169,7 @@ func foughtOver(key manifest.Key, who, what string) string {
 	if what == "deleted" {
 		return key.Describe() + " is deleted again and again by " + who
 	}
-	return key.Describe() + ": " + strings.ReplaceAll(what, ",", ", ") + " is fought over by " + who
+	return key.Describe() + ": " + strings.ReplaceAll(what, ",", ", ") + " is repeatedly changed by " + who
 }
 
 // person reports whether a field manager is an interactive tool.
