@@ -8,10 +8,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// BoundMemory has the process collect garbage in time to stay below a part,
-// above 0 and at most 1, of the memory that its control group may use: beyond
-// all of it the kernel kills the process. GOMEMLIMIT in the environment goes
-// before. Without such a group nothing is bounded.
+// BoundMemory sets the soft memory limit of the runtime to a share, above 0 and
+// at most 1, of the limit of the process's control group. Above that limit the
+// kernel kills the process. GOMEMLIMIT in the environment takes precedence.
+// Without such a group nothing is set.
 func BoundMemory(part float64, log *slog.Logger) { boundMemory(memlimit.FromCgroup, part, log) }
 
 func boundMemory(allowed memlimit.Provider, part float64, log *slog.Logger) {
