@@ -22,14 +22,14 @@ const (
 	actTries      = 12                   // if the object changes at the same time
 )
 
-// An ActionRequest is an action that is to be done with one object.
+// An ActionRequest is a request to run an action on one object.
 type ActionRequest struct {
 	Application string
-	ID          string // marks what is created
+	ID          string // marks the created objects
 	Object      manifest.Key
 	Version     string
 	Project     string
-	Limits      *linkv1.Limits // of the project as it is now; nil: those of the application's newest state
+	Limits      *linkv1.Limits // current ones of the project; nil: those of the application's newest state
 }
 
 // Act reads an object of an application, calls do for the changes, and writes
@@ -58,7 +58,7 @@ func (e *Engine) Act(ctx context.Context, w ActionRequest,
 		if err == nil || len(written) > 0 || try == actTries || !apierrors.IsConflict(err) {
 			return written, at.partly(err, len(written), len(changes))
 		}
-		if lifecycle.Sleep(ctx, e.Clock, pause(min(try, 3), err)) != nil { // a controller is at work on it
+		if lifecycle.Sleep(ctx, e.Clock, pause(min(try, 3), err)) != nil { // a controller is changing it
 			return nil, at.partly(err, 0, len(changes))
 		}
 	}
@@ -97,7 +97,7 @@ func (e *Engine) newAction(ctx context.Context, w ActionRequest) (acting, error)
 	return acting{ActionRequest: w, e: e, a: a, key: w.Object, endpoint: at}, nil
 }
 
-// acting is one action under way.
+// acting is one running action.
 type acting struct {
 	ActionRequest
 
@@ -119,7 +119,7 @@ func (t acting) read(ctx context.Context) (*manifest.Object, error) {
 	return &manifest.Object{Object: withoutFields(live.Object)}, nil
 }
 
-// partly says how far an action came.
+// partly adds to an error how many changes were made.
 func (t acting) partly(err error, done, all int) error {
 	if err == nil {
 		return nil
@@ -132,7 +132,7 @@ func (t acting) partly(err error, done, all int) error {
 	return fault.With(fault.Wrap(kind, err, "%d of the action's %d changes were made, then: %s", done, all, fault.Sentence(err)), t.key.Describe(), "check the object before you run it again")
 }
 
-// A making is an object that is to be created.
+// A making is an object to create.
 type making struct {
 	endpoint
 
@@ -171,11 +171,11 @@ func (t acting) all(ctx context.Context, live *manifest.Object, changes []action
 	return written, nil
 }
 
-// permitted checks what is to be created against the limits of the project
-// and of the cluster's owner (ACT-05).
+// permitted checks an object to create against the limits of the project and of
+// the cluster's owner (ACT-05).
 func (t acting) permitted(ctx context.Context, c action.Change, n int) (making, error) {
 	o := &manifest.Object{Object: c.Object}
-	if o.GetName() == "" { // one action has one name, however often it is sent
+	if o.GetName() == "" { // one action has one name, also if it is repeated
 		o.SetName(fmt.Sprintf("%s%.8s%d", o.GetGenerateName(), shortMark(t.ID), n))
 		o.SetGenerateName("")
 	}
@@ -213,11 +213,11 @@ func (t acting) within(key manifest.Key, namespaced bool) error {
 	return permit(t.Limits, t.Project, key, namespaced)
 }
 
-// shortMark is the end of an id, which differs most.
+// shortMark is the end of an id, which is its most distinctive part.
 func shortMark(mark string) string { return mark[max(len(mark)-8, 0):] }
 
-// create makes an object. One that is there already and has our mark was made
-// by a request whose answer was lost.
+// create makes an object. An existing one with our mark was created by a
+// request whose response was lost.
 func (t acting) create(ctx context.Context, m making) (*manifest.Object, error) {
 	out, err := t.e.kube.createAs(ctx, m.endpoint, m.object, t.e.Manager+actManager)
 	if !apierrors.IsAlreadyExists(err) {
@@ -230,13 +230,13 @@ func (t acting) create(ctx context.Context, m making) (*manifest.Object, error) 
 	return nil, fault.With(fault.New(fault.Conflict, "the action would create it, and it is there already"), manifest.KeyOf(m.object).Describe(), "run the action again later")
 }
 
-// change patches the object that the action is run for, and its status where
-// that is a resource of its own.
+// change patches the object of the action, and its status if that is a
+// subresource.
 func (t acting) change(ctx context.Context, live *manifest.Object, c action.Change) (*manifest.Object, error) {
 	body, status := action.Patch(live.Object, c.Object)
 	out := live
 	if body == nil && status == nil {
-		return live, nil // as it is already
+		return live, nil // nothing differs
 	}
 	if body != nil {
 		got, err := t.merge(ctx, out, body)
@@ -249,7 +249,7 @@ func (t acting) change(ctx context.Context, live *manifest.Object, c action.Chan
 		return out, nil
 	}
 	got, err := t.mergeStatus(ctx, out, status)
-	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) { // status is a field like any other
+	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) { // status is not a subresource
 		return t.merge(ctx, out, status)
 	}
 	return got, err
@@ -263,7 +263,7 @@ func (t acting) mergeStatus(ctx context.Context, live *manifest.Object, body map
 	return t.send(ctx, live, body, "status")
 }
 
-// send sends a merge patch that applies only to the version that was read.
+// send sends a merge patch for the version that was read.
 func (t acting) send(ctx context.Context, live *manifest.Object, body map[string]any, part string) (*manifest.Object, error) {
 	full := (&manifest.Object{Object: body}).DeepCopy()
 	_ = unstructured.SetNestedField(full.Object, live.GetResourceVersion(), "metadata", "resourceVersion")
@@ -279,7 +279,7 @@ func (t acting) send(ctx context.Context, live *manifest.Object, body map[string
 		})
 }
 
-// merged reports whether an object is as a merge patch makes it.
+// merged reports whether an object has everything that a merge patch sets.
 func merged(patch, whole any) bool {
 	p, ok := patch.(map[string]any)
 	if !ok {

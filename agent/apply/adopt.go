@@ -18,18 +18,18 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// adoptOption is the sync option that adopts an object whatever marks it carries.
+// adoptOption is the sync option that adopts an object regardless of its marks.
 const adoptOption = "Adopt"
 
 // listPause is how long a first write waits until its kind was listed, which
-// spares a request for each object.
+// saves a request per object.
 const listPause = 3 * time.Second
 
 // argoFinalizer makes Argo CD delete an application's objects with it.
 const argoFinalizer = "resources-finalizer.argocd.argoproj.io"
 
-// meet makes sure that it is known what is live of an object before it is
-// written for the first time. No write of it may be in flight.
+// meet waits until the live state of an object is known, before its first
+// write. No write of it may be in flight.
 func (a *app) meet(ctx context.Context, x *object) {
 	for until := a.e.Clock.Now().Add(listPause); ; {
 		a.mu.Lock()
@@ -103,7 +103,7 @@ func (a *app) mayAdopt(x *object, s *sending) bool {
 }
 
 // readForeign reads an object and the mark of its former manager; a nil object
-// is not there. It fails if that manager still enforces the object.
+// does not exist. It fails if that manager still enforces the object.
 func (a *app) readForeign(ctx context.Context, at endpoint, s *sending) (*manifest.Object, *tracking.Mark, error) {
 	live, err := a.e.kube.get(ctx, at)
 	if err != nil || live == nil {
@@ -152,8 +152,8 @@ func (a *app) adoption(live *manifest.Object, options []string) (ops []any, from
 	return ops, from
 }
 
-// inherits reports whether tools that apply whole manifests have left their trace
-// on an object.
+// inherits reports whether an object has annotations or field managers of tools
+// that apply whole manifests.
 func inherits(o *manifest.Object) bool {
 	if _, there := manifest.RawAnnotation(o, manifest.LastApplied); there {
 		return true
@@ -170,8 +170,8 @@ func inherits(o *manifest.Object) bool {
 	return false
 }
 
-// argoMemory is how long it counts for a write outside of an operation that
-// the cluster has no Applications of Argo CD. An operation finds out once.
+// argoMemory is how long the result that the cluster has no Applications of
+// Argo CD is used for writes outside of operations. An operation checks once.
 const argoMemory = 10 * time.Second
 
 // checkConflict refuses to adopt an object that another tool still enforces.
@@ -192,7 +192,7 @@ func (a *app) checkConflict(ctx context.Context, s *sending, m *tracking.Mark) e
 		if b := a.e.holder(a, m.App, s.key); b != nil {
 			return managed(s.key, b.title())
 		}
-		return nil // an application of ours that is gone has left it behind
+		return nil // it belonged to an application of ours that is deleted
 	}
 	why, err := a.e.argoHolds(ctx, *m, since)
 	if err != nil || why == "" {
@@ -202,9 +202,9 @@ func (a *app) checkConflict(ctx context.Context, s *sending, m *tracking.Mark) e
 		"turn off automation and take the finalizer "+argoFinalizer+" off in Argo CD, then sync again")
 }
 
-// argoHolds says why an Argo CD in this cluster would fight an adoption, or
-// delete what was adopted; empty: nothing is in the way. That the cluster has
-// no Applications counts if it was found out since the given time.
+// argoHolds says why an Argo CD in this cluster would revert an adoption, or
+// delete adopted objects; empty: adoption is possible. An earlier result that
+// the cluster has no Applications is used if it is not older than since.
 func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark, since time.Time) (string, error) {
 	if at := e.noArgo.Load(); at != nil && !at.Before(since) {
 		return "", nil
@@ -220,7 +220,7 @@ func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark, since time.Time
 	}
 	namespace, name := tracking.ID{App: m.App}.Application()
 	list, err := e.kube.list(ctx, endpoint{resource: gvr, namespace: namespace}, metav1.ListOptions{FieldSelector: selector(m, name)})
-	if apierrors.IsNotFound(err) { // it is served no more: Argo CD's definitions have just been removed
+	if apierrors.IsNotFound(err) { // it is not served any more: Argo CD's CRDs have just been removed
 		e.noArgo.Store(&asked)
 		return "", nil
 	}
@@ -256,8 +256,8 @@ func argoEnforces(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// selector asks for one application; one that a label cut off is looked for
-// among all.
+// selector selects one application; a name that a label has truncated is
+// searched among all.
 func selector(m tracking.Mark, name string) string {
 	if m.Label {
 		return ""

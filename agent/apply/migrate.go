@@ -71,8 +71,8 @@ func (a *app) migration(live *manifest.Object, manager string) []byte {
 	return text
 }
 
-// adoptUnseen adopts an object of another tool that was made so shortly before
-// our apply that no watch had told of it.
+// adoptUnseen adopts an object of another tool that was created shortly before
+// our apply, before a watch reported it.
 func (a *app) adoptUnseen(ctx context.Context, s *sending, out *manifest.Object) (adopted bool, err error) {
 	ops, from := a.adoption(out, s.options)
 	if len(ops) == 0 || !inherits(out) {

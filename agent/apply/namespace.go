@@ -74,7 +74,7 @@ func (e *Engine) mayEnter(name string, limits *linkv1.Limits, project string) er
 }
 
 // carries reports whether a namespace has what an application manages, and
-// nothing that was written for it before and is managed no more.
+// nothing that it managed only before.
 func (e *Engine) carries(m *nsMeta, live *manifest.Object, rivals []*nsMeta) bool {
 	manager := e.Manager + namespaceManager
 	for _, labels := range [...]bool{true, false} {
@@ -112,8 +112,7 @@ func namespacePlace(name string) endpoint {
 	return endpoint{resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, name: name}
 }
 
-// namespaceThere reports whether a namespace was there when this process last
-// had to know.
+// namespaceThere reports whether a namespace existed at the last check.
 func (e *Engine) namespaceThere(name string) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -142,8 +141,8 @@ func namespaceObject(name string, labels, annotations map[string]string) *manife
 	return &manifest.Object{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": meta}}
 }
 
-// namespaceGone makes the destination's namespace again if an object was
-// refused because somebody deleted it, and the application may make it.
+// namespaceGone recreates the destination's namespace if an object was refused
+// because it was deleted, and the application may create it.
 func (a *app) namespaceGone(ctx context.Context, s *sending, err error) bool {
 	if s.dryRun || !isGone(err) || !hasOption(s.options, "CreateNamespace", "true") {
 		return false
@@ -151,7 +150,7 @@ func (a *app) namespaceGone(ctx context.Context, s *sending, err error) bool {
 	a.mu.Lock()
 	name, m := a.state.GetNamespace(), a.ensured
 	gone := name != "" && name == s.key.Namespace && strings.Contains(err.Error(), "namespaces \""+name+"\"")
-	if a.nsMeta != nil { // what the newest state says counts more than what was written last
+	if a.nsMeta != nil { // the newest state takes precedence over what was written last
 		m = a.nsMeta
 	}
 	if m == nil || m.namespace != name {

@@ -11,7 +11,7 @@ import (
 
 const (
 	mostResults = 384 << 10 // bytes of the results in one report
-	mostMessage = 4 << 10   // the same of what one of them says
+	mostMessage = 4 << 10   // bytes of the message of one result
 )
 
 // truncateResults omits results that would make a report too large: successful

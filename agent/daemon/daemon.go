@@ -102,11 +102,11 @@ func openSecret(ctx context.Context, c Config, v *vault) (*inventory.Secret, err
 	}
 }
 
-// kubernetes is how the agent reaches its cluster: one connection pool for all.
+// kubernetes contains the clients of the cluster, with one connection pool.
 type kubernetes struct {
 	http    *http.Client
 	dynamic dynamic.Interface
-	slim    dynamic.Interface // sees metadata alone
+	slim    dynamic.Interface // reads only metadata
 	api     *watch.API
 }
 
@@ -198,7 +198,7 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	})
 	a.watcher = watch.New(k.dynamic, a.mapper, t.metrics.Watching(a.engine), a.tree, c.Log, c.Namespaces...)
 	a.orphans = watch.New(k.slim, a.mapper, a.engine.Orphans(), nil, c.Log, c.Namespaces...)
-	a.orphans.Bound(16, 500) // of all kinds that are served, which may be thousands
+	a.orphans.Bound(16, 500) // of all served kinds, which may be thousands
 	a.lease.Undone(func(ctx context.Context) {
 		c.Log.WarnContext(ctx, "the cluster has lost confirmed writes, as after a restore of its etcd; everything is listed again")
 		a.watcher.Undone()
@@ -207,8 +207,8 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	return a
 }
 
-// eventReasons are those of the Kubernetes events that are written. An agent
-// that only observes writes none.
+// eventReasons are those of the Kubernetes events that are written. In mode
+// observe, none are written.
 func (a *agent) eventReasons() []string {
 	if a.Mode == ModeObserve {
 		return nil
@@ -216,7 +216,7 @@ func (a *agent) eventReasons() []string {
 	return a.settings.current.Get().EventReasons()
 }
 
-// parts are what runs, in the order in which it starts.
+// parts are the running parts, in the order in which they start.
 func (a *agent) parts() []lifecycle.Part {
 	return []lifecycle.Part{
 		{Name: "inventory", Run: a.store.Run},
@@ -233,8 +233,8 @@ func (a *agent) parts() []lifecycle.Part {
 	}
 }
 
-// firstSnapshot starts the outbox's snapshot once the desired log was followed
-// to its end and all of it was processed.
+// firstSnapshot starts the outbox's snapshot once the whole desired log was
+// received and processed.
 func (a *agent) firstSnapshot(ctx context.Context) error {
 	const pollEvery = 50 * time.Millisecond
 	for !(a.conn.caughtUp.Load() || a.store.Cursor().Incarnation != "") || !a.engine.Ready() {
@@ -287,8 +287,8 @@ func (a *agent) attach(ctx context.Context) error {
 	return client.Run(ctx)
 }
 
-// logIdentity logs where the identity comes from: a used join token enrols
-// nobody again.
+// logIdentity logs where the identity comes from: a used join token does not
+// enrol again.
 func (a *agent) logIdentity(ctx context.Context, before, id link.Identity, token bool) {
 	text := "agent enrolled"
 	if before.AgentID != "" && before.AgentID == id.AgentID {
@@ -308,7 +308,7 @@ func (a *agent) offset() time.Duration {
 	return 0
 }
 
-// control is the way to the hub, if there is one now.
+// control is the connection to the hub, if there is one.
 func (a *agent) control(ctx context.Context) (grpc.ClientConnInterface, error) {
 	client := a.conn.link.Load()
 	if client == nil || !client.State().Connected {

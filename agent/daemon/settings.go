@@ -6,7 +6,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/apply"
 )
 
-// reconsider acts on settings that have changed.
+// reconsider applies changed settings.
 func (a *agent) reconsider(ctx context.Context) {
 	a.customize()
 	now := a.settings.current.Get()

@@ -9,7 +9,7 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// Blob returns a sealed object as it came from the hub.
+// Blob returns an encrypted object as received from the hub.
 func (s *Store) Blob(digest []byte) (sealed []byte, found bool, err error) {
 	s.mu.Lock()
 	sealed, found = s.fresh[string(digest)]
@@ -46,8 +46,8 @@ func (s *Store) PutBlobs(blobs []*linkv1.Blob) *Commit {
 	}, blobs...)
 }
 
-// Lists returns the digests of the blobs that hold the objects of a reference,
-// in order; none if it names its objects itself.
+// Lists returns the digests of the blobs that contain the objects of a
+// reference, in order; none if the objects are inline.
 func Lists(ref *linkv1.SnapshotRef) [][]byte {
 	if lists := ref.GetLists(); len(lists) > 0 {
 		return lists
@@ -58,14 +58,15 @@ func Lists(ref *linkv1.SnapshotRef) [][]byte {
 	return nil
 }
 
-// Listed is what Collect calls the lists of a reference; empty if it has none.
+// Listed is the name of the lists of a reference for Collect; empty if it has
+// none.
 func Listed(ref *linkv1.SnapshotRef) string { return string(bytes.Join(Lists(ref), nil)) }
 
 // Collect deletes the blobs that nothing refers to: no state, no open
 // operation, and no record that a merge would need. lists returns the digests
 // in the lists of a reference, by the name that Listed returns, because the
-// store cannot read lists itself. If some are missing nothing is deleted.
-// Nothing is done while nothing has changed.
+// store cannot read lists itself. If some are missing nothing is deleted. If
+// nothing has changed since the last call, it does nothing.
 func (s *Store) Collect(lists map[string][][]byte) *Commit {
 	s.mu.Lock()
 	defer s.mu.Unlock()

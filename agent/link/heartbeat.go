@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// heartbeats remembers when the newest beat was sent.
+// heartbeats stores when the newest heartbeat was sent.
 type heartbeats struct {
 	mu     sync.Mutex
 	number uint64

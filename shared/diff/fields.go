@@ -62,8 +62,8 @@ func keyText(canonical string) string {
 }
 
 // A field is a node of the tree of owned fields. A node without children is a
-// leaf: its whole value is ours. A node with children is only itself ours
-// (it exists) if it is owned.
+// leaf: its whole value is ours. A node with children is itself ours (its
+// existence) only if it is owned.
 type field struct {
 	element
 	owned    bool

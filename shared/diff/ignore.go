@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// A Rule says which differences of which objects do not count (DIFF-06).
+// A Rule says which differences of which objects are ignored (DIFF-06).
 type Rule struct {
 	Group        string // glob; kinds of the core group need the empty one or "*"
 	Kind         string // glob
@@ -22,7 +22,7 @@ type Rule struct {
 	Namespace    string // exact; empty: all
 	JSONPointers []string
 	JQ           []string // path expressions
-	Managers     []string // fields that these own in live state do not count
+	Managers     []string // fields that these managers own in the live state are ignored
 }
 
 // Ignore is a set of rules, ready to use. It may be used by several goroutines.
@@ -130,7 +130,7 @@ func (s ruleSet) empty() bool {
 func (s ruleSet) hash() uint64 { return s.sum }
 
 // strip returns the object without what the rules ignore. The object itself is
-// not changed; without rules it is given back as it is.
+// not changed; without rules it is returned itself.
 func (s ruleSet) strip(o *manifest.Object) (map[string]any, error) {
 	if len(s.pointers) == 0 && len(s.queries) == 0 {
 		return o.Object, nil

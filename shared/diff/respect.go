@@ -9,12 +9,12 @@ import (
 
 // Respect returns the object to apply where ignored fields keep their live
 // values (RespectIgnoreDifferences, DIFF-15). An ignored field is never simply
-// left out: leaving out a field that only we own deletes it. If another
-// manager also owns it in live, it is left out; if only we own it, it is sent
-// with its live value, and guarded says that the apply must carry the
-// resourceVersion of live. If live lacks the field, or there is no live object
-// (nil), the desired value stays. live must still have its managedFields;
-// manager is ours. The desired object is not changed; status is none of it.
+// left out: leaving out a field that only we own deletes it. If another manager
+// also owns it in live, it is left out; if only we own it, it is sent with its
+// live value, and guarded says that the apply must carry the resourceVersion of
+// live. If live lacks the field, or there is no live object (nil), the desired
+// value stays. live must still have its managedFields; manager is our own. The
+// desired object is not changed, and has no status.
 func Respect(desired, live *manifest.Object, ignore *Ignore, manager string) (apply *manifest.Object, guarded bool, err error) {
 	rules := ignore.forObject(manifest.KeyOf(desired))
 	if live == nil || rules.empty() {
@@ -72,8 +72,8 @@ func (s ruleSet) ignoredPlaces(desired, live *manifest.Object) ([][]any, error) 
 	return places, nil
 }
 
-// singleValues goes from a place down to what has one owner at a time: single
-// values, whole lists, and maps that some manager owns as a whole.
+// singleValues splits the value at a place into parts that have one owner each:
+// single values, whole lists, and maps that some manager owns as a whole.
 func singleValues(v any, place []any, object any, owners []*field, out [][]any) [][]any {
 	whole, items := heldAs(place, object, owners)
 	switch c := v.(type) {
@@ -206,8 +206,8 @@ func counterpart(item any, list []any, index int) (any, bool) {
 	return nil, false
 }
 
-// fixed reports whether a place must stay as it is: what names the object, and
-// its status, which an apply does not write.
+// fixed reports whether a place must not change: the fields that identify the
+// object, and its status, which an apply does not write.
 func fixed(place []any) bool {
 	if len(place) == 0 {
 		return true
@@ -275,7 +275,7 @@ func steps(c *field, v any) []step {
 	return out
 }
 
-// replaceAt returns a value in which another stands at a place.
+// replaceAt returns a value with another one at a place.
 func replaceAt(v any, place []any, with any) any {
 	if len(place) == 0 {
 		return with

@@ -15,8 +15,9 @@ import (
 // maxDepth is how deep values may nest on their way in and out.
 const maxDepth = 200
 
-// fromGo returns a Go value of an object to the script. Lua has no null: in a
-// map it is no entry, in a list it is false to keep the places of the others.
+// fromGo converts a value of an object for the script. Lua has no null: in a
+// map the entry is missing, in a list it is false, so that the indexes of the
+// others stay.
 func (r *running) fromGo(v any, depth int) (glua.LValue, error) {
 	if depth > maxDepth {
 		return nil, fault.New(fault.Exceeded, "the object nests deeper than %d levels", maxDepth)
@@ -89,7 +90,8 @@ func number(v any) (glua.LNumber, bool) {
 }
 
 // toGo converts a value of the script. Origin is the value at the same path of
-// the object, or nil: what the script did not change is returned unchanged.
+// the object, or nil: a value that the script did not change is returned
+// unchanged.
 func (r *running) toGo(v glua.LValue, origin any, depth int) (any, error) {
 	if err := r.b.spend(1, entryBytes); err != nil {
 		return nil, err
@@ -137,8 +139,8 @@ func backNumber(v glua.LNumber, origin any) (any, error) {
 	return f, nil
 }
 
-// backTable distinguishes lists from maps by their keys. An empty table is what
-// it was made from, or what is at its path; a new one is a map.
+// backTable distinguishes lists from maps by their keys. An empty table has the
+// type of its origin, or of the value at its path; a new one is a map.
 func (r *running) backTable(t *glua.LTable, origin any, depth int) (any, error) {
 	first, _ := t.Next(glua.LNil)
 	if first == glua.LNil {

@@ -7,14 +7,14 @@ import (
 
 const (
 	maxCaptures = 32
-	maxCalls    = 200 // of the matcher inside itself
+	maxCalls    = 200 // recursion depth of the matcher
 
 	openCapture     = -1
 	positionCapture = -2
 )
 
-// A matcher matches one of Lua's patterns with a text. It counts every step, so
-// that a pattern with exponential backtracking ends at the run's limit.
+// A matcher matches a Lua pattern with a text. It counts every step, so that a
+// pattern with exponential backtracking ends at the run's limit.
 type matcher struct {
 	src, pattern string
 	step         func() error

@@ -22,8 +22,8 @@ func textLen(l *glua.LState) int {
 	return 1
 }
 
-// span turns Lua's positions, from 1 and from the end if negative, into a
-// slice of a text of n bytes.
+// span converts Lua's positions, from 1 or from the end if negative, to a slice
+// of a text of n bytes.
 func span(from, to, n int) (int, int) {
 	if from < 0 {
 		from = max(from+n+1, 1)
@@ -292,7 +292,7 @@ func (r *running) appendReplacement(l *glua.LState, out *strings.Builder, text s
 	out.WriteString(text)
 }
 
-// replacement is what a match is replaced by.
+// replacement returns the text that replaces a match.
 func (m *matcher) replacement(l *glua.LState, with glua.LValue, start, end int) string {
 	var v glua.LValue
 	switch w := with.(type) {

@@ -55,7 +55,7 @@ func masked(key []byte, field string, v any) string {
 	case ok:
 		plain = []byte(s)
 	default:
-		plain, _ = AppendCanonical(nil, v) // a value that has no text is hashed as empty
+		plain, _ = AppendCanonical(nil, v) // a value that cannot be encoded is hashed as empty
 	}
 	m := hmac.New(sha256.New, key)
 	m.Write(plain)

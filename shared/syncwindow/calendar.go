@@ -9,7 +9,7 @@ import (
 const (
 	daysAhead = 9 * 366 // 29 February may be eight years away
 	farthest  = 400 * 24 * time.Hour
-	mostJumps = 12000 // hits that follow on each other without a gap
+	mostJumps = 12000 // consecutive hits without a gap
 )
 
 // A date is a day of a calendar.
@@ -31,9 +31,9 @@ func (d date) weekday() int {
 	return int(time.Date(d.year, time.Month(d.month), d.day, 12, 0, 0, 0, time.UTC).Weekday())
 }
 
-// wall returns the instants at which the clocks of a zone show a time. There are
-// two in the hour that a change of the clocks repeats. A time that a change
-// leaves out stands for the moment of the change.
+// wall returns the instants at which the clocks of a zone show a time. There
+// are two in the hour that a clock change repeats. A time that a clock change
+// skips becomes the moment of the change.
 func wall(d date, hour, minute, second int, loc *time.Location) []time.Time {
 	t := time.Date(d.year, time.Month(d.month), d.day, hour, minute, second, 0, loc)
 	asked := time.Date(d.year, time.Month(d.month), d.day, hour, minute, second, 0, time.UTC).Unix()
@@ -109,7 +109,7 @@ func numbers(set uint64) []int {
 
 // before returns the last start at or before t, searching back over some days.
 func (w *walk) before(t time.Time, back int) (time.Time, bool) {
-	d := dateOf(t.In(w.c.zone)).plus(1) // zones may go back over midnight
+	d := dateOf(t.In(w.c.zone)).plus(1) // a zone's clock may go back over midnight
 	for range back + 2 {
 		hits := w.hits(d)
 		if n := sort.Search(len(hits), func(i int) bool { return hits[i].After(t) }); n > 0 {
@@ -133,8 +133,8 @@ func (w *walk) after(t time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// end is when a window that opened at a hit closes. Its duration is counted on
-// the clock of its zone: from 22:00 it is eight hours to 06:00 in every night.
+// end is when a window that opened at a hit closes. Its duration is measured by
+// the clock of its zone: from 22:00, eight hours end at 06:00 in every night.
 func (c *compiled) end(hit time.Time) time.Time {
 	plain := hit.Add(c.duration)
 	_, a := hit.In(c.zone).Zone()
@@ -150,7 +150,7 @@ func (c *compiled) end(hit time.Time) time.Time {
 	return ends[len(ends)-1]
 }
 
-// back is how many days a window may have opened ago and still be open.
+// back is how many days ago an open window may have opened.
 func (c *compiled) back() int { return int(c.duration/(24*time.Hour)) + 2 }
 
 // active reports whether a window is open at t, since its last hit.
@@ -168,8 +168,8 @@ func (w *walk) open(t time.Time) (until time.Time, open bool) {
 	return until, until.After(t)
 }
 
-// until is when a window that is open at t closes: hits that come before its
-// end keep it open. ok is false if it is not open, or stays so for a year.
+// until is when a window that is open at t closes: hits before its end keep it
+// open. ok is false if it is not open, or stays open for a year.
 func (c *compiled) until(t time.Time) (end time.Time, ok bool) {
 	w := c.walk()
 	end, open := w.open(t)
@@ -189,7 +189,7 @@ func (c *compiled) until(t time.Time) (end time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// next is when a window opens the next time after t.
+// next is when a window opens next after t.
 func (c *compiled) next(t time.Time) (time.Time, bool) { return c.walk().after(t) }
 
 // boundary is the next moment after t at which a window opens or closes.

@@ -13,7 +13,7 @@ type schedule struct {
 	anyDay, anyWeekday, anyHour       bool // written as * or ?
 }
 
-// A field is one of the five, with what it may hold.
+// A field is one of the five, with its permitted values.
 type field struct {
 	name     string
 	min, max int
@@ -153,8 +153,8 @@ func (f field) number(text string) (int, error) {
 	return n, nil
 }
 
-// on reports whether the schedule has hits on a day. As everywhere with cron, a
-// day needs to fit one of the two day fields if both are restricted.
+// on reports whether the schedule has hits on a day. As usual with cron, a day
+// must match one of the two day fields if both are restricted.
 func (s schedule) on(month, day, weekday int) bool {
 	if s.month&(1<<month) == 0 {
 		return false
