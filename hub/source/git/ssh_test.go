@@ -11,8 +11,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source/git"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/gittest"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
@@ -55,7 +55,7 @@ func (c *sshCredentials) trust(tb testing.TB, lines string) {
 // A sshWorld is a real OpenSSH server beside a Git server, and mirrors.
 type sshWorld struct {
 	*gittest.Server
-	ssh   *harness.SSH
+	ssh   *gitserver.SSH
 	creds *sshCredentials
 	m     *git.Mirrors
 	log   *bytes.Buffer
@@ -65,7 +65,7 @@ type sshWorld struct {
 func newSSHWorld(tb testing.TB, cfg git.Config, hostKeys ...string) *sshWorld {
 	tb.Helper()
 	s := gittest.New(tb)
-	w := &sshWorld{Server: s, ssh: harness.NewSSH(tb, harness.SSHOptions{Repositories: s.Dir, HostKeys: hostKeys}), creds: &sshCredentials{}, log: &bytes.Buffer{}}
+	w := &sshWorld{Server: s, ssh: gitserver.NewSSH(tb, gitserver.SSHOptions{Repositories: s.Dir, HostKeys: hostKeys}), creds: &sshCredentials{}, log: &bytes.Buffer{}}
 	w.creds.trust(tb, w.knownHosts(tb))
 	w.m = sshMirrors(tb, cfg, w.creds, slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	return w
@@ -320,7 +320,7 @@ func TestSSHSaysWhatIsWrong(t *testing.T) {
 	w.Repo("app.git").Commit("refs/heads/main", "base", gittest.Files{"f": "x"})
 	w.Repo("empty.git")
 	good := w.key(t, "ed25519")
-	other := harness.NewSSH(t, harness.SSHOptions{Repositories: t.TempDir()})
+	other := gitserver.NewSSH(t, gitserver.SSHOptions{Repositories: t.TempDir()})
 	stranger, err := other.NewKey("ed25519")
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-cd/capstan/hub/render/rendertest"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -63,10 +64,10 @@ func attacks() map[string]attack {
 }
 
 // arm pushes all attacks, and one directory that is well.
-func arm(t *testing.T, all map[string]attack) *harness.Repository {
+func arm(t *testing.T, all map[string]attack) *gitserver.Repository {
 	t.Helper()
 	ctx := within(t, waitLimit)
-	r, err := s.Repository(ctx, "evil", harness.RepositoryOptions{})
+	r, err := s.Repository(ctx, "evil", gitserver.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +154,7 @@ func asking(ctx context.Context, failures *atomic.Int64, answers *atomic.Int64) 
 func TestAHostileTenant(t *testing.T) {
 	ctx := within(t, 15*time.Minute)
 	cluster := s.Clusters["in-cluster"]
-	good, err := s.Repository(ctx, "good", harness.RepositoryOptions{})
+	good, err := s.Repository(ctx, "good", gitserver.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func TestAHostileTenant(t *testing.T) {
 	wg.Go(func() { wrong = asking(asked, &failures, &answers) })
 
 	t.Run("FT-G9 INV-7 LD-2 another tenant's pushes arrive while loops wait for their turn", func(t *testing.T) {
-		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+		if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 			if n, err := ended(ctx, ""); err != nil || n == 0 {
 				return fmt.Errorf("no attack has begun: %w", err)
 			}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 )
 
 // consoleSteps say which behaviour a step of web/e2e/console.mjs shows.
@@ -106,7 +106,7 @@ spec:
 
 // console answers what the script asks, and notes the steps it passed.
 type console struct {
-	live, manual *harness.Repository
+	live, manual *gitserver.Repository
 	passed       map[string]bool
 }
 
