@@ -65,10 +65,7 @@ test: packages test-browser build ## Run every test (PACKAGES=./hub/plan RACE=1)
 .PHONY: test-web
 test-web: $(installed) build ## Run the console's tests alone
 	@mkdir -p $(logs)
-	@status=0; cd web; \
-	npx vitest run --reporter=default --reporter=json --outputFile.json=$(logs)/vitest.json || status=1; \
-	if grep -q '"e2e":' package.json; then CAPSTAN_E2E_LOG=$(logs)/e2e.json npm run --silent e2e || status=1; fi; \
-	exit $$status
+	cd web && npx vitest run --reporter=default --reporter=json --outputFile.json=$(logs)/vitest.json
 
 .PHONY: lint
 lint: packages web/dist/.gitkeep ## Check format, vet, imports, generated code and the console's lint
@@ -83,7 +80,7 @@ lint: packages web/dist/.gitkeep ## Check format, vet, imports, generated code a
 
 .PHONY: features
 features: ## Say which behaviours of docs/features.csv the last test run has shown (MISSING=1: which not)
-	@$(GO) run ./integration/tools/features $(if $(MISSING),-missing) $(logs)/go.json $(if $(web),$(logs)/vitest.json $(wildcard $(logs)/e2e.json))
+	@$(GO) run ./integration/tools/features $(if $(MISSING),-missing) $(logs)/go.json $(if $(web),$(logs)/vitest.json)
 
 ##@ Code that is generated
 
@@ -149,9 +146,10 @@ demo-libraries:
 packages:
 	@integration/packages go git sshd postgres $(if $(web),node)
 
+# TestConsole of integration/tests/stories runs the specs of web/e2e.
 .PHONY: test-browser
 test-browser:
-	@if grep -qs '"e2e":' web/package.json; then integration/packages chromium; fi
+	$(if $(web),@integration/packages chromium)
 
 .PHONY: lint-web
 lint-web: $(installed)

@@ -10,7 +10,17 @@ import { ago, exact, shortRevision } from '../../format/format';
 import { DriftBadge, HealthBadge, StateBadge, stateLabel } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
 import { appQueries } from './api';
-import { type Filter, filtered, headlineOf, isStale, keyOf, operationWord, outweighed, tally } from './model';
+import {
+  type Filter,
+  filtered,
+  headlineOf,
+  isStale,
+  keyOf,
+  operationWord,
+  outweighed,
+  projectOf,
+  tally,
+} from './model';
 import { ErrorIcon, NoticeIcon } from './notice';
 
 const rowHeight = 44;
@@ -143,7 +153,7 @@ function AppRow({ app }: { app: Application }) {
         </Anchor>{' '}
         <NoticeIcon app={app} />
       </Table.Td>
-      <Table.Td>{app.spec.project || 'default'}</Table.Td>
+      <Table.Td>{projectOf(app)}</Table.Td>
       <Table.Td>
         <StateBadge state={headline.state} message={sentence(headline.message)} />
         {stale && (

@@ -34,7 +34,7 @@ import { type AppKey, appQueries } from './api';
 import { FacetFilter } from './facet-filter';
 import { type Facets, isProblem, matching, owners } from './grouping';
 import { NodeLinks } from './links';
-import { isStale, nodeId } from './model';
+import { isStale, nodeId, projectOf } from './model';
 import { ObjectActions } from './object-actions';
 
 // The graph is large; it is loaded when it is looked at.
@@ -147,6 +147,7 @@ export function Resources({
       {object && (
         <ObjectActions
           appKey={appKey}
+          project={projectOf(app)}
           node={object}
           close={() => {
             setObject(undefined);

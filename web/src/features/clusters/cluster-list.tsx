@@ -11,13 +11,13 @@ import {
   Text,
   TextInput,
   Title,
-  Tooltip,
 } from '@mantine/core';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Cluster, Enrolment } from '../../api/client';
-import { may, meQuery } from '../../api/session';
+import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { ActionButton } from '../../ui/action-button';
 import { Nothing, Problem, Screen } from '../../ui/states';
 import { clusterMutations, clusterQueries } from './api';
 
@@ -34,19 +34,16 @@ const upgrades = {
 
 /** The clusters, the state of their agents, and the way to add one. */
 export function ClusterList() {
-  const me = useQuery(meQuery);
   const [open, setOpen] = useState(false);
   const clusters = useQuery(clusterQueries.list());
-  const allowed = may(me.data, 'clusters', 'create');
+  const denied = useDenied('clusters', 'create');
   return (
     <Stack>
       <Group justify="space-between">
         <Title order={2}>Clusters</Title>
-        <Tooltip label="You may not enroll clusters." disabled={allowed}>
-          <Button data-disabled={!allowed} onClick={() => allowed && setOpen(true)}>
-            Enroll a cluster
-          </Button>
-        </Tooltip>
+        <ActionButton why={denied} onClick={() => setOpen(true)}>
+          Enroll a cluster
+        </ActionButton>
       </Group>
       <Screen
         query={clusters}
@@ -78,7 +75,7 @@ export function ClusterList() {
           </Table>
         )}
       </Screen>
-      {open && <EnrollDialog close={() => setOpen(false)} />}
+      {open && <EnrollDialog denied={denied} close={() => setOpen(false)} />}
     </Stack>
   );
 }
@@ -120,7 +117,7 @@ function Row({ cluster }: { cluster: Cluster }) {
   );
 }
 
-function EnrollDialog({ close }: { close: () => void }) {
+function EnrollDialog({ denied, close }: { denied: string; close: () => void }) {
   const [name, setName] = useState('');
   const enroll = useMutation(clusterMutations.enroll());
   return (
@@ -138,9 +135,9 @@ function EnrollDialog({ close }: { close: () => void }) {
             onChange={(e) => setName(e.currentTarget.value)}
           />
           <Group justify="flex-end">
-            <Button disabled={!name} loading={enroll.isPending} onClick={() => enroll.mutate(name)}>
+            <ActionButton why={denied} disabled={!name} loading={enroll.isPending} onClick={() => enroll.mutate(name)}>
               Make a join token
-            </Button>
+            </ActionButton>
           </Group>
         </Stack>
       )}

@@ -1,19 +1,9 @@
-import {
-  Badge,
-  Button,
-  Group,
-  Modal,
-  PasswordInput,
-  Stack,
-  Table,
-  Text,
-  Textarea,
-  TextInput,
-  Title,
-} from '@mantine/core';
+import { Badge, Group, Modal, PasswordInput, Stack, Table, Text, Textarea, TextInput, Title } from '@mantine/core';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
+import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { ActionButton } from '../../ui/action-button';
 import { Nothing, Problem, Screen } from '../../ui/states';
 import { repositoryMutations, repositoryQueries } from './api';
 
@@ -21,13 +11,16 @@ const colors = { Successful: 'teal', Failed: 'red', Unknown: 'gray' } as const;
 
 /** The repositories and how their last fetch went. */
 export function RepositoryList() {
+  const denied = useDenied('repositories', 'create');
   const [open, setOpen] = useState(false);
   const repositories = useQuery(repositoryQueries.list());
   return (
     <Stack>
       <Group justify="space-between">
         <Title order={2}>Repositories</Title>
-        <Button onClick={() => setOpen(true)}>Add a repository</Button>
+        <ActionButton why={denied} onClick={() => setOpen(true)}>
+          Add a repository
+        </ActionButton>
       </Group>
       <Screen
         query={repositories}
@@ -70,7 +63,7 @@ export function RepositoryList() {
           </Table>
         )}
       </Screen>
-      {open && <AddDialog close={() => setOpen(false)} />}
+      {open && <AddDialog denied={denied} close={() => setOpen(false)} />}
     </Stack>
   );
 }
@@ -78,7 +71,7 @@ export function RepositoryList() {
 /** Says whether an address is fetched over SSH: ssh://… or the short form user@host:path. */
 const overSSH = (url: string) => /^\s*(ssh|git\+ssh|ssh\+git):\/\//i.test(url) || /^\s*[^/:\s]+:(?!\/\/)/.test(url);
 
-function AddDialog({ close }: { close: () => void }) {
+function AddDialog({ denied, close }: { denied: string; close: () => void }) {
   const [form, setForm] = useState({ url: '', username: '', password: '', sshPrivateKey: '' });
   const ssh = overSSH(form.url);
   const add = useMutation(repositoryMutations.add());
@@ -122,9 +115,9 @@ function AddDialog({ close }: { close: () => void }) {
           </>
         )}
         <Group justify="flex-end">
-          <Button disabled={!form.url} loading={add.isPending} onClick={submit}>
+          <ActionButton why={denied} disabled={!form.url} loading={add.isPending} onClick={submit}>
             Add
-          </Button>
+          </ActionButton>
         </Group>
       </Stack>
     </Modal>

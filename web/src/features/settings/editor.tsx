@@ -1,6 +1,8 @@
 import { Alert, Button, Code, Group, Modal, Stack, Text, Textarea, TextInput } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
+import { useDenied } from '../../api/session';
+import { ActionButton } from '../../ui/action-button';
 import { Problem } from '../../ui/states';
 import { settingMutations } from './api';
 import type { Row } from './model';
@@ -10,6 +12,7 @@ export function Editor({ row, version, close }: { row: Row; version: number; clo
   const [value, setValue] = useState(row.setting?.value ?? '');
   const [kind, setKind] = useState('');
   const key = row.family ? row.key + kind.trim() : row.key;
+  const denied = useDenied('settings', 'update');
   const change = useMutation(settingMutations.change());
   const check = () => change.mutate({ map: row.map, key, to: value, version, dryRun: true });
   const store = (to: string | null) =>
@@ -62,18 +65,24 @@ export function Editor({ row, version, close }: { row: Row; version: number; clo
               </Button>
             )}
             {row.setting && (
-              <Button variant="subtle" color="red" loading={change.isPending} onClick={() => store(null)}>
+              <ActionButton
+                why={denied}
+                variant="subtle"
+                color="red"
+                loading={change.isPending}
+                onClick={() => store(null)}
+              >
                 Remove
-              </Button>
+              </ActionButton>
             )}
           </Group>
           <Group gap="xs">
-            <Button variant="default" disabled={!ready} loading={change.isPending} onClick={check}>
+            <ActionButton why={denied} variant="default" disabled={!ready} loading={change.isPending} onClick={check}>
               Check
-            </Button>
-            <Button disabled={!ready} loading={change.isPending} onClick={() => store(value)}>
+            </ActionButton>
+            <ActionButton why={denied} disabled={!ready} loading={change.isPending} onClick={() => store(value)}>
               Save
-            </Button>
+            </ActionButton>
           </Group>
         </Group>
       </Stack>
