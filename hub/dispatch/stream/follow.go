@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"context"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"maps"
 	"time"
 
@@ -122,7 +123,7 @@ func (f *follower) receive() {
 		switch m := up.GetMessage().(type) {
 		case *linkv1.FollowUp_Ack:
 			if n := m.Ack.GetUnsupported(); len(n) > 0 {
-				f.server.log.WarnContext(f.stream.Context(), "the agent does not know the kind of some rows; it may be older than the hub", "cluster", f.cluster, "rows", n[:min(len(n), 10)])
+				f.server.log.WarnContext(f.stream.Context(), "the agent does not know the kind of some rows; it may be older than the hub", logkey.Cluster, f.cluster, logkey.Rows, n[:min(len(n), 10)])
 			}
 			select {
 			case f.acks <- m.Ack:
@@ -435,7 +436,7 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 		if f.replays++; f.replays > maxReplays {
 			return fault.New(fault.Conflict, "the agent's desired state differs from the hub's after %d replays", maxReplays)
 		}
-		f.server.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", "cluster", f.cluster, "seq", ack.Barrier)
+		f.server.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", logkey.Cluster, f.cluster, logkey.Seq, ack.Barrier)
 		return f.advance(ctx, advanceOptions{reset: true})
 	}
 	a := hub.LogAck{Cluster: f.cluster, Seq: int64(ack.Seq)}
