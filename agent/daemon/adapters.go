@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"slices"
 	"sync"
 	"time"
@@ -102,7 +103,7 @@ func (d desired) confirmed(ctx context.Context, m *linkv1.Confirmed) error {
 		return err
 	}
 	d.a.secret.SetCursor(d.a.store.Cursor())
-	d.a.Log.WarnContext(ctx, "an admin has accepted the hub's state", "by", m.GetBy(), "incarnation", m.GetIncarnation(), "formerSeq", m.GetFrom().GetSeq())
+	d.a.Log.WarnContext(ctx, "an admin has accepted the hub's state", logkey.By, m.GetBy(), logkey.Incarnation, m.GetIncarnation(), logkey.FormerSeq, m.GetFrom().GetSeq())
 	d.a.engine.Announce()
 	return nil
 }

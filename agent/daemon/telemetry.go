@@ -41,7 +41,7 @@ func newInstruments(ctx context.Context, c Config) (*instruments, error) {
 	t := &instruments{health: telemetry.NewHealth(), stop: func() {}}
 	t.health.Ready(firstComparison, starting)
 	t.monitor = lifecycle.NewMonitor(lifecycle.System{}, func(ctx context.Context, e *lifecycle.PanicError) {
-		c.Log.ErrorContext(ctx, "a defect was caught", "where", e.Where, logkey.Error, e.Value, "stack", e.Stack)
+		c.Log.ErrorContext(ctx, "a defect was caught", logkey.Where, e.Where, logkey.Error, e.Value, logkey.Stack, e.Stack)
 	})
 	t.health.Live("loops", func(context.Context) error {
 		if stuck := t.monitor.Stuck(); len(stuck) > 0 {
@@ -96,7 +96,7 @@ func (t *instruments) close(ctx context.Context) {
 func (t *instruments) parts(c Config) []lifecycle.Part {
 	return []lifecycle.Part{{Name: "watchdog", Run: func(ctx context.Context) error {
 		return t.monitor.Guard(ctx, guardEvery, nil, func(names []string, stacks string) {
-			c.Log.ErrorContext(ctx, "a loop makes no progress; liveness fails until it does", "loops", names, "stacks", stacks)
+			c.Log.ErrorContext(ctx, "a loop makes no progress; liveness fails until it does", logkey.Loops, names, logkey.Stacks, stacks)
 		})
 	}}}
 }

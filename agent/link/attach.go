@@ -83,7 +83,7 @@ func (c *Client) greet(ctx context.Context, session *tunnel.Session, address str
 	}
 	served := fitting(facts.APIVersions)
 	if n := len(facts.APIVersions) - len(served); n > 0 {
-		c.cfg.Log.WarnContext(ctx, "the cluster serves more kinds than a hub stores; to charts the others appear as not served", "left_out", n)
+		c.cfg.Log.WarnContext(ctx, "the cluster serves more kinds than a hub stores; to charts the others appear as not served", logkey.LeftOut, n)
 	}
 	sent := c.cfg.Clock.Now()
 	var revoked []*linkv1.Revoked

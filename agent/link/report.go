@@ -154,7 +154,7 @@ func (c *Client) fit(ctx context.Context, m *linkv1.ReportUp) *linkv1.ReportUp {
 	if size(m) <= uint64(tunnel.Control().MaxMessage-headroom) {
 		return m
 	}
-	c.cfg.Log.ErrorContext(ctx, "a report exceeded the link's limit and was emptied", logkey.Seq, m.GetSeq(), "bytes", size(m))
+	c.cfg.Log.ErrorContext(ctx, "a report exceeded the link's limit and was emptied", logkey.Seq, m.GetSeq(), logkey.Bytes, size(m))
 	return &linkv1.ReportUp{Epoch: m.GetEpoch(), Seq: m.GetSeq(), Snapshot: m.GetSnapshot()}
 }
 

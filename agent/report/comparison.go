@@ -2,6 +2,7 @@ package report
 
 import (
 	"crypto/sha256"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -56,7 +57,7 @@ func (o *Outbox) Compare(c *linkv1.Compare) {
 	case len(c.GetFirst()) > 0:
 		if !o.cmp.asked { // the check at the end of a snapshot found more
 			if o.cmp.times++; o.cmp.times >= mostTimes {
-				o.log.Warn("hub and agent still differ after a snapshot; the next one continues", "buckets", len(c.GetFirst()))
+				o.log.Warn("hub and agent still differ after a snapshot; the next one continues", logkey.Buckets, len(c.GetFirst()))
 				return
 			}
 			o.cmp.asked = true

@@ -55,7 +55,7 @@ func (s *Server) Upgrade(ctx context.Context, r *linkv1.UpgradeRequest) (*linkv1
 			// Without its updater, which may have been deleted, it would stay
 			// like that.
 			if _, err := s.job(ctx, o, d, true); err != nil {
-				s.Log.WarnContext(ctx, "the updater was not checked", "upgrade", o.ID, logkey.Error, err)
+				s.Log.WarnContext(ctx, "the updater was not checked", logkey.Upgrade, o.ID, logkey.Error, err)
 			}
 		}
 		return responseOf(held), nil
@@ -114,7 +114,7 @@ func (s *Server) job(ctx context.Context, o Order, d *unstructured.Unstructured,
 		return all.Get(ctx, jobName(o), metav1.GetOptions{})
 	}
 	if err == nil {
-		s.Log.InfoContext(ctx, "upgrade ordered, its updater is started", "upgrade", o.ID, "image", o.Image, "job", jobName(o))
+		s.Log.InfoContext(ctx, "upgrade ordered, its updater is started", logkey.Upgrade, o.ID, logkey.Image, o.Image, logkey.Job, jobName(o))
 	}
 	return job, err
 }

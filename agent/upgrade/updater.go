@@ -76,7 +76,7 @@ func (u *Updater) step(ctx context.Context, o Order) (over bool, err error) {
 	case wait:
 		return false, nil
 	case leave:
-		u.Log.InfoContext(ctx, "nothing is left to do", "upgrade", o.ID, "newest", r.ID, "phase", r.Phase)
+		u.Log.InfoContext(ctx, "nothing is left to do", logkey.Upgrade, o.ID, logkey.Newest, r.ID, logkey.Phase, r.Phase)
 		return true, nil
 	case begin:
 		image, id = r.To, r.ID
@@ -92,7 +92,7 @@ func (u *Updater) step(ctx context.Context, o Order) (over bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("write Deployment %q: %w", Deployment, err)
 	}
-	u.Log.InfoContext(ctx, "upgrade", "upgrade", r.ID, "phase", r.Phase, "from", r.From, "to", r.To, "message", r.Message)
+	u.Log.InfoContext(ctx, "upgrade", logkey.Upgrade, r.ID, logkey.Phase, r.Phase, logkey.From, r.From, logkey.To, r.To, logkey.Message, r.Message)
 	return r.Phase != Running, nil
 }
 

@@ -64,7 +64,7 @@ func (s *Server) RunResourceAction(ctx context.Context, r gen.RunResourceActionR
 	recording, cancel := context.WithTimeout(ctx, recordFor)
 	defer cancel()
 	if err := s.Catalog.EndAction(recording, by, on, ref, a, changes, failed); err != nil {
-		s.Log.ErrorContext(ctx, "the result of an action is not in the audit log", "action", a.ID, logkey.Error, err)
+		s.Log.ErrorContext(ctx, "the result of an action is not in the audit log", logkey.Action, a.ID, logkey.Error, err)
 	}
 	if failed != nil {
 		return nil, failed

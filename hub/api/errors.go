@@ -55,7 +55,7 @@ func (s *Server) failed(err error, c echo.Context) {
 func (s *Server) noteInternal(c echo.Context, err error) {
 	r := c.Request()
 	if fault.KindOf(err) == fault.Internal && r.Context().Err() == nil {
-		s.Log.ErrorContext(r.Context(), "request failed", logkey.Request, requestID(c), logkey.Method, r.Method, "path", c.Path(), logkey.Error, err)
+		s.Log.ErrorContext(r.Context(), "request failed", logkey.Request, requestID(c), logkey.Method, r.Method, logkey.Path, c.Path(), logkey.Error, err)
 	}
 }
 

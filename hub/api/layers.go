@@ -68,7 +68,7 @@ func (s *Server) recovered(next echo.HandlerFunc) echo.HandlerFunc {
 				if s.Metrics != nil {
 					s.Metrics.Caught(c.Request().Context(), "http handler", v)
 				}
-				s.Log.ErrorContext(c.Request().Context(), "handler panicked", logkey.Request, requestID(c), "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+				s.Log.ErrorContext(c.Request().Context(), "handler panicked", logkey.Request, requestID(c), logkey.Panic, fmt.Sprint(v), logkey.Stack, string(debug.Stack()))
 				err = fmt.Errorf("panic in %s %s", c.Request().Method, c.Path())
 			}
 		}()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub/store"
@@ -25,13 +26,13 @@ const (
 func (p *parts) addCollector(context.Context) error {
 	p.add("collector", func(ctx context.Context) error {
 		failed := func(err error) {
-			p.log.WarnContext(ctx, "old rows were not collected; the next round tries again", "error", err)
+			p.log.WarnContext(ctx, "old rows were not collected; the next round tries again", logkey.Error, err)
 		}
 		return lifecycle.Every(ctx, p.clock, collectEvery, 0.2, failed, p.collect)
 	})
 	p.add("statistics", func(ctx context.Context) error {
 		failed := func(err error) {
-			p.log.WarnContext(ctx, "the database's statistics were not refreshed; it does so by itself in time", "error", err)
+			p.log.WarnContext(ctx, "the database's statistics were not refreshed; it does so by itself in time", logkey.Error, err)
 		}
 		return lifecycle.Every(ctx, p.clock, statisticsEvery, 0.2, failed, func(ctx context.Context) error {
 			for range mostTables {

@@ -90,7 +90,7 @@ func (l *leases) renew(ctx context.Context, store renewer, log *slog.Logger) err
 			continue
 		}
 		if _, err := store.Renew(ctx, items, l.lease); err != nil && ctx.Err() == nil {
-			log.WarnContext(ctx, "leases of work cannot be renewed; other replicas may take it", "items", len(items), logkey.Error, err)
+			log.WarnContext(ctx, "leases of work cannot be renewed; other replicas may take it", logkey.Items, len(items), logkey.Error, err)
 		}
 	}
 }

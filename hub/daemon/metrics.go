@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"net"
 	"os"
 	"strings"
@@ -35,7 +36,7 @@ func (p *parts) addMetrics(ctx context.Context) error {
 		return err
 	}
 	if host, _, err := net.SplitHostPort(p.cfg.Listen.Metrics); err == nil && readers.Token == nil && !readers.Everybody && !isLoopback(host) {
-		p.log.WarnContext(ctx, "metrics are served to this machine alone: metrics.tokenFile is not set", "address", p.cfg.Listen.Metrics)
+		p.log.WarnContext(ctx, "metrics are served to this machine alone: metrics.tokenFile is not set", logkey.Address, p.cfg.Listen.Metrics)
 	}
 	port := telemetry.Port{Registry: p.metrics, Health: p.health, Profiles: p.cfg.Metrics.Profiles, Readers: readers, Log: p.log}
 	p.add("metrics", func(ctx context.Context) error { return port.Serve(ctx, ln) })

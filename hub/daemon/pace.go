@@ -117,7 +117,7 @@ func (c *connections) enter(conn net.Conn) bool {
 		if now := time.Now(); now.Sub(c.noted) >= time.Minute {
 			c.noted = now
 			c.log.WarnContext(context.Background(), "too many connections of one address, the newest are closed", logkey.Address, key,
-				"most", c.most, logkey.Security, 3, logkey.CWE, 400)
+				logkey.Most, c.most, logkey.Security, 3, logkey.CWE, 400)
 		}
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"log/slog"
 	"net"
 	"net/http"
@@ -113,7 +114,7 @@ type observers struct {
 func Run(ctx context.Context, cfg Config) error {
 	log, level := newLogger(cfg.Log)
 	p := &parts{cfg: cfg, replica: newReplicaID(cfg.Replica), clock: lifecycle.System{}}
-	p.log = log.With("replica", p.replica)
+	p.log = log.With(logkey.Replica, p.replica)
 	var err error
 	if p.proxies, err = clientip.ParseProxies(cfg.TrustedProxies); err != nil {
 		return fault.Wrap(fault.Invalid, err, "trustedProxies is not valid")
@@ -134,7 +135,7 @@ func Run(ctx context.Context, cfg Config) error {
 			return err
 		}
 	}
-	p.log.InfoContext(ctx, "hub starts", "http", cfg.Listen.HTTP, "link", cfg.Listen.Link)
+	p.log.InfoContext(ctx, "hub starts", logkey.HTTP, cfg.Listen.HTTP, logkey.Link, cfg.Listen.Link)
 	err = p.runParts(ctx)
 	p.log.InfoContext(context.WithoutCancel(ctx), "hub stopped")
 	return err

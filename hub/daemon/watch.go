@@ -25,7 +25,7 @@ const (
 // observe makes the hub's metrics, health and traces.
 func (p *parts) observe(ctx context.Context) error {
 	p.monitor = lifecycle.NewMonitor(p.clock, func(ctx context.Context, e *lifecycle.PanicError) {
-		p.log.ErrorContext(ctx, "a defect was caught", "where", e.Where, logkey.Error, e.Value, "stack", e.Stack)
+		p.log.ErrorContext(ctx, "a defect was caught", logkey.Where, e.Where, logkey.Error, e.Value, logkey.Stack, e.Stack)
 	})
 	p.health = telemetry.NewHealth()
 	p.health.Live("loops", func(context.Context) error {
@@ -51,7 +51,7 @@ func (p *parts) guard(ctx context.Context) error {
 		return p.db.Ping(ctx) != nil
 	}
 	return p.monitor.Guard(ctx, guardEvery, away, func(names []string, stacks string) {
-		p.log.ErrorContext(ctx, "a loop makes no progress; liveness fails until it does", "loops", names, "stacks", stacks)
+		p.log.ErrorContext(ctx, "a loop makes no progress; liveness fails until it does", logkey.Loops, names, logkey.Stacks, stacks)
 	})
 }
 
@@ -68,7 +68,7 @@ func (p *parts) addLevel(level *slog.LevelVar) {
 				return nil
 			case <-hup:
 				level.Set(telemetry.NextLevel(level.Level(), p.cfg.Log.level()))
-				p.log.WarnContext(ctx, "log level changed", "level", level.Level())
+				p.log.WarnContext(ctx, "log level changed", logkey.Level, level.Level())
 			}
 		}
 	})

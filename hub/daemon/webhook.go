@@ -118,7 +118,7 @@ func (h hooks) verify(ctx context.Context, push webhook.Push, size int, targets 
 		case t.Err != nil:
 			h.p.log.ErrorContext(ctx, "the webhook secrets of a tenant cannot be opened", logkey.Tenant, t.Tenant, logkey.Error, t.Err)
 		case len(t.Secrets) > 0 && (i+1)*size > maxVerified:
-			h.p.log.WarnContext(ctx, "a webhook concerns too many tenants; the others find its change by polling", "tenants", len(targets))
+			h.p.log.WarnContext(ctx, "a webhook concerns too many tenants; the others find its change by polling", logkey.Tenants, len(targets))
 			return known, signed, nil
 		case t.First && h.secret != "" && t.Secrets[hub.WebhookGitHub] == "":
 			ok = installation || push.SignedBy(t.Secrets)

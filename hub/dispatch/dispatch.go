@@ -103,7 +103,7 @@ func (d *Dispatcher) loop(ctx context.Context, kind string, handle func(context.
 		items, err := d.work.Claim(ctx, kind, claimed)
 		if err != nil {
 			if ctx.Err() == nil {
-				d.log.ErrorContext(ctx, "work cannot be claimed", "kind", kind, "error", err)
+				d.log.ErrorContext(ctx, "work cannot be claimed", logkey.Kind, kind, logkey.Error, err)
 				pause(ctx, time.Second)
 			}
 			continue
@@ -134,10 +134,10 @@ func (d *Dispatcher) one(ctx context.Context, item hub.WorkItem, handle func(con
 	if err == nil {
 		err = d.work.Done(ctx, []hub.WorkItem{item})
 	} else if later := d.work.Later(ctx, []hub.WorkItem{item}, time.Now().Add(min(5*time.Second<<min(item.Attempts, 7), 10*time.Minute))); later != nil {
-		d.log.WarnContext(ctx, "work not given back; its lease will run out", "kind", item.Kind, "error", later)
+		d.log.WarnContext(ctx, "work not given back; its lease will run out", logkey.Kind, item.Kind, logkey.Error, later)
 	}
 	if err != nil {
-		d.log.ErrorContext(ctx, "work failed and will be tried again", "kind", item.Kind, "tenant", item.Tenant, "key", item.Key, "error", err)
+		d.log.ErrorContext(ctx, "work failed and will be tried again", logkey.Kind, item.Kind, logkey.Tenant, item.Tenant, logkey.Key, item.Key, logkey.Error, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"github.com/capstan-cd/capstan/shared/logkey"
 
 	"github.com/capstan-cd/capstan/hub"
 )
@@ -31,7 +32,7 @@ func stillOurs[T any](ctx context.Context, d *Dispatcher, queue WorkQueue, all [
 		}
 	}
 	if lost := len(all) - len(good); lost > 0 {
-		d.log.WarnContext(ctx, "another replica has taken work over; its results count", "count", lost)
+		d.log.WarnContext(ctx, "another replica has taken work over; its results count", logkey.Count, lost)
 	}
 	return good, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"slices"
 	"time"
 
@@ -60,7 +61,7 @@ func (d *Dispatcher) share(ctx context.Context, tenant hub.TenantID, items []hub
 		return slices.ContainsFunc(apart, func(a hub.WorkItem) bool { return a.Key == i.Key })
 	})
 	if err := d.work.Done(ctx, done); err != nil {
-		d.log.WarnContext(ctx, "work not given back; its lease will run out", "kind", WorkOutcome, "error", err)
+		d.log.WarnContext(ctx, "work not given back; its lease will run out", logkey.Kind, WorkOutcome, logkey.Error, err)
 	}
 	return apart
 }

@@ -147,7 +147,7 @@ func (s *Server) restoreRevocations(ctx context.Context, tenant hub.TenantID, li
 	if len(lost) == 0 {
 		return nil
 	}
-	s.cfg.Log.WarnContext(ctx, "an agent knows revocations that this hub has forgotten; they hold again", logkey.Tenant, tenant, "count", len(lost))
+	s.cfg.Log.WarnContext(ctx, "an agent knows revocations that this hub has forgotten; they hold again", logkey.Tenant, tenant, logkey.Count, len(lost))
 	if err := s.cfg.Revocations.MergeRevocations(ctx, tenant, lost); err != nil {
 		return fmt.Errorf("merge %d revocations: %w", len(lost), err)
 	}

@@ -163,7 +163,7 @@ func (v *session) replace(ctx context.Context, c *conn) error {
 	}
 	reason := errReplaced()
 	v.s.cfg.Log.WarnContext(ctx, "two processes use one agent identity, the newer one stays", logkey.Tenant, c.tenant(),
-		logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID, "older", old.session.Address(), "newer", c.session.Address())
+		logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID, logkey.Older, old.session.Address(), logkey.Newer, c.session.Address())
 	old.part(reason)
 	return nil
 }
@@ -207,7 +207,7 @@ func (v *session) quarantine(ctx context.Context, c *conn, known, other string) 
 	}
 	if fresh {
 		v.s.cfg.Log.WarnContext(ctx, "an agent identity is used from another cluster; both are refused", logkey.Tenant, c.tenant(),
-			logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID, logkey.Address, c.session.Address(), "known", known, "other", other)
+			logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID, logkey.Address, c.session.Address(), logkey.Known, known, logkey.Other, other)
 	}
 	if held := v.s.agents.current(c.cluster()); held != nil {
 		held.part(errQuarantined()) // the other replicas follow within a poll

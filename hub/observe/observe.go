@@ -8,6 +8,7 @@ package observe
 import (
 	"context"
 	"errors"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"io"
 	"log/slog"
 	"time"
@@ -92,13 +93,13 @@ func (s *Service) Report(stream grpc.BidiStreamingServer[linkv1.ReportUp, linkv1
 func (s *Service) storeReport(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observed, error) {
 	o, err := observation(cluster, up)
 	if err != nil {
-		s.log.WarnContext(ctx, "report of an agent is not valid", "cluster", cluster, "error", err)
+		s.log.WarnContext(ctx, "report of an agent is not valid", logkey.Cluster, cluster, logkey.Error, err)
 		return hub.Observed{}, err
 	}
 	failpoint.Here(failpoint.HubReportBefore)
 	seen, err := s.store.PutObservation(ctx, tenant, cluster, o)
 	if err != nil {
-		s.log.ErrorContext(ctx, "report of an agent cannot be stored", "cluster", cluster, "error", err)
+		s.log.ErrorContext(ctx, "report of an agent cannot be stored", logkey.Cluster, cluster, logkey.Error, err)
 		return seen, err
 	}
 	failpoint.Here(failpoint.HubReportAfter)

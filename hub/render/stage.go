@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"log/slog"
 	"sync"
 	"time"
@@ -206,7 +207,7 @@ func (s *Stage) Run(ctx context.Context) error {
 		items, err := s.work.Claim(claims, s.cfg.Batch, s.busyTenants, s.freed)
 		if err != nil {
 			if ctx.Err() == nil {
-				s.log.ErrorContext(ctx, "refresh work cannot be claimed", "error", err)
+				s.log.ErrorContext(ctx, "refresh work cannot be claimed", logkey.Error, err)
 				pause(ctx, time.Second)
 			}
 			continue
@@ -240,10 +241,10 @@ func (s *Stage) batch(ctx context.Context, tenant hub.TenantID, items []hub.Work
 	if err == nil {
 		err = s.giveBack(ctx, items, passing)
 	} else if later := s.work.Later(ctx, items, time.Now().Add(5*time.Second)); later != nil {
-		s.log.WarnContext(ctx, "refresh work not released; its lease will expire", "error", later)
+		s.log.WarnContext(ctx, "refresh work not given back; its lease will run out", logkey.Error, later)
 	}
 	if err != nil {
-		s.log.ErrorContext(ctx, "refresh failed and will be retried", "tenant", tenant, "applications", len(items), "error", err)
+		s.log.ErrorContext(ctx, "refresh failed and will be tried again", logkey.Tenant, tenant, logkey.Applications, len(items), logkey.Error, err)
 	}
 }
 
@@ -509,7 +510,7 @@ func (r *round) fail(j *job, condition string, err error) {
 		return
 	}
 	if fault.KindOf(err) == fault.Internal {
-		r.log.Error("application cannot be refreshed", "application", f.Application.ID, "error", err)
+		r.log.Error("application cannot be refreshed", logkey.Application, f.Application.ID, logkey.Error, err)
 	}
 	r.count(func(c *Counters) { c.Failed++ })
 	r.failures = append(r.failures, hub.RefreshFailure{

@@ -175,12 +175,12 @@ func (r *Replicas) beat(ctx, life context.Context) error {
 			continue
 		}
 		r.others[m.ID] = r.meet(life, m)
-		r.cfg.Log.InfoContext(ctx, "another replica is there", "other", m.ID, logkey.Address, m.Address)
+		r.cfg.Log.InfoContext(ctx, "another replica is there", logkey.Other, m.ID, logkey.Address, m.Address)
 	}
 	for id, o := range r.others {
 		if !seen[id] {
 			r.part(o)
-			r.cfg.Log.InfoContext(ctx, "another replica is gone", "other", id)
+			r.cfg.Log.InfoContext(ctx, "another replica is gone", logkey.Other, id)
 		}
 	}
 	return nil
@@ -194,7 +194,7 @@ func (r *Replicas) meet(life context.Context, m hub.Replica) *other {
 	}
 	conn, err := tunnel.DialPeers(m.Address, clientFor(r.cfg.Client, m.ID))
 	if err != nil {
-		r.cfg.Log.WarnContext(life, "another replica has an address that cannot be dialled", "other", m.ID, logkey.Address, m.Address, logkey.Error, err)
+		r.cfg.Log.WarnContext(life, "another replica has an address that cannot be dialled", logkey.Other, m.ID, logkey.Address, m.Address, logkey.Error, err)
 		return o
 	}
 	o.conn, o.box = conn, newOutbox()

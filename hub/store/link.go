@@ -138,44 +138,53 @@ func (s *System) EnrolmentByHash(ctx context.Context, hash [32]byte) (hub.Invita
 func (s *System) Redeem(ctx context.Context, r hub.Redemption) error {
 	c := r.Certificate
 	return s.db.InTenant(ctx, c.Tenant, func(ctx context.Context, t *Tenant) error {
-		if !hub.ValidID(string(r.Enrolment)) {
-			return fault.New(fault.Missing, "there is no such join token")
-		}
-		var cluster hub.ClusterID
-		var key []byte
-		var attempts []hub.Attempt
-		if err := t.tx.QueryRow(ctx, lockEnrolment, t.id, r.Enrolment).Scan(&cluster, &key, &attempts); err != nil {
-			return missing(err, "there is no such join token")
-		}
-		if cluster != c.Cluster {
-			return fault.New(fault.Invalid, "the join token is for another cluster")
-		}
-		if key != nil && !bytes.Equal(key, r.Key) {
-			return fault.New(fault.Conflict, "the join token was used already")
-		}
-		former, err := t.lockAgent(ctx, cluster)
+		former, attempts, err := t.lockInvitation(ctx, r)
 		if err != nil {
 			return err
 		}
-		if key != nil && former != c.AgentID {
-			return fault.New(fault.Conflict, "the join token was used already, and another agent has replaced the one that it enrolled")
-		}
+		at := micro(r.At)
 		b := &pgx.Batch{}
-		b.Queue(dropOtherTokens, t.id, cluster, r.Enrolment)
-		b.Queue(useEnrolment, t.id, r.Enrolment, micro(r.At), r.Key, c.AgentID)
-		b.Queue(joinCluster, t.id, cluster, c.AgentID, r.Fingerprint, r.AgentVersion, micro(r.At))
-		b.Queue(putCertificate, c.Serial, cluster, c.AgentID, micro(c.NotBefore), micro(c.NotAfter))
+		b.Queue(dropOtherTokens, t.id, c.Cluster, r.Enrolment)
+		b.Queue(useEnrolment, t.id, r.Enrolment, at, r.Key, c.AgentID)
+		b.Queue(joinCluster, t.id, c.Cluster, c.AgentID, r.Fingerprint, r.AgentVersion, at)
+		b.Queue(putCertificate, c.Serial, c.Cluster, c.AgentID, micro(c.NotBefore), micro(c.NotAfter))
 		if former != "" && former != c.AgentID {
-			b.Queue(revokeAgent, cluster, former)
+			b.Queue(revokeAgent, c.Cluster, former)
 		}
-		attempts = lastAttempts(attempts, hub.Attempt{At: micro(r.At), Address: r.Address, Stage: "issued"})
-		b.Queue(noteAttempts, t.id, r.Enrolment, attempts)
+		b.Queue(noteAttempts, t.id, r.Enrolment, lastAttempts(attempts, hub.Attempt{At: at, Address: r.Address, Stage: "issued"}))
 		if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
 			return fmt.Errorf("redeem enrolment %q: %w", r.Enrolment, err)
 		}
-		t.changed(changeCluster, string(cluster))
+		t.changed(changeCluster, string(c.Cluster))
 		return nil
 	})
+}
+
+// lockInvitation locks what a redemption changes and refuses one that is not
+// allowed. It returns the cluster's agent until now and the attempts to use the
+// token.
+func (t *Tenant) lockInvitation(ctx context.Context, r hub.Redemption) (former string, attempts []hub.Attempt, err error) {
+	if !hub.ValidID(string(r.Enrolment)) {
+		return "", nil, fault.New(fault.Missing, "there is no such join token")
+	}
+	var cluster hub.ClusterID
+	var key []byte
+	if err := t.tx.QueryRow(ctx, lockEnrolment, t.id, r.Enrolment).Scan(&cluster, &key, &attempts); err != nil {
+		return "", nil, missing(err, "there is no such join token")
+	}
+	if cluster != r.Certificate.Cluster {
+		return "", nil, fault.New(fault.Invalid, "the join token is for another cluster")
+	}
+	if key != nil && !bytes.Equal(key, r.Key) {
+		return "", nil, fault.New(fault.Conflict, "the join token was used already")
+	}
+	if former, err = t.lockAgent(ctx, cluster); err != nil {
+		return "", nil, err
+	}
+	if key != nil && former != r.Certificate.AgentID {
+		return "", nil, fault.New(fault.Conflict, "the join token was used already, and another agent has taken the place of the one that it made")
+	}
+	return former, attempts, nil
 }
 
 func lastAttempts(have []hub.Attempt, a hub.Attempt) []hub.Attempt {
@@ -303,11 +312,7 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 			t.changed(changeCluster, string(a.Cluster))
 			return nil // committed, because users see the refusal
 		}
-		_, err = exec(ctx, t.tx, "store facts", updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion, nonNil(a.APIVersions), a.Readyz, a.Upgradable)
-		if err != nil {
-			return err
-		}
-		if _, err := exec(ctx, t.tx, "forget the last refusal", dropRefusal, t.id, a.Cluster); err != nil {
+		if err := t.putFacts(ctx, a); err != nil {
 			return err
 		}
 		t.changed(changeCluster, string(a.Cluster))
@@ -316,17 +321,33 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 		}
 		return t.refreshCluster(ctx, a.Cluster, a.At)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case refusal == "leader":
+	}
+	return attachRefused(refusal)
+}
+
+// putFacts stores what an attached agent has said of its cluster.
+func (t *Tenant) putFacts(ctx context.Context, a hub.Attachment) error {
+	_, err := exec(ctx, t.tx, "store facts", updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion, nonNil(a.APIVersions), a.Readyz, a.Upgradable)
+	if err != nil {
+		return err
+	}
+	_, err = exec(ctx, t.tx, "forget the last refusal", dropRefusal, t.id, a.Cluster)
+	return err
+}
+
+// attachRefused is what an agent is told that was not attached; nil: it was.
+func attachRefused(refusal string) error {
+	switch refusal {
+	case "":
+		return nil
+	case "leader":
 		return fault.With(fault.New(fault.Conflict, "another agent with the same identity is connected and holds the Lease of the cluster"),
 			"", "let only one agent run in a cluster; this one is let in as soon as the other is gone")
-	case refusal != "":
-		return fault.With(fault.New(fault.Conflict, "another process with the same agent identity attached after this one"),
-			"", "let only one agent run in a cluster; if its Secret was copied to another cluster, enrol that one with a join token of its own")
 	}
-	return nil
+	return fault.With(fault.New(fault.Conflict, "another process with the same agent identity attached after this one"),
+		"", "let only one agent run in a cluster; if its Secret was copied to another cluster, enrol that one with a join token of its own")
 }
 
 func equal(a, b []string) bool {

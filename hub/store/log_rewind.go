@@ -214,24 +214,31 @@ func (db *DB) Restored(ctx context.Context, at time.Time) (int, error) {
 	n := 0
 	for _, tenant := range tenants {
 		err := db.InTenant(ctx, tenant.ID, func(ctx context.Context, t *Tenant) error {
-			clusters, err := t.Clusters(ctx)
-			if err != nil {
-				return err
-			}
-			for _, c := range clusters {
-				if c.AgentID == "" {
-					continue
-				}
-				if err := t.restored(ctx, c.ID, at); err != nil {
-					return err
-				}
-				n++
-			}
-			return nil
+			logs, err := t.restoredAll(ctx, at)
+			n += logs
+			return err
 		})
 		if err != nil {
 			return n, fmt.Errorf("tenant %q: %w", tenant.Name, err)
 		}
+	}
+	return n, nil
+}
+
+// restoredAll begins the logs of one tenant anew and counts them.
+func (t *Tenant) restoredAll(ctx context.Context, at time.Time) (n int, err error) {
+	clusters, err := t.Clusters(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range clusters {
+		if c.AgentID == "" {
+			continue
+		}
+		if err := t.restored(ctx, c.ID, at); err != nil {
+			return n, err
+		}
+		n++
 	}
 	return n, nil
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"io/fs"
 	"log/slog"
 	"slices"
@@ -65,7 +66,7 @@ func migrate(ctx context.Context, cfg *pgx.ConnConfig, files fs.FS, log *slog.Lo
 		return fmt.Errorf("migrate database: %w", err)
 	}
 	for _, r := range results {
-		log.InfoContext(ctx, "database migrated", "migration", r.Source.Version, "duration", r.Duration)
+		log.InfoContext(ctx, "database migrated", logkey.Migration, r.Source.Version, logkey.Duration, r.Duration)
 	}
 	return nil
 }

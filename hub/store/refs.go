@@ -43,22 +43,12 @@ func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Re
 	if !hub.ValidID(string(id)) {
 		return false, noRepository()
 	}
-	var before string
-	var last, since *time.Time
-	if err := t.tx.QueryRow(ctx, lockRepository, t.id, id).Scan(&before, &last, &since); err != nil {
+	var before fetchError
+	if err := t.tx.QueryRow(ctx, lockRepository, t.id, id).Scan(&before.sentence, &before.last, &before.since); err != nil {
 		return false, missing(err, "there is no such repository")
 	}
 	if sentence = clean(sentence); sentence != "" {
-		if _, err := exec(ctx, t.tx, "store fetch error", failFetch, t.id, id, sentence, micro(at)); err != nil {
-			return false, err
-		}
-		if before == sentence && !asked {
-			if since != nil && last != nil && last.Before(since.Add(hub.ErrorGrace)) && !at.Before(since.Add(hub.ErrorGrace)) {
-				return false, t.repositoryMoved(ctx, id, at, true) // its applications show it from now on
-			}
-			return false, t.askedAgain(ctx, id, at)
-		}
-		return false, t.repositoryMoved(ctx, id, at, true)
+		return false, t.fetchFailed(ctx, id, before, sentence, at, asked)
 	}
 	changed, err := t.replaceRefs(ctx, id, refs)
 	if err != nil {
@@ -67,11 +57,37 @@ func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Re
 	if _, err := exec(ctx, t.tx, "store fetch", finishFetch, t.id, id, micro(at)); err != nil {
 		return false, err
 	}
-	if !changed && before == "" && !asked {
+	if !changed && before.sentence == "" && !asked {
 		return false, t.askedAgain(ctx, id, at)
 	}
 	// Other commits show in an application once it has been refreshed.
-	return changed, t.repositoryMoved(ctx, id, at, before != "" || !changed)
+	return changed, t.repositoryMoved(ctx, id, at, before.sentence != "" || !changed)
+}
+
+// A fetchError is the error that fetches of a repository end with.
+type fetchError struct {
+	sentence    string     // empty: they do not
+	last, since *time.Time // when it was seen last and first
+}
+
+// outgrows reports whether the error has lasted for hub.ErrorGrace now, and had
+// not when it was seen last.
+func (e fetchError) outgrows(at time.Time) bool {
+	if e.since == nil || e.last == nil {
+		return false
+	}
+	end := e.since.Add(hub.ErrorGrace)
+	return e.last.Before(end) && !at.Before(end)
+}
+
+func (t *Tenant) fetchFailed(ctx context.Context, id hub.RepositoryID, before fetchError, sentence string, at time.Time, asked bool) error {
+	if _, err := exec(ctx, t.tx, "store fetch error", failFetch, t.id, id, sentence, micro(at)); err != nil {
+		return err
+	}
+	if before.sentence == sentence && !asked && !before.outgrows(at) {
+		return t.askedAgain(ctx, id, at)
+	}
+	return t.repositoryMoved(ctx, id, at, true) // its applications say so from now on
 }
 
 func (t *Tenant) replaceRefs(ctx context.Context, id hub.RepositoryID, refs []hub.Ref) (bool, error) {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -75,7 +76,7 @@ func (s *System) Beat(ctx context.Context, r hub.Replica, life time.Duration) ([
 			return err
 		}
 		if len(dead) > 0 {
-			s.db.log.WarnContext(ctx, "replicas have stopped; their leases are released", "replicas", dead)
+			s.db.log.WarnContext(ctx, "replicas are gone; their work is free", logkey.Replicas, dead)
 			if _, err := exec(ctx, tx, "free the work of replicas that are gone", freeWork, dead); err != nil {
 				return err
 			}

@@ -31,14 +31,16 @@ const (
 		       pin  = CASE WHEN u.unpin THEN NULL ELSE coalesce(u.pin::json, s.pin) END,
 		       hold = u.hold, deletion_hooks = u.hooks::text[],
 		       generation = u.generation, planned_generation = u.generation, planned_project = u.project,
-		       refreshed_at = CASE WHEN u.looked THEN $12 ELSE s.refreshed_at END,
+		       refreshed_at = CASE WHEN u.looked THEN @now ELSE s.refreshed_at END,
 		       sync        = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.sync
 		                          WHEN s.target_id IS NULL THEN s.sync ELSE 'OutOfSync' END,
 		       compared_at = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.compared_at END,
 		       operation_id = coalesce(nullif(u.operation, '')::uuid, s.operation_id)
-		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::text[], $10::boolean[], $11::text[], $13::bigint[], $14::bigint[], $15::text[], $16::boolean[], $17::text[])
+		FROM   unnest(@apps::uuid[], @targets::text[], @accepted::text[], @revisions::text[], @each_revisions::text[], @source_types::text[],
+		              @resources::integer[], @pins::text[], @unpin::boolean[], @holds::text[], @generations::bigint[], @projects::bigint[],
+		              @hooks::text[], @refreshed::boolean[], @operations::text[])
 		       AS u (app, target, accepted, revision, revisions, source_type, resources, pin, unpin, hold, generation, project, hooks, looked, operation)
-		WHERE  s.tenant_id = $1 AND s.application_id = u.app AND s.generation <= u.generation`
+		WHERE  s.tenant_id = @tenant AND s.application_id = u.app AND s.generation <= u.generation`
 	setUnchanged = `
 		UPDATE application_status s
 		SET    revision = u.revision, revisions = u.revisions::text[], refreshed_at = u.at
@@ -114,42 +116,21 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 	if len(changes) == 0 {
 		return nil
 	}
-	var apps, target, accepted, revision, revisions, sourceType, hold, operation []string
-	var pin []*string
-	var hooks []string
-	var unpin, refreshed []bool
-	var resources []int32
-	var generation, project []int64
+	var columns targetColumns
 	var seen, unseen evaluated
 	for i := range changes {
 		c := &changes[i]
-		hooks = append(hooks, arrayText(c.DeletionHooks))
-		var p *string
-		if c.Pin != nil {
-			text, err := jsonText(c.Pin)
-			if err != nil {
-				return err
-			}
-			p = &text
+		if err := columns.add(c); err != nil {
+			return err
 		}
-		apps, target, accepted = append(apps, string(c.Application)), append(target, string(c.Target)), append(accepted, string(c.Accepted))
-		revision, revisions, sourceType = append(revision, c.Revision), append(revisions, arrayText(c.Revisions)), append(sourceType, c.SourceType)
-		pin, unpin, hold = append(pin, p), append(unpin, c.Unpin), append(hold, c.Hold)
-		resources, generation = append(resources, int32(c.Resources)), append(generation, c.Generation)
-		project = append(project, c.Project)
-		refreshed, operation = append(refreshed, c.Refreshed), append(operation, string(c.Operation))
-		of := &unseen
 		if c.Refreshed {
-			of = &seen
-		}
-		of.apps = append(of.apps, c.Application)
-		for _, w := range c.Warnings {
-			of.warnings = append(of.warnings, conditionRow{c.Application, hub.RenderWarning, w})
+			seen.add(c)
+		} else {
+			unseen.add(c)
 		}
 		t.appChanged(c.Application)
 	}
-	n, err := exec(ctx, t.tx, "set targets", setTargets, t.id, apps, target, accepted, revision, revisions, sourceType, resources, pin, unpin, hold,
-		micro(time.Now()), generation, project, hooks, refreshed, operation)
+	n, err := exec(ctx, t.tx, "set targets", setTargets, columns.args(t.id, time.Now()))
 	if code(err) == foreignKeyViolation {
 		return fault.New(fault.Conflict, "a snapshot that was to be the target does not exist")
 	}
@@ -170,10 +151,54 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 	return t.replaceConditions(ctx, byRefresh, []string{hub.RenderWarning}, unseen.apps, unseen.warnings)
 }
 
+// targetColumns are target changes by column.
+type targetColumns struct {
+	app, target, accepted, operation []string
+	revision, revisions, sourceType  []string
+	pin                              []*string
+	hold, hooks                      []string
+	unpin, refreshed                 []bool
+	resources                        []int32
+	generation, project              []int64
+}
+
+func (v *targetColumns) add(c *hub.TargetChange) error {
+	var pin *string
+	if c.Pin != nil {
+		text, err := jsonText(c.Pin)
+		if err != nil {
+			return err
+		}
+		pin = &text
+	}
+	v.app, v.target, v.accepted = append(v.app, string(c.Application)), append(v.target, string(c.Target)), append(v.accepted, string(c.Accepted))
+	v.revision, v.revisions, v.sourceType = append(v.revision, c.Revision), append(v.revisions, arrayText(c.Revisions)), append(v.sourceType, c.SourceType)
+	v.pin, v.unpin, v.hold = append(v.pin, pin), append(v.unpin, c.Unpin), append(v.hold, c.Hold)
+	v.resources, v.generation, v.project = append(v.resources, int32(c.Resources)), append(v.generation, c.Generation), append(v.project, c.Project)
+	v.hooks, v.refreshed, v.operation = append(v.hooks, arrayText(c.DeletionHooks)), append(v.refreshed, c.Refreshed), append(v.operation, string(c.Operation))
+	return nil
+}
+
+func (v *targetColumns) args(tenant hub.TenantID, now time.Time) pgx.StrictNamedArgs {
+	return pgx.StrictNamedArgs{
+		"tenant": tenant, "now": micro(now), "apps": v.app, "targets": v.target, "accepted": v.accepted, "operations": v.operation,
+		"revisions": v.revision, "each_revisions": v.revisions, "source_types": v.sourceType, "resources": v.resources,
+		"pins": v.pin, "unpin": v.unpin, "holds": v.hold, "generations": v.generation, "projects": v.project,
+		"hooks": v.hooks, "refreshed": v.refreshed,
+	}
+}
+
 // An evaluated are the conditions that renders set on applications.
 type evaluated struct {
 	apps     []hub.ApplicationID
 	warnings []conditionRow
+}
+
+func (e *evaluated) add(c *hub.TargetChange) {
+	e.apps = append(e.apps, c.Application)
+	for _, w := range c.Warnings {
+		e.warnings = append(e.warnings, conditionRow{c.Application, hub.RenderWarning, w})
+	}
 }
 
 // Unchanged records that applications were refreshed without a new target, and

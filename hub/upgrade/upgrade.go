@@ -145,7 +145,7 @@ func (s *Stage) check(ctx context.Context, tenant hub.TenantID, id hub.ClusterID
 		return false, err
 	}
 	if now.Phase != old.Phase {
-		s.log.InfoContext(ctx, "upgrade of an agent", logkey.Tenant, tenant, logkey.Cluster, id, logkey.Phase, now.Phase, "image", now.Image, "message", now.Message)
+		s.log.InfoContext(ctx, "upgrade of an agent", logkey.Tenant, tenant, logkey.Cluster, id, logkey.Phase, now.Phase, logkey.Image, now.Image, logkey.Message, now.Message)
 	}
 	return now.Over(), nil
 }

@@ -30,7 +30,7 @@ func NewLog(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 // durations in a readable form, not as a number of nanoseconds.
 func neutral(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
-		return slog.String(a.Key, readable(a.Value.Duration()))
+		return slog.String(a.Key, readable(a.Value.Duration())) //nolint:sloglint // the key is that of the attribute
 	}
 	switch v := a.Value.Any().(type) {
 	case string:
@@ -94,7 +94,7 @@ func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.Wi
 // Security marks a line as a security event (SEC-L2): its severity, from 1 to
 // 5, and the weakness in the CWE list.
 func Security(level, cwe int) slog.Attr {
-	return slog.Group("", slog.Int(logkey.Security, level), slog.Int(logkey.CWE, cwe))
+	return slog.Group("", slog.Int(logkey.Security, level), slog.Int(logkey.CWE, cwe)) //nolint:sloglint // a group without a name adds its attributes to the line
 }
 
 // NextLevel is the level after a signal to change it: debug, and after debug

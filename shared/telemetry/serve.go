@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"log/slog"
 	"net"
 	"net/http"
@@ -57,7 +58,7 @@ func (r Readers) admit(w http.ResponseWriter, req *http.Request, log *slog.Logge
 	}
 	want, err := r.Token()
 	if err != nil || want == "" {
-		log.WarnContext(req.Context(), "the token for metrics cannot be read", "error", err)
+		log.WarnContext(req.Context(), "the token for metrics cannot be read", logkey.Error, err)
 		http.Error(w, "the token for metrics cannot be read", http.StatusServiceUnavailable)
 		return false
 	}
@@ -115,5 +116,5 @@ type logged struct{ log *slog.Logger }
 
 // Println logs one complaint.
 func (l logged) Println(v ...any) {
-	l.log.Warn("metrics are incomplete", "error", v)
+	l.log.Warn("metrics are incomplete", logkey.Error, v)
 }

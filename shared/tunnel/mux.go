@@ -3,6 +3,7 @@ package tunnel
 import (
 	"context"
 	"fmt"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"log/slog"
 	"net"
 
@@ -59,5 +60,5 @@ func (l yamuxLog) Printf(f string, v ...any) { l.write(fmt.Sprintf(f, v...)) }
 func (l yamuxLog) Println(v ...any)          { l.write(fmt.Sprintln(v...)) }
 
 func (l yamuxLog) write(text string) {
-	l.log.DebugContext(context.Background(), "multiplexer", "text", text)
+	l.log.DebugContext(context.Background(), "multiplexer", logkey.Text, text)
 }

@@ -117,6 +117,6 @@ func (p *pending) note(ctx context.Context, source string, now time.Time) {
 	if now.Sub(p.noted) < evictionNotes {
 		return
 	}
-	p.log.WarnContext(ctx, "too many handshakes at once, connections closed", logkey.Address, source, "closed", p.evicted, logkey.Security, 3, logkey.CWE, 400)
+	p.log.WarnContext(ctx, "too many handshakes at once, connections closed", logkey.Address, source, logkey.Closed, p.evicted, logkey.Security, 3, logkey.CWE, 400)
 	p.noted, p.evicted = now, 0
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -237,7 +238,7 @@ func switchable(ctx context.Context, log *slog.Logger, level *slog.LevelVar) fun
 				return
 			case <-hup:
 				level.Set(telemetry.NextLevel(level.Level(), configured))
-				log.WarnContext(ctx, "log level changed", "level", level.Level())
+				log.WarnContext(ctx, "log level changed", logkey.Level, level.Level())
 			}
 		}
 	}()

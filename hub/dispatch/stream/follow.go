@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"context"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"maps"
 	"time"
 
@@ -53,7 +54,7 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 		return fault.New(fault.Invalid, "the first message of Follow must be a cursor")
 	}
 	f := &follower{
-		server: s.server, tenant: tenant, cluster: cluster, stream: stream, sentBlobs: wire.NewSentBlobs(s.server.recent.newest()), compares: start.GetCompares(), settings: start.GetSettings(),
+		server: s.server, tenant: tenant, cluster: cluster, stream: stream, sentBlobs: wire.NewSentBlobs(s.server.recent.newest()), abilities: abilities{compares: start.GetCompares(), settings: start.GetSettings()},
 		acks: make(chan *linkv1.Ack, 16), sums: make(chan *linkv1.Sums, 1),
 	}
 	if start.GetPacks() {
@@ -67,29 +68,49 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 
 // A follower is one stream: only run sends, only receive receives.
 type follower struct {
-	server     *Server
-	tenant     hub.TenantID
-	cluster    hub.ClusterID
-	stream     grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.FollowDown]
-	acks       chan *linkv1.Ack // closed when the agent's side ends
-	sums       chan *linkv1.Sums
-	key        []byte          // of proofs
-	compares   bool            // the agent can say which states it holds
-	settings   bool            // the agent keeps settings
-	seq        int64           // last row sent
-	lastRead   int64           // last row read; what lies between is held by the agent already
+	server  *Server
+	tenant  hub.TenantID
+	cluster hub.ClusterID
+	stream  grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.FollowDown]
+	acks    chan *linkv1.Ack // closed when the agent's side ends
+	sums    chan *linkv1.Sums
+	key     []byte // of proofs
+	abilities
+	position
+	replay
 	barrier    *linkv1.Barrier // last one sent
 	barrierDue <-chan struct{} // closed when the next one is to be sent; nil: none is due
-	inBurst    bool            // it counts among those that were sent rows of a burst
-	stored     int64           // last row that the agent has
 	proven     bool            // it was answered with an equal root
-	replays    int             // resets in a row that brought no equal root
-	only       map[uint16]bool // buckets that are replayed, up to row until; nil: all
-	until      int64
-	held       bool           // the agent was told that nothing may be deleted
-	sentBlobs  wire.SentBlobs // bodies
-	bases      *wire.Bases    // nil: the agent does not unpack rows
+	inBurst    bool            // it counts among those that were sent rows of a burst
+	held       bool            // the agent was told that nothing may be deleted
+	sentBlobs  wire.SentBlobs  // bodies
+	bases      *wire.Bases     // nil: the agent does not unpack rows
 	head       hub.LogHead
+}
+
+// abilities are what the agent says that it can do.
+type abilities struct {
+	compares bool // it can say which states it holds
+	settings bool // it keeps settings
+}
+
+// A position is how far the stream is, in rows of the log.
+type position struct {
+	seq      int64 // last row sent
+	lastRead int64 // last row read; what lies between is held by the agent already
+	stored   int64 // last row that the agent has
+}
+
+// A replay is how the log is sent from its beginning.
+type replay struct {
+	replays int             // resets in a row that brought no equal root
+	only    map[uint16]bool // buckets that are replayed, up to row until; nil: all
+	until   int64
+}
+
+// equal reports whether the agent was found to hold the state of a row already.
+func (r *replay) equal(row hub.LogRow) bool {
+	return r.only != nil && row.Kind.Life() == hub.WhileNewest && row.Seq <= r.until && !r.only[buckethash.Of(string(row.Application))]
 }
 
 func (f *follower) receive() {
@@ -102,7 +123,7 @@ func (f *follower) receive() {
 		switch m := up.GetMessage().(type) {
 		case *linkv1.FollowUp_Ack:
 			if n := m.Ack.GetUnsupported(); len(n) > 0 {
-				f.server.log.WarnContext(f.stream.Context(), "the agent does not know the kind of some rows; it may be older than the hub", "cluster", f.cluster, "rows", n[:min(len(n), 10)])
+				f.server.log.WarnContext(f.stream.Context(), "the agent does not know the kind of some rows; it may be older than the hub", logkey.Cluster, f.cluster, logkey.Rows, n[:min(len(n), 10)])
 			}
 			select {
 			case f.acks <- m.Ack:
@@ -378,11 +399,6 @@ func (f *follower) expectedLeaves(leaves map[string][32]byte) map[string][32]byt
 	return leaves
 }
 
-// equal reports whether the agent was found to hold the state of a row already.
-func (f *follower) equal(row hub.LogRow) bool {
-	return f.only != nil && row.Kind.Life() == hub.WhileNewest && row.Seq <= f.until && !f.only[buckethash.Of(string(row.Application))]
-}
-
 // inline picks the bodies that go along with a state row: those stored since
 // the stream began, or since the last rows that it sent; page has those that
 // went along with other rows of this time. Older ones the agent holds, or
@@ -420,7 +436,7 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 		if f.replays++; f.replays > maxReplays {
 			return fault.New(fault.Conflict, "the agent's desired state differs from the hub's after %d replays", maxReplays)
 		}
-		f.server.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", "cluster", f.cluster, "seq", ack.Barrier)
+		f.server.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", logkey.Cluster, f.cluster, logkey.Seq, ack.Barrier)
 		return f.advance(ctx, advanceOptions{reset: true})
 	}
 	a := hub.LogAck{Cluster: f.cluster, Seq: int64(ack.Seq)}

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"maps"
 	"slices"
 	"time"
@@ -136,7 +137,7 @@ func (f *follower) weigh(ctx context.Context, tx Tx, start *linkv1.Cursor, head 
 // admin has decided since it was judged.
 func (f *follower) refuse(ctx context.Context, start *linkv1.Cursor, p resumeState) (noted bool, err error) {
 	at := positionOf(start)
-	f.server.log.WarnContext(ctx, "agent and hub disagree about the past; the agent takes no change", "cluster", f.cluster, "reason", p.reason, "proven", p.proven)
+	f.server.log.WarnContext(ctx, "agent and hub disagree about the past; the agent takes no change", logkey.Cluster, f.cluster, logkey.Reason, p.reason, logkey.Proven, p.proven)
 	note := hub.Rewind{
 		Reason: p.reason, Proven: p.proven, AgentIncarnation: at.GetIncarnation(), AgentSeq: int64(min(at.GetSeq(), 1<<62)), SeenAt: time.Now(),
 	}
@@ -189,7 +190,7 @@ func (f *follower) confirm(ctx context.Context, start *linkv1.Cursor, p resumeSt
 	if err := f.rebase(ctx, start.GetGeneration()); err != nil {
 		return err
 	}
-	f.server.log.WarnContext(ctx, "the agent takes the hub's state, as was decided", "cluster", f.cluster, "by", p.by)
+	f.server.log.WarnContext(ctx, "the agent takes the hub's state, as was decided", logkey.Cluster, f.cluster, logkey.By, p.by)
 	return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Confirmed{Confirmed: &linkv1.Confirmed{
 		Incarnation: f.head.Incarnation, From: positionOf(start), By: p.by, AtUnixNano: p.at.UnixNano(),
 	}}})

@@ -9,6 +9,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"slices"
 	"sync"
 	"time"
@@ -222,7 +223,7 @@ func (p *Pool) run(ctx context.Context, g grant, req render.Request) (render.Res
 			p.mu.Lock()
 			p.ended++
 			p.mu.Unlock()
-			p.cfg.Log.WarnContext(ctx, "renderer ended", "tenant", req.Tenant, "application", req.Application, "state", w.state, "error", err)
+			p.cfg.Log.WarnContext(ctx, "renderer ended", logkey.Tenant, req.Tenant, logkey.Application, req.Application, logkey.State, w.state, logkey.Error, err)
 			return render.Result{}, nil, err
 		}
 		w = nil

@@ -127,7 +127,7 @@ func (m *mirror) have(ctx context.Context, repo hub.Repository, name string) (pa
 	if err == nil || !wanting(err) {
 		return c, m.broken(err)
 	}
-	if err := m.refusal(name); err != nil {
+	if err := m.refused.find(name, m.clock.Now()); err != nil {
 		return packstore.Commit{}, err
 	}
 	if err := m.enter(ctx); err != nil {
@@ -139,7 +139,7 @@ func (m *mirror) have(ctx context.Context, repo hub.Repository, name string) (pa
 	}
 	c, err = m.demand(ctx, repo, h)
 	if err != nil && ctx.Err() == nil {
-		m.refuse(name, err)
+		m.refused.add(name, m.clock.Now(), err)
 	}
 	return c, err
 }
@@ -175,7 +175,7 @@ func (m *mirror) demand(ctx context.Context, repo hub.Repository, h plumbing.Has
 	if _, err := m.objects.Commit(h); err == nil || errors.Is(err, packstore.ErrDamaged) {
 		m.damaged.Store(true) // it is here in part
 	}
-	m.listing = [32]byte{}
+	m.last.digest = [32]byte{}
 	if _, err := m.fetch(ctx, repo, cred); err != nil {
 		return packstore.Commit{}, err
 	}
@@ -219,28 +219,8 @@ func refusesName(err error) bool {
 	return false
 }
 
-func (m *mirror) refusal(name string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r, ok := m.refused[name]
-	if !ok || m.clock.Now().After(r.until) {
-		delete(m.refused, name)
-		return nil
-	}
-	return r.err
-}
-
-func (m *mirror) refuse(name string, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.refused) >= maxRefused {
-		clear(m.refused)
-	}
-	m.refused[name] = refusal{m.clock.Now().Add(refusedFor), err}
-}
-
-// broken returns what a reader may learn of an error of the object database. A
-// damaged mirror is fetched again.
+// broken tells what a reader may be told of an error of the object database,
+// and has a damaged mirror fetched anew.
 func (m *mirror) broken(err error) error {
 	switch {
 	case err == nil:

@@ -66,8 +66,8 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 		}
 	}
 	sum := digest(v.tips)
-	if sum == m.listing {
-		m.listedAt = m.clock.Now()
+	if sum == m.last.digest {
+		m.last.at = m.clock.Now()
 		return refs(v.tips), nil
 	}
 	err = v.update(ctx)
@@ -83,7 +83,7 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 	if err != nil {
 		return nil, v.failed(nil, 0, err)
 	}
-	m.listing, m.listedAt = sum, m.clock.Now()
+	m.last.digest, m.last.at = sum, m.clock.Now()
 	m.tidy(ctx)
 	return refs(v.tips), nil
 }
@@ -246,7 +246,7 @@ func (v *visit) update(ctx context.Context) error {
 			return err
 		}
 	}
-	v.known, v.branch, v.dirty = v.tips, v.head, true
+	v.last.tips, v.last.branch, v.last.dirty = v.tips, v.head, true
 	return nil
 }
 
@@ -435,6 +435,6 @@ func (m *mirror) tidy(ctx context.Context) {
 	}
 	if size, err := m.objects.Bytes(); err == nil && size > m.cfg.MaxBytes {
 		m.damaged.Store(true)
-		m.listing = [32]byte{}
+		m.last.digest = [32]byte{}
 	}
 }

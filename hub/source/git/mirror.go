@@ -38,22 +38,34 @@ type mirror struct {
 	damaged atomic.Bool
 	healed  atomic.Int64 // when that was last done, Unix nanoseconds
 
-	// The fields below belong to the holder of the token.
-	remote   *remote
-	suffix   string   // of spellings, the one that the server accepts
-	listing  [32]byte // of the refs that are stored; zero: not known
-	timeouts int      // transfers in a row that timed out
-	swept    bool     // leftovers of an earlier process are gone
-	known    []tip    // of the newest listing; nil: only on disk
-	branch   string   // that HEAD names, with known
-	dirty    bool     // known is newer than what is on disk
-
+	// What follows belongs to whoever has the turn.
+	remote     *remote
+	suffix     string // of spellings, the one that the server takes
+	last       listing
+	timeouts   int       // transfers in a row that timed out
+	swept      bool      // leftovers of an earlier process are gone
 	protocol   protocol  // what the server can do, as far as it is known
-	listedAt   time.Time // when all refs were last listed
 	distrusted time.Time // until then events are no more than a reason to list
 
-	mu      sync.Mutex
-	refused map[string]refusal // commits that a reader requested without success
+	refused refusals
+}
+
+// A listing is what is known of the newest listing of the refs.
+type listing struct {
+	digest [32]byte  // of the refs that are stored; zero: not known
+	at     time.Time // when all refs were last listed
+	tips   []tip     // nil: only on disk
+	branch string    // that HEAD stands for, with tips
+	dirty  bool      // tips are newer than what is on disk
+}
+
+// unload leaves the tips to the disk.
+func (l *listing) unload() { l.tips, l.branch, l.dirty = nil, "", false }
+
+// refusals are the commits that readers asked for in vain.
+type refusals struct {
+	mu sync.Mutex
+	of map[string]refusal
 }
 
 // A refusal is why a commit could not be fetched, and until when it is not
@@ -63,9 +75,36 @@ type refusal struct {
 	err   error
 }
 
+// find returns why a commit is not asked for now, or nil.
+func (r *refusals) find(commit string, now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found, ok := r.of[commit]
+	if !ok || now.After(found.until) {
+		delete(r.of, commit)
+		return nil
+	}
+	return found.err
+}
+
+func (r *refusals) add(commit string, now time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.of) >= maxRefused {
+		clear(r.of)
+	}
+	r.of[commit] = refusal{now.Add(refusedFor), err}
+}
+
+func (r *refusals) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.of)
+}
+
 func newMirror(m *Mirrors, tenant hub.TenantID, dir string) *mirror {
 	return &mirror{
-		Mirrors: m, tenant: tenant, dir: dir, writer: make(chan struct{}, 1), refused: map[string]refusal{},
+		Mirrors: m, tenant: tenant, dir: dir, writer: make(chan struct{}, 1), refused: refusals{of: map[string]refusal{}},
 		objects: m.lib.Objects(filepath.Join(dir, "objects", "pack")),
 	}
 }
@@ -102,7 +141,8 @@ func (m *mirror) prepare() error {
 // wipe deletes the mirror's files. Readers in progress have their files open
 // and can finish.
 func (m *mirror) wipe() error {
-	m.listing, m.known, m.branch, m.dirty = [32]byte{}, nil, "", false
+	m.last.digest = [32]byte{}
+	m.last.unload()
 	trash := filepath.Join(m.cfg.Dir, trashDir, strconv.FormatUint(m.removed.Add(1), 10))
 	if err := os.Rename(m.dir, trash); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove mirror: %w", err)
@@ -129,9 +169,7 @@ func (m *mirror) rest() {
 	default:
 	}
 	m.objects.Rest()
-	m.mu.Lock()
-	clear(m.refused)
-	m.mu.Unlock()
+	m.refused.clear()
 }
 
 // trust is how the repository's server and the hub authenticate each other.
@@ -196,8 +234,8 @@ func digest(tips []tip) [32]byte {
 // load returns the tips of the newest listing, from disk if need be. A new
 // mirror has none.
 func (m *mirror) load() ([]tip, error) {
-	if m.known != nil {
-		return m.known, nil
+	if m.last.tips != nil {
+		return m.last.tips, nil
 	}
 	f, err := os.Open(filepath.Join(m.dir, "packed-refs"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -234,7 +272,7 @@ func (m *mirror) withHead(tips []tip) []tip {
 	}
 	head := strings.TrimSpace(string(text))
 	if branch, ok := strings.CutPrefix(head, "ref: "); ok {
-		m.branch = branch
+		m.last.branch = branch
 		i := slices.IndexFunc(tips, func(t tip) bool { return t.name == branch })
 		if i < 0 {
 			return tips
@@ -251,12 +289,12 @@ func (m *mirror) withHead(tips []tip) []tip {
 // save writes the tips to disk and releases them. What cannot be written is
 // listed again some time, so that is no more than a warning.
 func (m *mirror) save() {
-	if m.dirty {
+	if m.last.dirty {
 		if err := m.write(); err != nil {
 			m.log.Warn("refs of a mirror not written", logkey.File, m.dir, logkey.Error, err)
 		}
 	}
-	m.known, m.branch, m.dirty = nil, "", false
+	m.last.unload()
 }
 
 // write writes the tips in the format of git's packed-refs.
@@ -264,7 +302,7 @@ func (m *mirror) write() error {
 	var b strings.Builder
 	b.WriteString("# pack-refs with: peeled fully-peeled sorted \n")
 	head := ""
-	for _, t := range m.known {
+	for _, t := range m.last.tips {
 		if t.name == "HEAD" {
 			head = t.hash.String()
 			continue
@@ -274,8 +312,8 @@ func (m *mirror) write() error {
 			fmt.Fprintf(&b, "^%s\n", t.peeled)
 		}
 	}
-	if m.branch != "" {
-		head = "ref: " + m.branch
+	if m.last.branch != "" {
+		head = "ref: " + m.last.branch
 	}
 	for name, text := range map[string]string{"packed-refs": b.String(), "HEAD": head + "\n"} {
 		at := filepath.Join(m.dir, name)

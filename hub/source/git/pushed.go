@@ -53,7 +53,7 @@ func (m *Mirrors) FetchPushed(
 			return nil, time.Time{}, fmt.Errorf("fetch: %w", ctx.Err())
 		case done:
 			mir.tidy(ctx)
-			return refs(mir.known), mir.listedAt, nil
+			return refs(mir.last.tips), mir.last.at, nil
 		case err != nil:
 			// It is no error of the repository: a forged or late event may
 			// name anything. The next events are a reason to list and no more,
@@ -63,7 +63,7 @@ func (m *Mirrors) FetchPushed(
 		}
 	}
 	all, err = mir.fetch(ctx, repo, cred)
-	return all, mir.listedAt, err
+	return all, mir.last.at, err
 }
 
 // followable reports whether one branch may be brought up to date without a
@@ -80,7 +80,7 @@ func (m *mirror) followable(repo hub.Repository, pushed hub.Pushed, since time.T
 		return false
 	case now.Sub(pushed.At) > pushedFresh, now.Before(m.distrusted):
 		return false
-	case m.damaged.Load(), m.listing == [32]byte{}, m.remote == nil, m.remote.trust.insecure != repo.Insecure, m.listedAt.Before(since):
+	case m.damaged.Load(), m.last.digest == [32]byte{}, m.remote == nil, m.remote.trust.insecure != repo.Insecure, m.last.at.Before(since):
 		return false
 	}
 	return true
@@ -108,10 +108,10 @@ func (m *mirror) follow(ctx context.Context, repo hub.Repository, cred hub.Crede
 		cred.Username = repo.Username
 	}
 	tips, err := m.load()
-	if err != nil || digest(tips) != m.listing {
+	if err != nil || digest(tips) != m.last.digest {
 		return false, err // not what was listed: there is nothing to build upon
 	}
-	v := &visit{mirror: m, repo: repo, cred: cred, tips: tips, head: m.branch}
+	v := &visit{mirror: m, repo: repo, cred: cred, tips: tips, head: m.last.branch}
 	if ok, err := m.objects.Has(plumbing.NewHash(pushed.Commit)); ok || err != nil {
 		return false, err // an old event, or a branch that was set to an older commit
 	}
@@ -134,8 +134,8 @@ func (m *mirror) follow(ctx context.Context, repo hub.Repository, cred hub.Crede
 	if ok, err := v.objects.Has(stands); err != nil || !ok {
 		return false, errors.Join(err, errIncomplete)
 	}
-	m.known, m.dirty = moved(tips, m.branch, pushed.Ref, stands), true
-	m.listing = digest(m.known)
+	m.last.tips, m.last.dirty = moved(tips, m.last.branch, pushed.Ref, stands), true
+	m.last.digest = digest(m.last.tips)
 	return true, nil
 }
 
