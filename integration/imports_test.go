@@ -50,6 +50,13 @@ var mayImport = map[string][]string{
 	"hub/catalog":  {"hub", "hub/access", "hub/audit", "hub/settings", "shared/*"},
 	"hub/api":      {"hub", "hub/api/...", "hub/catalog", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
+
+	"hub/api/openapi":   {"shared/fault"},
+	"hub/api/console":   {"shared/fault"},
+	"hub/api/ratelimit": {},
+	"hub/api/fields":    {},
+	"hub/api/recording": {},
+
 	"hub/store":    {"hub", "hub/lru", "hub/store/...", "shared/*"},
 	"hub/store/*":  {"hub", "hub/store", "hub/store/...", "shared/*"},
 	"hub/render":   {"hub", "hub/lru", "hub/render/sandbox", "shared/*"},
