@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -32,7 +34,7 @@ func (p *picked) wants(n apimodel.Node) bool {
 
 // nodes returns the live objects that the flags pick: one, unless all may be.
 func (p *picked) nodes(ctx context.Context, api *client.Client, namespace, name string) ([]apimodel.Node, error) {
-	tree, _, err := call[apimodel.Tree](api.GetApplicationTree(ctx, namespace, name))
+	tree, _, err := client.Call[apimodel.Tree](api.GetApplicationTree(ctx, namespace, name))
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +52,7 @@ func (p *picked) nodes(ctx context.Context, api *client.Client, namespace, name 
 		for _, n := range out {
 			names = append(names, nodeName(n))
 		}
-		return nil, usageErrorf("several objects fit: %s; name one by --group, --kind, --namespace and --resource-name, or give --all", strings.Join(names, ", "))
+		return nil, usage.Errorf("several objects fit: %s; name one by --group, --kind, --namespace and --resource-name, or give --all", strings.Join(names, ", "))
 	}
 	return out, nil
 }
@@ -94,12 +96,12 @@ type objectActions struct {
 }
 
 func (a *app) listActions(cmd *cobra.Command, api *client.Client, namespace, name string, nodes []apimodel.Node) error {
-	t := table{head: []string{"KIND", "NAMESPACE", "NAME", "ACTION", "DISABLED", "PERMITTED", "PARAMETERS"}}
+	t := output.Table{Head: []string{"KIND", "NAMESPACE", "NAME", "ACTION", "DISABLED", "PERMITTED", "PARAMETERS"}}
 	var out struct {
 		Items []objectActions `json:"items"`
 	}
 	for _, n := range nodes {
-		l, _, err := call[struct {
+		l, _, err := client.Call[struct {
 			Items []apimodel.ResourceAction `json:"items"`
 		}](api.ListResourceActions(cmd.Context(), namespace, name, apimodel.ListResourceActionsParams{
 			Group: n.Group, Version: n.Version, Kind: n.Kind, ResourceNamespace: n.Namespace, ResourceName: n.Name,
@@ -116,11 +118,11 @@ func (a *app) listActions(cmd *cobra.Command, api *client.Client, namespace, nam
 			for _, p := range x.Params {
 				params = append(params, p.Name)
 			}
-			t.rows = append(t.rows, []string{n.Kind, dash(n.Namespace), n.Name, x.Name, yesNo(x.Disabled), yesNo(x.Permitted), dash(strings.Join(params, ","))})
-			t.name = append(t.name, x.Name)
+			t.Rows = append(t.Rows, []string{n.Kind, output.Dash(n.Namespace), n.Name, x.Name, yesNo(x.Disabled), yesNo(x.Permitted), output.Dash(strings.Join(params, ","))})
+			t.Names = append(t.Names, x.Name)
 		}
 	}
-	return a.printValue(out, t)
+	return a.PrintValue(out, t)
 }
 
 func yesNo(b bool) string {
@@ -137,7 +139,7 @@ func (a *app) actionsRun() *cobra.Command {
 		Use: "run NAME ACTION", Short: "Run an action on a live object of an application",
 		Example: "  capstan app actions run shop restart --kind Deployment --resource-name web\n" +
 			"  capstan app actions run shop scale --kind Deployment --resource-name web --param replicas=3\n  capstan app actions run shop restart --kind Deployment --all",
-		Args: exactly("the name of an application", "the name of an action"),
+		Args: usage.Exactly("the name of an application", "the name of an action"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			given, err := parameters(params)
 			if err != nil {
@@ -147,7 +149,7 @@ func (a *app) actionsRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			namespace, name := appName(args[0])
+			namespace, name := client.SplitName(args[0])
 			nodes, err := p.nodes(cmd.Context(), api, namespace, name)
 			if err != nil {
 				return err
@@ -170,7 +172,7 @@ func parameters(given []string) ([]actionParameter, error) {
 	for _, p := range given {
 		name, value, found := strings.Cut(p, "=")
 		if !found || name == "" {
-			return nil, usageErrorf("parameter %q is not like NAME=VALUE", p)
+			return nil, usage.Errorf("parameter %q is not like NAME=VALUE", p)
 		}
 		out = append(out, actionParameter{Name: name, Value: value})
 	}
@@ -178,7 +180,7 @@ func parameters(given []string) ([]actionParameter, error) {
 }
 
 func (a *app) runActions(cmd *cobra.Command, api *client.Client, namespace, name, action string, params []actionParameter, nodes []apimodel.Node) error {
-	t := table{head: []string{"OBJECT", "WRITTEN"}}
+	t := output.Table{Head: []string{"OBJECT", "WRITTEN"}}
 	var out struct {
 		Changes []apimodel.ResourceActionChange `json:"changes"`
 	}
@@ -189,7 +191,7 @@ func (a *app) runActions(cmd *cobra.Command, api *client.Client, namespace, name
 		if len(params) > 0 {
 			body.ResourceActionParameters = params
 		}
-		r, _, err := call[apimodel.ResourceActionResult](api.RunResourceAction(cmd.Context(), namespace, name, body))
+		r, _, err := client.Call[apimodel.ResourceActionResult](api.RunResourceAction(cmd.Context(), namespace, name, body))
 		if err != nil {
 			return err
 		}
@@ -199,9 +201,9 @@ func (a *app) runActions(cmd *cobra.Command, api *client.Client, namespace, name
 			if c.Created {
 				verb = "created"
 			}
-			t.rows = append(t.rows, []string{nodeName(n), verb + " " + nodeName(apimodel.Node{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name})})
-			t.name = append(t.name, strings.ToLower(c.Kind)+"/"+c.Name)
+			t.Rows = append(t.Rows, []string{nodeName(n), verb + " " + nodeName(apimodel.Node{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name})})
+			t.Names = append(t.Names, strings.ToLower(c.Kind)+"/"+c.Name)
 		}
 	}
-	return a.printValue(out, t)
+	return a.PrintValue(out, t)
 }

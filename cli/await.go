@@ -4,14 +4,19 @@ import (
 	"context"
 	"slices"
 
-	"github.com/capstan-cd/capstan/cli/client"
-	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/spf13/cobra"
+
+	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/exit"
+	"github.com/capstan-cd/capstan/cli/syncflags"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/cli/wait"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 // await waits until an application is where it should be, and prints it.
-func (a *app) await(ctx context.Context, api *client.Client, namespace, name string, w waiting) error {
-	x, err := a.watcher(api).settled(ctx, namespace, name, w)
+func (a *app) await(ctx context.Context, api *client.Client, namespace, name string, w wait.Goal) error {
+	x, err := a.watcher(api).Settled(ctx, namespace, name, w)
 	if err != nil {
 		return err
 	}
@@ -19,7 +24,7 @@ func (a *app) await(ctx context.Context, api *client.Client, namespace, name str
 }
 
 func (a *app) appWait() *cobra.Command {
-	var w waiting
+	var w wait.Goal
 	var selector string
 	var resources []string
 	var gone bool
@@ -27,16 +32,16 @@ func (a *app) appWait() *cobra.Command {
 		Use: "wait [NAME...]", Short: "Wait until applications are synced, healthy and at rest, or in the states that are asked for",
 		Example: "  capstan app wait shop\n  capstan app wait shop --health --timeout 10m\n  capstan app wait -l team=shop --suspended --health\n  capstan app wait shop --resource apps:Deployment:shop/web --health",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			selected, err := selectors(resources)
+			selected, err := syncflags.Selectors(resources)
 			if err != nil {
 				return err
 			}
-			w.resources = selected
-			if slices.ContainsFunc(w.resources, func(r apimodel.ResourceSelector) bool { return r.Exclude }) {
-				return usageErrorf("--resource of wait names objects to wait for; ! is not supported here")
+			w.Resources = selected
+			if slices.ContainsFunc(w.Resources, func(r apimodel.ResourceSelector) bool { return r.Exclude }) {
+				return usage.Errorf("--resource of wait names objects to wait for; ! is not supported here")
 			}
-			if gone && (!w.everything() || len(w.resources) > 0) {
-				return usageErrorf("--delete does not go together with other states")
+			if gone && (!w.Everything() || len(w.Resources) > 0) {
+				return usage.Errorf("--delete does not go together with other states")
 			}
 			api, names, err := a.several(cmd, names, selector)
 			if err != nil {
@@ -46,10 +51,10 @@ func (a *app) appWait() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	w.flags(f)
+	w.AddFlags(f)
 	f.StringVarP(&selector, "selector", "l", "", "all applications that match this label selector")
-	f.BoolVar(&w.suspended, "suspended", false, "wait for Suspended")
-	f.BoolVar(&w.degraded, "degraded", false, "wait for Degraded")
+	f.BoolVar(&w.Suspended, "suspended", false, "wait for Suspended")
+	f.BoolVar(&w.Degraded, "degraded", false, "wait for Degraded")
 	f.BoolVar(&gone, "delete", false, "wait until they no longer exist")
 	f.StringSliceVar(&resources, "resource", nil, "of this object instead of the application: group:kind:namespace/name or group:kind:name")
 	return c
@@ -57,19 +62,19 @@ func (a *app) appWait() *cobra.Command {
 
 // awaitAll waits for several applications, one after the other; earlier ones
 // are not checked again.
-func (a *app) awaitAll(ctx context.Context, api *client.Client, names []string, w waiting, gone bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
+func (a *app) awaitAll(ctx context.Context, api *client.Client, names []string, w wait.Goal, gone bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, w.Timeout, exit.ErrTimeout)
 	defer cancel()
 	var all []apimodel.Application
 	for _, n := range names {
-		namespace, name := appName(n)
+		namespace, name := client.SplitName(n)
 		if gone {
-			if err := a.watcher(api).awaitGone(ctx, namespace, name, w); err != nil {
+			if err := a.watcher(api).Gone(ctx, namespace, name, w); err != nil {
 				return err
 			}
 			continue
 		}
-		x, err := a.watcher(api).settled(ctx, namespace, name, w)
+		x, err := a.watcher(api).Settled(ctx, namespace, name, w)
 		if err != nil {
 			return err
 		}
@@ -81,4 +86,4 @@ func (a *app) awaitAll(ctx context.Context, api *client.Client, names []string, 
 	return a.printSeveral(all, appTable(all))
 }
 
-func (a *app) watcher(api *client.Client) watcher { return watcher{api: api, note: a.note} }
+func (a *app) watcher(api *client.Client) wait.Watcher { return wait.Watcher{API: api, Note: a.Note} }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
@@ -23,16 +24,16 @@ func (a *app) appHistory() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := table{head: []string{"ID", "REVISION", "DEPLOYED", "BY", "REASON"}}
+			t := output.Table{Head: []string{"ID", "REVISION", "DEPLOYED", "BY", "REASON"}}
 			for _, e := range all {
 				by := e.InitiatedBy.Username
 				if e.InitiatedBy.Automated {
 					by = "automation"
 				}
-				t.rows = append(t.rows, []string{strconv.FormatInt(e.Id, 10), short(e.Revision), ago(e.DeployedAt), dash(by), dash(e.Reason)})
-				t.name = append(t.name, strconv.FormatInt(e.Id, 10))
+				t.Rows = append(t.Rows, []string{strconv.FormatInt(e.Id, 10), output.Short(e.Revision), output.Ago(e.DeployedAt), output.Dash(by), output.Dash(e.Reason)})
+				t.Names = append(t.Names, strconv.FormatInt(e.Id, 10))
 			}
-			return a.print(raw, t)
+			return a.Print(raw, t)
 		})
 	c.Flags().IntVar(&limit, "limit", 0, "at most so many (default: all)")
 	return c
@@ -49,7 +50,7 @@ func history(ctx context.Context, api *client.Client, namespace, name string, li
 			size = min(most, limit-len(all))
 		}
 		params.Limit = size
-		page, _, err := call[struct {
+		page, _, err := client.Call[struct {
 			Items []apimodel.HistoryEntry `json:"items"`
 		}](api.GetHistory(ctx, namespace, name, params))
 		if err != nil {

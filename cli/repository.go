@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -19,7 +23,7 @@ func (a *app) repoAdd() *cobra.Command {
 	var username, project, name, kind, keyFile, certFile, certKeyFile string
 	var passwordIn, insecure bool
 	c := &cobra.Command{
-		Use: "add URL", Short: "Add a repository, or change its credential", Args: exactly("the URL of the repository"),
+		Use: "add URL", Short: "Add a repository, or change its credential", Args: usage.Exactly("the URL of the repository"),
 		Example: "  capstan repo add https://git.example.com/team/manifests.git\n  capstan repo add https://git.example.com/team/manifests.git --username bot --password-stdin < token\n  capstan repo add git@git.example.com:team/manifests.git --ssh-private-key-path ~/.ssh/id_ed25519\n  capstan repo add https://git.example.com/team/manifests.git --project shop --username bot --password-stdin < token",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := apimodel.PutRepositoryJSONRequestBody{Url: args[0], Username: ref(username), Project: project, Name: name, Insecure: insecure}
@@ -58,12 +62,12 @@ func (a *app) repoAdd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, raw, err := call[apimodel.Repository](api.PutRepository(cmd.Context(), body))
+			r, raw, err := client.Call[apimodel.Repository](api.PutRepository(cmd.Context(), body))
 			if err != nil {
 				return err
 			}
-			a.warn(r.Warnings)
-			return a.print(raw, repoTable([]apimodel.Repository{r}))
+			a.Warn(r.Warnings)
+			return a.Print(raw, repoTable([]apimodel.Repository{r}))
 		},
 	}
 	c.Flags().StringVarP(&username, "username", "u", "", "user name; any for most tokens")
@@ -80,14 +84,14 @@ func (a *app) repoAdd() *cobra.Command {
 
 func (a *app) repoList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List repositories and how their last fetch went", Aliases: []string{"ls"}, Args: exactly(),
+		Use: "list", Short: "List repositories and how their last fetch went", Aliases: []string{"ls"}, Args: usage.Exactly(),
 		Example: "  capstan repo list\n  capstan repo list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, raw, err := a.repos(cmd)
 			if err != nil {
 				return err
 			}
-			return a.print(raw, repoTable(all))
+			return a.Print(raw, repoTable(all))
 		},
 	}
 }
@@ -97,23 +101,23 @@ func (a *app) repos(cmd *cobra.Command) ([]apimodel.Repository, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l, raw, err := call[struct {
+	l, raw, err := client.Call[struct {
 		Items []apimodel.Repository `json:"items"`
 	}](api.ListRepositories(cmd.Context()))
 	return l.Items, raw, err
 }
 
-func repoTable(all []apimodel.Repository) table {
-	t := table{head: []string{"URL", "PROJECT", "STATUS", "FETCHED", "CREDENTIAL", "MESSAGE", "ID"}, wide: 1}
+func repoTable(all []apimodel.Repository) output.Table {
+	t := output.Table{Head: []string{"URL", "PROJECT", "STATUS", "FETCHED", "CREDENTIAL", "MESSAGE", "ID"}, Wide: 1}
 	for _, r := range all {
 		credential := "none"
 		if r.HasCredential {
-			credential = first(r.Username, "stored")
+			credential = cmp.Or(r.Username, "stored")
 		}
-		t.rows = append(t.rows, []string{
-			r.Url, dash(r.Project), string(r.Connection.Status), ago(r.Connection.FetchedAt), credential, dash(r.Connection.Message), r.Id,
+		t.Rows = append(t.Rows, []string{
+			r.Url, output.Dash(r.Project), string(r.Connection.Status), output.Ago(r.Connection.FetchedAt), credential, output.Dash(r.Connection.Message), r.Id,
 		})
-		t.name = append(t.name, "repository/"+r.Id)
+		t.Names = append(t.Names, "repository/"+r.Id)
 	}
 	return t
 }
@@ -122,7 +126,7 @@ func (a *app) repoRemove() *cobra.Command {
 	var yes bool
 	var project string
 	c := &cobra.Command{
-		Use: "rm URL", Short: "Forget a repository and its credential", Aliases: []string{"remove"}, Args: exactly("the URL or id of the repository"),
+		Use: "rm URL", Short: "Forget a repository and its credential", Aliases: []string{"remove"}, Args: usage.Exactly("the URL or id of the repository"),
 		Example: "  capstan repo rm https://git.example.com/team/manifests.git\n  capstan repo rm https://git.example.com/team/manifests.git --project shop --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, _, err := a.repos(cmd)
@@ -144,7 +148,7 @@ func (a *app) repoRemove() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = read(api.DeleteRepository(cmd.Context(), r.Id))
+			_, err = client.Read(api.DeleteRepository(cmd.Context(), r.Id))
 			return err
 		},
 	}
@@ -173,9 +177,18 @@ func pickRepo(all []apimodel.Repository, name, project string, given bool) (apim
 	case len(found) > 1 && i >= 0:
 		return found[i], nil
 	case len(found) > 1:
-		return apimodel.Repository{}, asUsage(fault.With(fault.New(fault.Invalid, "the projects %s have a repository %s each", strings.Join(projects, ", "), name), "", "name one with --project"))
+		return apimodel.Repository{}, usage.Wrap(fault.With(fault.New(fault.Invalid, "the projects %s have a repository %s each", strings.Join(projects, ", "), name), "", "name one with --project"))
 	case given && project != "":
 		return apimodel.Repository{}, fault.New(fault.Missing, "there is no repository %s of project %s", name, project)
 	}
 	return apimodel.Repository{}, fault.New(fault.Missing, "there is no repository %s", name)
+}
+
+// ref is nil for an empty value.
+func ref[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
 }

@@ -9,15 +9,20 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/exit"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/syncflags"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/cli/wait"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 // syncing is what a sync is to do, and what the command does with it.
 type syncing struct {
-	flags               syncFlags
+	flags               syncflags.Flags
 	async, preview, yes bool
 	selector            string
-	waiting             waiting
+	waiting             wait.Goal
 }
 
 func (a *app) appSync() *cobra.Command {
@@ -43,15 +48,15 @@ func (s *syncing) addFlags(f *pflag.FlagSet) {
 	f.BoolVarP(&s.yes, "yes", "y", false, "with --preview-changes: do not ask")
 	f.BoolVar(&s.yes, "assumeYes", false, "the same as --yes")
 	f.BoolVar(&s.async, "async", false, "do not wait")
-	s.flags.register(f)
-	s.waiting.flags(f)
+	s.flags.Register(f)
+	s.waiting.AddFlags(f)
 }
 
 // several returns the applications that a command is about: those that are named,
 // or those that a label selector matches.
 func (a *app) several(cmd *cobra.Command, names []string, selector string) (*client.Client, []string, error) {
 	if (len(names) == 0) == (selector == "") {
-		return nil, nil, usageErrorf("expected the names of applications, or --selector")
+		return nil, nil, usage.Errorf("expected the names of applications, or --selector")
 	}
 	api, err := a.client()
 	if err == nil && selector != "" {
@@ -64,18 +69,18 @@ func (a *app) several(cmd *cobra.Command, names []string, selector string) (*cli
 func (a *app) syncAll(cmd *cobra.Command, api *client.Client, names []string, s syncing) error {
 	type begun struct{ name, operation string }
 	var under []begun
-	var t table
-	failed := failures{of: len(names)}
+	var t output.Table
+	failed := exit.Failures{Total: len(names)}
 	// A single failure of a single application is reported unchanged.
 	fail := func(err error) error {
 		if len(names) == 1 {
 			return err
 		}
-		a.note("capstan: %s", say(err))
-		failed.add(exitCode(err))
+		a.Note("capstan: %s", exit.Say(err))
+		failed.Add(exit.Of(err))
 		return nil
 	}
-	t.head = []string{"APPLICATION", "OPERATION", "PHASE"}
+	t.Head = []string{"APPLICATION", "OPERATION", "PHASE"}
 	var started []apimodel.Operation
 	for _, n := range names {
 		op, done, err := a.startSync(cmd, api, n, s)
@@ -89,20 +94,20 @@ func (a *app) syncAll(cmd *cobra.Command, api *client.Client, names []string, s 
 			continue
 		}
 		under, started = append(under, begun{n, op.Id}), append(started, op)
-		t.rows, t.name = append(t.rows, []string{n, op.Id, string(op.Phase)}), append(t.name, "operation/"+op.Id)
+		t.Rows, t.Names = append(t.Rows, []string{n, op.Id, string(op.Phase)}), append(t.Names, "operation/"+op.Id)
 	}
 	if s.async {
 		if err := a.printSeveral(started, t); err != nil {
 			return err
 		}
-		return failed.err("applications", "were not synced")
+		return failed.Err("applications", "were not synced")
 	}
 	var ended []apimodel.Application
 	for _, b := range under {
 		w := s.waiting
-		w.operation, w.newest = b.operation, s.flags.revision == "" && len(s.flags.sources.revisions) == 0 && s.flags.local.path == ""
-		namespace, name := appName(b.name)
-		x, err := a.watcher(api).settled(cmd.Context(), namespace, name, w)
+		w.Operation, w.Newest = b.operation, s.flags.Revision == "" && len(s.flags.Sources.Revisions) == 0 && s.flags.Local.Path == ""
+		namespace, name := client.SplitName(b.name)
+		x, err := a.watcher(api).Settled(cmd.Context(), namespace, name, w)
 		if err != nil {
 			if err := fail(err); err != nil {
 				return err
@@ -116,11 +121,11 @@ func (a *app) syncAll(cmd *cobra.Command, api *client.Client, names []string, s 
 			return err
 		}
 	}
-	return failed.err("applications", "were not synced")
+	return failed.Err("applications", "were not synced")
 }
 
 // printSeveral prints one thing as it is, and several as a list.
-func (a *app) printSeveral(all any, t table) error {
+func (a *app) printSeveral(all any, t output.Table) error {
 	raw, err := json.Marshal(all)
 	if err != nil {
 		return err
@@ -130,32 +135,32 @@ func (a *app) printSeveral(all any, t table) error {
 		return err
 	}
 	if len(items) == 1 {
-		return a.print(items[0], t)
+		return a.Print(items[0], t)
 	}
 	if items == nil {
 		items = []json.RawMessage{}
 	}
-	return a.printValue(map[string]any{"apiVersion": "v1", "kind": "List", "items": items}, t)
+	return a.PrintValue(map[string]any{"apiVersion": "v1", "kind": "List", "items": items}, t)
 }
 
 // startSync starts the sync of one application. done says that there was nothing
 // to do.
 func (a *app) startSync(cmd *cobra.Command, api *client.Client, qualifiedName string, s syncing) (op apimodel.Operation, done bool, err error) {
-	namespace, name := appName(qualifiedName)
-	req, err := s.flags.request()
+	namespace, name := client.SplitName(qualifiedName)
+	req, err := s.flags.Request()
 	if err != nil {
 		return op, false, err
 	}
-	if err := a.watcher(api).awaitTarget(cmd.Context(), namespace, name, s.waiting); err != nil {
+	if err := a.watcher(api).Rendered(cmd.Context(), namespace, name, s.waiting); err != nil {
 		return op, false, err
 	}
-	if len(s.flags.sources.names) > 0 {
+	if len(s.flags.Sources.Names) > 0 {
 		if req.SourcePositions, err = a.sourcePositions(cmd, api, namespace, name, s); err != nil {
 			return op, false, err
 		}
 	}
-	if len(s.flags.labels) > 0 {
-		labelled, err := a.labelled(cmd, api, namespace, name, s.flags.labels)
+	if len(s.flags.Labels) > 0 {
+		labelled, err := a.labelled(cmd, api, namespace, name, s.flags.Labels)
 		if err != nil {
 			return op, false, err
 		}
@@ -167,13 +172,13 @@ func (a *app) startSync(cmd *cobra.Command, api *client.Client, qualifiedName st
 			return op, done, err
 		}
 	}
-	op, _, err = call[apimodel.Operation](api.SyncApplication(cmd.Context(), namespace, name, req))
+	op, _, err = client.Call[apimodel.Operation](api.SyncApplication(cmd.Context(), namespace, name, req))
 	return op, false, err
 }
 
 // sourcePositions finds sources by their names in the specification.
 func (a *app) sourcePositions(cmd *cobra.Command, api *client.Client, namespace, name string, s syncing) ([]int, error) {
-	x, _, err := call[apimodel.Application](api.GetApplication(cmd.Context(), namespace, name, apimodel.GetApplicationParams{}))
+	x, _, err := client.Call[apimodel.Application](api.GetApplication(cmd.Context(), namespace, name, apimodel.GetApplicationParams{}))
 	if err != nil {
 		return nil, err
 	}
@@ -192,8 +197,8 @@ func (a *app) sourcePositions(cmd *cobra.Command, api *client.Client, namespace,
 		}
 	}
 	var out []int
-	for _, wanted := range s.flags.sources.names {
-		found, err := among("--source-names of application "+name, wanted, known...)
+	for _, wanted := range s.flags.Sources.Names {
+		found, err := usage.Among("--source-names of application "+name, wanted, known...)
 		if err != nil {
 			return nil, err
 		}
@@ -213,11 +218,11 @@ func (a *app) labelled(cmd *cobra.Command, api *client.Client, namespace, name s
 	for _, l := range labels {
 		key, value, found := strings.Cut(l, "=")
 		if !found || key == "" {
-			return nil, usageErrorf("--label %q is not key=value", l)
+			return nil, usage.Errorf("--label %q is not key=value", l)
 		}
 		want[key] = value
 	}
-	m, _, err := call[struct {
+	m, _, err := client.Call[struct {
 		Items []struct {
 			APIVersion string `json:"apiVersion"`
 			Kind       string `json:"kind"`
@@ -247,7 +252,7 @@ func (a *app) labelled(cmd *cobra.Command, api *client.Client, namespace, name s
 		out = append(out, apimodel.ResourceSelector{Group: group, Kind: o.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name})
 	}
 	if len(out) == 0 {
-		return nil, usageErrorf("application %s has no object with the label %s", name, strings.Join(labels, " and "))
+		return nil, usage.Errorf("application %s has no object with the label %s", name, strings.Join(labels, " and "))
 	}
 	return out, nil
 }
@@ -255,18 +260,18 @@ func (a *app) labelled(cmd *cobra.Command, api *client.Client, namespace, name s
 // preview shows what a sync would change, and asks. done says that there is
 // nothing to do.
 func (a *app) preview(cmd *cobra.Command, api *client.Client, namespace, name string, yes bool) (done bool, err error) {
-	d, _, err := call[struct {
+	d, _, err := client.Call[struct {
 		Items []apimodel.ObjectDiff `json:"items"`
 	}](api.DiffApplication(cmd.Context(), namespace, name, apimodel.DiffApplicationParams{}))
 	if err != nil {
 		return false, err
 	}
 	if len(d.Items) == 0 {
-		fmt.Fprintln(a.out, "Nothing differs.")
+		fmt.Fprintln(a.Out, "Nothing differs.")
 		return true, nil
 	}
 	for _, o := range d.Items {
-		if err := a.viewer(false).show(cmd.Context(), o); err != nil {
+		if err := a.viewer(false).Show(cmd.Context(), o); err != nil {
 			return false, err
 		}
 	}

@@ -20,7 +20,7 @@ func TestTreeShowsWhyAnObjectIsBroken(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, row := range treeTable(tree).rows {
+	for _, row := range treeTable(tree).Rows {
 		got = append(got, strings.Join(row, " "))
 	}
 	want := []string{

@@ -10,6 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/exit"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -42,11 +45,11 @@ func (a *app) clusterUpgrade() *cobra.Command {
 			}
 			switch {
 			case u.image == "":
-				return usageErrorf("--image is needed: the full reference of the new image")
+				return usage.Errorf("--image is needed: the full reference of the new image")
 			case (len(args) == 0) == (len(u.labels) == 0):
-				return usageErrorf("name clusters, or choose them with --selector")
+				return usage.Errorf("name clusters, or choose them with --selector")
 			case u.batch < 0:
-				return usageErrorf("--batch is less than nothing")
+				return usage.Errorf("--batch is less than nothing")
 			}
 			names, err := u.choose(cmd.Context(), api, args)
 			if err != nil {
@@ -76,7 +79,7 @@ func (u upgrading) choose(ctx context.Context, api *client.Client, names []strin
 		}
 		return once, nil
 	}
-	l, _, err := call[struct {
+	l, _, err := client.Call[struct {
 		Items []apimodel.Cluster `json:"items"`
 	}](api.ListClusters(ctx))
 	if err != nil {
@@ -112,14 +115,14 @@ func (a *app) upgradeAll(ctx context.Context, api *client.Client, names []string
 			if u.deadline != 0 {
 				body.DeadlineSeconds = int64(u.deadline.Seconds())
 			}
-			c, _, err := call[apimodel.Cluster](api.UpgradeAgent(ctx, name, body))
+			c, _, err := client.Call[apimodel.Cluster](api.UpgradeAgent(ctx, name, body))
 			if err != nil {
 				return err
 			}
-			if given(c.Upgrade) {
+			if client.Given(c.Upgrade) {
 				orders[name] = c.Upgrade.Id
 			}
-			fmt.Fprintf(a.err, "cluster/%s is to run %s\n", name, u.image)
+			fmt.Fprintf(a.Err, "cluster/%s is to run %s\n", name, u.image)
 		}
 		if !u.wait {
 			continue
@@ -134,7 +137,7 @@ func (a *app) upgradeAll(ctx context.Context, api *client.Client, names []string
 // awaitUpgrades waits until every order is over, and fails if one did not
 // succeed.
 func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[string]string, u upgrading) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, u.timeout, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, u.timeout, exit.ErrTimeout)
 	defer cancel()
 	var failed []string
 	open := make([]string, 0, len(orders))
@@ -145,20 +148,20 @@ func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[
 	for {
 		rest := open[:0]
 		for _, name := range open {
-			c, _, err := call[apimodel.Cluster](api.GetCluster(ctx, name))
+			c, _, err := client.Call[apimodel.Cluster](api.GetCluster(ctx, name))
 			switch {
 			case ctx.Err() != nil:
 				rest = append(rest, name)
 				continue
 			case err != nil:
 				return err
-			case !given(c.Upgrade) || c.Upgrade.Id != orders[name]:
+			case !client.Given(c.Upgrade) || c.Upgrade.Id != orders[name]:
 				return fault.New(fault.Conflict, "cluster %s: a newer upgrade has replaced this one", name)
 			case c.Upgrade.Phase == "Pending" || c.Upgrade.Phase == "Running":
 				rest = append(rest, name)
 				continue
 			}
-			fmt.Fprintf(a.out, "cluster/%s %s: %s\n", name, c.Upgrade.Phase, dash(c.Upgrade.Message))
+			fmt.Fprintf(a.Out, "cluster/%s %s: %s\n", name, c.Upgrade.Phase, output.Dash(c.Upgrade.Message))
 			if c.Upgrade.Phase != "Succeeded" {
 				failed = append(failed, name)
 			}
@@ -182,10 +185,10 @@ func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[
 // lastUpgrade says how the newest upgrade of an agent stands.
 func lastUpgrade(c apimodel.Cluster) string {
 	u := c.Upgrade
-	if !given(u) {
+	if !client.Given(u) {
 		return "-"
 	}
-	text := string(u.Phase) + " (" + ago(u.OrderedAt) + ") " + u.Image
+	text := string(u.Phase) + " (" + output.Ago(u.OrderedAt) + ") " + u.Image
 	if m := u.Message; m != "" {
 		text += ": " + m
 	}

@@ -51,6 +51,13 @@ var mayImport = map[string][]string{
 	"hub/api":      {"hub", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
 	"hub/pacing":   {"hub"},
+
+	"hub/api/openapi":   {"shared/fault"},
+	"hub/api/console":   {"shared/fault"},
+	"hub/api/ratelimit": {},
+	"hub/api/fields":    {},
+	"hub/api/recording": {},
+
 	"hub/store":    {"hub", "hub/lru", "hub/store/...", "shared/*"},
 	"hub/store/*":  {"hub", "hub/store", "hub/store/...", "shared/*"},
 	"hub/render":   {"hub", "hub/lru", "hub/render/sandbox", "shared/*"},
@@ -92,10 +99,11 @@ var mayImport = map[string][]string{
 	"agent/daemon": {"agent/...", "shared/*", "proto/*/*"},
 	"agent/cmd/*":  {"agent/daemon", "shared/*"},
 
-	"cli":        {"cli/...", "shared/action", "shared/apimodel", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
-	"cli/*":      {"cli", "cli/...", "shared/apimodel", "shared/fault", "shared/version"},
-	"cli/*/*":    {"cli", "cli/...", "shared/apimodel", "shared/fault", "shared/version"},
-	"cli/client": {"shared/apimodel"},
+	"cli":        {"cli/...", "shared/action", "shared/apimodel", "shared/fault", "shared/version", "shared/yamltext"},
+	"cli/*":      {"cli/...", "shared/apimodel", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
+	"cli/cmd/*":  {"cli"},
+	"cli/client": {"shared/apimodel", "shared/fault"},
+	"cli/usage":  {"shared/suggest"},
 
 	"web": {},
 

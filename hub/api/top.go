@@ -32,19 +32,26 @@ func addResources(st *apimodel.ApplicationStatus, resources []hub.Resource) {
 		for _, l := range r.Links {
 			addresses[l] = true
 		}
-		if r.Kind != "Pod" || r.Group != "" {
-			continue
-		}
-		for _, column := range r.Info {
-			if column.Name == "images" {
-				for image := range strings.FieldsSeq(column.Value) {
-					images[image] = true
-				}
-			}
+		for _, image := range podImages(r) {
+			images[image] = true
 		}
 	}
 	st.Summary.Images = slices.Sorted(maps.Keys(images))
 	st.Summary.ExternalURLs = slices.Sorted(maps.Keys(addresses))
+}
+
+// podImages are the images of a pod, and none of another object.
+func podImages(r hub.Resource) []string {
+	if r.Kind != "Pod" || r.Group != "" {
+		return nil
+	}
+	var out []string
+	for _, column := range r.Info {
+		if column.Name == "images" {
+			out = append(out, strings.Fields(column.Value)...)
+		}
+	}
+	return out
 }
 
 func presentTop(r hub.Resource) apimodel.TopResource {

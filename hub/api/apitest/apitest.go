@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/api"
+	"github.com/capstan-cd/capstan/hub/api/ratelimit"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
@@ -142,13 +143,13 @@ func (pushes) Receive(_ context.Context, header http.Header, _ []byte) error {
 }
 
 func config() api.Config {
-	plenty := api.Rate{PerSecond: 10_000, Burst: 10_000}
+	plenty := ratelimit.Rate{PerSecond: 10_000, Burst: 10_000}
 	return api.Config{
 		ExternalURL: "http://capstan.test",
 		Console: fstest.MapFS{
 			"index.html": {Data: []byte("<!doctype html><title>Capstan</title>")}, "assets/app-1a2b.js": {Data: []byte("console.log(1)")},
 		},
-		Rates:       api.Rates{SignIn: plenty, Caller: plenty, Tenant: plenty, Address: plenty},
+		Rates:       ratelimit.Rates{SignIn: plenty, Caller: plenty, Tenant: plenty, Address: plenty},
 		StreamCheck: 20 * time.Millisecond,
 	}
 }

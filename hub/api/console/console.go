@@ -1,4 +1,6 @@
-package api
+// Package console serves the files of the browser application. An address that is no
+// file shows the first page, because the application has addresses of its own.
+package console
 
 import (
 	"bytes"
@@ -17,28 +19,23 @@ import (
 // file shows it, because the application has addresses of its own.
 const indexPage = "index.html"
 
-// console serves the browser application.
-func (s *Server) console(e *echo.Echo) {
-	if s.cfg.Console == nil {
-		return
-	}
-	e.GET("/", s.serveFile)
-	e.GET("/*", s.serveFile)
-	e.HEAD("/*", s.serveFile)
+// Handler returns a handler that answers with one file. Names are those of
+// io/fs: none leaves the tree. Where there is nothing, the error is missing.
+func Handler(files fs.FS, missing error) echo.HandlerFunc {
+	return func(c echo.Context) error { return serveFile(c, files, missing) }
 }
 
-// serveFile returns one file. Names are those of io/fs: none leaves the tree.
-func (s *Server) serveFile(c echo.Context) error {
+func serveFile(c echo.Context, files fs.FS, missing error) error {
 	name := strings.Trim(c.Request().URL.Path, "/")
 	if name == "api" || strings.HasPrefix(name, "api/") {
-		return errNoOperation()
+		return missing
 	}
-	file := s.open(name)
+	file := open(files, name)
 	if file == nil {
 		if path.Ext(name) != "" {
-			return errNoOperation() // a file of an older release, not a page
+			return missing // a file of an older release, not a page
 		}
-		if name, file = indexPage, s.open(indexPage); file == nil {
+		if name, file = indexPage, open(files, indexPage); file == nil {
 			return fault.New(fault.Missing, "this hub was built without its console")
 		}
 	}
@@ -66,11 +63,11 @@ func (s *Server) serveFile(c echo.Context) error {
 }
 
 // open returns a file, or nil for what is none.
-func (s *Server) open(name string) fs.File {
+func open(files fs.FS, name string) fs.File {
 	if !fs.ValidPath(name) || name == "." {
 		return nil
 	}
-	f, err := s.cfg.Console.Open(name)
+	f, err := files.Open(name)
 	if err != nil {
 		return nil
 	}

@@ -1,32 +1,37 @@
-package cli
+// Package syncflags turns the flags of a sync into the request for it. Nothing here
+// talks to a hub.
+package syncflags
 
 import (
 	"slices"
 	"strings"
 
-	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/spf13/pflag"
+
+	"github.com/capstan-cd/capstan/cli/files"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
-// syncFlags are the flags that say what a sync applies, and how.
-type syncFlags struct {
+// Flags are the flags that say what a sync applies, and how.
+type Flags struct {
 	prune, dryRun, force, skipHooks    bool
 	replace, outOfSyncOnly, serverSide bool
-	revision, reason, strategy         string
-	options, resources, infos, labels  []string
-	sources                            sourceFlags
-	local                              localFlags
+	Revision, reason, strategy         string
+	options, resources, infos, Labels  []string
+	Sources                            sourceFlags
+	Local                              localFlags
 	retry                              retryFlags
 }
 
 // sourceFlags name revisions of an application with several sources.
 type sourceFlags struct {
-	revisions, names []string
+	Revisions, Names []string
 	positions        []int
 }
 
 // localFlags replace what Git says by files.
-type localFlags struct{ path, root string }
+type localFlags struct{ Path, root string }
 
 // retryFlags say how often a sync that fails is repeated.
 type retryFlags struct {
@@ -35,7 +40,8 @@ type retryFlags struct {
 	refresh               bool
 }
 
-func (s *syncFlags) register(f *pflag.FlagSet) {
+// Register adds the flags to a set.
+func (s *Flags) Register(f *pflag.FlagSet) {
 	f.BoolVar(&s.prune, "prune", false, "delete what is no longer in Git")
 	f.BoolVar(&s.dryRun, "dry-run", false, "ask the cluster what would happen, change nothing")
 	f.BoolVar(&s.force, "force", false, "replace what cannot be changed in place")
@@ -43,12 +49,12 @@ func (s *syncFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&s.replace, "replace", false, "the sync option Replace=true")
 	f.BoolVar(&s.serverSide, "server-side", false, "the sync option ServerSideApply=true")
 	f.BoolVar(&s.outOfSyncOnly, "apply-out-of-sync-only", false, "the sync option ApplyOutOfSyncOnly=true")
-	f.StringVar(&s.revision, "revision", "", "apply this revision instead of the target's")
-	f.StringSliceVar(&s.sources.revisions, "revisions", nil, "revisions for several sources")
-	f.IntSliceVar(&s.sources.positions, "source-positions", nil, "which sources --revisions are for, from 1")
-	f.StringSliceVar(&s.sources.names, "source-names", nil, "which sources --revisions are for, by their names")
-	f.StringVar(&s.local.path, "local", "", "apply the manifests of this file or directory instead of Git's")
-	f.StringVar(&s.local.root, "local-repo-root", "", "with --local: the repository's directory, which no file that is read may lie outside of")
+	f.StringVar(&s.Revision, "revision", "", "apply this revision instead of the target's")
+	f.StringSliceVar(&s.Sources.Revisions, "revisions", nil, "revisions for several sources")
+	f.IntSliceVar(&s.Sources.positions, "source-positions", nil, "which sources --revisions are for, from 1")
+	f.StringSliceVar(&s.Sources.Names, "source-names", nil, "which sources --revisions are for, by their names")
+	f.StringVar(&s.Local.Path, "local", "", "apply the manifests of this file or directory instead of Git's")
+	f.StringVar(&s.Local.root, "local-repo-root", "", "with --local: the repository's directory, which no file that is read may lie outside of")
 	f.StringVar(&s.strategy, "strategy", "", "apply (no hooks) or hook")
 	f.StringSliceVar(&s.infos, "info", nil, "stored with the operation: name=value")
 	f.Int64Var(&s.retry.limit, "retry-limit", 0, "how often a failure is tried again; -1: without end")
@@ -59,12 +65,12 @@ func (s *syncFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&s.reason, "reason", "", "recorded in the history")
 	f.StringSliceVar(&s.options, "sync-option", nil, "such as Replace=true")
 	f.StringSliceVar(&s.resources, "resource", nil, "only this object: group:kind:namespace/name or group:kind:name; with ! before it: all but this one")
-	f.StringArrayVar(&s.labels, "label", nil, "only objects with this label, as key=value; of several, all must be there")
+	f.StringArrayVar(&s.Labels, "label", nil, "only objects with this label, as key=value; of several, all must be there")
 }
 
-// request is what all applications are asked for alike.
-func (s *syncFlags) request() (apimodel.SyncRequest, error) {
-	selected, err := selectors(s.resources)
+// Request is what all applications are asked for alike.
+func (s *Flags) Request() (apimodel.SyncRequest, error) {
+	selected, err := Selectors(s.resources)
 	if err != nil {
 		return apimodel.SyncRequest{}, err
 	}
@@ -77,18 +83,18 @@ func (s *syncFlags) request() (apimodel.SyncRequest, error) {
 	slices.Sort(options)
 	req := apimodel.SyncRequest{
 		Prune: s.prune, DryRun: s.dryRun, Force: s.force, SkipHooks: s.skipHooks,
-		Revision: s.revision, Reason: s.reason, SyncOptions: options, Resources: selected, Revisions: s.sources.revisions,
+		Revision: s.Revision, Reason: s.reason, SyncOptions: options, Resources: selected, Revisions: s.Sources.Revisions,
 	}
-	if len(s.sources.positions) > 0 {
-		if len(s.sources.names) > 0 {
-			return req, usageErrorf("--source-positions and --source-names do not go together")
+	if len(s.Sources.positions) > 0 {
+		if len(s.Sources.Names) > 0 {
+			return req, usage.Errorf("--source-positions and --source-names do not go together")
 		}
-		req.SourcePositions = s.sources.positions
+		req.SourcePositions = s.Sources.positions
 	}
-	if len(s.sources.names) != 0 && len(s.sources.names) != len(s.sources.revisions) {
-		return req, usageErrorf("--source-names has %d names and --revisions %d revisions; give one revision for each name", len(s.sources.names), len(s.sources.revisions))
+	if len(s.Sources.Names) != 0 && len(s.Sources.Names) != len(s.Sources.Revisions) {
+		return req, usage.Errorf("--source-names has %d names and --revisions %d revisions; give one revision for each name", len(s.Sources.Names), len(s.Sources.Revisions))
 	}
-	if err := fillSync(&req, s.infos, s.local.path, s.local.root, s.strategy); err != nil {
+	if err := fillSync(&req, s.infos, s.Local.Path, s.Local.root, s.strategy); err != nil {
 		return req, err
 	}
 	req.Retry.Limit, req.Retry.Refresh = s.retry.limit, s.retry.refresh
@@ -103,13 +109,13 @@ func fillSync(req *apimodel.SyncRequest, infos []string, local, root, strategy s
 	for _, text := range infos {
 		name, value, found := strings.Cut(text, "=")
 		if !found || name == "" {
-			return usageErrorf("--info %q is not name=value", text)
+			return usage.Errorf("--info %q is not name=value", text)
 		}
 		list = append(list, apimodel.Info{Name: name, Value: value})
 	}
 	req.Infos = list
 	if strategy != "" {
-		chosen, err := among("--strategy", strategy, "apply", "hook")
+		chosen, err := usage.Among("--strategy", strategy, "apply", "hook")
 		if err != nil {
 			return err
 		}
@@ -119,11 +125,11 @@ func fillSync(req *apimodel.SyncRequest, infos []string, local, root, strategy s
 	}
 	if local == "" {
 		if root != "" {
-			return usageErrorf("--local-repo-root says what files of --local may belong to; give --local too")
+			return usage.Errorf("--local-repo-root says what files of --local may belong to; give --local too")
 		}
 		return nil
 	}
-	manifests, err := localManifests(local, root)
+	manifests, err := files.ReadLocal(local, root)
 	if err != nil {
 		return err
 	}
@@ -131,8 +137,8 @@ func fillSync(req *apimodel.SyncRequest, infos []string, local, root, strategy s
 	return nil
 }
 
-// selectors reads "group:kind:namespace/name".
-func selectors(given []string) ([]apimodel.ResourceSelector, error) {
+// Selectors reads "group:kind:namespace/name".
+func Selectors(given []string) ([]apimodel.ResourceSelector, error) {
 	if len(given) == 0 {
 		return nil, nil
 	}
@@ -141,12 +147,12 @@ func selectors(given []string) ([]apimodel.ResourceSelector, error) {
 		s, exclude := strings.CutPrefix(s, "!")
 		parts := strings.SplitN(s, ":", 3)
 		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
-			return nil, usageErrorf("%q is no object; write group:kind:namespace/name, with an empty group for core kinds", s)
+			return nil, usage.Errorf("%q is no object; write group:kind:namespace/name, with an empty group for core kinds", s)
 		}
 		sel := apimodel.ResourceSelector{Group: parts[0], Kind: parts[1], Name: parts[2], Exclude: exclude}
 		if ns, n, ok := strings.Cut(parts[2], "/"); ok {
 			if ns == "" || n == "" {
-				return nil, usageErrorf("%q is no object; write group:kind:namespace/name, or group:kind:name", s)
+				return nil, usage.Errorf("%q is no object; write group:kind:namespace/name, or group:kind:name", s)
 			}
 			sel.Namespace, sel.Name = ns, n
 		}

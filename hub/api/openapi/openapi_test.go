@@ -1,8 +1,9 @@
-package api
+package openapi
 
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,11 @@ import (
 // What is taken and what is not is the same as by the document's own version.
 func TestSchemasAsReadDecideAsTheDocument(t *testing.T) {
 	t.Parallel()
-	operations, err := readDocument(document)
+	document, err := os.ReadFile("../openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations, err := Read(document)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,47 +33,47 @@ func TestSchemasAsReadDecideAsTheDocument(t *testing.T) {
 		`{"name": "x"}`, `{"name": null}`, `{"name": 1}`, `"2026-01-02T03:04:05Z"`, `"2026-01-02"`, `"` + strings.Repeat("x", 5000) + `"`,
 	}
 	checked := 0
-	try := func(key string, o *operation, method, path, body string) {
+	try := func(key string, o *Operation, method, path, body string) {
 		t.Helper()
-		item := exact.Paths.Find(o.route.Path)
+		item := exact.Paths.Find(o.Route.Path)
 		result := func(r *routers.Route) bool {
 			req := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 			req.Header.Set("Content-Type", "application/json")
 			return openapi3filter.ValidateRequest(t.Context(), &openapi3filter.RequestValidationInput{
-				Request: req, Route: r, PathParams: params(o.route.Path),
-				Options: &openapi3filter.Options{MultiError: true, ExcludeRequestBody: o.raw, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
+				Request: req, Route: r, PathParams: params(o.Route.Path),
+				Options: &openapi3filter.Options{MultiError: true, ExcludeRequestBody: o.Raw, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
 			}) == nil
 		}
-		want := result(&routers.Route{Spec: exact, Path: o.route.Path, PathItem: item, Method: method, Operation: item.GetOperation(method)})
-		if got := result(o.route); got != want {
+		want := result(&routers.Route{Spec: exact, Path: o.Route.Path, PathItem: item, Method: method, Operation: item.GetOperation(method)})
+		if got := result(o.Route); got != want {
 			t.Errorf("%s with %s %.80s: taken %v, by the document %v", key, path, body, got, want)
 		}
 		checked++
 	}
 	for key, o := range operations {
-		method := o.route.Method
-		for _, ref := range slices.Concat(o.route.PathItem.Parameters, o.route.Operation.Parameters) {
+		method := o.Route.Method
+		for _, ref := range slices.Concat(o.Route.PathItem.Parameters, o.Route.Operation.Parameters) {
 			if ref.Value.In == openapi3.ParameterInQuery {
 				for _, v := range []string{"", "x", "A%20b", "-1", "0", "1", "1.5", "101", "100000000000000000000", "true", "null", "Synced", "x,y"} {
-					try(key, o, method, o.route.Path+"?"+ref.Value.Name+"="+v, "{}")
+					try(key, o, method, o.Route.Path+"?"+ref.Value.Name+"="+v, "{}")
 				}
 			}
 		}
-		if o.route.Operation.RequestBody == nil || o.raw || method == http.MethodGet {
+		if o.Route.Operation.RequestBody == nil || o.Raw || method == http.MethodGet {
 			continue
 		}
-		content := o.route.Operation.RequestBody.Value.Content.Get("application/json")
+		content := o.Route.Operation.RequestBody.Value.Content.Get("application/json")
 		if content == nil {
 			continue
 		}
 		for _, v := range values {
-			try(key, o, method, o.route.Path, v)
+			try(key, o, method, o.Route.Path, v)
 		}
 		good := fill(content.Schema.Value, 0)
-		try(key, o, method, o.route.Path, good)
+		try(key, o, method, o.Route.Path, good)
 		for name := range content.Schema.Value.Properties {
 			for _, v := range values {
-				try(key, o, method, o.route.Path, with(good, name, v))
+				try(key, o, method, o.Route.Path, with(good, name, v))
 			}
 		}
 	}

@@ -1,4 +1,6 @@
-package api
+// Package ratelimit bounds how many requests an address, a caller or a tenant may send
+// in a second. The figures are those of one replica.
+package ratelimit
 
 import (
 	"sync"
@@ -20,7 +22,8 @@ type Rates struct {
 	Tenant  Rate // all of a tenant; default 500, 1500
 }
 
-func (r Rates) withDefaults() Rates {
+// WithDefaults fills what is zero.
+func (r Rates) WithDefaults() Rates {
 	fill := func(rate *Rate, perSecond float64, burst int) {
 		if *rate == (Rate{}) {
 			*rate = Rate{perSecond, burst}
@@ -33,10 +36,12 @@ func (r Rates) withDefaults() Rates {
 	return r
 }
 
-type limits struct{ address, signIn, caller, tenant *buckets }
+// Limits count the requests of one replica.
+type Limits struct{ Address, SignIn, Caller, Tenant *Buckets }
 
-func newLimits(r Rates) *limits {
-	return &limits{newBuckets(r.Address), newBuckets(r.SignIn), newBuckets(r.Caller), newBuckets(r.Tenant)}
+// New returns limits at which nothing was counted yet.
+func New(r Rates) *Limits {
+	return &Limits{newBuckets(r.Address), newBuckets(r.SignIn), newBuckets(r.Caller), newBuckets(r.Tenant)}
 }
 
 // maxBuckets bounds the number of names. There are two generations: a name in
@@ -44,22 +49,22 @@ func newLimits(r Rates) *limits {
 // the busy ones at once.
 const maxBuckets = 10_000
 
-// buckets hold a token bucket for each name.
-type buckets struct {
+// Buckets hold a token bucket for each name.
+type Buckets struct {
 	rate Rate
 
 	mu       sync.Mutex
 	now, old map[string]*rate.Limiter
 }
 
-func newBuckets(r Rate) *buckets {
-	return &buckets{rate: r, now: map[string]*rate.Limiter{}, old: map[string]*rate.Limiter{}}
+func newBuckets(r Rate) *Buckets {
+	return &Buckets{rate: r, now: map[string]*rate.Limiter{}, old: map[string]*rate.Limiter{}}
 }
 
-// allow counts one request of a name.
-func (b *buckets) allow(name string) bool { return b.of(name).Allow() }
+// Allow counts one request of a name.
+func (b *Buckets) Allow(name string) bool { return b.of(name).Allow() }
 
-func (b *buckets) of(name string) *rate.Limiter {
+func (b *Buckets) of(name string) *rate.Limiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l, ok := b.now[name]; ok {

@@ -1,4 +1,4 @@
-package cli
+package files
 
 import (
 	"fmt"
@@ -6,18 +6,20 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/capstan-cd/capstan/cli/usage"
 )
 
 // mostLocal bounds what is read of a directory.
 const mostLocal = 5000
 
-// localManifests reads a file, or the YAML and JSON files of a directory in
+// ReadLocal reads a file, or the YAML and JSON files of a directory in
 // order of their names. Nothing is rendered: charts and overlays are not. With
 // a root, no file may lie outside of it, by links either.
-func localManifests(place, root string) ([]string, error) {
+func ReadLocal(place, root string) ([]string, error) {
 	info, err := os.Stat(place)
 	if err != nil {
-		return nil, usageErrorf("--local %s: %w", place, err)
+		return nil, usage.Errorf("--local %s: %w", place, err)
 	}
 	if root, err = repoRoot(root); err != nil {
 		return nil, err
@@ -39,13 +41,13 @@ func localManifests(place, root string) ([]string, error) {
 		return nil, fmt.Errorf("read %s: %w", place, err)
 	}
 	if len(files) == 0 || len(files) > mostLocal {
-		return nil, usageErrorf("--local %s contains %d manifest files; the limit is 1 to %d", place, len(files), mostLocal)
+		return nil, usage.Errorf("--local %s contains %d manifest files; the limit is 1 to %d", place, len(files), mostLocal)
 	}
 	slices.Sort(files)
 	var out []string
 	for _, f := range files {
 		if base := filepath.Base(f); slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "Chart.yaml"}, base) {
-			return nil, usageErrorf("--local needs plain manifests; render %s first, and give the result", f)
+			return nil, usage.Errorf("--local needs plain manifests; render %s first, and give the result", f)
 		}
 		if err := inRoot(f, root); err != nil {
 			return nil, err
@@ -66,10 +68,10 @@ func repoRoot(root string) (string, error) {
 	}
 	info, err := os.Stat(root)
 	if err != nil {
-		return "", usageErrorf("--local-repo-root %s: %w", root, err)
+		return "", usage.Errorf("--local-repo-root %s: %w", root, err)
 	}
 	if !info.IsDir() {
-		return "", usageErrorf("--local-repo-root %s is no directory; give the one that holds the repository", root)
+		return "", usage.Errorf("--local-repo-root %s is no directory; give the one that holds the repository", root)
 	}
 	return unlinked(root)
 }
@@ -84,7 +86,7 @@ func inRoot(file, root string) error {
 		return err
 	}
 	if inside, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(inside) {
-		return usageErrorf("--local: %s is %s, which lies outside of --local-repo-root %s; give a root that holds it", file, real, root)
+		return usage.Errorf("--local: %s is %s, which lies outside of --local-repo-root %s; give a root that holds it", file, real, root)
 	}
 	return nil
 }

@@ -1,6 +1,10 @@
-package cli
+// Package session is the file of contexts: which hubs there are and who is signed in
+// at each. It chooses the hub of a command by flags, environment and file. It never
+// prints a token.
+package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,12 +16,13 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
-// A config is one hub and who is signed in there.
-type config struct {
+// A Context is one hub and who is signed in there.
+type Context struct {
 	Name   string `json:"name"` // of the context
 	Server string `json:"server"`
 	Tenant string `json:"tenant,omitempty"`
@@ -25,10 +30,10 @@ type config struct {
 	Token  string `json:"token,omitempty"` // empty: not signed in
 }
 
-// A configFile is the file that logins leave behind.
-type configFile struct {
-	Current  string   `json:"current,omitempty"`
-	Contexts []config `json:"contexts,omitempty"`
+// A File is the file that logins leave behind.
+type File struct {
+	Current  string    `json:"current,omitempty"`
+	Contexts []Context `json:"contexts,omitempty"`
 	// Server and Token are all that the file contained before there were
 	// contexts.
 	Server string `json:"server,omitempty"`
@@ -44,17 +49,17 @@ func configPath() (string, error) {
 	return filepath.Join(dir, "capstan", "config.json"), nil
 }
 
-// contextOf names the context of a hub whose login names none.
-func contextOf(server string) string {
+// NameOf names the context of a hub whose login names none.
+func NameOf(server string) string {
 	if u, err := url.Parse(server); err == nil && u.Host != "" {
 		return u.Host
 	}
 	return server
 }
 
-// readConfig reads the file. A missing file is empty.
-func readConfig(warn io.Writer) (configFile, error) {
-	var f configFile
+// ReadFile reads the file. A missing file is empty.
+func ReadFile(warn io.Writer) (File, error) {
+	var f File
 	path, err := configPath()
 	if err != nil {
 		return f, err
@@ -73,8 +78,8 @@ func readConfig(warn io.Writer) (configFile, error) {
 		fmt.Fprintf(warn, "capstan: warning: %s can be read by others; run chmod 600 on it\n", path)
 	}
 	if f.Server != "" && len(f.Contexts) == 0 {
-		name := contextOf(f.Server)
-		f.Current, f.Contexts = name, []config{{Name: name, Server: f.Server, Token: f.Token}}
+		name := NameOf(f.Server)
+		f.Current, f.Contexts = name, []Context{{Name: name, Server: f.Server, Token: f.Token}}
 	}
 	f.Server, f.Token = "", ""
 	for i := range f.Contexts {
@@ -83,8 +88,8 @@ func readConfig(warn io.Writer) (configFile, error) {
 	return f, nil
 }
 
-// context finds one by its name; nil if there is none.
-func (f configFile) context(name string) *config {
+// Find finds one by its name; nil if there is none.
+func (f File) Find(name string) *Context {
 	for i := range f.Contexts {
 		if f.Contexts[i].Name == name {
 			return &f.Contexts[i]
@@ -94,7 +99,7 @@ func (f configFile) context(name string) *config {
 }
 
 // names are the contexts there are, for messages.
-func (f configFile) names() string {
+func (f File) names() string {
 	if len(f.Contexts) == 0 {
 		return "none"
 	}
@@ -105,33 +110,34 @@ func (f configFile) names() string {
 	return strings.Join(out, ", ")
 }
 
-func (f configFile) missing(name string) error {
+// Missing is the error for a name that no context has.
+func (f File) Missing(name string) error {
 	return fault.With(fault.New(fault.Missing, "there is no context %q; there are: %s", name, f.names()), "", "see `capstan context`, or sign in with `capstan login URL --name "+name+"`")
 }
 
-// A choice says by flags which hub is meant, and who asks. What is empty comes from
+// A Choice says by flags which hub is meant, and who asks. What is empty comes from
 // the environment or from the file.
-type choice struct{ context, server, token string }
+type Choice struct{ Context, Server, Token string }
 
-// load reads flags, environment and file, in this order.
-func (q choice) load(warn io.Writer) (config, error) {
-	var c config
-	f, err := readConfig(warn)
+// Load reads flags, environment and file, in this order.
+func (q Choice) Load(warn io.Writer) (Context, error) {
+	var c Context
+	f, err := ReadFile(warn)
 	if err != nil {
 		return c, err
 	}
-	asked := first(q.context, os.Getenv("CAPSTAN_CONTEXT"))
-	if at := f.context(first(asked, f.Current)); at != nil {
+	asked := cmp.Or(q.Context, os.Getenv("CAPSTAN_CONTEXT"))
+	if at := f.Find(cmp.Or(asked, f.Current)); at != nil {
 		c = *at
 	} else if asked != "" {
-		return c, f.missing(asked)
+		return c, f.Missing(asked)
 	}
 	// A token belongs to its server: another server does not get it.
-	if s := strings.TrimSuffix(first(q.server, os.Getenv("CAPSTAN_SERVER")), "/"); s != "" && s != c.Server {
-		if asked != "" && q.server != "" {
-			return c, usageErrorf("context %s is of %s; give --context or --server", asked, c.Server)
+	if s := strings.TrimSuffix(cmp.Or(q.Server, os.Getenv("CAPSTAN_SERVER")), "/"); s != "" && s != c.Server {
+		if asked != "" && q.Server != "" {
+			return c, usage.Errorf("context %s is of %s; give --context or --server", asked, c.Server)
 		}
-		c = config{Name: contextOf(s), Server: s}
+		c = Context{Name: NameOf(s), Server: s}
 		for _, at := range f.Contexts {
 			if at.Server == s {
 				c = at
@@ -139,7 +145,7 @@ func (q choice) load(warn io.Writer) (config, error) {
 			}
 		}
 	}
-	if t := first(q.token, os.Getenv("CAPSTAN_TOKEN")); t != "" {
+	if t := cmp.Or(q.Token, os.Getenv("CAPSTAN_TOKEN")); t != "" {
 		c.Token = t
 	}
 	if c.Server == "" {
@@ -148,23 +154,24 @@ func (q choice) load(warn io.Writer) (config, error) {
 	return c, nil
 }
 
-// save stores a context in place of the one of its name, and makes it the
+// Save stores a context in place of the one of its name, and makes it the
 // current one.
-func save(c config, warn io.Writer) error {
-	f, err := readConfig(warn)
+func Save(c Context, warn io.Writer) error {
+	f, err := ReadFile(warn)
 	if err != nil && fault.KindOf(err) != fault.Invalid { // signing in mends a damaged file
 		return err
 	}
-	if at := f.context(c.Name); at != nil {
+	if at := f.Find(c.Name); at != nil {
 		*at = c
 	} else {
 		f.Contexts = append(f.Contexts, c)
 	}
 	f.Current = c.Name
-	return writeConfig(f)
+	return WriteFile(f)
 }
 
-func writeConfig(f configFile) error {
+// WriteFile stores the file in place of the one that is there.
+func WriteFile(f File) error {
 	path, err := configPath()
 	if err != nil {
 		return err
@@ -183,17 +190,8 @@ func writeConfig(f configFile) error {
 	return os.Rename(temporary, path)
 }
 
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
-}
-
-// newClient returns a client of the API that acts as the user of the context.
-func newClient(c config) (*client.Client, error) {
+// NewClient returns a client of the API that acts as the user of the context.
+func NewClient(c Context) (*client.Client, error) {
 	u, err := url.Parse(c.Server)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fault.New(fault.Invalid, "%q is no URL of a hub; write it like https://capstan.example.com", c.Server)
