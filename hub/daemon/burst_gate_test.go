@@ -88,7 +88,7 @@ func TestBurstGate(t *testing.T) {
 			})
 		})
 	}
-	t.Run("who is told to end does not wait", func(t *testing.T) {
+	t.Run("a cancelled caller does not wait", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := &burstGate{}

@@ -21,7 +21,7 @@ func TestGCTuner(t *testing.T) {
 			percent: workPercent, set: func(p int) { set = append(set, p) }, returnMemory: func() { returned++ }, agents: func() int { return 0 },
 		}, &set, &returned
 	}
-	t.Run("the heap of a hub that rests may grow as far as it does in a while", func(t *testing.T) {
+	t.Run("the heap of an idle hub may grow to its usual size", func(t *testing.T) {
 		t.Parallel()
 		for _, c := range []struct {
 			rate float64
@@ -42,7 +42,7 @@ func TestGCTuner(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a hub that works has room for what a change of many applications makes", func(t *testing.T) {
+	t.Run("a busy hub has a heap limit that fits a change of many applications", func(t *testing.T) {
 		t.Parallel()
 		for held, want := range map[uint64]int{0: 100, 1: 300, 150 * mb: 300, 200 * mb: 250, 240 * mb: 200, 500 * mb: 100, 5000 * mb: 100} {
 			if got := roomPercent(held, mostPercent); got != want {
@@ -63,7 +63,7 @@ func TestGCTuner(t *testing.T) {
 			t.Errorf("set to %v in the end", *set)
 		}
 	})
-	t.Run("room is taken back after two quiet checks, and memory goes back while garbage is made", func(t *testing.T) {
+	t.Run("the heap limit falls after two idle checks, and memory is released while garbage is made", func(t *testing.T) {
 		t.Parallel()
 		h, set, returned := fresh()
 		for i := range 5 {
@@ -73,7 +73,7 @@ func TestGCTuner(t *testing.T) {
 			t.Errorf("set to %v, memory returned %d times", *set, *returned)
 		}
 	})
-	t.Run("memory goes back once while nothing is made", func(t *testing.T) {
+	t.Run("memory is released once while nothing is allocated", func(t *testing.T) {
 		t.Parallel()
 		h, set, returned := fresh()
 		for i := range 9 {
@@ -83,7 +83,7 @@ func TestGCTuner(t *testing.T) {
 			t.Errorf("set to %v, memory returned %d times", *set, *returned)
 		}
 	})
-	t.Run("two collections close to each other make room at once", func(t *testing.T) {
+	t.Run("two collections within a short time raise the heap limit at once", func(t *testing.T) {
 		t.Parallel()
 		h, set, _ := fresh()
 		for i := range 4 {
@@ -103,7 +103,7 @@ func TestGCTuner(t *testing.T) {
 			t.Error("one quiet check made the room small")
 		}
 	})
-	t.Run("B14 while agents come there is less room, whatever is in use, and as much as ever once they are there", func(t *testing.T) {
+	t.Run("B14 while agents connect the heap limit is lower, and returns to its value afterwards", func(t *testing.T) {
 		t.Parallel()
 		h, set, _ := fresh()
 		at, agents, live := begin, 0, uint64(50*mb)
@@ -133,7 +133,7 @@ func TestGCTuner(t *testing.T) {
 			t.Errorf("set to %v when some of many come and go", *set)
 		}
 	})
-	t.Run("agents that come to a hub with much room find less of it", func(t *testing.T) {
+	t.Run("agents that connect to a hub with a high heap limit lower it", func(t *testing.T) {
 		t.Parallel()
 		h, set, _ := fresh()
 		agents := 0
@@ -147,7 +147,7 @@ func TestGCTuner(t *testing.T) {
 			t.Errorf("set to %v, want %v", *set, want)
 		}
 	})
-	t.Run("a hub that works keeps its room", func(t *testing.T) {
+	t.Run("a busy hub keeps its heap limit", func(t *testing.T) {
 		t.Parallel()
 		h, set, returned := fresh()
 		for i := range 6 {
@@ -157,7 +157,7 @@ func TestGCTuner(t *testing.T) {
 			t.Errorf("set to %v, memory returned %d times", *set, *returned)
 		}
 	})
-	t.Run("B24 a change that goes to many applications has room, and what it made is collected when it is through", func(t *testing.T) {
+	t.Run("B24 a change of many applications has a higher heap limit, and its garbage is collected afterwards", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			h, set, _ := fresh()

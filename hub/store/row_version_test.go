@@ -118,7 +118,7 @@ func TestLockIfUnchanged(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("another server gives the same numbers to other transactions", func(t *testing.T) {
+	t.Run("another server assigns the same numbers to other transactions", func(t *testing.T) {
 		seen := see()
 		seen.Version.Server++
 		in(func(ctx context.Context, tx *store.Tenant) error {
