@@ -73,9 +73,9 @@ var (
 func (o Order) Validate() error {
 	switch {
 	case !uuid.MatchString(o.ID):
-		return fault.New(fault.Invalid, "the upgrade has the id %q, which is no UUID", o.ID)
+		return fault.New(fault.Invalid, "the upgrade has the id %q, which is not a UUID", o.ID)
 	case len(o.Image) > 1024 || !reference.MatchString(o.Image) || repository(o.Image) == o.Image:
-		return fault.New(fault.Invalid, "image %q is no full reference with a tag or a digest", o.Image)
+		return fault.New(fault.Invalid, "image %q is not a full reference with a tag or a digest", o.Image)
 	case o.Ordered.IsZero() || o.BeginBefore.IsZero():
 		return fault.New(fault.Invalid, "upgrade %s does not say when it was ordered and until when it may begin", o.ID)
 	case o.Deadline < leastDeadline || o.Deadline > mostDeadline:

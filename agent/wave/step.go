@@ -49,7 +49,7 @@ func (r *run) dryRun(ctx context.Context) error {
 
 func (r *run) try(ctx context.Context, target Preflighter, report bool) error {
 	items := slices.DeleteFunc(r.plan.Items(), func(it Item) bool { return it.Prune })
-	r.say("trying out the changes")
+	r.say("dry-running the changes")
 	checks := target.Preflight(ctx, items)
 	if ctx.Err() != nil {
 		return ctx.Err()

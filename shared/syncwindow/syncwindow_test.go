@@ -274,7 +274,7 @@ func TestValidate(t *testing.T) {
 		"": "0 fields", "* * * *": "4 fields", "* * * * * *": "6 fields", "60 * * * *": `"60" is no minute`, "* 24 * * *": "no hour", "* * 0 * *": "no day of the month",
 		"* * * 13 *": "no month", "* * * * 8": "no day of the week", "*/0 * * * *": "step", "*/x * * * *": "step", "5-1 * * * *": "ends before it begins",
 		"a * * * *": "no minute", "-1 * * * *": "no minute", "1-2-3 * * * *": "no minute", ", * * * *": "no minute", "+1 * * * *": "no minute",
-		"@every 1h": "2 fields", "TZ=UTC 0 0 * * *": "names a time zone", "0 0 30 2 *": "never comes", "999999999999999999999 * * * *": "no minute",
+		"@every 1h": "2 fields", "TZ=UTC 0 0 * * *": "names a time zone", "0 0 30 2 *": "never opens", "999999999999999999999 * * * *": "no minute",
 	} {
 		t.Run("WIN-01 schedule "+schedule, func(t *testing.T) {
 			t.Parallel()
