@@ -24,7 +24,7 @@ const (
 		WHERE  tenant_id = $1 AND map = ANY ($2) AND (key = ANY ($3) OR starts_with(key, $4)) AND sealed IS NULL`
 	upsertSetting = `
 		INSERT INTO setting (tenant_id, map, key, value, sealed, updated_at, updated_by)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		VALUES (@tenant, @map, @key, @value, @sealed, @now, @by)
 		ON CONFLICT (tenant_id, map, key) DO UPDATE
 		SET    value = excluded.value, sealed = excluded.sealed, updated_at = excluded.updated_at, updated_by = excluded.updated_by`
 	deleteSetting         = `DELETE FROM setting WHERE tenant_id = $1 AND map = $2 AND key = $3`
@@ -98,7 +98,9 @@ func (t *Tenant) ChangeSettings(ctx context.Context, put, drop []hub.Setting) er
 			}
 			value = ""
 		}
-		b.Queue(upsertSetting, t.id, s.Map, s.Key, value, sealed, micro(s.UpdatedAt), s.UpdatedBy)
+		b.Queue(upsertSetting, pgx.StrictNamedArgs{
+			"tenant": t.id, "map": s.Map, "key": s.Key, "value": value, "sealed": sealed, "now": micro(s.UpdatedAt), "by": s.UpdatedBy,
+		})
 	}
 	for _, s := range drop {
 		b.Queue(deleteSetting, t.id, s.Map, s.Key)

@@ -52,10 +52,10 @@ func statements(t *testing.T) map[string]string {
 }
 
 // numbered gives a statement whose parameters have names those that the
-// database knows. The tenant must be among the names.
+// database knows.
 func numbered(t *testing.T, text string) string {
 	t.Helper()
-	if !strings.Contains(text, "@tenant") {
+	if !regexp.MustCompile(`@[a-z]`).MatchString(text) {
 		return text
 	}
 	text, _, err := pgx.NamedArgs{}.RewriteQuery(t.Context(), nil, text, nil)

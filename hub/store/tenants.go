@@ -14,7 +14,7 @@ import (
 const (
 	insertTenant = `
 		INSERT INTO directory.tenant (id, name, display_name, suspended, created_at)
-		VALUES ($1, $2, $3, $4, $5)`
+		VALUES (@id, @name, @display_name, @suspended, @created)`
 	// A tenant whose creation was not finished has no reachable data. Its name
 	// is free again after a minute.
 	dropUnfinished = `
@@ -69,7 +69,10 @@ func (s *System) beginTenant(ctx context.Context, tenant hub.Tenant) error {
 		if _, err := exec(ctx, tx, "drop unfinished tenant", dropUnfinished, tenant.Name); err != nil {
 			return err
 		}
-		_, err := exec(ctx, tx, "insert tenant", insertTenant, tenant.ID, tenant.Name, tenant.DisplayName, tenant.Suspended, micro(tenant.CreatedAt))
+		_, err := exec(ctx, tx, "insert tenant", insertTenant, pgx.StrictNamedArgs{
+			"id": tenant.ID, "name": tenant.Name, "display_name": tenant.DisplayName, "suspended": tenant.Suspended,
+			"created": micro(tenant.CreatedAt),
+		})
 		switch code(err) {
 		case uniqueViolation:
 			return taken(object)
