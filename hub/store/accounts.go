@@ -42,7 +42,7 @@ const (
 		VALUES (@tenant, @id, @account, @name, @prefix, @created, @expires)`
 	putToken        = `SELECT directory.put_token($1, $2, $3, $4)`
 	selectAPITokens = `
-		SELECT k.id, k.account_id, k.name, k.prefix, k.created_at, k.expires_at, u.used_at
+		SELECT k.id, k.tenant_id AS tenant, k.account_id AS "user", k.name, k.prefix, k.created_at, k.expires_at, u.used_at
 		FROM   api_token k
 		LEFT   JOIN directory.token_uses() u ON u.id = k.id
 		WHERE  k.tenant_id = $1 AND k.account_id = $2
@@ -231,11 +231,7 @@ func (t *Tenant) Tokens(ctx context.Context, user hub.UserID) ([]hub.APIToken, e
 	if !hub.ValidID(string(user)) {
 		return nil, nil
 	}
-	return list(ctx, t.tx, "tokens", func(row pgx.CollectableRow) (k hub.APIToken, err error) {
-		k.Tenant = t.id
-		err = row.Scan(&k.ID, &k.User, &k.Name, &k.Prefix, &k.CreatedAt, &k.ExpiresAt, &k.UsedAt)
-		return k, err
-	}, selectAPITokens, t.id, user)
+	return list(ctx, t.tx, "tokens", pgx.RowToStructByNameLax[hub.APIToken], selectAPITokens, t.id, user)
 }
 
 // DeleteToken ends an API token of a user.

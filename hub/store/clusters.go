@@ -81,7 +81,7 @@ const (
 		VALUES (@tenant, @id, @cluster, @prefix, @expires, @created_by)`
 	putJoinToken     = `SELECT directory.put_join_token($1, $2, $3, $4)`
 	selectEnrolments = `
-		SELECT id, cluster_id, prefix, expires_at, used_at, created_by, attempts
+		SELECT id, tenant_id AS tenant, cluster_id AS cluster, prefix, expires_at, used_at, created_by, attempts
 		FROM   enrolment
 		WHERE  tenant_id = $1 AND cluster_id = $2
 		ORDER  BY created_at DESC, id DESC`
@@ -363,9 +363,5 @@ func (t *Tenant) Enrolments(ctx context.Context, cluster hub.ClusterID) ([]hub.E
 	if !hub.ValidID(string(cluster)) {
 		return nil, noCluster()
 	}
-	return list(ctx, t.tx, "enrolments", func(row pgx.CollectableRow) (e hub.Enrolment, err error) {
-		e.Tenant = t.id
-		err = row.Scan(&e.ID, &e.Cluster, &e.Prefix, &e.ExpiresAt, &e.UsedAt, &e.CreatedBy, &e.Attempts)
-		return e, err
-	}, selectEnrolments, t.id, cluster)
+	return list(ctx, t.tx, "enrolments", pgx.RowToStructByName[hub.Enrolment], selectEnrolments, t.id, cluster)
 }

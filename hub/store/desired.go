@@ -70,7 +70,7 @@ const (
 		JOIN   log_row r ON r.tenant_id = h.tenant_id AND r.cluster_id = h.cluster_id AND r.seq = h.seq
 		WHERE  h.tenant_id = $1 AND h.cluster_id = $2 AND h.application_id = $3`
 	selectLeaves  = `SELECT application_id::text, leaf FROM desired_head WHERE tenant_id = $1 AND cluster_id = $2`
-	selectHolders = `SELECT application_id, cluster_id FROM desired_head WHERE tenant_id = $1 AND application_id = ANY ($2::uuid[]) ORDER BY application_id, cluster_id`
+	selectHolders = `SELECT application_id AS app, cluster_id AS cluster FROM desired_head WHERE tenant_id = $1 AND application_id = ANY ($2::uuid[]) ORDER BY application_id, cluster_id`
 
 	openTombstones = `
 		INSERT INTO tombstone (tenant_id, application_id, cluster_id, api_group, version, kind, namespace, name, wave, since)
@@ -349,7 +349,7 @@ func (t *Tenant) Holders(ctx context.Context, apps []hub.ApplicationID) (map[hub
 		App     hub.ApplicationID
 		Cluster hub.ClusterID
 	}
-	all, err := list(ctx, t.tx, "clusters of applications", pgx.RowToStructByPos[holder], selectHolders, t.id, ids(apps))
+	all, err := list(ctx, t.tx, "clusters of applications", pgx.RowToStructByName[holder], selectHolders, t.id, ids(apps))
 	out := make(map[hub.ApplicationID][]hub.ClusterID, len(apps))
 	for _, h := range all {
 		out[h.App] = append(out[h.App], h.Cluster)

@@ -22,7 +22,8 @@ const (
 	selectJoinToken    = `SELECT tenant_id, enrolment_id FROM directory.join_token WHERE hash = $1`
 	selectJoinPrefixes = `SELECT tenant_id, enrolment_id FROM directory.join_token WHERE prefix = $1 LIMIT 10`
 	selectInvitation   = `
-		SELECT e.id, e.cluster_id, e.prefix, e.expires_at, e.used_at, e.created_by, e.attempts, c.name, e.agent_id, e.used_key
+		SELECT e.id, e.tenant_id AS tenant, e.cluster_id AS cluster, e.prefix, e.expires_at, e.used_at, e.created_by, e.attempts,
+		       c.name AS cluster_name, e.agent_id, e.used_key AS key
 		FROM   enrolment e
 		JOIN   cluster c ON c.tenant_id = e.tenant_id AND c.id = e.cluster_id
 		WHERE  e.tenant_id = $1 AND e.id = $2`
@@ -51,7 +52,7 @@ const (
 		ON CONFLICT (serial) DO NOTHING`
 	selectRevocationVersion = `SELECT version FROM directory.revocation_version`
 	selectRevocations       = `
-		SELECT agent_id, serial, tenant_id::text, until, '' FROM directory.revocation WHERE until > $1
+		SELECT agent_id, serial, tenant_id::text AS tenant, until, '' AS cluster FROM directory.revocation WHERE until > $1
 		UNION ALL
 		SELECT '', '', tenant_id::text, since, cluster_id::text FROM directory.quarantine
 		ORDER  BY 4`
@@ -119,11 +120,7 @@ func (s *System) EnrolmentByHash(ctx context.Context, hash [32]byte) (hub.Invita
 	}
 	var out hub.Invitation
 	err := s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *Tenant) (err error) {
-		out, err = one(ctx, t.tx, "enrolment", func(row pgx.CollectableRow) (v hub.Invitation, err error) {
-			v.Tenant = tenant
-			err = row.Scan(&v.ID, &v.Cluster, &v.Prefix, &v.ExpiresAt, &v.UsedAt, &v.CreatedBy, &v.Attempts, &v.ClusterName, &v.AgentID, &v.Key)
-			return v, err
-		}, selectInvitation, tenant, id)
+		out, err = one(ctx, t.tx, "enrolment", pgx.RowToStructByName[hub.Invitation], selectInvitation, tenant, id)
 		return missing(err, none)
 	})
 	return out, err
@@ -276,7 +273,7 @@ func (s *System) RevocationVersion(ctx context.Context) (int64, error) {
 // Revocations returns all that may cover a certificate which has not expired at
 // that time.
 func (s *System) Revocations(ctx context.Context, at time.Time) ([]hub.Revocation, error) {
-	out, err := list(ctx, s.db.system, "revocations", pgx.RowToStructByPos[hub.Revocation], selectRevocations, at)
+	out, err := list(ctx, s.db.system, "revocations", pgx.RowToStructByName[hub.Revocation], selectRevocations, at)
 	return out, classify(err)
 }
 

@@ -139,10 +139,7 @@ func (t *Tenant) ClearRewind(ctx context.Context, cluster hub.ClusterID) error {
 
 // Rewind returns what is noted of a cluster's agent; nil: hub and agent agree.
 func (t *Tenant) Rewind(ctx context.Context, cluster hub.ClusterID) (*hub.Rewind, error) {
-	r, err := one(ctx, t.tx, "rewind", func(row pgx.CollectableRow) (r hub.Rewind, err error) {
-		err = row.Scan(&r.Since, &r.SeenAt, &r.Reason, &r.Proven, &r.AgentIncarnation, &r.AgentSeq, &r.Former, &r.HubSeq)
-		return r, err
-	}, selectRewind, cluster)
+	r, err := one(ctx, t.tx, "rewind", pgx.RowToStructByName[hub.Rewind], selectRewind, cluster)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}

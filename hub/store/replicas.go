@@ -53,11 +53,11 @@ const (
 		)
 		SELECT u.session_id FROM u WHERE NOT EXISTS (SELECT FROM held h WHERE h.session_id = u.session_id)`
 	selectAttachment = `
-		SELECT tenant_id, cluster_id, replica, CASE WHEN until > now() THEN coalesce(session_id, '') ELSE '' END, fence
+		SELECT tenant_id AS tenant, cluster_id AS cluster, replica, CASE WHEN until > now() THEN coalesce(session_id, '') ELSE '' END AS session, fence
 		FROM   directory.agent_attachment
 		WHERE  tenant_id = $1 AND cluster_id = $2 AND lane = 'control'`
 	selectAttachments = `
-		SELECT tenant_id, cluster_id, replica, coalesce(session_id, ''), fence
+		SELECT tenant_id AS tenant, cluster_id AS cluster, replica, coalesce(session_id, '') AS session, fence
 		FROM   directory.agent_attachment
 		WHERE  lane = 'control' AND fence > $1
 		ORDER  BY fence`
@@ -83,7 +83,7 @@ func (s *System) Beat(ctx context.Context, r hub.Replica, life time.Duration) ([
 				return err
 			}
 		}
-		out, err = list(ctx, tx, "replicas", pgx.RowToStructByPos[hub.Replica], selectReplicas)
+		out, err = list(ctx, tx, "replicas", pgx.RowToStructByName[hub.Replica], selectReplicas)
 		return err
 	})
 	return out, err
@@ -150,7 +150,7 @@ func (s *System) Attachment(ctx context.Context, tenant hub.TenantID, cluster hu
 	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(cluster)) {
 		return hub.AgentHome{}, noCluster()
 	}
-	p, err := one(ctx, s.db.system, "attachment", pgx.RowToStructByPos[hub.AgentHome], selectAttachment, tenant, cluster)
+	p, err := one(ctx, s.db.system, "attachment", pgx.RowToStructByName[hub.AgentHome], selectAttachment, tenant, cluster)
 	if err := missing(err, "none"); fault.KindOf(err) == fault.Missing || err == nil && p.Session == "" {
 		return hub.AgentHome{}, fault.New(fault.Offline, "the agent of the cluster is not connected")
 	}
@@ -160,6 +160,6 @@ func (s *System) Attachment(ctx context.Context, tenant hub.TenantID, cluster hu
 // Attachments returns what changed after a fence, in order; after zero, all.
 // Expired ones are included: the reader knows which replicas are alive.
 func (s *System) Attachments(ctx context.Context, after int64) ([]hub.AgentHome, error) {
-	out, err := list(ctx, s.db.system, "attachments", pgx.RowToStructByPos[hub.AgentHome], selectAttachments, after)
+	out, err := list(ctx, s.db.system, "attachments", pgx.RowToStructByName[hub.AgentHome], selectAttachments, after)
 	return out, classify(err)
 }

@@ -372,10 +372,7 @@ func (t *Tenant) fetchBelow(ctx context.Context, prefix string) error {
 
 // RepositoryTemplates returns all credential templates in order of URL.
 func (t *Tenant) RepositoryTemplates(ctx context.Context) ([]hub.RepositoryTemplate, error) {
-	return list(ctx, t.tx, "credential templates", func(row pgx.CollectableRow) (r hub.RepositoryTemplate, err error) {
-		err = row.Scan(&r.ID, &r.URL, &r.Type, &r.Name, &r.Username, &r.CreatedAt)
-		return r, err
-	}, selectTemplates, t.id)
+	return list(ctx, t.tx, "credential templates", pgx.RowToStructByName[hub.RepositoryTemplate], selectTemplates, t.id)
 }
 
 // DeleteRepositoryTemplate forgets a credential template.

@@ -13,7 +13,7 @@ import (
 
 const (
 	selectSettings = `
-		SELECT map, key, value, sealed IS NOT NULL, updated_at, updated_by
+		SELECT map, key, value, sealed IS NOT NULL AS secret, updated_at, updated_by
 		FROM   setting
 		WHERE  tenant_id = $1
 		ORDER  BY map, key`
@@ -42,10 +42,7 @@ func (t *Tenant) Settings(ctx context.Context) ([]hub.Setting, int64, error) {
 	if err := t.tx.QueryRow(ctx, selectSettingsVersion, t.id).Scan(&version); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, 0, fmt.Errorf("read the version of the settings: %w", err)
 	}
-	all, err := list(ctx, t.tx, "settings", func(row pgx.CollectableRow) (s hub.Setting, err error) {
-		err = row.Scan(&s.Map, &s.Key, &s.Value, &s.Secret, &s.UpdatedAt, &s.UpdatedBy)
-		return s, err
-	}, selectSettings, t.id)
+	all, err := list(ctx, t.tx, "settings", pgx.RowToStructByName[hub.Setting], selectSettings, t.id)
 	return all, version, err
 }
 

@@ -47,7 +47,7 @@ const (
 		FROM   unnest(@apps::uuid[], @revisions::text[], @each_revisions::text[], @times::timestamptz[]) AS u (app, revision, revisions, at)
 		JOIN   application_status before ON before.tenant_id = @tenant AND before.application_id = u.app
 		WHERE  s.tenant_id = @tenant AND s.application_id = u.app
-		RETURNING s.application_id, before.revision <> u.revision OR before.revisions <> u.revisions::text[]`
+		RETURNING s.application_id AS app, before.revision <> u.revision OR before.revisions <> u.revisions::text[] AS moved`
 
 	// Conditions that are said again keep the time since which they hold.
 	dropConditions = `
@@ -224,7 +224,7 @@ func (t *Tenant) Unchanged(ctx context.Context, apps []hub.Unchanged) error {
 		App   string
 		Moved bool
 	}
-	found, err := list(ctx, t.tx, "unchanged applications", pgx.RowToStructByPos[noted], setUnchanged, pgx.StrictNamedArgs{
+	found, err := list(ctx, t.tx, "unchanged applications", pgx.RowToStructByName[noted], setUnchanged, pgx.StrictNamedArgs{
 		"tenant": t.id, "apps": id, "revisions": revision, "each_revisions": revisions, "times": at,
 	})
 	if err != nil {

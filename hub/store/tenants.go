@@ -120,14 +120,9 @@ func (db *DB) found(ctx context.Context, tenant hub.Tenant) error {
 	})
 }
 
-func scanTenant(row pgx.CollectableRow) (t hub.Tenant, err error) {
-	err = row.Scan(&t.ID, &t.Name, &t.DisplayName, &t.Suspended, &t.CreatedAt)
-	return t, err
-}
-
 // Tenants returns all tenants in order of name.
 func (s *System) Tenants(ctx context.Context) ([]hub.Tenant, error) {
-	out, err := list(ctx, s.db.system, "tenants", scanTenant, selectTenants)
+	out, err := list(ctx, s.db.system, "tenants", pgx.RowToStructByName[hub.Tenant], selectTenants)
 	return out, classify(err)
 }
 
@@ -136,13 +131,13 @@ func (s *System) Tenant(ctx context.Context, id hub.TenantID) (hub.Tenant, error
 	if !hub.ValidID(string(id)) {
 		return hub.Tenant{}, noTenant()
 	}
-	t, err := one(ctx, s.db.system, "tenant", scanTenant, selectTenant, id)
+	t, err := one(ctx, s.db.system, "tenant", pgx.RowToStructByName[hub.Tenant], selectTenant, id)
 	return t, classify(missing(err, "there is no such tenant"))
 }
 
 // TenantByName returns one tenant by its name.
 func (s *System) TenantByName(ctx context.Context, name string) (hub.Tenant, error) {
-	t, err := one(ctx, s.db.system, "tenant", scanTenant, selectTenantByName, name)
+	t, err := one(ctx, s.db.system, "tenant", pgx.RowToStructByName[hub.Tenant], selectTenantByName, name)
 	return t, classify(missing(err, "there is no tenant %q", name))
 }
 
