@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -25,18 +27,18 @@ func (p *picked) flags(c *cobra.Command) {
 	c.Flags().BoolVar(&p.all, "all", false, "all objects that the other flags leave, not just one")
 }
 
-func (p *picked) wants(n client.Node) bool {
+func (p *picked) wants(n apimodel.Node) bool {
 	return (p.group == "" || p.group == n.Group) && (p.kind == "" || strings.EqualFold(p.kind, n.Kind)) &&
-		(p.namespace == "" || p.namespace == deref(n.Namespace)) && (p.name == "" || p.name == n.Name)
+		(p.namespace == "" || p.namespace == n.Namespace) && (p.name == "" || p.name == n.Name)
 }
 
 // nodes returns the live objects that the flags pick: one, unless all may be.
-func (p *picked) nodes(ctx context.Context, api *client.Client, namespace, name string) ([]client.Node, error) {
-	tree, _, err := call[client.Tree](api.GetApplicationTree(ctx, namespace, name))
+func (p *picked) nodes(ctx context.Context, api *client.Client, namespace, name string) ([]apimodel.Node, error) {
+	tree, _, err := client.Call[apimodel.Tree](api.GetApplicationTree(ctx, namespace, name))
 	if err != nil {
 		return nil, err
 	}
-	var out []client.Node
+	var out []apimodel.Node
 	for _, n := range tree.Nodes {
 		if p.wants(n) {
 			out = append(out, n)
@@ -50,13 +52,13 @@ func (p *picked) nodes(ctx context.Context, api *client.Client, namespace, name 
 		for _, n := range out {
 			names = append(names, nodeName(n))
 		}
-		return nil, usageError{fmt.Errorf("several objects fit: %s; name one by --group, --kind, --namespace and --resource-name, or give --all", strings.Join(names, ", "))}
+		return nil, usage.Errorf("several objects fit: %s; name one by --group, --kind, --namespace and --resource-name, or give --all", strings.Join(names, ", "))
 	}
 	return out, nil
 }
 
-func nodeName(n client.Node) string {
-	if ns := deref(n.Namespace); ns != "" {
+func nodeName(n apimodel.Node) string {
+	if ns := n.Namespace; ns != "" {
 		return n.Kind + " " + ns + "/" + n.Name
 	}
 	return n.Kind + " " + n.Name
@@ -85,24 +87,24 @@ func (a *app) actionsList() *cobra.Command {
 
 // objectActions are the actions of one object, as they are printed.
 type objectActions struct {
-	Group     string                  `json:"group,omitempty"`
-	Version   string                  `json:"version"`
-	Kind      string                  `json:"kind"`
-	Namespace string                  `json:"namespace,omitempty"`
-	Name      string                  `json:"name"`
-	Actions   []client.ResourceAction `json:"actions"`
+	Group     string                    `json:"group,omitempty"`
+	Version   string                    `json:"version"`
+	Kind      string                    `json:"kind"`
+	Namespace string                    `json:"namespace,omitempty"`
+	Name      string                    `json:"name"`
+	Actions   []apimodel.ResourceAction `json:"actions"`
 }
 
-func (a *app) listActions(cmd *cobra.Command, api *client.Client, namespace, name string, nodes []client.Node) error {
-	t := table{head: []string{"KIND", "NAMESPACE", "NAME", "ACTION", "DISABLED", "PERMITTED", "PARAMETERS"}}
+func (a *app) listActions(cmd *cobra.Command, api *client.Client, namespace, name string, nodes []apimodel.Node) error {
+	t := output.Table{Head: []string{"KIND", "NAMESPACE", "NAME", "ACTION", "DISABLED", "PERMITTED", "PARAMETERS"}}
 	var out struct {
 		Items []objectActions `json:"items"`
 	}
 	for _, n := range nodes {
-		l, _, err := call[struct {
-			Items []client.ResourceAction `json:"items"`
-		}](api.ListResourceActions(cmd.Context(), namespace, name, &client.ListResourceActionsParams{
-			Group: ref(n.Group), Version: n.Version, Kind: n.Kind, ResourceNamespace: n.Namespace, ResourceName: n.Name,
+		l, _, err := client.Call[struct {
+			Items []apimodel.ResourceAction `json:"items"`
+		}](api.ListResourceActions(cmd.Context(), namespace, name, apimodel.ListResourceActionsParams{
+			Group: n.Group, Version: n.Version, Kind: n.Kind, ResourceNamespace: n.Namespace, ResourceName: n.Name,
 		}))
 		if err != nil {
 			return err
@@ -110,17 +112,17 @@ func (a *app) listActions(cmd *cobra.Command, api *client.Client, namespace, nam
 		if len(l.Items) == 0 {
 			continue
 		}
-		out.Items = append(out.Items, objectActions{n.Group, n.Version, n.Kind, deref(n.Namespace), n.Name, l.Items})
+		out.Items = append(out.Items, objectActions{n.Group, n.Version, n.Kind, n.Namespace, n.Name, l.Items})
 		for _, x := range l.Items {
 			var params []string
-			for _, p := range deref(x.Params) {
+			for _, p := range x.Params {
 				params = append(params, p.Name)
 			}
-			t.rows = append(t.rows, []string{n.Kind, dash(deref(n.Namespace)), n.Name, x.Name, yesNo(x.Disabled), yesNo(x.Permitted), dash(strings.Join(params, ","))})
-			t.name = append(t.name, x.Name)
+			t.Rows = append(t.Rows, []string{n.Kind, output.Dash(n.Namespace), n.Name, x.Name, yesNo(x.Disabled), yesNo(x.Permitted), output.Dash(strings.Join(params, ","))})
+			t.Names = append(t.Names, x.Name)
 		}
 	}
-	return a.printValue(out, t)
+	return a.PrintValue(out, t)
 }
 
 func yesNo(b bool) string {
@@ -137,7 +139,7 @@ func (a *app) actionsRun() *cobra.Command {
 		Use: "run NAME ACTION", Short: "Run an action on a live object of an application",
 		Example: "  capstan app actions run shop restart --kind Deployment --resource-name web\n" +
 			"  capstan app actions run shop scale --kind Deployment --resource-name web --param replicas=3\n  capstan app actions run shop restart --kind Deployment --all",
-		Args: exactly("the name of an application", "the name of an action"),
+		Args: usage.Exactly("the name of an application", "the name of an action"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			given, err := parameters(params)
 			if err != nil {
@@ -147,7 +149,7 @@ func (a *app) actionsRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			namespace, name := appName(args[0])
+			namespace, name := client.SplitName(args[0])
 			nodes, err := p.nodes(cmd.Context(), api, namespace, name)
 			if err != nil {
 				return err
@@ -170,26 +172,26 @@ func parameters(given []string) ([]actionParameter, error) {
 	for _, p := range given {
 		name, value, found := strings.Cut(p, "=")
 		if !found || name == "" {
-			return nil, usageError{fmt.Errorf("parameter %q is not like NAME=VALUE", p)}
+			return nil, usage.Errorf("parameter %q is not like NAME=VALUE", p)
 		}
 		out = append(out, actionParameter{Name: name, Value: value})
 	}
 	return out, nil
 }
 
-func (a *app) runActions(cmd *cobra.Command, api *client.Client, namespace, name, action string, params []actionParameter, nodes []client.Node) error {
-	t := table{head: []string{"OBJECT", "WRITTEN"}}
+func (a *app) runActions(cmd *cobra.Command, api *client.Client, namespace, name, action string, params []actionParameter, nodes []apimodel.Node) error {
+	t := output.Table{Head: []string{"OBJECT", "WRITTEN"}}
 	var out struct {
-		Changes []client.ResourceActionChange `json:"changes"`
+		Changes []apimodel.ResourceActionChange `json:"changes"`
 	}
 	for _, n := range nodes {
-		body := client.RunResourceActionJSONRequestBody{
-			Group: ref(n.Group), Version: n.Version, Kind: n.Kind, ResourceNamespace: n.Namespace, ResourceName: n.Name, Action: action,
+		body := apimodel.RunResourceActionJSONRequestBody{
+			Group: n.Group, Version: n.Version, Kind: n.Kind, ResourceNamespace: n.Namespace, ResourceName: n.Name, Action: action,
 		}
 		if len(params) > 0 {
-			body.ResourceActionParameters = &params
+			body.ResourceActionParameters = params
 		}
-		r, _, err := call[client.ResourceActionResult](api.RunResourceAction(cmd.Context(), namespace, name, nil, body))
+		r, _, err := client.Call[apimodel.ResourceActionResult](api.RunResourceAction(cmd.Context(), namespace, name, body))
 		if err != nil {
 			return err
 		}
@@ -199,9 +201,9 @@ func (a *app) runActions(cmd *cobra.Command, api *client.Client, namespace, name
 			if c.Created {
 				verb = "created"
 			}
-			t.rows = append(t.rows, []string{nodeName(n), verb + " " + nodeName(client.Node{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name})})
-			t.name = append(t.name, strings.ToLower(c.Kind)+"/"+c.Name)
+			t.Rows = append(t.Rows, []string{nodeName(n), verb + " " + nodeName(apimodel.Node{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name})})
+			t.Names = append(t.Names, strings.ToLower(c.Kind)+"/"+c.Name)
 		}
 	}
-	return a.printValue(out, t)
+	return a.PrintValue(out, t)
 }

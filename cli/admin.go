@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -9,19 +10,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 func (a *app) projectCommand() *cobra.Command {
 	get := a.named("get NAME", "Show one project", "the name of the project", "  capstan project get shop\n  capstan project get shop -o yaml",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
-			p, raw, err := call[client.AppProject](api.GetProject(cmd.Context(), name))
+			p, raw, err := client.Call[apimodel.AppProject](api.GetProject(cmd.Context(), name))
 			if err != nil {
 				return err
 			}
-			if a.output == "table" || a.output == "wide" {
+			if a.Format == "table" || a.Format == "wide" {
 				return a.describeProject(p)
 			}
-			return a.print(raw, projectTable([]client.AppProject{p}))
+			return a.Print(raw, projectTable([]apimodel.AppProject{p}))
 		})
 	var yes bool
 	remove := a.named("delete NAME", "Delete a project without applications", "the name of the project", "  capstan project delete shop\n  capstan project delete shop --yes",
@@ -29,7 +33,7 @@ func (a *app) projectCommand() *cobra.Command {
 			if err := a.confirm(yes, "Delete project "+name+"?"); err != nil {
 				return err
 			}
-			_, err := read(api.DeleteProject(cmd.Context(), name))
+			_, err := client.Read(api.DeleteProject(cmd.Context(), name))
 			return err
 		})
 	remove.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -38,7 +42,7 @@ func (a *app) projectCommand() *cobra.Command {
 
 // named makes a verb that is about one named thing.
 func (a *app) named(use, short, what, example string, do func(cmd *cobra.Command, api *client.Client, name string) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Example: example, Args: exactly(what), RunE: func(cmd *cobra.Command, args []string) error {
+	return &cobra.Command{Use: use, Short: short, Example: example, Args: usage.Exactly(what), RunE: func(cmd *cobra.Command, args []string) error {
 		api, err := a.client()
 		if err != nil {
 			return err
@@ -49,7 +53,7 @@ func (a *app) named(use, short, what, example string, do func(cmd *cobra.Command
 
 // plain makes a verb without arguments.
 func (a *app) plain(use, short, example string, do func(cmd *cobra.Command, api *client.Client) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Example: example, Args: exactly(), RunE: func(cmd *cobra.Command, _ []string) error {
+	return &cobra.Command{Use: use, Short: short, Example: example, Args: usage.Exactly(), RunE: func(cmd *cobra.Command, _ []string) error {
 		api, err := a.client()
 		if err != nil {
 			return err
@@ -60,18 +64,18 @@ func (a *app) plain(use, short, example string, do func(cmd *cobra.Command, api 
 
 func (a *app) projectList() *cobra.Command {
 	return a.plain("list", "List projects", "  capstan project list\n  capstan project list -o name", func(cmd *cobra.Command, api *client.Client) error {
-		l, raw, err := call[struct {
-			Items []client.AppProject `json:"items"`
+		l, raw, err := client.Call[struct {
+			Items []apimodel.AppProject `json:"items"`
 		}](api.ListProjects(cmd.Context()))
 		if err != nil {
 			return err
 		}
-		return a.print(raw, projectTable(l.Items))
+		return a.Print(raw, projectTable(l.Items))
 	})
 }
 
-func projectTable(all []client.AppProject) table {
-	t := table{head: []string{"NAME", "DESCRIPTION", "SOURCES", "DESTINATIONS"}}
+func projectTable(all []apimodel.AppProject) output.Table {
+	t := output.Table{Head: []string{"NAME", "DESCRIPTION", "SOURCES", "DESTINATIONS"}}
 	for _, p := range all {
 		var spec struct {
 			Description  string            `json:"description"`
@@ -79,14 +83,14 @@ func projectTable(all []client.AppProject) table {
 			Destinations []json.RawMessage `json:"destinations"`
 		}
 		_ = json.Unmarshal(p.Spec, &spec)
-		t.rows = append(t.rows, []string{p.Metadata.Name, dash(spec.Description), dash(strings.Join(spec.SourceRepos, ",")), strconv.Itoa(len(spec.Destinations))})
-		t.name = append(t.name, "appproject/"+p.Metadata.Name)
+		t.Rows = append(t.Rows, []string{p.Metadata.Name, output.Dash(spec.Description), output.Dash(strings.Join(spec.SourceRepos, ",")), strconv.Itoa(len(spec.Destinations))})
+		t.Names = append(t.Names, "appproject/"+p.Metadata.Name)
 	}
 	return t
 }
 
 // describeProject prints a project for people, line by line.
-func (a *app) describeProject(p client.AppProject) error {
+func (a *app) describeProject(p apimodel.AppProject) error {
 	var spec struct {
 		Description  string   `json:"description"`
 		SourceRepos  []string `json:"sourceRepos"`
@@ -108,7 +112,7 @@ func (a *app) describeProject(p client.AppProject) error {
 	}
 	var destinations, roles []string
 	for _, d := range spec.Destinations {
-		destinations = append(destinations, dash(first(d.Name, d.Server))+" "+dash(d.Namespace))
+		destinations = append(destinations, output.Dash(cmp.Or(d.Name, d.Server))+" "+output.Dash(d.Namespace))
 	}
 	for _, r := range spec.Roles {
 		if role, ok := r.(map[string]any); ok {
@@ -128,7 +132,7 @@ func (a *app) describeProject(p client.AppProject) error {
 		}
 	}
 	add("Name:", p.Metadata.Name)
-	add("Description:", dash(spec.Description))
+	add("Description:", output.Dash(spec.Description))
 	add("Sources:", spec.SourceRepos...)
 	add("Destinations:", destinations...)
 	add("Applications in namespaces:", spec.SourceNamespaces...)
@@ -139,7 +143,7 @@ func (a *app) describeProject(p client.AppProject) error {
 	add("Roles:", roles...)
 	add("Sync windows:", strconv.Itoa(len(spec.SyncWindows)))
 	add("Orphaned resources:", map[bool]string{true: "monitored", false: "not monitored"}[spec.OrphanedResources != nil])
-	return a.tabulate(table{rows: rows})
+	return a.Tabulate(output.Table{Rows: rows})
 }
 
 // groupKind is a rule about kinds.
@@ -172,7 +176,7 @@ func (a *app) projectCreate() *cobra.Command {
 			for _, d := range destinations {
 				cluster, namespace, ok := strings.Cut(d, ",")
 				if !ok {
-					return usageError{fmt.Errorf("%q is no destination; write CLUSTER,NAMESPACE", d)}
+					return usage.Errorf("%q is no destination; write CLUSTER,NAMESPACE", d)
 				}
 				key := "name"
 				if strings.Contains(cluster, "://") {
@@ -185,14 +189,14 @@ func (a *app) projectCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, out, err := call[client.AppProject](api.CreateProject(cmd.Context(), nil, client.AppProject{
-				ApiVersion: "argoproj.io/v1alpha1", Kind: "AppProject", Metadata: client.Metadata{Name: name}, Spec: raw,
+			p, out, err := client.Call[apimodel.AppProject](api.CreateProject(cmd.Context(), apimodel.AppProject{
+				ApiVersion: "argoproj.io/v1alpha1", Kind: "AppProject", Metadata: apimodel.Metadata{Name: name}, Spec: raw,
 			}))
 			if err != nil {
 				return err
 			}
-			a.warn(p.Warnings)
-			return a.print(out, projectTable([]client.AppProject{p}))
+			a.Warn(p.Warnings)
+			return a.Print(out, projectTable([]apimodel.AppProject{p}))
 		})
 	c.Flags().StringVar(&description, "description", "", "what it is for")
 	c.Flags().StringArrayVar(&sources, "source", nil, "repository that its applications may use; * stands for any run of characters")
@@ -202,30 +206,30 @@ func (a *app) projectCreate() *cobra.Command {
 
 func (a *app) tenantCommand() *cobra.Command {
 	list := a.plain("list", "List organisations", "  capstan tenant list\n  capstan tenant list -o name", func(cmd *cobra.Command, api *client.Client) error {
-		l, raw, err := call[struct {
-			Items []client.Tenant `json:"items"`
+		l, raw, err := client.Call[struct {
+			Items []apimodel.Tenant `json:"items"`
 		}](api.ListTenants(cmd.Context()))
 		if err != nil {
 			return err
 		}
-		t := table{head: []string{"NAME", "DISPLAY NAME", "SUSPENDED", "CREATED"}}
+		t := output.Table{Head: []string{"NAME", "DISPLAY NAME", "SUSPENDED", "CREATED"}}
 		for _, x := range l.Items {
-			t.rows = append(t.rows, []string{x.Name, dash(deref(x.DisplayName)), strconv.FormatBool(deref(x.Suspended)), ago(&x.CreatedAt)})
-			t.name = append(t.name, "tenant/"+x.Name)
+			t.Rows = append(t.Rows, []string{x.Name, output.Dash(x.DisplayName), strconv.FormatBool(x.Suspended), output.Ago(x.CreatedAt)})
+			t.Names = append(t.Names, "tenant/"+x.Name)
 		}
-		return a.print(raw, t)
+		return a.Print(raw, t)
 	})
 	var display string
 	create := a.named("create NAME", "Make an organisation and a setup link for its first admin", "the name of the organisation",
 		"  capstan tenant create acme\n  capstan tenant create acme --display-name 'Acme Inc.'",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
-			n, raw, err := call[client.NewTenant](api.CreateTenant(cmd.Context(), nil, client.CreateTenantJSONRequestBody{Name: name, DisplayName: ref(display)}))
+			n, raw, err := client.Call[apimodel.NewTenant](api.CreateTenant(cmd.Context(), apimodel.CreateTenantJSONRequestBody{Name: name, DisplayName: display}))
 			if err != nil {
 				return err
 			}
-			return a.print(raw, table{
-				head: []string{"NAME", "SETUP LINK (works once)", "UNTIL"}, name: []string{"tenant/" + n.Tenant.Name},
-				rows: [][]string{{n.Tenant.Name, n.SetupLink, n.ExpiresAt.Local().Format("2006-01-02 15:04 MST")}},
+			return a.Print(raw, output.Table{
+				Head: []string{"NAME", "SETUP LINK (works once)", "UNTIL"}, Names: []string{"tenant/" + n.Tenant.Name},
+				Rows: [][]string{{n.Tenant.Name, n.SetupLink, n.ExpiresAt.Local().Format("2006-01-02 15:04 MST")}},
 			})
 		})
 	create.Flags().StringVar(&display, "display-name", "", "name to show")
@@ -234,36 +238,36 @@ func (a *app) tenantCommand() *cobra.Command {
 
 func (a *app) tokenCommand() *cobra.Command {
 	list := a.plain("list", "List your API tokens", "  capstan token list\n  capstan token list -o json", func(cmd *cobra.Command, api *client.Client) error {
-		l, raw, err := call[struct {
-			Items []client.Token `json:"items"`
+		l, raw, err := client.Call[struct {
+			Items []apimodel.Token `json:"items"`
 		}](api.ListTokens(cmd.Context()))
 		if err != nil {
 			return err
 		}
-		t := table{head: []string{"ID", "NAME", "PREFIX", "CREATED", "USED"}}
+		t := output.Table{Head: []string{"ID", "NAME", "PREFIX", "CREATED", "USED"}}
 		for _, x := range l.Items {
-			t.rows = append(t.rows, []string{x.Id, x.Name, x.Prefix, ago(&x.CreatedAt), ago(x.UsedAt)})
-			t.name = append(t.name, "token/"+x.Id)
+			t.Rows = append(t.Rows, []string{x.Id, x.Name, x.Prefix, output.Ago(x.CreatedAt), output.Ago(x.UsedAt)})
+			t.Names = append(t.Names, "token/"+x.Id)
 		}
-		return a.print(raw, t)
+		return a.Print(raw, t)
 	})
 	var life string
 	create := a.named("create NAME", "Make an API token; it is shown once", "a name for the token", "  capstan token create ci\n  capstan token create ci --expires-in 720h",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
-			n, raw, err := call[client.NewToken](api.CreateToken(cmd.Context(), nil, client.CreateTokenJSONRequestBody{Name: name, ExpiresIn: ref(life)}))
+			n, raw, err := client.Call[apimodel.NewToken](api.CreateToken(cmd.Context(), apimodel.CreateTokenJSONRequestBody{Name: name, ExpiresIn: life}))
 			if err != nil {
 				return err
 			}
-			if a.output == "table" || a.output == "wide" {
-				_, err := fmt.Fprintln(a.streams.Out, n.Token)
+			if a.Format == "table" || a.Format == "wide" {
+				_, err := fmt.Fprintln(a.Out, n.Token)
 				return err
 			}
-			return a.print(raw, table{name: []string{"token/" + n.Info.Id}})
+			return a.Print(raw, output.Table{Names: []string{"token/" + n.Info.Id}})
 		})
 	create.Flags().StringVar(&life, "expires-in", "", "how long it can be used, such as 720h or 30d (default: 90 days, at most 366)")
 	revoke := a.named("revoke ID", "End an API token", "the id of the token", "  capstan token list\n  capstan token revoke ID",
 		func(cmd *cobra.Command, api *client.Client, id string) error {
-			_, err := read(api.DeleteToken(cmd.Context(), id))
+			_, err := client.Read(api.DeleteToken(cmd.Context(), id))
 			return err
 		})
 	return noun("token", "API tokens of your account", []string{"tokens"}, list, create, revoke)
@@ -271,20 +275,20 @@ func (a *app) tokenCommand() *cobra.Command {
 
 func (a *app) auditCommand() *cobra.Command {
 	list := a.plain("list", "List who did what, newest first", "  capstan audit list\n  capstan audit list -o json", func(cmd *cobra.Command, api *client.Client) error {
-		l, raw, err := call[struct {
-			Items []client.AuditRecord `json:"items"`
-		}](api.ListAudit(cmd.Context(), nil))
+		l, raw, err := client.Call[struct {
+			Items []apimodel.AuditRecord `json:"items"`
+		}](api.ListAudit(cmd.Context(), apimodel.ListAuditParams{}))
 		if err != nil {
 			return err
 		}
-		t := table{head: []string{"SEQ", "AT", "ACTOR", "ACTION", "OBJECT", "RESULT", "REASON"}}
+		t := output.Table{Head: []string{"SEQ", "AT", "ACTOR", "ACTION", "OBJECT", "RESULT", "REASON"}}
 		for _, r := range l.Items {
-			t.rows = append(t.rows, []string{
-				strconv.FormatInt(r.Seq, 10), r.At.Local().Format("2006-01-02 15:04:05 -0700"), r.Actor, r.Action, r.Resource + "/" + r.Object, string(r.Result), dash(deref(r.Reason)),
+			t.Rows = append(t.Rows, []string{
+				strconv.FormatInt(r.Seq, 10), r.At.Local().Format("2006-01-02 15:04:05 -0700"), r.Actor, r.Action, r.Resource + "/" + r.Object, string(r.Result), output.Dash(r.Reason),
 			})
-			t.name = append(t.name, strconv.FormatInt(r.Seq, 10))
+			t.Names = append(t.Names, strconv.FormatInt(r.Seq, 10))
 		}
-		return a.print(raw, t)
+		return a.Print(raw, t)
 	})
 	return noun("audit", "The record of writes and refused writes", nil, list)
 }

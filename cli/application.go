@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,10 +14,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/cli/wait"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
-
-// defaultNamespace is that of applications that name none.
-const defaultNamespace = "argocd"
 
 func (a *app) applicationCommand() *cobra.Command {
 	return noun("app", "Applications: list, show, sync, roll back", []string{"application", "applications"},
@@ -25,51 +26,43 @@ func (a *app) applicationCommand() *cobra.Command {
 		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appActions(), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource())
 }
 
-// appName splits "namespace/name" or "name".
-func appName(s string) (namespace, name string) {
-	if ns, n, ok := strings.Cut(s, "/"); ok {
-		return ns, n
-	}
-	return defaultNamespace, s
-}
-
 // one makes a verb that is about one application.
 func (a *app) one(use, short, example string, do func(cmd *cobra.Command, api *client.Client, namespace, name string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Example: example, Args: exactly("the name of an application"),
+		Use: use, Short: short, Example: example, Args: usage.Exactly("the name of an application"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			api, err := a.client()
 			if err != nil {
 				return err
 			}
-			namespace, name := appName(args[0])
+			namespace, name := client.SplitName(args[0])
 			return do(cmd, api, namespace, name)
 		},
 	}
 }
 
 func (a *app) appList() *cobra.Command {
-	var params client.ListApplicationsParams
+	var params apimodel.ListApplicationsParams
 	var projects, clusters, repos, sync, health []string
 	var labels, query string
 	c := &cobra.Command{
-		Use: "list", Short: "List applications", Aliases: []string{"ls"}, Args: exactly(),
+		Use: "list", Short: "List applications", Aliases: []string{"ls"}, Args: usage.Exactly(),
 		Example: "  capstan app list\n  capstan app list --sync OutOfSync --project shop -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			api, err := a.client()
 			if err != nil {
 				return err
 			}
-			params.Project, params.Cluster = list(projects), list(clusters)
-			if params.Sync, err = allAmong[client.SyncStatusCode]("--sync", sync, "Synced", "OutOfSync", "Unknown"); err != nil {
+			params.Project, params.Cluster = projects, clusters
+			if params.Sync, err = usage.AllAmong[apimodel.SyncStatusCode]("--sync", sync, "Synced", "OutOfSync", "Unknown"); err != nil {
 				return err
 			}
-			if params.Health, err = allAmong[client.HealthStatusCode]("--health", health, "Healthy", "Progressing", "Degraded", "Suspended", "Missing", "Unknown"); err != nil {
+			if params.Health, err = usage.AllAmong[apimodel.HealthStatusCode]("--health", health, "Healthy", "Progressing", "Degraded", "Suspended", "Missing", "Unknown"); err != nil {
 				return err
 			}
-			params.Labels, params.Q, params.Repo = ref(labels), ref(query), list(repos)
-			if a.output != "json" && a.output != "yaml" {
-				params.View = ref(client.ListApplicationsParamsViewCompact)
+			params.Labels, params.Q, params.Repo = labels, query, repos
+			if a.Format != "json" && a.Format != "yaml" {
+				params.View = apimodel.ListApplicationsParamsViewCompact
 			}
 			all, err := listAll(cmd.Context(), api, params)
 			if err != nil {
@@ -79,7 +72,7 @@ func (a *app) appList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(raw, appTable(all))
+			return a.Print(raw, appTable(all))
 		},
 	}
 	c.Flags().StringSliceVar(&projects, "project", nil, "of these projects")
@@ -93,27 +86,20 @@ func (a *app) appList() *cobra.Command {
 }
 
 // listAll reads a list page by page.
-func listAll(ctx context.Context, api *client.Client, params client.ListApplicationsParams) ([]client.Application, error) {
-	params.Limit = ref(500)
-	all := []client.Application{} // a list without items is [], not null
+func listAll(ctx context.Context, api *client.Client, params apimodel.ListApplicationsParams) ([]apimodel.Application, error) {
+	params.Limit = 500
+	all := []apimodel.Application{} // a list without items is [], not null
 	for {
-		page, _, err := call[client.ApplicationList](api.ListApplications(ctx, &params))
+		page, _, err := client.Call[apimodel.ApplicationList](api.ListApplications(ctx, params))
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, page.Items...)
-		if deref(page.Metadata.Continue) == "" {
+		if page.Metadata.Continue == "" {
 			return all, nil
 		}
 		params.Cursor = page.Metadata.Continue
 	}
-}
-
-func list(s []string) *[]string {
-	if len(s) == 0 {
-		return nil
-	}
-	return &s
 }
 
 // appSpec is what tables show of a spec.
@@ -131,78 +117,69 @@ type appSpec struct {
 	} `json:"destination"`
 }
 
-func appTable(apps []client.Application) table {
-	t := table{
-		head: []string{"NAME", "PROJECT", "SYNC", "HEALTH", "OPERATION", "REVISION", "CLUSTER", "AS OF", "CONDITIONS", "NAMESPACE", "REPOSITORY", "PATH", "TARGET"},
-		wide: 4,
+func appTable(apps []apimodel.Application) output.Table {
+	t := output.Table{
+		Head: []string{"NAME", "PROJECT", "SYNC", "HEALTH", "OPERATION", "REVISION", "CLUSTER", "AS OF", "CONDITIONS", "NAMESPACE", "REPOSITORY", "PATH", "TARGET"},
+		Wide: 4,
 	}
 	for _, x := range apps {
 		var spec appSpec
 		_ = json.Unmarshal(x.Spec, &spec)
-		st := deref(x.Status)
-		sync, health, revision, operation, cluster := "Unknown", "Unknown", "-", "-", first(spec.Destination.Name, spec.Destination.Server)
-		if st.Sync != nil {
-			sync, revision = string(st.Sync.Status), dash(short(deref(st.Sync.Revision)))
+		st := x.Status
+		sync, health, revision, operation, cluster := "Unknown", "Unknown", "-", "-", cmp.Or(spec.Destination.Name, spec.Destination.Server)
+		if st.Sync.Status != "" {
+			sync, revision = string(st.Sync.Status), output.Dash(output.Short(st.Sync.Revision))
 		}
-		if st.Health != nil {
+		if st.Health.Status != "" {
 			health = string(st.Health.Status)
 		}
-		if st.OperationState != nil {
+		if st.OperationState.Phase != "" {
 			operation = string(st.OperationState.Phase)
 		}
-		if st.Capstan != nil && st.Capstan.Cluster != nil {
-			cluster = *st.Capstan.Cluster
-		}
-		t.rows = append(t.rows, []string{
-			qualified(x.Metadata), first(spec.Project, "default"), sync, health, operation, revision, dash(cluster), asOf(st), dash(conditionTypes(st)),
-			dash(spec.Destination.Namespace), dash(spec.Source.RepoURL), dash(spec.Source.Path), first(spec.Source.TargetRevision, "HEAD"),
+		cluster = cmp.Or(st.Capstan.Cluster, cluster)
+		t.Rows = append(t.Rows, []string{
+			client.QualifiedName(x.Metadata), cmp.Or(spec.Project, "default"), sync, health, operation, revision, output.Dash(cluster), asOf(st), output.Dash(conditionTypes(st)),
+			output.Dash(spec.Destination.Namespace), output.Dash(spec.Source.RepoURL), output.Dash(spec.Source.Path), cmp.Or(spec.Source.TargetRevision, "HEAD"),
 		})
-		t.name = append(t.name, "application/"+x.Metadata.Name)
+		t.Names = append(t.Names, "application/"+x.Metadata.Name)
 	}
 	return t
 }
 
 // asOf is the age of a status. A status that is not current says so.
-func asOf(st client.ApplicationStatus) string {
-	on := deref(st.Capstan)
-	age := ago(on.AsOf)
-	if on.Stale == nil {
+func asOf(st apimodel.ApplicationStatus) string {
+	on := st.Capstan
+	age := output.Ago(on.AsOf)
+	if !client.Given(on.Stale) {
 		return age
 	}
 	switch on.Stale.Reason {
-	case client.StaleReasonSourceError:
-		if on.Stale.Since == nil {
+	case apimodel.StaleReasonSourceError:
+		if on.Stale.Since.IsZero() {
 			return age
 		}
-		return ago(on.Stale.Since) + " (source error)"
-	case client.StaleReasonAgentAway:
-		if on.AsOf == nil {
+		return output.Ago(on.Stale.Since) + " (source error)"
+	case apimodel.StaleReasonAgentAway:
+		if on.AsOf.IsZero() {
 			return "never"
 		}
 		return age + " (agent away)"
-	case client.StaleReasonAgentBehind:
+	case apimodel.StaleReasonAgentBehind:
 	}
 	return age + " (agent behind)"
 }
 
 // conditionTypes names what is said of an application, each once.
-func conditionTypes(st client.ApplicationStatus) string {
+func conditionTypes(st apimodel.ApplicationStatus) string {
 	var types []string
-	if deref(st.Capstan).Paused != nil {
+	if client.Given(st.Capstan.Paused) {
 		types = append(types, "Paused")
 	}
-	for _, c := range deref(st.Conditions) {
+	for _, c := range st.Conditions {
 		types = append(types, c.Type)
 	}
 	slices.Sort(types)
 	return strings.Join(slices.Compact(types), ",")
-}
-
-func qualified(m client.Metadata) string {
-	if ns := deref(m.Namespace); ns != "" && ns != defaultNamespace {
-		return ns + "/" + m.Name
-	}
-	return m.Name
 }
 
 func (a *app) appGet() *cobra.Command {
@@ -210,18 +187,18 @@ func (a *app) appGet() *cobra.Command {
 	c := a.one("get NAME", "Show one application, its conditions and its objects", "  capstan app get shop\n  capstan app get shop -o yaml\n  capstan app get shop --hard-refresh",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			if refresh || hard {
-				if _, err := a.refreshed(cmd.Context(), api, namespace, name, hard, longRefresh); err != nil {
+				if _, err := a.watcher(api).Refreshed(cmd.Context(), namespace, name, hard, wait.LongRefresh); err != nil {
 					return err
 				}
 			}
-			x, raw, err := call[client.Application](api.GetApplication(cmd.Context(), namespace, name, nil))
+			x, raw, err := client.Call[apimodel.Application](api.GetApplication(cmd.Context(), namespace, name, apimodel.GetApplicationParams{}))
 			if err != nil {
 				return err
 			}
-			if a.output != "table" && a.output != "wide" {
-				return a.print(raw, table{name: []string{"application/" + x.Metadata.Name}})
+			if a.Format != "table" && a.Format != "wide" {
+				return a.Print(raw, output.Table{Names: []string{"application/" + x.Metadata.Name}})
 			}
-			tree, _, err := call[client.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
+			tree, _, err := client.Call[apimodel.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
 			if err != nil {
 				return err
 			}
@@ -233,66 +210,66 @@ func (a *app) appGet() *cobra.Command {
 }
 
 // describe prints an application for people.
-func (a *app) describe(x client.Application, tree client.Tree) error {
-	st := deref(x.Status)
-	if err := a.tabulate(appTable([]client.Application{x})); err != nil {
+func (a *app) describe(x apimodel.Application, tree apimodel.Tree) error {
+	st := x.Status
+	if err := a.Tabulate(appTable([]apimodel.Application{x})); err != nil {
 		return err
 	}
-	out := a.streams.Out
-	if st.Capstan != nil && st.Capstan.Stale != nil {
-		fmt.Fprintf(out, "\nNot current: %s; %s\n", st.Capstan.Stale.Message, lastKnown(x))
+	out := a.Out
+	if client.Given(st.Capstan.Stale) {
+		fmt.Fprintf(out, "\nNot current: %s; %s\n", st.Capstan.Stale.Message, wait.LastKnown(x))
 	}
-	if st.Health != nil && deref(st.Health.Message) != "" {
-		fmt.Fprintln(out, "\nHealth:", *st.Health.Message)
+	if st.Health.Message != "" {
+		fmt.Fprintln(out, "\nHealth:", st.Health.Message)
 	}
-	if st.Capstan != nil && st.Capstan.Parent != nil {
-		fmt.Fprintf(out, "\nRendered by: application %s\n", qualified(client.Metadata{Namespace: &st.Capstan.Parent.Namespace, Name: st.Capstan.Parent.Name}))
+	if client.Given(st.Capstan.Parent) {
+		fmt.Fprintf(out, "\nRendered by: application %s\n", client.QualifiedName(apimodel.Metadata{Namespace: st.Capstan.Parent.Namespace, Name: st.Capstan.Parent.Name}))
 	}
-	if p := deref(st.Capstan).Paused; p != nil {
+	if p := st.Capstan.Paused; client.Given(p) {
 		fmt.Fprintf(out, "\nPaused: %s.\nAutomated sync resumes when Git renders something else than revision %s. `capstan app resume %s` ends the pause.\n",
-			p.Message, short(p.Skipped), qualified(x.Metadata))
+			p.Message, output.Short(p.Skipped), client.QualifiedName(x.Metadata))
 	}
-	if st.Capstan != nil && deref(st.Capstan.Hold) != "" {
-		fmt.Fprintln(out, "\nAutomation waits:", *st.Capstan.Hold)
+	if st.Capstan.Hold != "" {
+		fmt.Fprintln(out, "\nAutomation waits:", st.Capstan.Hold)
 	}
-	if op := st.OperationState; op != nil && deref(op.Message) != "" {
-		fmt.Fprintf(out, "\nLast operation: %s %s: %s\n", op.Kind, op.Phase, *op.Message)
+	if op := st.OperationState; op.Message != "" {
+		fmt.Fprintf(out, "\nLast operation: %s %s: %s\n", op.Kind, op.Phase, op.Message)
 	}
-	for _, c := range deref(st.Conditions) {
+	for _, c := range st.Conditions {
 		fmt.Fprintf(out, "\n%s: %s\n", c.Type, c.Message)
 	}
 	if len(tree.Nodes) == 0 {
 		return nil
 	}
 	fmt.Fprintln(out)
-	return a.tabulate(treeTable(tree))
+	return a.Tabulate(treeTable(tree))
 }
 
-func treeTable(tree client.Tree) table {
-	t := table{head: []string{"KIND", "NAMESPACE", "NAME", "SYNC", "HEALTH", "MESSAGE"}}
+func treeTable(tree apimodel.Tree) output.Table {
+	t := output.Table{Head: []string{"KIND", "NAMESPACE", "NAME", "SYNC", "HEALTH", "MESSAGE"}}
 	for _, n := range tree.Nodes {
-		if deref(n.Orphaned) {
-			t.rows = append(t.rows, []string{n.Kind, dash(deref(n.Namespace)), n.Name, "-", "-", "orphaned: no application manages it"})
+		if n.Orphaned {
+			t.Rows = append(t.Rows, []string{n.Kind, output.Dash(n.Namespace), n.Name, "-", "-", "orphaned: no application manages it"})
 			continue
 		}
 		// Child objects of a broken object, such as its pods, explain why it is
 		// broken.
-		if !n.Managed && deref(n.Health) != client.HealthStatusCodeDegraded {
+		if !n.Managed && n.Health != apimodel.HealthStatusCodeDegraded {
 			continue
 		}
-		message := first(deref(n.Message), deref(n.Diff))
-		if deref(n.RequiresPruning) {
-			message = first(message, "to be pruned")
+		message := cmp.Or(n.Message, n.Diff)
+		if n.RequiresPruning {
+			message = cmp.Or(message, "to be pruned")
 		}
 		if n.Group == "argoproj.io" && n.Kind == "Application" {
 			var says []string // its own sync and health
-			for _, i := range deref(n.Info) {
+			for _, i := range n.Info {
 				says = append(says, i.Value)
 			}
-			message = first(message, strings.Join(says, ", "))
+			message = cmp.Or(message, strings.Join(says, ", "))
 		}
-		t.rows = append(t.rows, []string{
-			n.Kind, dash(deref(n.Namespace)), n.Name, dash(string(deref(n.Status))), dash(string(deref(n.Health))), message,
+		t.Rows = append(t.Rows, []string{
+			n.Kind, output.Dash(n.Namespace), n.Name, output.Dash(string(n.Status)), output.Dash(string(n.Health)), message,
 		})
 	}
 	return t
@@ -301,26 +278,26 @@ func treeTable(tree client.Tree) table {
 func (a *app) appTree() *cobra.Command {
 	return a.one("tree NAME", "Show the objects of an application and what they own", "  capstan app tree shop\n  capstan app tree shop -o json",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			tree, raw, err := call[client.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
+			tree, raw, err := client.Call[apimodel.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
 			if err != nil {
 				return err
 			}
 			a.notePaused(tree.Paused)
-			return a.print(raw, ownershipTable(tree))
+			return a.Print(raw, ownershipTable(tree))
 		})
 }
 
 // ownershipTable has each object below the one that owns it.
-func ownershipTable(tree client.Tree) table {
-	t := table{head: []string{"OBJECT", "NAMESPACE", "SYNC", "HEALTH", "MESSAGE"}}
-	below := map[string][]client.Node{}
+func ownershipTable(tree apimodel.Tree) output.Table {
+	t := output.Table{Head: []string{"OBJECT", "NAMESPACE", "SYNC", "HEALTH", "MESSAGE"}}
+	below := map[string][]apimodel.Node{}
 	known := map[string]bool{}
 	for _, n := range tree.Nodes {
-		known[deref(n.Uid)] = true
+		known[n.Uid] = true
 	}
 	for _, n := range tree.Nodes {
-		parent := deref(n.Parent)
-		if !known[parent] || parent == deref(n.Uid) {
+		parent := n.Parent
+		if !known[parent] || parent == n.Uid {
 			parent = ""
 		}
 		below[parent] = append(below[parent], n)
@@ -330,15 +307,15 @@ func ownershipTable(tree client.Tree) table {
 		nodes := below[parent]
 		delete(below, parent) // an object that owns itself is shown once
 		for _, n := range nodes {
-			message := first(deref(n.Message), deref(n.Diff))
-			if deref(n.Orphaned) {
+			message := cmp.Or(n.Message, n.Diff)
+			if n.Orphaned {
 				message = "orphaned: no application manages it"
 			}
-			t.rows = append(t.rows, []string{
-				strings.Repeat("  ", depth) + n.Kind + "/" + n.Name, dash(deref(n.Namespace)), dash(string(deref(n.Status))), dash(string(deref(n.Health))), message,
+			t.Rows = append(t.Rows, []string{
+				strings.Repeat("  ", depth) + n.Kind + "/" + n.Name, output.Dash(n.Namespace), output.Dash(string(n.Status)), output.Dash(string(n.Health)), message,
 			})
-			t.name = append(t.name, strings.ToLower(n.Kind)+"/"+n.Name)
-			if uid := deref(n.Uid); uid != "" {
+			t.Names = append(t.Names, strings.ToLower(n.Kind)+"/"+n.Name)
+			if uid := n.Uid; uid != "" {
 				add(uid, depth+1)
 			}
 		}
@@ -348,43 +325,43 @@ func ownershipTable(tree client.Tree) table {
 }
 
 // notePaused says that an application is paused, apart from the answer.
-func (a *app) notePaused(p *client.Paused) {
-	if p == nil {
+func (a *app) notePaused(p apimodel.Paused) {
+	if !client.Given(p) {
 		return
 	}
-	a.note("capstan: %s; automation skips revision %s. `%s` ends the pause.", p.Message, short(p.Skipped), deref(p.Resume))
+	a.Note("capstan: %s; automation skips revision %s. `%s` ends the pause.", p.Message, output.Short(p.Skipped), p.Resume)
 }
 
 func (a *app) appRollback() *cobra.Command {
 	var reason string
 	var prune, async, hooks, dryRun bool
-	var w waiting
+	var w wait.Goal
 	c := &cobra.Command{
 		Use: "rollback NAME ID", Short: "Apply what an entry of the history applied, and pause the application there",
 		Long: "Apply what an entry of the history applied, and pause the application there. While it is paused, automation skips the revision that was rolled back " +
 			"from, and everything that renders the same. The pause ends when Git renders something else, or with `capstan app sync` or `capstan app resume`. " +
 			"Until then the application is OutOfSync, unless Git renders what is deployed.",
 		Example: "  capstan app history shop\n  capstan app rollback shop 3 --reason 'checkout broken'\n  capstan app rollback shop 3 --dry-run",
-		Args:    exactly("the name of an application", "an id of its history"),
+		Args:    usage.Exactly("the name of an application", "an id of its history"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[1], 10, 64)
 			if err != nil {
-				return usageError{fmt.Errorf("%q is no id of the history; see `capstan app history %s`", args[1], args[0])}
+				return usage.Errorf("%q is no id of the history; see `capstan app history %s`", args[1], args[0])
 			}
 			api, err := a.client()
 			if err != nil {
 				return err
 			}
-			namespace, name := appName(args[0])
-			op, raw, err := call[client.Operation](api.RollbackApplication(cmd.Context(), namespace, name, nil,
+			namespace, name := client.SplitName(args[0])
+			op, raw, err := client.Call[apimodel.Operation](api.RollbackApplication(cmd.Context(), namespace, name,
 				rollbackRequest(cmd, id, prune, dryRun, hooks, reason)))
 			if err != nil {
 				return err
 			}
 			if async {
-				return a.print(raw, table{head: []string{"OPERATION", "PHASE"}, rows: [][]string{{op.Id, string(op.Phase)}}, name: []string{"operation/" + op.Id}})
+				return a.Print(raw, output.Table{Head: []string{"OPERATION", "PHASE"}, Rows: [][]string{{op.Id, string(op.Phase)}}, Names: []string{"operation/" + op.Id}})
 			}
-			w.operation, w.rollback = op.Id, true
+			w.Operation, w.Rollback = op.Id, true
 			return a.await(cmd.Context(), api, namespace, name, w)
 		},
 	}
@@ -393,16 +370,13 @@ func (a *app) appRollback() *cobra.Command {
 	c.Flags().BoolVar(&hooks, "hooks", false, "run the hooks of that entry, too; without the flag the application's annotation capstan.dev/rollback-hooks decides")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "ask the cluster what would happen, and change nothing")
 	c.Flags().BoolVar(&async, "async", false, "do not wait")
-	w.flags(c.Flags())
+	w.AddFlags(c.Flags())
 	return c
 }
 
 // rollbackRequest leaves hooks out where nothing is said of them.
-func rollbackRequest(cmd *cobra.Command, id int64, prune, dryRun, hooks bool, reason string) client.RollbackApplicationJSONRequestBody {
-	out := client.RollbackApplicationJSONRequestBody{Id: id, Prune: ref(prune), Reason: ref(reason)}
-	if dryRun {
-		out.DryRun = ref(true)
-	}
+func rollbackRequest(cmd *cobra.Command, id int64, prune, dryRun, hooks bool, reason string) apimodel.RollbackApplicationJSONRequestBody {
+	out := apimodel.RollbackApplicationJSONRequestBody{Id: id, Prune: prune, Reason: reason, DryRun: dryRun}
 	if cmd.Flags().Changed("hooks") {
 		out.Hooks = ref(hooks)
 	}
@@ -413,11 +387,11 @@ func (a *app) appResume() *cobra.Command {
 	var reason string
 	c := a.one("resume NAME", "End the pause that a rollback began, and follow Git again", "  capstan app resume shop\n  capstan app resume shop --reason 'fixed by 4f2c1aa'",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			x, raw, err := call[client.Application](api.ResumeApplication(cmd.Context(), namespace, name, nil, client.ResumeApplicationJSONRequestBody{Reason: ref(reason)}))
+			x, raw, err := client.Call[apimodel.Application](api.ResumeApplication(cmd.Context(), namespace, name, apimodel.ResumeApplicationJSONRequestBody{Reason: reason}))
 			if err != nil {
 				return err
 			}
-			return a.print(raw, appTable([]client.Application{x}))
+			return a.Print(raw, appTable([]apimodel.Application{x}))
 		})
 	c.Long = "End the pause that a rollback began. With automation the newest revision of Git is applied; without it, `capstan app sync` applies it. " +
 		"An application that is not paused stays as it is."
@@ -431,25 +405,25 @@ func (a *app) appRefresh() *cobra.Command {
 	c := a.one("refresh NAME", "Resolve the sources again, wait for it, and say what was found", "  capstan app refresh shop\n  capstan app refresh shop --hard",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			if async {
-				_, err := read(api.RefreshApplication(cmd.Context(), namespace, name, &client.RefreshApplicationParams{Hard: ref(hard)}))
+				_, err := client.Read(api.RefreshApplication(cmd.Context(), namespace, name, apimodel.RefreshApplicationParams{Hard: hard}))
 				return err
 			}
-			r, err := a.refreshed(cmd.Context(), api, namespace, name, hard, timeout)
+			r, err := a.watcher(api).Refreshed(cmd.Context(), namespace, name, hard, timeout)
 			if err != nil {
 				return err
 			}
-			return a.print(r.raw, r.table())
+			return a.Print(r.Raw, r.Table())
 		})
 	c.Flags().BoolVar(&hard, "hard", false, "render even if nothing changed")
 	c.Flags().BoolVar(&async, "async", false, "do not wait")
-	c.Flags().DurationVar(&timeout, "timeout", longRefresh, "how long to wait")
+	c.Flags().DurationVar(&timeout, "timeout", wait.LongRefresh, "how long to wait")
 	return c
 }
 
 func (a *app) appTerminate() *cobra.Command {
 	return a.one("terminate NAME", "End the operation that is in progress", "  capstan app terminate shop\n  capstan app terminate argocd/shop",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			_, err := read(api.TerminateOperation(cmd.Context(), namespace, name))
+			_, err := client.Read(api.TerminateOperation(cmd.Context(), namespace, name))
 			return err
 		})
 }
@@ -457,23 +431,23 @@ func (a *app) appTerminate() *cobra.Command {
 func (a *app) appManifests() *cobra.Command {
 	return a.one("manifests NAME", "Print the objects that Git asks for, secrets masked", "  capstan app manifests shop\n  capstan app manifests shop -o json",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			m, raw, err := call[struct {
+			m, raw, err := client.Call[struct {
 				Items  []json.RawMessage `json:"items"`
-				Paused *client.Paused    `json:"paused"`
-			}](api.GetManifests(cmd.Context(), namespace, name, nil))
+				Paused apimodel.Paused   `json:"paused"`
+			}](api.GetManifests(cmd.Context(), namespace, name, apimodel.GetManifestsParams{}))
 			if err != nil {
 				return err
 			}
 			a.notePaused(m.Paused)
-			if a.output == "json" {
-				return a.print(raw, table{})
+			if a.Format == "json" {
+				return a.Print(raw, output.Table{})
 			}
 			for _, o := range m.Items {
 				b, err := yaml.JSONToYAML(o)
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.streams.Out, "---\n%s", b)
+				fmt.Fprintf(a.Out, "---\n%s", b)
 			}
 			return nil
 		})
@@ -485,14 +459,14 @@ func (a *app) confirm(yes bool, question string) error {
 		return nil
 	}
 	if !a.interactive() {
-		return usageError{fmt.Errorf("%s There is no terminal to ask; add --yes", question)}
+		return usage.Errorf("%s There is no terminal to ask; add --yes", question)
 	}
 	answer, err := a.promptFor(question + " [y/N] ")
 	if err != nil {
 		return err
 	}
 	if !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
-		return usageError{errors.New("cancelled")}
+		return usage.Errorf("cancelled")
 	}
 	return nil
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -27,7 +30,7 @@ func (a *app) certAddSSH() *cobra.Command {
 	var batch, upsert bool
 	var from, fingerprint string
 	c := &cobra.Command{
-		Use: "add-ssh", Short: "Trust SSH servers, given as lines of ssh-keyscan or known_hosts", Args: exactly(),
+		Use: "add-ssh", Short: "Trust SSH servers, given as lines of ssh-keyscan or known_hosts", Args: usage.Exactly(),
 		Example: "  ssh-keyscan -t ed25519 git.example.com | capstan cert add-ssh --batch --fingerprint SHA256:…\n  capstan cert add-ssh --batch --from known_hosts",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, err := a.knownHosts(batch, from)
@@ -38,12 +41,12 @@ func (a *app) certAddSSH() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body := client.AddCertificatesJSONRequestBody{KnownHosts: &text, Upsert: ref(upsert), Fingerprint: ref(fingerprint)}
-			l, raw, err := call[client.CertificateList](api.AddCertificates(cmd.Context(), nil, body))
+			body := apimodel.AddCertificatesJSONRequestBody{KnownHosts: text, Upsert: upsert, Fingerprint: fingerprint}
+			l, raw, err := client.Call[apimodel.CertificateList](api.AddCertificates(cmd.Context(), body))
 			if err != nil {
 				return err
 			}
-			return a.print(raw, certTable(l.Items))
+			return a.Print(raw, certTable(l.Items))
 		},
 	}
 	c.Flags().BoolVar(&batch, "batch", false, "read lines from standard input, or from the file of --from")
@@ -57,7 +60,7 @@ func (a *app) certAddTLS() *cobra.Command {
 	var upsert bool
 	var from string
 	c := &cobra.Command{
-		Use: "add-tls SERVER", Short: "Store the certificates that those of a Git server over HTTPS must come from", Args: exactly("the host of the server, without a port"),
+		Use: "add-tls SERVER", Short: "Store the certificates that those of a Git server over HTTPS must come from", Args: usage.Exactly("the host of the server, without a port"),
 		Long: "Stores certificates in PEM: those of a private authority, or the one that the server itself shows.\n" +
 			"For repositories of that host they take the place of the authorities that the hub trusts otherwise.",
 		Example: "  capstan cert add-tls git.example.com --from ca.crt\n  capstan cert add-tls git.example.com --upsert < ca.crt",
@@ -70,12 +73,12 @@ func (a *app) certAddTLS() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body := client.AddCertificatesJSONRequestBody{Tls: &[]client.ServerCertificates{{ServerName: args[0], Data: text}}, Upsert: ref(upsert)}
-			l, raw, err := call[client.CertificateList](api.AddCertificates(cmd.Context(), nil, body))
+			body := apimodel.AddCertificatesJSONRequestBody{Tls: []apimodel.ServerCertificates{{ServerName: args[0], Data: text}}, Upsert: upsert}
+			l, raw, err := client.Call[apimodel.CertificateList](api.AddCertificates(cmd.Context(), body))
 			if err != nil {
 				return err
 			}
-			return a.print(raw, certTable(l.Items))
+			return a.Print(raw, certTable(l.Items))
 		},
 	}
 	c.Flags().StringVar(&from, "from", "", "file with the certificates; without it they are read from standard input")
@@ -85,14 +88,14 @@ func (a *app) certAddTLS() *cobra.Command {
 
 func (a *app) knownHosts(batch bool, from string) (string, error) {
 	if from == "" && !batch {
-		return "", usageError{fault.New(fault.Invalid, "say where the lines come from: --batch for standard input, or --from FILE")}
+		return "", usage.Wrap(fault.New(fault.Invalid, "say where the lines come from: --batch for standard input, or --from FILE"))
 	}
 	return a.lines(from, "does ssh-keyscan reach the server?")
 }
 
 // lines reads a file, or standard input where none is named.
 func (a *app) lines(from, question string) (string, error) {
-	in := a.streams.In
+	in := a.in
 	if from != "" {
 		f, err := os.Open(from)
 		if err != nil {
@@ -119,14 +122,14 @@ func (a *app) certList() *cobra.Command {
 				return err
 			}
 			if _, err := path.Match(pattern, ""); err != nil {
-				return usageError{fault.New(fault.Invalid, "--hostname-pattern %q is no pattern", pattern)}
+				return usage.Wrap(fault.New(fault.Invalid, "--hostname-pattern %q is no pattern", pattern))
 			}
-			l, raw, err := call[client.CertificateList](api.ListCertificates(cmd.Context()))
+			l, raw, err := client.Call[apimodel.CertificateList](api.ListCertificates(cmd.Context()))
 			if err != nil {
 				return err
 			}
 			all := len(l.Items)
-			l.Items = slices.DeleteFunc(l.Items, func(c client.Certificate) bool {
+			l.Items = slices.DeleteFunc(l.Items, func(c apimodel.Certificate) bool {
 				matches, _ := path.Match(pattern, c.ServerName)
 				return kind != "" && string(c.Type) != kind || pattern != "" && !matches
 			})
@@ -135,7 +138,7 @@ func (a *app) certList() *cobra.Command {
 					return fmt.Errorf("encode what is left of the list: %w", err)
 				}
 			}
-			return a.print(raw, certTable(l.Items))
+			return a.Print(raw, certTable(l.Items))
 		})
 	c.Flags().StringVar(&kind, "cert-type", "", "ssh or https alone")
 	c.Flags().StringVar(&pattern, "hostname-pattern", "", "servers whose names match, such as '*.example.com'")
@@ -143,33 +146,33 @@ func (a *app) certList() *cobra.Command {
 }
 
 func certType(kind string) error {
-	if kind == "" || kind == string(client.CertificateTypeSsh) || kind == string(client.CertificateTypeHttps) {
+	if kind == "" || kind == string(apimodel.CertificateTypeSsh) || kind == string(apimodel.CertificateTypeHttps) {
 		return nil
 	}
-	return usageError{fault.New(fault.Invalid, "--cert-type %q is neither ssh nor https", kind)}
+	return usage.Wrap(fault.New(fault.Invalid, "--cert-type %q is neither ssh nor https", kind))
 }
 
-func certTable(all []client.Certificate) table {
-	t := table{head: []string{"SERVER", "TYPE", "SUBTYPE", "FINGERPRINT", "ORIGIN", "INFO", "KEY"}, wide: 1}
+func certTable(all []apimodel.Certificate) output.Table {
+	t := output.Table{Head: []string{"SERVER", "TYPE", "SUBTYPE", "FINGERPRINT", "ORIGIN", "INFO", "KEY"}, Wide: 1}
 	for _, c := range all {
 		origin := "added"
 		if c.BuiltIn {
 			origin = "built in"
 		}
 		key := c.Data
-		if c.Type == client.CertificateTypeHttps {
+		if c.Type == apimodel.CertificateTypeHttps {
 			key = "-" // a text of many lines: -o yaml shows it
 		}
-		t.rows = append(t.rows, []string{c.ServerName, string(c.Type), c.SubType, c.Fingerprint, origin, certInfo(c), key})
-		t.name = append(t.name, "certificate/"+c.ServerName)
+		t.Rows = append(t.Rows, []string{c.ServerName, string(c.Type), c.SubType, c.Fingerprint, origin, certInfo(c), key})
+		t.Names = append(t.Names, "certificate/"+c.ServerName)
 	}
 	return t
 }
 
 // certInfo says what a TLS certificate is and when it ends.
-func certInfo(c client.Certificate) string {
-	info := deref(c.Info)
-	if c.ExpiresAt == nil {
+func certInfo(c apimodel.Certificate) string {
+	info := c.Info
+	if c.ExpiresAt.IsZero() {
 		return info
 	}
 	return strings.TrimSpace(info + " until " + c.ExpiresAt.Format(time.DateOnly))
@@ -179,7 +182,7 @@ func (a *app) certRemove() *cobra.Command {
 	var yes bool
 	var kind, keyType string
 	c := &cobra.Command{
-		Use: "rm SERVER", Short: "Forget the host keys and the TLS certificates of a server", Aliases: []string{"remove"}, Args: exactly("the name of the server as listed"),
+		Use: "rm SERVER", Short: "Forget the host keys and the TLS certificates of a server", Aliases: []string{"remove"}, Args: usage.Exactly("the name of the server as listed"),
 		Example: "  capstan cert rm git.example.com\n  capstan cert rm '[git.example.com]:2222' --cert-sub-type ssh-rsa --yes\n  capstan cert rm git.example.com --cert-type https",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := certType(kind); err != nil {
@@ -192,12 +195,12 @@ func (a *app) certRemove() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			params := client.DeleteCertificatesParams{ServerName: args[0], SubType: ref(keyType), Type: ref(client.DeleteCertificatesParamsType(kind))}
-			l, raw, err := call[client.CertificateList](api.DeleteCertificates(cmd.Context(), &params))
+			params := apimodel.DeleteCertificatesParams{ServerName: args[0], SubType: keyType, Type: apimodel.DeleteCertificatesParamsType(kind)}
+			l, raw, err := client.Call[apimodel.CertificateList](api.DeleteCertificates(cmd.Context(), params))
 			if err != nil {
 				return err
 			}
-			return a.print(raw, certTable(l.Items))
+			return a.Print(raw, certTable(l.Items))
 		},
 	}
 	c.Flags().StringVar(&kind, "cert-type", "", "ssh or https alone")

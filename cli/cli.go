@@ -7,13 +7,15 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/cli/exit"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/session"
+	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
@@ -26,38 +28,24 @@ type Streams struct {
 
 // app is what the commands of one run share.
 type app struct {
-	streams Streams
-	context string
-	server  string
-	token   string
-	output  string
+	output.Printer
+	in     io.Reader
+	choice session.Choice
 }
 
 // Main runs a command line and returns the exit code of the process.
 func Main(ctx context.Context, args []string, s Streams) int {
-	a := &app{streams: s}
+	a := &app{Printer: output.Printer{Out: s.Out, Err: s.Err}, in: s.In}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	err := root.ExecuteContext(ctx)
-	if _, differ := found(err); err != nil && !differ {
-		fmt.Fprintln(s.Err, "capstan: "+say(err))
+	if _, differ := exit.Found(err); err != nil && !differ {
+		fmt.Fprintln(s.Err, "capstan: "+exit.Say(err))
 	}
-	return exitCode(err)
-}
-
-// say is one line: what is wrong, what to do, and the reference.
-func say(err error) string {
-	var answer *answerError
-	if errors.As(err, &answer) {
-		return answer.sentence()
-	}
-	if e, ok := fault.As(err); ok && e.Fix != "" {
-		return err.Error() + "; " + e.Fix
-	}
-	return err.Error()
+	return exit.Of(err)
 }
 
 func (a *app) root() *cobra.Command {
@@ -67,7 +55,7 @@ func (a *app) root() *cobra.Command {
 		Version:       version.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          aVerb,
+		Args:          usage.Verb,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		Long: `Deliver applications from Git to clusters through a Capstan hub.
 
@@ -76,13 +64,13 @@ func (a *app) root() *cobra.Command {
 CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.context, "context", "", "name of a stored sign-in (default: the current one)")
-	flags.StringVar(&a.server, "server", "", "URL of the hub (default: that of the last login)")
-	flags.StringVar(&a.token, "token", "", "API token (default: that of the last login)")
-	flags.StringVarP(&a.output, "output", "o", "table", "table, wide, json, yaml or name")
-	root.SetFlagErrorFunc(flagError)
+	flags.StringVar(&a.choice.Context, "context", "", "name of a stored sign-in (default: the current one)")
+	flags.StringVar(&a.choice.Server, "server", "", "URL of the hub (default: that of the last login)")
+	flags.StringVar(&a.choice.Token, "token", "", "API token (default: that of the last login)")
+	flags.StringVarP(&a.Format, "output", "o", "table", "table, wide, json, yaml or name")
+	root.SetFlagErrorFunc(usage.Flag)
 	root.PersistentPreRunE = func(*cobra.Command, []string) (err error) {
-		a.output, err = among("--output", a.output, "table", "wide", "json", "yaml", "name")
+		a.Format, err = usage.Among("--output", a.Format, "table", "wide", "json", "yaml", "name")
 		return err
 	}
 	root.AddCommand(
@@ -91,4 +79,16 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), exitCodesTopic(),
 	)
 	return root
+}
+
+// noun groups the verbs of one kind of thing.
+func noun(use, short string, aliases []string, verbs ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Aliases: aliases, Args: usage.Verb, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(verbs...)
+	return c
+}
+
+// exitCodesTopic is a help page without a command behind it.
+func exitCodesTopic() *cobra.Command {
+	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes of all commands mean", Long: "Exit codes of all commands:\n\n" + exit.Codes}
 }

@@ -17,6 +17,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/exit"
+	"github.com/capstan-cd/capstan/cli/session"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
@@ -92,41 +96,41 @@ func TestExitCodes(t *testing.T) {
 		want    int
 		says    string
 	}{
-		"done":              {"the answer came", map[string]answer{"GET /api/v1/projects": {200, `{"items":[]}`}}, "", []string{"project", "list"}, exitOK, ""},
-		"failed":            {"the hub is broken", map[string]answer{"GET /api/v1/projects": {500, refusal("internal", "broken")}}, "", []string{"project", "list"}, exitFailed, "req-1"},
-		"conflict":          {"nobody used it wrongly", map[string]answer{"DELETE /api/v1/projects/web": {409, refusal("conflict", "in use")}}, "", []string{"project", "delete", "web", "--yes"}, exitFailed, "in use; do this"},
-		"wrong values":      {"the hub refused them", map[string]answer{"DELETE /api/v1/projects/web": {400, refusal("invalid", "bad")}}, "", []string{"project", "delete", "web", "--yes"}, exitUsage, "bad"},
-		"sign in":           {"401", map[string]answer{me: {401, refusal("unknown", "sign in")}}, "", []string{"whoami"}, exitSignIn, "sign in"},
-		"forbidden":         {"403", map[string]answer{me: {403, refusal("denied", "you may not")}}, "", []string{"whoami"}, exitForbidden, "you may not"},
-		"missing":           {"404", nil, "", []string{"project", "get", "web"}, exitMissing, "no such thing"},
-		"unknown command":   {"a typo", nil, "", []string{"aplication"}, exitUsage, `unknown command "aplication" for "capstan"; did you mean "application"?`},
-		"unknown verb":      {"a typo", nil, "", []string{"app", "lst"}, exitUsage, `unknown command "lst" for "capstan app"; did you mean "list"?`},
-		"no such verb":      {"nothing is like it", nil, "", []string{"app", "zzzzzz"}, exitUsage, "capstan app --help` lists"},
-		"unknown flag":      {"a typo", nil, "", []string{"project", "list", "--wat"}, exitUsage, "wat"},
-		"misspelt flag":     {"a typo", nil, "", []string{"app", "list", "--projct", "x"}, exitUsage, "did you mean --project?"},
-		"misspelt value":    {"a typo", nil, "", []string{"app", "list", "--sync", "OutOfSink"}, exitUsage, `--sync is one of Synced, OutOfSync, Unknown, not "OutOfSink"; did you mean "OutOfSync"?`},
-		"misspelt output":   {"a typo", nil, "", []string{"app", "list", "-o", "jsn"}, exitUsage, `did you mean "json"?`},
-		"not of delete":     {"it waits until they are gone, not for a state", nil, "", []string{"app", "delete", "shop", "--yes", "--health"}, exitUsage, "--health"},
-		"cancelled":         {"a program did not say --yes", nil, "", []string{"app", "delete", "shop"}, exitUsage, "Delete application shop? There is no terminal to ask; add --yes"},
-		"diff failed":       {"1 would mean that there is a difference", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {500, refusal("internal", "broken")}}, "", []string{"app", "diff", "shop"}, exitUsage, "broken"},
-		"diff conflict":     {"1 would mean that there is a difference", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {409, refusal("conflict", "no cluster")}}, "", []string{"app", "diff", "shop"}, exitUsage, "no cluster"},
-		"diff, agent away":  {"it may come back", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {503, unconfirmed}}, "", []string{"app", "diff", "shop"}, exitAway, "its agent is not connected"},
-		"diff, no such app": {"nothing was compared", nil, "", []string{"app", "diff", "shop"}, exitMissing, ""},
-		"apply, one denied": {"all that failed, failed alike", map[string]answer{"POST /api/v1/apply": {200, `{"failed":1,"results":[{"index":1,"kind":"Application","name":"web","result":"unchanged"},{"index":2,"kind":"Application","name":"shop","result":"failed","error":` + refusal("CAP-1403", "no right") + `}]}`}}, "kind: Application", []string{"apply", "-f", "-"}, exitForbidden, "1 of 2 documents were refused"},
-		"no name":           {"an argument is missing", nil, "", []string{"app", "get"}, exitUsage, "the name of an application"},
-		"too many":          {"an argument too many", nil, "", []string{"project", "list", "x"}, exitUsage, "no argument"},
-		"required flag":     {"nothing to apply", nil, "", []string{"apply"}, exitUsage, "filename"},
-		"no confirmation":   {"a program did not say --yes", nil, "", []string{"project", "delete", "web"}, exitUsage, "--yes"},
-		"unknown output":    {"there is no such form", map[string]answer{"GET /api/v1/projects": {200, `{"items":[]}`}}, "", []string{"project", "list", "-o", "xml"}, exitUsage, "xml"},
-		"unknown selector":  {"no such form", nil, "", []string{"app", "sync", "shop", "--resource", "Deployment"}, exitUsage, "group:kind"},
-		"bad history id":    {"not a number", nil, "", []string{"app", "rollback", "shop", "one"}, exitUsage, "one"},
-		"bad cascade":       {"neither true nor false", nil, "", []string{"app", "delete", "shop", "--cascade", "maybe", "--yes"}, exitUsage, "maybe"},
-		"no hub's answer":   {"a proxy's page", map[string]answer{me: {502, "<html>"}}, "", []string{"whoami"}, exitFailed, "no answer of a Capstan hub"},
-		"not JSON":          {"another server", map[string]answer{me: {200, "<html>"}}, "", []string{"whoami"}, exitFailed, "cannot be read"},
-		"differs":           {"diff found something", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {200, `{"items":[{"kind":"ConfigMap","name":"a","version":"v1","live":{"a":1},"desired":{"a":2}}]}`}}, "", []string{"app", "diff", "shop"}, exitDiffers, ""},
-		"does not differ":   {"diff found nothing", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {200, `{"items":[]}`}}, "", []string{"app", "diff", "shop"}, exitOK, ""},
-		"no file":           {"a path that is not there", nil, "", []string{"apply", "-f", "/nonexistent.yaml"}, exitUsage, "/nonexistent.yaml"},
-		"apply, one failed": {"the others were taken, the run failed", map[string]answer{"POST /api/v1/apply": {200, `{"failed":1,"results":[{"index":1,"kind":"Application","name":"shop","result":"refused","error":` + refusal("invalid", "no project") + `}]}`}}, "kind: Application", []string{"apply", "-f", "-"}, exitFailed, "1 of 1"},
+		"done":              {"the answer came", map[string]answer{"GET /api/v1/projects": {200, `{"items":[]}`}}, "", []string{"project", "list"}, exit.OK, ""},
+		"failed":            {"the hub is broken", map[string]answer{"GET /api/v1/projects": {500, refusal("internal", "broken")}}, "", []string{"project", "list"}, exit.Failed, "req-1"},
+		"conflict":          {"nobody used it wrongly", map[string]answer{"DELETE /api/v1/projects/web": {409, refusal("conflict", "in use")}}, "", []string{"project", "delete", "web", "--yes"}, exit.Failed, "in use; do this"},
+		"wrong values":      {"the hub refused them", map[string]answer{"DELETE /api/v1/projects/web": {400, refusal("invalid", "bad")}}, "", []string{"project", "delete", "web", "--yes"}, exit.Usage, "bad"},
+		"sign in":           {"401", map[string]answer{me: {401, refusal("unknown", "sign in")}}, "", []string{"whoami"}, exit.SignIn, "sign in"},
+		"forbidden":         {"403", map[string]answer{me: {403, refusal("denied", "you may not")}}, "", []string{"whoami"}, exit.Forbidden, "you may not"},
+		"missing":           {"404", nil, "", []string{"project", "get", "web"}, exit.Missing, "no such thing"},
+		"unknown command":   {"a typo", nil, "", []string{"aplication"}, exit.Usage, `unknown command "aplication" for "capstan"; did you mean "application"?`},
+		"unknown verb":      {"a typo", nil, "", []string{"app", "lst"}, exit.Usage, `unknown command "lst" for "capstan app"; did you mean "list"?`},
+		"no such verb":      {"nothing is like it", nil, "", []string{"app", "zzzzzz"}, exit.Usage, "capstan app --help` lists"},
+		"unknown flag":      {"a typo", nil, "", []string{"project", "list", "--wat"}, exit.Usage, "wat"},
+		"misspelt flag":     {"a typo", nil, "", []string{"app", "list", "--projct", "x"}, exit.Usage, "did you mean --project?"},
+		"misspelt value":    {"a typo", nil, "", []string{"app", "list", "--sync", "OutOfSink"}, exit.Usage, `--sync is one of Synced, OutOfSync, Unknown, not "OutOfSink"; did you mean "OutOfSync"?`},
+		"misspelt output":   {"a typo", nil, "", []string{"app", "list", "-o", "jsn"}, exit.Usage, `did you mean "json"?`},
+		"not of delete":     {"it waits until they are gone, not for a state", nil, "", []string{"app", "delete", "shop", "--yes", "--health"}, exit.Usage, "--health"},
+		"cancelled":         {"a program did not say --yes", nil, "", []string{"app", "delete", "shop"}, exit.Usage, "Delete application shop? There is no terminal to ask; add --yes"},
+		"diff failed":       {"1 would mean that there is a difference", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {500, refusal("internal", "broken")}}, "", []string{"app", "diff", "shop"}, exit.Usage, "broken"},
+		"diff conflict":     {"1 would mean that there is a difference", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {409, refusal("conflict", "no cluster")}}, "", []string{"app", "diff", "shop"}, exit.Usage, "no cluster"},
+		"diff, agent away":  {"it may come back", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {503, unconfirmed}}, "", []string{"app", "diff", "shop"}, exit.Away, "its agent is not connected"},
+		"diff, no such app": {"nothing was compared", nil, "", []string{"app", "diff", "shop"}, exit.Missing, ""},
+		"apply, one denied": {"all that failed, failed alike", map[string]answer{"POST /api/v1/apply": {200, `{"failed":1,"results":[{"index":1,"kind":"Application","name":"web","result":"unchanged"},{"index":2,"kind":"Application","name":"shop","result":"failed","error":` + refusal("CAP-1403", "no right") + `}]}`}}, "kind: Application", []string{"apply", "-f", "-"}, exit.Forbidden, "1 of 2 documents were refused"},
+		"no name":           {"an argument is missing", nil, "", []string{"app", "get"}, exit.Usage, "the name of an application"},
+		"too many":          {"an argument too many", nil, "", []string{"project", "list", "x"}, exit.Usage, "no argument"},
+		"required flag":     {"nothing to apply", nil, "", []string{"apply"}, exit.Usage, "filename"},
+		"no confirmation":   {"a program did not say --yes", nil, "", []string{"project", "delete", "web"}, exit.Usage, "--yes"},
+		"unknown output":    {"there is no such form", map[string]answer{"GET /api/v1/projects": {200, `{"items":[]}`}}, "", []string{"project", "list", "-o", "xml"}, exit.Usage, "xml"},
+		"unknown selector":  {"no such form", nil, "", []string{"app", "sync", "shop", "--resource", "Deployment"}, exit.Usage, "group:kind"},
+		"bad history id":    {"not a number", nil, "", []string{"app", "rollback", "shop", "one"}, exit.Usage, "one"},
+		"bad cascade":       {"neither true nor false", nil, "", []string{"app", "delete", "shop", "--cascade", "maybe", "--yes"}, exit.Usage, "maybe"},
+		"no hub's answer":   {"a proxy's page", map[string]answer{me: {502, "<html>"}}, "", []string{"whoami"}, exit.Failed, "no answer of a Capstan hub"},
+		"not JSON":          {"another server", map[string]answer{me: {200, "<html>"}}, "", []string{"whoami"}, exit.Failed, "cannot be read"},
+		"differs":           {"diff found something", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {200, `{"items":[{"kind":"ConfigMap","name":"a","version":"v1","live":{"a":1},"desired":{"a":2}}]}`}}, "", []string{"app", "diff", "shop"}, exit.Differs, ""},
+		"does not differ":   {"diff found nothing", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {200, `{"items":[]}`}}, "", []string{"app", "diff", "shop"}, exit.OK, ""},
+		"no file":           {"a path that is not there", nil, "", []string{"apply", "-f", "/nonexistent.yaml"}, exit.Usage, "/nonexistent.yaml"},
+		"apply, one failed": {"the others were taken, the run failed", map[string]answer{"POST /api/v1/apply": {200, `{"failed":1,"results":[{"index":1,"kind":"Application","name":"shop","result":"refused","error":` + refusal("invalid", "no project") + `}]}`}}, "kind: Application", []string{"apply", "-f", "-"}, exit.Failed, "1 of 1"},
 	}
 	for name, c := range cases {
 		t.Run("UX-CLI-5 "+name, func(t *testing.T) {
@@ -146,30 +150,30 @@ func TestExitCodes(t *testing.T) {
 	}
 	t.Run("UX-CLI-5 nobody answers", func(t *testing.T) {
 		home(t)
-		if code, _, errs := capstan(t, "", "whoami", "--server", "http://"+runtest.Refusing(t)); code != exitFailed || !strings.Contains(errs, "; check --server") {
+		if code, _, errs := capstan(t, "", "whoami", "--server", "http://"+runtest.Refusing(t)); code != exit.Failed || !strings.Contains(errs, "; check --server") {
 			t.Errorf("exit %d, %q", code, errs)
 		}
 	})
 	t.Run("UX-CLI-5 nobody signed in", func(t *testing.T) {
 		home(t)
-		if code, _, errs := capstan(t, "", "whoami"); code != exitSignIn || !strings.Contains(errs, "capstan login URL") {
+		if code, _, errs := capstan(t, "", "whoami"); code != exit.SignIn || !strings.Contains(errs, "capstan login URL") {
 			t.Errorf("exit %d, %q", code, errs)
 		}
 	})
 	t.Run("UX-CLI-5 no URL of a hub", func(t *testing.T) {
 		home(t)
-		if code, _, errs := capstan(t, "", "whoami", "--server", "capstan.example.com"); code != exitUsage || !strings.Contains(errs, "https://") {
+		if code, _, errs := capstan(t, "", "whoami", "--server", "capstan.example.com"); code != exit.Usage || !strings.Contains(errs, "https://") {
 			t.Errorf("exit %d, %q", code, errs)
 		}
 	})
 	t.Run("UX-CLI-5 kinds", func(t *testing.T) {
 		for err, want := range map[error]int{
-			context.Canceled: exitUsage, errTimeout: exitTimeout, errDiffers: exitDiffers, errors.New("x"): exitFailed,
-			comparisonFailed(errors.New("x")): exitUsage, comparisonFailed(errTimeout): exitTimeout, comparisonFailed(errDiffers): exitDiffers,
-			differs(7): 7, usageError{fault.New(fault.Missing, "x")}: exitUsage, fault.New(fault.Invalid, "x"): exitUsage,
-			fault.New(fault.Denied, "x"): exitForbidden, fmt.Errorf("app: %w", fault.New(fault.Missing, "x")): exitMissing,
+			context.Canceled: exit.Usage, exit.ErrTimeout: exit.Timeout, exit.ErrDiffers: exit.Differs, errors.New("x"): exit.Failed,
+			exit.Comparison(errors.New("x")): exit.Usage, exit.Comparison(exit.ErrTimeout): exit.Timeout, exit.Comparison(exit.ErrDiffers): exit.Differs,
+			exit.DifferCode(7): 7, usage.Wrap(fault.New(fault.Missing, "x")): exit.Usage, fault.New(fault.Invalid, "x"): exit.Usage,
+			fault.New(fault.Denied, "x"): exit.Forbidden, fmt.Errorf("app: %w", fault.New(fault.Missing, "x")): exit.Missing,
 		} {
-			if got := exitCode(err); got != want {
+			if got := exit.Of(err); got != want {
 				t.Errorf("%v: exit %d, want %d", err, got, want)
 			}
 		}
@@ -237,8 +241,8 @@ func TestSignIn(t *testing.T) {
 			t.Fatalf("%v, %v", info, err)
 		}
 		b, _ := os.ReadFile(file)
-		var got configFile
-		want := configFile{Current: contextOf(h.URL), Contexts: []config{{Name: contextOf(h.URL), Server: h.URL, Tenant: "acme", User: "jane", Token: "issued"}}}
+		var got session.File
+		want := session.File{Current: session.NameOf(h.URL), Contexts: []session.Context{{Name: session.NameOf(h.URL), Server: h.URL, Tenant: "acme", User: "jane", Token: "issued"}}}
 		if err := json.Unmarshal(b, &got); err != nil || !cmp.Equal(got, want) || strings.Contains(string(b)+errs, "horse") {
 			t.Errorf("%s, %s", b, errs)
 		}
@@ -249,7 +253,7 @@ func TestSignIn(t *testing.T) {
 	t.Run("CLI-01 a token that does not work is not kept", func(t *testing.T) {
 		file := home(t)
 		h := hub(t, map[string]answer{"GET /api/v1/me": {401, refusal("unknown", "no")}})
-		if code, _, _ := capstan(t, "bad\n", "login", h.URL, "--token-stdin"); code != exitSignIn {
+		if code, _, _ := capstan(t, "bad\n", "login", h.URL, "--token-stdin"); code != exit.SignIn {
 			t.Errorf("exit %d", code)
 		}
 		if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
@@ -266,7 +270,7 @@ func TestSignIn(t *testing.T) {
 	t.Run("SEC-A1 a stored token goes to its own server alone", func(t *testing.T) {
 		home(t)
 		mine, other := hub(t, map[string]answer{"GET /api/v1/me": me}), hub(t, map[string]answer{"GET /api/v1/me": me})
-		if err := writeConfig(configFile{Server: mine.URL, Token: "stored"}); err != nil {
+		if err := session.WriteFile(session.File{Server: mine.URL, Token: "stored"}); err != nil {
 			t.Fatal(err)
 		}
 		capstan(t, "", "whoami", "--server", other.URL)
@@ -297,7 +301,7 @@ func TestSignIn(t *testing.T) {
 	t.Run("CLI-01 the environment's token wins over the file's, the flag's over both", func(t *testing.T) {
 		home(t)
 		h := hub(t, map[string]answer{"GET /api/v1/me": me})
-		if err := writeConfig(configFile{Server: h.URL, Token: "file"}); err != nil {
+		if err := session.WriteFile(session.File{Server: h.URL, Token: "file"}); err != nil {
 			t.Fatal(err)
 		}
 		t.Setenv("CAPSTAN_TOKEN", "env")
@@ -309,7 +313,7 @@ func TestSignIn(t *testing.T) {
 	})
 	t.Run("CLI-01 a damaged file says what to do, one that others can read is warned of", func(t *testing.T) {
 		file := home(t)
-		if err := writeConfig(configFile{Server: "https://capstan.example.com", Token: "x"}); err != nil {
+		if err := session.WriteFile(session.File{Server: "https://capstan.example.com", Token: "x"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chmod(file, 0o644); err != nil {
@@ -328,7 +332,7 @@ func TestSignIn(t *testing.T) {
 	})
 	t.Run("CLI-01 logout forgets the token, also when the hub is away", func(t *testing.T) {
 		file := home(t)
-		if err := writeConfig(configFile{Server: "http://" + runtest.Refusing(t), Token: "stored"}); err != nil {
+		if err := session.WriteFile(session.File{Server: "http://" + runtest.Refusing(t), Token: "stored"}); err != nil {
 			t.Fatal(err)
 		}
 		code, _, errs := capstan(t, "", "logout")
@@ -346,69 +350,14 @@ func TestSay(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"an answer says its reference", &answerError{404, client.Error{Code: "missing", Message: "no app", Fix: &fix, RequestId: "r1"}}, "no app; do this [missing, request r1]"},
-		{"no fix, no semicolon", &answerError{404, client.Error{Code: "missing", Message: "no app", RequestId: "r1"}}, "no app [missing, request r1]"},
+		{"an answer says its reference", &client.AnswerError{Status: 404, Body: apimodel.Error{Code: "missing", Message: "no app", Fix: fix, RequestId: "r1"}}, "no app; do this [missing, request r1]"},
+		{"no fix, no semicolon", &client.AnswerError{Status: 404, Body: apimodel.Error{Code: "missing", Message: "no app", RequestId: "r1"}}, "no app [missing, request r1]"},
 		{"a fault says its fix", fault.With(fault.New(fault.Invalid, "bad"), "", "mend it"), "bad; mend it"},
 		{"anything else is as it is", errors.New("x"), "x"},
 	} {
-		if got := say(c.err); got != c.want {
+		if got := exit.Say(c.err); got != c.want {
 			t.Errorf("%s: %q", c.why, got)
 		}
-	}
-}
-
-func TestSelectors(t *testing.T) {
-	t.Parallel()
-	group, ns := "apps", "shop"
-	cases := map[string]*client.ResourceSelector{
-		"apps:Deployment:shop/web": {Group: &group, Kind: "Deployment", Namespace: &ns, Name: "web"},
-		":ConfigMap:web":           {Kind: "ConfigMap", Name: "web"},
-		"apps:Deployment:a:b":      {Group: &group, Kind: "Deployment", Name: "a:b"},
-		"apps:Deployment":          nil,
-		"apps::web":                nil,
-		"apps:Deployment:":         nil,
-		"apps:Deployment:shop/":    nil,
-		"apps:Deployment:/web":     nil,
-		"":                         nil,
-	}
-	for text, want := range cases {
-		t.Run("CLI-06 "+text, func(t *testing.T) {
-			t.Parallel()
-			got, err := selectors([]string{text})
-			if want == nil {
-				if exitCode(err) != exitUsage {
-					t.Errorf("%v, %v", got, err)
-				}
-				return
-			}
-			if err != nil || len(*got) != 1 {
-				t.Fatal(got, err)
-			}
-			if diff := cmp.Diff(*want, (*got)[0]); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
-func TestReadFiles(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for name, text := range map[string]string{"b.yaml": "b: 1", "a.yml": "a: 1", "notes.txt": "no", "sub/c.json": "{}"} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	a := &app{streams: Streams{In: strings.NewReader("stdin: 1")}}
-	got, err := a.readFiles([]string{dir, "-"})
-	if diff := cmp.Diff("a: 1\n---\nb: 1\n---\n{}\n---\nstdin: 1", string(got.text())); err != nil || diff != "" {
-		t.Error(err, diff)
-	}
-	if _, err := a.readFiles([]string{t.TempDir()}); fault.KindOf(err) != fault.Invalid {
-		t.Errorf("a folder without manifests: %v", err)
 	}
 }
 
@@ -428,14 +377,14 @@ func TestActions(t *testing.T) {
 		says string // in output or errors
 		body string // of the request
 	}{
-		"ACT-01 list":                       {[]string{"app", "actions", "list", "shop", "--kind", "deployment", "--resource-name", "api"}, exitOK, "scale    yes       no         replicas", ""},
-		"ACT-01 list as JSON":               {[]string{"app", "actions", "list", "shop", "--kind", "Service", "-o", "json"}, exitOK, `"name": "restart"`, ""},
-		"ACT-07 run with a parameter":       {append(one, "--param", "replicas=3"), exitOK, "created Job n/j", `"resourceActionParameters":[{"name":"replicas","value":"3"}]`},
-		"ACT-07 run on all of a kind":       {[]string{"app", "actions", "run", "shop", "restart", "--kind", "Deployment", "--all"}, exitOK, "Deployment n/api", ""},
-		"run on several without --all":      {[]string{"app", "actions", "run", "shop", "restart", "--kind", "Deployment"}, exitUsage, "several objects fit", ""},
-		"run on nothing":                    {[]string{"app", "actions", "run", "shop", "restart", "--kind", "Pod"}, exitMissing, "no such object", ""},
-		"a parameter that is none":          {append(one, "--param", "replicas"), exitUsage, "NAME=VALUE", ""},
-		"a parameter with an equals inside": {append(one, "--param", "a=b=c"), exitOK, "created", `"value":"b=c"`},
+		"ACT-01 list":                       {[]string{"app", "actions", "list", "shop", "--kind", "deployment", "--resource-name", "api"}, exit.OK, "scale    yes       no         replicas", ""},
+		"ACT-01 list as JSON":               {[]string{"app", "actions", "list", "shop", "--kind", "Service", "-o", "json"}, exit.OK, `"name": "restart"`, ""},
+		"ACT-07 run with a parameter":       {append(one, "--param", "replicas=3"), exit.OK, "created Job n/j", `"resourceActionParameters":[{"name":"replicas","value":"3"}]`},
+		"ACT-07 run on all of a kind":       {[]string{"app", "actions", "run", "shop", "restart", "--kind", "Deployment", "--all"}, exit.OK, "Deployment n/api", ""},
+		"run on several without --all":      {[]string{"app", "actions", "run", "shop", "restart", "--kind", "Deployment"}, exit.Usage, "several objects fit", ""},
+		"run on nothing":                    {[]string{"app", "actions", "run", "shop", "restart", "--kind", "Pod"}, exit.Missing, "no such object", ""},
+		"a parameter that is none":          {append(one, "--param", "replicas"), exit.Usage, "NAME=VALUE", ""},
+		"a parameter with an equals inside": {append(one, "--param", "a=b=c"), exit.OK, "created", `"value":"b=c"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home(t)
@@ -492,20 +441,20 @@ func TestOverridesAreTriedOut(t *testing.T) {
 		want int
 		says string
 	}{
-		"ACT-12 CLI-12(part) built-in actions are listed": {[]string{"list-actions", deployment}, exitOK, "restart"},
-		"ACT-12 users' actions replace them":              {[]string{"list-actions", rollout, "--argocd-cm-path", cm, "-o", "name"}, exitOK, "resume\n"},
-		"ACT-12 the older map is read":                    {[]string{"run-action", deployment, "twice", "--argocd-cm-path", old}, exitOK, "replicas: 2"},
-		"ACT-12 an action shows its patch":                {[]string{"run-action", rollout, "resume", "--argocd-cm-path", cm}, exitOK, "pauseConditions: null"},
-		"ACT-12 parameters are given":                     {[]string{"run-action", deployment, "scale", "--param", "replicas=4", "-o", "json"}, exitOK, `"replicas": 4`},
-		"ACT-12 a wrong parameter is told":                {[]string{"run-action", deployment, "scale", "--param", "replicas=many"}, exitUsage, "invalid number: many"},
-		"ACT-12 an unknown action is told":                {[]string{"run-action", deployment, "fly"}, exitMissing, `no action "fly"`},
-		"SEC-B9 a script that loops is stopped":           {[]string{"list-actions", deployment, "--argocd-cm-path", loop}, exitFailed, "stopped after"},
-		"ACT-02 a misspelt key is told":                   {[]string{"list-actions", deployment, "--argocd-cm-path", bad}, exitUsage, "discovry.lua"},
-		"ACT-12 a file that is not there":                 {[]string{"list-actions", filepath.Join(dir, "none")}, exitUsage, "cannot be read"},
-		"ACT-12 a file without an object":                 {[]string{"list-actions", cm}, exitUsage, "no object with a kind"},
-		"ACT-12 a ConfigMap that is not YAML":             {[]string{"list-actions", deployment, "--argocd-cm-path", file("no.yaml", "a: [")}, exitUsage, "not YAML"},
-		"ACT-12 nothing to run":                           {[]string{"run-action", deployment}, exitUsage, "name of an action"},
-		"ACT-12 a built-in action makes objects":          {[]string{"run-action", file("cron.yaml", "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c, namespace: n}\nspec: {jobTemplate: {spec: {a: 1}}}\n"), "create-job"}, exitOK, "kind: Job"},
+		"ACT-12 CLI-12(part) built-in actions are listed": {[]string{"list-actions", deployment}, exit.OK, "restart"},
+		"ACT-12 users' actions replace them":              {[]string{"list-actions", rollout, "--argocd-cm-path", cm, "-o", "name"}, exit.OK, "resume\n"},
+		"ACT-12 the older map is read":                    {[]string{"run-action", deployment, "twice", "--argocd-cm-path", old}, exit.OK, "replicas: 2"},
+		"ACT-12 an action shows its patch":                {[]string{"run-action", rollout, "resume", "--argocd-cm-path", cm}, exit.OK, "pauseConditions: null"},
+		"ACT-12 parameters are given":                     {[]string{"run-action", deployment, "scale", "--param", "replicas=4", "-o", "json"}, exit.OK, `"replicas": 4`},
+		"ACT-12 a wrong parameter is told":                {[]string{"run-action", deployment, "scale", "--param", "replicas=many"}, exit.Usage, "invalid number: many"},
+		"ACT-12 an unknown action is told":                {[]string{"run-action", deployment, "fly"}, exit.Missing, `no action "fly"`},
+		"SEC-B9 a script that loops is stopped":           {[]string{"list-actions", deployment, "--argocd-cm-path", loop}, exit.Failed, "stopped after"},
+		"ACT-02 a misspelt key is told":                   {[]string{"list-actions", deployment, "--argocd-cm-path", bad}, exit.Usage, "discovry.lua"},
+		"ACT-12 a file that is not there":                 {[]string{"list-actions", filepath.Join(dir, "none")}, exit.Usage, "cannot be read"},
+		"ACT-12 a file without an object":                 {[]string{"list-actions", cm}, exit.Usage, "no object with a kind"},
+		"ACT-12 a ConfigMap that is not YAML":             {[]string{"list-actions", deployment, "--argocd-cm-path", file("no.yaml", "a: [")}, exit.Usage, "not YAML"},
+		"ACT-12 nothing to run":                           {[]string{"run-action", deployment}, exit.Usage, "name of an action"},
+		"ACT-12 a built-in action makes objects":          {[]string{"run-action", file("cron.yaml", "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c, namespace: n}\nspec: {jobTemplate: {spec: {a: 1}}}\n"), "create-job"}, exit.OK, "kind: Job"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home(t)

@@ -6,6 +6,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 func (a *app) clusterCommand() *cobra.Command {
@@ -18,30 +21,30 @@ func (a *app) clusterEnroll() *cobra.Command {
 	var labels map[string]string
 	var tokenOnly bool
 	c := &cobra.Command{
-		Use: "enroll NAME", Short: "Make a cluster and a join token for its agent", Args: exactly("the name of the cluster"),
+		Use: "enroll NAME", Short: "Make a cluster and a join token for its agent", Args: usage.Exactly("the name of the cluster"),
 		Example: "  capstan cluster enroll production\n  capstan cluster enroll edge-7 --label site=oslo --token-only",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			api, err := a.client()
 			if err != nil {
 				return err
 			}
-			body := client.EnrollClusterJSONRequestBody{Name: args[0], Server: ref(server), ExpiresIn: ref(life)}
+			body := apimodel.EnrollClusterJSONRequestBody{Name: args[0], Server: server, ExpiresIn: life}
 			if len(labels) > 0 {
-				m := client.StringMap(labels)
-				body.Labels = &m
+				m := apimodel.StringMap(labels)
+				body.Labels = m
 			}
-			e, raw, err := call[client.Enrolment](api.EnrollCluster(cmd.Context(), nil, body))
+			e, raw, err := client.Call[apimodel.Enrolment](api.EnrollCluster(cmd.Context(), body))
 			if err != nil {
 				return err
 			}
 			if tokenOnly {
-				_, err := fmt.Fprintln(a.streams.Out, e.JoinToken)
+				_, err := fmt.Fprintln(a.Out, e.JoinToken)
 				return err
 			}
-			if a.output != "table" && a.output != "wide" {
-				return a.print(raw, table{name: []string{"cluster/" + e.Cluster.Name}})
+			if a.Format != "table" && a.Format != "wide" {
+				return a.Print(raw, output.Table{Names: []string{"cluster/" + e.Cluster.Name}})
 			}
-			fmt.Fprintf(a.streams.Out, "Cluster %s waits for its agent. In the cluster, until %s, once:\n\n%s\n\nOr start the agent yourself:\n\n%s\n",
+			fmt.Fprintf(a.Out, "Cluster %s waits for its agent. In the cluster, until %s, once:\n\n%s\n\nOr start the agent yourself:\n\n%s\n",
 				e.Cluster.Name, e.ExpiresAt.Local().Format("15:04 MST"), e.Helm, e.Command)
 			return nil
 		},
@@ -55,28 +58,28 @@ func (a *app) clusterEnroll() *cobra.Command {
 
 func (a *app) clusterList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List clusters and the state of their agents", Aliases: []string{"ls"}, Args: exactly(),
+		Use: "list", Short: "List clusters and the state of their agents", Aliases: []string{"ls"}, Args: usage.Exactly(),
 		Example: "  capstan cluster list\n  capstan cluster list -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			api, err := a.client()
 			if err != nil {
 				return err
 			}
-			l, raw, err := call[struct {
-				Items []client.Cluster `json:"items"`
+			l, raw, err := client.Call[struct {
+				Items []apimodel.Cluster `json:"items"`
 			}](api.ListClusters(cmd.Context()))
 			if err != nil {
 				return err
 			}
-			t := table{head: []string{"NAME", "AGENT", "LAST SEEN", "KUBERNETES", "DELIVERED", "SERVER", "AGENT VERSION", "LAST UPGRADE", "LAST REFUSAL"}, wide: 3}
+			t := output.Table{Head: []string{"NAME", "AGENT", "LAST SEEN", "KUBERNETES", "DELIVERED", "SERVER", "AGENT VERSION", "LAST UPGRADE", "LAST REFUSAL"}, Wide: 3}
 			for _, c := range l.Items {
-				t.rows = append(t.rows, []string{
-					c.Name, agentState(c), ago(c.LastSeen), dash(deref(c.KubeVersion)),
-					fmt.Sprintf("%d/%d", deref(c.AckedSeq), deref(c.Seq)), dash(deref(c.Server)), dash(deref(c.AgentVersion)), lastUpgrade(c), lastRefusal(c),
+				t.Rows = append(t.Rows, []string{
+					c.Name, agentState(c), output.Ago(c.LastSeen), output.Dash(c.KubeVersion),
+					fmt.Sprintf("%d/%d", c.AckedSeq, c.Seq), output.Dash(c.Server), output.Dash(c.AgentVersion), lastUpgrade(c), lastRefusal(c),
 				})
-				t.name = append(t.name, "cluster/"+c.Name)
+				t.Names = append(t.Names, "cluster/"+c.Name)
 			}
-			if err := a.print(raw, t); err != nil || a.output != "table" && a.output != "wide" {
+			if err := a.Print(raw, t); err != nil || a.Format != "table" && a.Format != "wide" {
 				return err
 			}
 			return a.explainClusters(l.Items)
@@ -85,18 +88,18 @@ func (a *app) clusterList() *cobra.Command {
 }
 
 // lastRefusal explains the last refusal of an agent.
-func lastRefusal(c client.Cluster) string {
-	if c.Refusal == nil {
+func lastRefusal(c apimodel.Cluster) string {
+	if !client.Given(c.Refusal) {
 		return "-"
 	}
-	return fmt.Sprintf("%s (%s) from %s: %s", c.Refusal.Stage, ago(&c.Refusal.At), c.Refusal.Address, c.Refusal.Message)
+	return fmt.Sprintf("%s (%s) from %s: %s", c.Refusal.Stage, output.Ago(c.Refusal.At), c.Refusal.Address, c.Refusal.Message)
 }
 
 func (a *app) clusterRemove() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use: "remove NAME", Short: "Remove a cluster and revoke its agent; nothing in the cluster is deleted", Aliases: []string{"rm"},
-		Example: "  capstan cluster remove edge-7\n  capstan cluster remove edge-7 --yes", Args: exactly("the name of the cluster"),
+		Example: "  capstan cluster remove edge-7\n  capstan cluster remove edge-7 --yes", Args: usage.Exactly("the name of the cluster"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			api, err := a.client()
 			if err != nil {
@@ -105,7 +108,7 @@ func (a *app) clusterRemove() *cobra.Command {
 			if err := a.confirm(yes, "Remove cluster "+args[0]+"?"); err != nil {
 				return err
 			}
-			_, err = read(api.DeleteCluster(cmd.Context(), args[0]))
+			_, err = client.Read(api.DeleteCluster(cmd.Context(), args[0]))
 			return err
 		},
 	}

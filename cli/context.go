@@ -1,10 +1,13 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/session"
+	"github.com/capstan-cd/capstan/cli/usage"
 )
 
 // contextCommand shows the stored sign-ins and chooses among them. No token is
@@ -15,25 +18,25 @@ func (a *app) contextCommand() *cobra.Command {
 		Use: "context [NAME]", Short: "List the stored sign-ins, or choose the one that commands use", Args: cobra.MaximumNArgs(1),
 		Example: "  capstan context\n  capstan context prod\n  capstan context prod --delete",
 		RunE: func(_ *cobra.Command, args []string) error {
-			f, err := a.readConfig()
+			f, err := session.ReadFile(a.Err)
 			if err != nil {
 				return err
 			}
 			switch {
 			case len(args) == 0 && remove:
-				return usageError{fmt.Errorf("expected the name of the context to delete")}
+				return usage.Errorf("expected the name of the context to delete")
 			case len(args) == 0:
 				return a.printContexts(f)
-			case f.context(args[0]) == nil:
-				return f.missing(args[0])
+			case f.Find(args[0]) == nil:
+				return f.Missing(args[0])
 			case remove:
 				return a.deleteContext(f, args[0])
 			}
 			f.Current = args[0]
-			if err := writeConfig(f); err != nil {
+			if err := session.WriteFile(f); err != nil {
 				return err
 			}
-			a.note("Commands use context %s now.", f.Current)
+			a.Note("Commands use context %s now.", f.Current)
 			return nil
 		},
 	}
@@ -43,19 +46,19 @@ func (a *app) contextCommand() *cobra.Command {
 
 // deleteContext deletes one context. Without a current one, commands need
 // --context.
-func (a *app) deleteContext(f configFile, name string) error {
-	f.Contexts = slices.DeleteFunc(f.Contexts, func(c config) bool { return c.Name == name })
+func (a *app) deleteContext(f session.File, name string) error {
+	f.Contexts = slices.DeleteFunc(f.Contexts, func(c session.Context) bool { return c.Name == name })
 	if f.Current == name {
 		f.Current = ""
 	}
-	if err := writeConfig(f); err != nil {
+	if err := session.WriteFile(f); err != nil {
 		return err
 	}
-	a.note("Context %s is forgotten.", name)
+	a.Note("Context %s is forgotten.", name)
 	return nil
 }
 
-func (a *app) printContexts(f configFile) error {
+func (a *app) printContexts(f session.File) error {
 	type shown struct {
 		Name     string `json:"name"`
 		Current  bool   `json:"current"`
@@ -65,12 +68,12 @@ func (a *app) printContexts(f configFile) error {
 		SignedIn bool   `json:"signedIn"`
 	}
 	all := make([]shown, 0, len(f.Contexts))
-	t := table{head: []string{"CURRENT", "NAME", "SERVER", "TENANT", "USER", "SIGNED IN"}}
+	t := output.Table{Head: []string{"CURRENT", "NAME", "SERVER", "TENANT", "USER", "SIGNED IN"}}
 	for _, c := range f.Contexts {
 		x := shown{c.Name, c.Name == f.Current, c.Server, c.Tenant, c.User, c.Token != ""}
 		all = append(all, x)
-		t.rows = append(t.rows, []string{dash(map[bool]string{true: "*"}[x.Current]), x.Name, x.Server, dash(x.Tenant), dash(x.User), map[bool]string{true: "yes", false: "no"}[x.SignedIn]})
-		t.name = append(t.name, x.Name)
+		t.Rows = append(t.Rows, []string{output.Dash(map[bool]string{true: "*"}[x.Current]), x.Name, x.Server, output.Dash(x.Tenant), output.Dash(x.User), map[bool]string{true: "yes", false: "no"}[x.SignedIn]})
+		t.Names = append(t.Names, x.Name)
 	}
-	return a.printValue(all, t)
+	return a.PrintValue(all, t)
 }

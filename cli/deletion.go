@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,33 +9,37 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/cli/wait"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 func (a *app) appDelete() *cobra.Command {
-	var yes, wait bool
+	var yes, stay bool
 	var cascade, propagation, selector string
-	w := waiting{}
+	w := wait.Goal{}
 	c := &cobra.Command{
 		Use: "delete [NAME...]", Short: "Delete applications, with their objects if cascade",
 		Example: "  capstan app delete shop --yes\n  capstan app delete shop --cascade=false --yes\n  capstan app delete -l team=shop --propagation-policy background --yes",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			params := client.DeleteApplicationParams{}
+			params := apimodel.DeleteApplicationParams{}
 			if cascade != "" {
 				v, err := strconv.ParseBool(cascade)
 				if err != nil {
-					return usageError{fmt.Errorf("--cascade is true or false, not %q", cascade)}
+					return usage.Errorf("--cascade is true or false, not %q", cascade)
 				}
 				params.Cascade = &v
 			}
 			if propagation != "" {
-				p, err := among("--propagation-policy", propagation, "foreground", "background", "orphan")
+				p, err := usage.Among("--propagation-policy", propagation, "foreground", "background", "orphan")
 				if err != nil {
 					return err
 				}
-				params.Propagation = (*client.Propagation)(&p)
+				params.Propagation = apimodel.Propagation(p)
 			}
 			if (len(names) == 0) == (selector == "") {
-				return usageError{errors.New("give the names of applications, or --selector")}
+				return usage.Errorf("give the names of applications, or --selector")
 			}
 			api, err := a.client()
 			if err != nil {
@@ -46,36 +50,36 @@ func (a *app) appDelete() *cobra.Command {
 					return err
 				}
 			}
-			return a.deleteAll(cmd, api, names, params, yes, wait, w)
+			return a.deleteAll(cmd, api, names, params, yes, stay, w)
 		},
 	}
 	c.Flags().StringVar(&cascade, "cascade", "", "true: its objects go too; false: they stay (default: as its finalizer says)")
 	c.Flags().StringVarP(&propagation, "propagation-policy", "p", "", "how what the objects own goes: foreground, background or orphan")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "delete all that match this label selector")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	c.Flags().BoolVar(&wait, "wait", true, "wait until they are gone")
-	w.timeoutFlag(c.Flags())
+	c.Flags().BoolVar(&stay, "wait", true, "wait until they are gone")
+	w.AddTimeout(c.Flags())
 	return c
 }
 
 // selected returns the names of the applications that a label selector matches.
 func (a *app) selected(cmd *cobra.Command, api *client.Client, selector string) ([]string, error) {
-	all, err := listAll(cmd.Context(), api, client.ListApplicationsParams{Labels: &selector, View: ref(client.ListApplicationsParamsViewCompact)})
+	all, err := listAll(cmd.Context(), api, apimodel.ListApplicationsParams{Labels: selector, View: apimodel.ListApplicationsParamsViewCompact})
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, x := range all {
-		names = append(names, qualified(x.Metadata))
+		names = append(names, client.QualifiedName(x.Metadata))
 	}
 	if len(names) == 0 {
-		return nil, usageError{fmt.Errorf("no application matches %q", selector)}
+		return nil, usage.Errorf("no application matches %q", selector)
 	}
 	return names, nil
 }
 
 // deleteAll begins all deletions, and then waits for them.
-func (a *app) deleteAll(cmd *cobra.Command, api *client.Client, names []string, params client.DeleteApplicationParams, yes, wait bool, w waiting) error {
+func (a *app) deleteAll(cmd *cobra.Command, api *client.Client, names []string, params apimodel.DeleteApplicationParams, yes, stay bool, w wait.Goal) error {
 	question := "Delete application " + names[0] + "?"
 	if len(names) > 1 {
 		question = fmt.Sprintf("Delete these %d applications: %s?", len(names), strings.Join(names, ", "))
@@ -84,17 +88,17 @@ func (a *app) deleteAll(cmd *cobra.Command, api *client.Client, names []string, 
 		return err
 	}
 	for _, n := range names {
-		namespace, name := appName(n)
-		if _, err := read(api.DeleteApplication(cmd.Context(), namespace, name, &params)); err != nil {
+		namespace, name := client.SplitName(n)
+		if _, err := client.Read(api.DeleteApplication(cmd.Context(), namespace, name, params)); err != nil {
 			return err
 		}
 	}
-	if !wait {
+	if !stay {
 		return nil
 	}
 	for _, n := range names {
-		namespace, name := appName(n)
-		if err := a.awaitGone(cmd.Context(), api, namespace, name, w); err != nil {
+		namespace, name := client.SplitName(n)
+		if err := a.watcher(api).Gone(cmd.Context(), namespace, name, w); err != nil {
 			return err
 		}
 	}
@@ -109,7 +113,7 @@ func (a *app) appConfirm() *cobra.Command {
 			if err := a.confirm(yes, "Approve what the operation of "+name+" deletes?"); err != nil {
 				return err
 			}
-			_, err := read(api.ApproveOperation(cmd.Context(), namespace, name, client.Reason{Reason: ref(reason)}))
+			_, err := client.Read(api.ApproveOperation(cmd.Context(), namespace, name, apimodel.Reason{Reason: reason}))
 			return err
 		})
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -125,18 +129,18 @@ func (a *app) appAbandon() *cobra.Command {
 			if err := a.confirm(yes, "Forget application "+name+" and leave its objects where they are?"); err != nil {
 				return err
 			}
-			out, raw, err := call[struct {
-				LeftBehind []client.ResourceSelector `json:"leftBehind"`
-			}](api.AbandonApplication(cmd.Context(), namespace, name, client.Reason{Reason: ref(reason)}))
+			out, raw, err := client.Call[struct {
+				LeftBehind []apimodel.ResourceSelector `json:"leftBehind"`
+			}](api.AbandonApplication(cmd.Context(), namespace, name, apimodel.Reason{Reason: reason}))
 			if err != nil {
 				return err
 			}
-			t := table{head: []string{"LEFT BEHIND", "NAMESPACE", "NAME"}}
+			t := output.Table{Head: []string{"LEFT BEHIND", "NAMESPACE", "NAME"}}
 			for _, o := range out.LeftBehind {
-				t.rows = append(t.rows, []string{o.Kind, dash(deref(o.Namespace)), o.Name})
-				t.name = append(t.name, strings.ToLower(o.Kind)+"/"+o.Name)
+				t.Rows = append(t.Rows, []string{o.Kind, output.Dash(o.Namespace), o.Name})
+				t.Names = append(t.Names, strings.ToLower(o.Kind)+"/"+o.Name)
 			}
-			return a.print(raw, t)
+			return a.Print(raw, t)
 		})
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	c.Flags().StringVar(&reason, "reason", "", "recorded in the audit log")
@@ -150,9 +154,9 @@ func (a *app) appDeleteResource() *cobra.Command {
 		"  capstan app delete-resource shop --kind Pod --resource-name web-1\n  capstan app delete-resource shop --group apps --kind Deployment --resource-name web --orphan",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			if kind == "" || resource == "" {
-				return usageError{errors.New("--kind and --resource-name say which object is meant")}
+				return usage.Errorf("--kind and --resource-name say which object is meant")
 			}
-			tree, _, err := call[client.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
+			tree, _, err := client.Call[apimodel.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
 			if err != nil {
 				return err
 			}
@@ -163,15 +167,11 @@ func (a *app) appDeleteResource() *cobra.Command {
 			if err := a.confirm(yes, "Delete "+kind+" "+resource+"?"); err != nil {
 				return err
 			}
-			body := client.DeleteResource{Group: ref(found.Group), Version: first(version, found.Version), Kind: found.Kind, Namespace: found.Namespace, Name: found.Name}
-			if force {
-				body.Force = &force
-			}
+			body := apimodel.DeleteResource{Group: found.Group, Version: cmp.Or(version, found.Version), Kind: found.Kind, Namespace: found.Namespace, Name: found.Name, Force: force}
 			if orphan {
-				p := client.Propagation("orphan")
-				body.Propagation = &p
+				body.Propagation = "orphan"
 			}
-			_, err = read(api.DeleteLiveResource(cmd.Context(), namespace, name, body))
+			_, err = client.Read(api.DeleteLiveResource(cmd.Context(), namespace, name, body))
 			return err
 		})
 	f := c.Flags()
@@ -187,18 +187,18 @@ func (a *app) appDeleteResource() *cobra.Command {
 }
 
 // pickNode finds the one object of a tree that is meant.
-func pickNode(tree client.Tree, group, kind, namespace, name string) (client.Node, error) {
-	var found []client.Node
+func pickNode(tree apimodel.Tree, group, kind, namespace, name string) (apimodel.Node, error) {
+	var found []apimodel.Node
 	for _, n := range tree.Nodes {
-		if n.Kind == kind && n.Name == name && (group == "" || n.Group == group) && (namespace == "" || deref(n.Namespace) == namespace) {
+		if n.Kind == kind && n.Name == name && (group == "" || n.Group == group) && (namespace == "" || n.Namespace == namespace) {
 			found = append(found, n)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return client.Node{}, usageError{fmt.Errorf("the application has no %s %s", kind, name)}
+		return apimodel.Node{}, usage.Errorf("the application has no %s %s", kind, name)
 	case 1:
 		return found[0], nil
 	}
-	return client.Node{}, usageError{fmt.Errorf("%d objects are called %s %s; add --group or --resource-namespace", len(found), kind, name)}
+	return apimodel.Node{}, usage.Errorf("%d objects are called %s %s; add --group or --resource-namespace", len(found), kind, name)
 }

@@ -1,26 +1,20 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 
-	"github.com/aymanbagabas/go-udiff"
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/cli/client"
-	"github.com/capstan-cd/capstan/shared/yamltext"
+	"github.com/capstan-cd/capstan/cli/diff"
+	"github.com/capstan-cd/capstan/cli/exit"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/cli/wait"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
-
-// externalDiff names the program that shows differences, as kubectl does.
-const externalDiff = "KUBECTL_EXTERNAL_DIFF"
 
 // diffing is what was asked for of a comparison.
 type diffing struct {
@@ -35,7 +29,7 @@ func (a *app) appDiff() *cobra.Command {
 	c := a.one("diff NAME", "Show how the cluster differs from Git; exit code 1 if it does",
 		"  capstan app diff shop\n  capstan app diff shop --server-side-diff\n  helm template ./chart | capstan app diff shop --local -",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			return comparisonFailed(a.diff(cmd, api, namespace, name, d))
+			return exit.Comparison(a.diff(cmd, api, namespace, name, d))
 		})
 	f := c.Flags()
 	f.BoolVar(&d.predict, "server-side-diff", false, "ask the cluster what an apply would make of each object; nothing is written")
@@ -44,38 +38,38 @@ func (a *app) appDiff() *cobra.Command {
 	f.BoolVar(&d.three, "three-way", false, "show what was applied last, too")
 	f.StringVar(&d.local, "local", "", "compare the cluster with these manifests instead: a file, a folder, or - for the input")
 	f.BoolVar(&d.exit, "exit-code", true, "end with an exit code of its own if there is a difference")
-	f.IntVar(&d.code, "diff-exit-code", exitDiffers, "that exit code")
+	f.IntVar(&d.code, "diff-exit-code", exit.Differs, "that exit code")
 	return c
 }
 
 func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name string, d diffing) error {
 	if d.code < 1 || d.code > 125 {
-		return usageError{fmt.Errorf("--diff-exit-code %d is no exit code from 1 to 125", d.code)}
+		return usage.Errorf("--diff-exit-code %d is no exit code from 1 to 125", d.code)
 	}
 	if d.local != "" && d.predict {
-		return usageError{errors.New("--local and --server-side-diff do not go together")}
+		return usage.Errorf("--local and --server-side-diff do not go together")
 	}
-	var local []localObject
+	var local []diff.Object
 	if d.local != "" {
 		var err error
-		if local, err = a.localManifests(d.local); err != nil {
+		if local, err = diff.ReadLocal(d.local, a.in); err != nil {
 			return err
 		}
 	}
 	if d.refresh || d.hard {
-		if _, err := a.refreshed(cmd.Context(), api, namespace, name, d.hard, longRefresh); err != nil {
+		if _, err := a.watcher(api).Refreshed(cmd.Context(), namespace, name, d.hard, wait.LongRefresh); err != nil {
 			return err
 		}
-		if err := a.compared(cmd.Context(), api, namespace, name); err != nil {
+		if err := a.watcher(api).Compared(cmd.Context(), namespace, name); err != nil {
 			return err
 		}
 	}
-	got, raw, err := call[struct {
-		Items  []client.ObjectDiff `json:"items"`
-		Paused *client.Paused      `json:"paused,omitempty"`
-	}](api.DiffApplication(cmd.Context(), namespace, name, &client.DiffApplicationParams{Predict: ref(d.predict), All: ref(d.local != "")}))
-	if unavailable(err) {
-		return fmt.Errorf("application %s: %w: %s", name, errAway, answerText(err))
+	got, raw, err := client.Call[struct {
+		Items  []apimodel.ObjectDiff `json:"items"`
+		Paused apimodel.Paused       `json:"paused,omitzero"`
+	}](api.DiffApplication(cmd.Context(), namespace, name, apimodel.DiffApplicationParams{Predict: d.predict, All: d.local != ""}))
+	if client.Unavailable(err) {
+		return fmt.Errorf("application %s: %w: %s", name, exit.ErrAway, client.Text(err))
 	}
 	if err != nil {
 		return err
@@ -83,7 +77,7 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 	items := got.Items
 	a.notePaused(got.Paused)
 	if d.local != "" {
-		if items, err = againstLocal(items, local); err != nil {
+		if items, err = diff.AgainstLocal(items, local); err != nil {
 			return err
 		}
 		got.Items = items
@@ -91,287 +85,29 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 			return err
 		}
 	}
-	if a.output == "table" || a.output == "wide" {
+	if a.Format == "table" || a.Format == "wide" {
 		for _, o := range items {
-			if err := a.showDiff(cmd, o, d); err != nil {
+			if err := a.viewer(d.three).Show(cmd.Context(), o); err != nil {
 				return err
 			}
 		}
-	} else if err := a.print(raw, diffNames(items)); err != nil {
+	} else if err := a.Print(raw, diffNames(items)); err != nil {
 		return err
 	}
 	if len(items) > 0 && d.exit {
-		return differs(d.code)
+		return exit.DifferCode(d.code)
 	}
 	return nil
 }
 
-func diffNames(items []client.ObjectDiff) table {
-	var t table
+func (a *app) viewer(threeWay bool) diff.Viewer {
+	return diff.Viewer{Out: a.Out, Err: a.Err, ThreeWay: threeWay}
+}
+
+func diffNames(items []apimodel.ObjectDiff) output.Table {
+	var t output.Table
 	for _, o := range items {
-		t.name = append(t.name, strings.ToLower(o.Kind)+"/"+o.Name)
+		t.Names = append(t.Names, strings.ToLower(o.Kind)+"/"+o.Name)
 	}
 	return t
-}
-
-// showDiff prints one object for people: of live what the manifests speak of,
-// or with a prediction all of it, against what should be.
-func (a *app) showDiff(cmd *cobra.Command, o client.ObjectDiff, d diffing) error {
-	title := o.Kind + " " + o.Name
-	if ns := deref(o.Namespace); ns != "" {
-		title = o.Kind + " " + ns + "/" + o.Name
-	}
-	fmt.Fprintf(a.streams.Out, "===== %s: %s\n", title, dash(deref(o.Summary)))
-	if why := deref(o.Problem); why != "" {
-		fmt.Fprintln(a.streams.Out, "an apply would be refused:", why)
-	}
-	from, to := o.NormalizedLive, o.Desired
-	if from == nil {
-		from = o.Live
-	}
-	if o.Predicted != nil {
-		from, to = o.Live, o.Predicted
-	}
-	live, err := lines(from)
-	if err != nil {
-		return err
-	}
-	desired, err := lines(to)
-	if err != nil {
-		return err
-	}
-	if program := os.Getenv(externalDiff); program != "" {
-		return a.external(cmd, program, o, live, desired)
-	}
-	fmt.Fprint(a.streams.Out, udiff.Unified("live", "desired", live, desired))
-	if !d.three {
-		return nil
-	}
-	applied, err := lines(o.Applied)
-	if err != nil {
-		return err
-	}
-	fmt.Fprint(a.streams.Out, udiff.Unified("last applied", "desired", applied, desired))
-	return nil
-}
-
-// external has another program show a difference. That it ends with 1 means
-// that there is one.
-func (a *app) external(cmd *cobra.Command, program string, o client.ObjectDiff, live, desired string) error {
-	dir, err := os.MkdirTemp("", "capstan-diff-")
-	if err != nil {
-		return fmt.Errorf("make a folder for %s: %w", externalDiff, err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	words := strings.Fields(program)
-	args := words[1:]
-	for _, side := range [...]struct{ name, text string }{{"live", live}, {"desired", desired}} {
-		path := filepath.Join(dir, side.name+"-"+strings.ToLower(o.Kind)+".yaml")
-		if err := os.WriteFile(path, []byte(side.text), 0o600); err != nil {
-			return fmt.Errorf("write for %s: %w", externalDiff, err)
-		}
-		args = append(args, path)
-	}
-	run := exec.CommandContext(cmd.Context(), words[0], args...) //nolint:gosec // the user names the program
-	run.Stdout, run.Stderr = a.streams.Out, a.streams.Err
-	var ended *exec.ExitError
-	if err := run.Run(); err != nil && !(errors.As(err, &ended) && ended.ExitCode() == 1) {
-		return usageError{fmt.Errorf("%s=%q cannot be run; name a program with two file arguments, such as diff -u", externalDiff, program)}
-	}
-	return nil
-}
-
-func lines(object *client.AnyObject) (string, error) {
-	if object == nil || len(*object) == 0 || string(*object) == "null" {
-		return "", nil
-	}
-	b, err := yaml.JSONToYAML(*object)
-	return string(b), err
-}
-
-// localObject is a manifest on this machine.
-type localObject map[string]any
-
-func (o localObject) text(path ...string) string {
-	var v any = map[string]any(o)
-	for _, step := range path {
-		m, _ := v.(map[string]any)
-		v = m[step]
-	}
-	s, _ := v.(string)
-	return s
-}
-
-func (o localObject) group() string {
-	group, _, ok := strings.Cut(o.text("apiVersion"), "/")
-	if !ok {
-		return ""
-	}
-	return group
-}
-
-func (o localObject) is(d client.ObjectDiff) bool {
-	namespace := o.text("metadata", "namespace")
-	return o.group() == d.Group && o.text("kind") == d.Kind && o.text("metadata", "name") == d.Name && (namespace == "" || namespace == deref(d.Namespace))
-}
-
-// secret reports whether the values of a kind are not shown here.
-func secret(group, kind string) bool { return group == "" && kind == "Secret" }
-
-// againstLocal compares what is live with manifests on this machine. Secrets
-// are left out.
-func againstLocal(all []client.ObjectDiff, local []localObject) ([]client.ObjectDiff, error) {
-	var out []client.ObjectDiff
-	for _, d := range all {
-		var mine localObject
-		if i := slices.IndexFunc(local, func(o localObject) bool { return o.is(d) }); i >= 0 {
-			mine = local[i]
-			local = slices.Delete(local, i, i+1)
-		}
-		if secret(d.Group, d.Kind) {
-			continue
-		}
-		changed, err := replaced(&d, mine)
-		if err != nil {
-			return nil, err
-		}
-		if changed {
-			out = append(out, d)
-		}
-	}
-	for _, o := range local {
-		if secret(o.group(), o.text("kind")) {
-			continue
-		}
-		version := o.text("apiVersion")
-		if _, after, ok := strings.Cut(version, "/"); ok {
-			version = after
-		}
-		d := client.ObjectDiff{Group: o.group(), Version: version, Kind: o.text("kind"), Name: o.text("metadata", "name"), Status: "OutOfSync"}
-		if ns := o.text("metadata", "namespace"); ns != "" {
-			d.Namespace = &ns
-		}
-		if _, err := replaced(&d, o); err != nil {
-			return nil, err
-		}
-		out = append(out, d)
-	}
-	return out, nil
-}
-
-// replaced puts a local manifest in the place of the desired object, and says
-// whether live differs from it.
-func replaced(d *client.ObjectDiff, mine localObject) (bool, error) {
-	d.Desired, d.NormalizedLive, d.Predicted = nil, nil, nil
-	if mine == nil {
-		d.Status, d.Summary = "OutOfSync", ref("not among the local manifests")
-		return true, nil
-	}
-	d.Summary = ref("local manifest")
-	delete(mine, "status")
-	if meta, ok := mine["metadata"].(map[string]any); ok && deref(d.Namespace) != "" {
-		meta["namespace"] = *d.Namespace
-	}
-	desired, err := json.Marshal(mine)
-	if err != nil {
-		return false, fmt.Errorf("write %s %s: %w", d.Kind, d.Name, err)
-	}
-	d.Desired = (*client.AnyObject)(&desired)
-	if d.Live == nil {
-		d.Summary = ref("not in the cluster")
-		return true, nil
-	}
-	var live any
-	if err := json.Unmarshal(*d.Live, &live); err != nil {
-		return false, fmt.Errorf("read the live %s %s: %w", d.Kind, d.Name, err)
-	}
-	normal, err := json.Marshal(restricted(live, map[string]any(mine)))
-	if err != nil {
-		return false, fmt.Errorf("write the live %s %s: %w", d.Kind, d.Name, err)
-	}
-	d.NormalizedLive = (*client.AnyObject)(&normal)
-	return !bytes.Equal(normal, desired), nil
-}
-
-// restricted returns of a live value what a wish speaks of. Items of lists are
-// compared by their place.
-func restricted(live, wish any) any {
-	switch w := wish.(type) {
-	case map[string]any:
-		l, ok := live.(map[string]any)
-		if !ok {
-			return live
-		}
-		out := map[string]any{}
-		for k, v := range w {
-			if have, there := l[k]; there {
-				out[k] = restricted(have, v)
-			}
-		}
-		return out
-	case []any:
-		l, ok := live.([]any)
-		if !ok || len(l) != len(w) {
-			return live
-		}
-		out := make([]any, len(l))
-		for i := range l {
-			out[i] = restricted(l[i], w[i])
-		}
-		return out
-	}
-	return live
-}
-
-// localManifests reads a file, all files of a folder, or the input.
-func (a *app) localManifests(from string) ([]localObject, error) {
-	all, err := a.readFiles([]string{from})
-	if err != nil {
-		return nil, usageError{err}
-	}
-	var out []localObject
-	for _, file := range all.parts {
-		objects, err := file.objects()
-		if err != nil {
-			return nil, usageError{err}
-		}
-		out = append(out, objects...)
-	}
-	return out, nil
-}
-
-// objects reads the documents of one file.
-func (p inputPart) objects() ([]localObject, error) {
-	var out []localObject
-	var part []string
-	start := 1 // line of the document
-	for i, line := range strings.Split(string(p.text)+"\n---", "\n") {
-		if trimmed := strings.TrimRight(line, " \t\r"); trimmed != "---" {
-			part = append(part, line)
-			continue
-		}
-		o, err := p.object(strings.Join(part, "\n"), start)
-		if err != nil {
-			return nil, err
-		}
-		if len(o) > 0 {
-			out = append(out, o)
-		}
-		part, start = nil, i+2
-	}
-	return out, nil
-}
-
-// object parses one document, which begins on a line of the file. An empty
-// document has no object.
-func (p inputPart) object(text string, start int) (localObject, error) {
-	var o localObject
-	if err := yaml.Unmarshal([]byte(text), &o); err != nil {
-		line, cause := yamltext.Place([]byte(text), errors.New(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")))
-		return nil, fmt.Errorf("%s, line %d: not YAML: %s", p.name, start+line-1, cause)
-	}
-	if len(o) > 0 && (o.text("kind") == "" || o.text("metadata", "name") == "") {
-		return nil, fmt.Errorf("%s, line %d: the document has no kind or no name", p.name, start)
-	}
-	return o, nil
 }

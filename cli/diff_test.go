@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capstan-cd/capstan/cli/diff"
+	"github.com/capstan-cd/capstan/cli/exit"
 )
 
 func TestDiff(t *testing.T) {
@@ -41,32 +44,32 @@ func TestDiff(t *testing.T) {
 		has      []string
 		lacks    []string
 	}{
-		"of live only what manifests speak of":        {one, "", "", nil, exitDiffers, []string{"-  v: one", "+  v: two", "data.v"}, []string{"noise", "zero"}},
-		"what was applied last":                       {one, "", "", []string{"--three-way"}, exitDiffers, []string{"-  v: zero", "+  v: two"}, []string{"noise"}},
-		"what an apply would make":                    {predicted, "", "", []string{"--server-side-diff"}, exitDiffers, []string{"+    more: by webhook", "the quota is used up"}, nil},
+		"of live only what manifests speak of":        {one, "", "", nil, exit.Differs, []string{"-  v: one", "+  v: two", "data.v"}, []string{"noise", "zero"}},
+		"what was applied last":                       {one, "", "", []string{"--three-way"}, exit.Differs, []string{"-  v: zero", "+  v: two"}, []string{"noise"}},
+		"what an apply would make":                    {predicted, "", "", []string{"--server-side-diff"}, exit.Differs, []string{"+    more: by webhook", "the quota is used up"}, nil},
 		"another exit code":                           {one, "", "", []string{"--diff-exit-code", "1"}, 1, []string{"v: two"}, nil},
-		"no exit code":                                {one, "", "", []string{"--exit-code=false"}, exitOK, []string{"v: two"}, nil},
-		"an exit code that is none":                   {one, "", "", []string{"--diff-exit-code", "0"}, exitUsage, nil, nil},
-		"another program shows it":                    {one, "", viewer + " word", nil, exitDiffers, []string{"seen by word", "v: one", "v: two"}, nil},
-		"another program that is not there":           {one, "", "/nonexistent/viewer", nil, exitUsage, nil, nil},
-		"local manifests that are live":               {one, "", "", []string{"--local", local}, exitOK, nil, []string{"Secret"}},
-		"local manifests from the input":              {one, manifest("three"), "", []string{"--local", "-"}, exitDiffers, []string{"+  v: three"}, []string{"Secret", "v: two"}},
-		"local manifests lack one":                    {one, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n", "", []string{"--local", "-"}, exitDiffers, []string{"ConfigMap shop/a", "ConfigMap b"}, nil},
-		"local manifests that are none":               {one, "apiVersion: v1\nkind: [", "", []string{"--local", "-"}, exitUsage, nil, nil},
-		"a folder that is not there":                  {one, "", "", []string{"--local", filepath.Join(dir, "no")}, exitUsage, nil, nil},
-		"local manifests and a prediction do not mix": {one, "", "", []string{"--local", local, "--server-side-diff"}, exitUsage, nil, nil},
-		"the answer as JSON has the local manifests":  {one, manifest("three"), "", []string{"--local", "-", "-o", "json"}, exitDiffers, []string{`"three"`}, []string{`"two"`}},
+		"no exit code":                                {one, "", "", []string{"--exit-code=false"}, exit.OK, []string{"v: two"}, nil},
+		"an exit code that is none":                   {one, "", "", []string{"--diff-exit-code", "0"}, exit.Usage, nil, nil},
+		"another program shows it":                    {one, "", viewer + " word", nil, exit.Differs, []string{"seen by word", "v: one", "v: two"}, nil},
+		"another program that is not there":           {one, "", "/nonexistent/viewer", nil, exit.Usage, nil, nil},
+		"local manifests that are live":               {one, "", "", []string{"--local", local}, exit.OK, nil, []string{"Secret"}},
+		"local manifests from the input":              {one, manifest("three"), "", []string{"--local", "-"}, exit.Differs, []string{"+  v: three"}, []string{"Secret", "v: two"}},
+		"local manifests lack one":                    {one, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n", "", []string{"--local", "-"}, exit.Differs, []string{"ConfigMap shop/a", "ConfigMap b"}, nil},
+		"local manifests that are none":               {one, "apiVersion: v1\nkind: [", "", []string{"--local", "-"}, exit.Usage, nil, nil},
+		"a folder that is not there":                  {one, "", "", []string{"--local", filepath.Join(dir, "no")}, exit.Usage, nil, nil},
+		"local manifests and a prediction do not mix": {one, "", "", []string{"--local", local, "--server-side-diff"}, exit.Usage, nil, nil},
+		"the answer as JSON has the local manifests":  {one, manifest("three"), "", []string{"--local", "-", "-o", "json"}, exit.Differs, []string{`"three"`}, []string{`"two"`}},
 	}
 	for name, c := range cases {
 		t.Run("DIFF-17 "+name, func(t *testing.T) {
 			home(t)
-			t.Setenv(externalDiff, c.external)
+			t.Setenv(diff.External, c.external)
 			h := hub(t, map[string]answer{at: {200, c.answer}})
 			code, out, errs := capstan(t, c.stdin, append([]string{"app", "diff", "shop", "--server", h.URL, "--token", "t0ken"}, c.args...)...)
 			if code != c.want {
 				t.Errorf("exit %d, want %d; output %q, errors %q", code, c.want, out, errs)
 			}
-			if c.want == exitUsage && errs == "" {
+			if c.want == exit.Usage && errs == "" {
 				t.Error("nothing says why")
 			}
 			for _, text := range c.has {
@@ -115,7 +118,7 @@ func TestDiffAfterARefreshWaitsForTheCluster(t *testing.T) {
 			}))
 			defer server.Close()
 			code, _, errs := capstan(t, "", "app", "diff", "shop", "--refresh", "--server", server.URL, "--token", "t0ken")
-			if code != exitOK || asked < c.compared {
+			if code != exit.OK || asked < c.compared {
 				t.Errorf("exit %d, %s; the cluster was asked after look %d, and has compared at look %d", code, errs, asked, c.compared)
 			}
 		})

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/capstan-cd/capstan/cli/exit"
 )
 
 const (
@@ -65,7 +67,7 @@ func TestWaitIsConfirmed(t *testing.T) {
 					args = append(args, what)
 				}
 				code, out, errs := capstan(t, "", args...)
-				if code != exitAway || out != "" || !strings.Contains(errs, "prod") || !strings.Contains(errs, "not connected") {
+				if code != exit.Away || out != "" || !strings.Contains(errs, "prod") || !strings.Contains(errs, "not connected") {
 					t.Errorf("%s: exit %d, %q, %s", what, code, out, errs)
 				}
 			}
@@ -75,7 +77,7 @@ func TestWaitIsConfirmed(t *testing.T) {
 		home(t)
 		h := confirming(t, state(awayShop(true)), always(503, unconfirmed))
 		code, _, errs := capstan(t, "", "app", "wait", "shop", "--agent-timeout", "1h", "--timeout", "3s", "--server", h.URL)
-		if code != exitAway || !strings.Contains(errs, "Synced and Healthy are as of 2026-01-02T03:04:05Z") {
+		if code != exit.Away || !strings.Contains(errs, "Synced and Healthy are as of 2026-01-02T03:04:05Z") {
 			t.Errorf("exit %d, %s", code, errs)
 		}
 	})

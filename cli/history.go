@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 func (a *app) appHistory() *cobra.Command {
@@ -22,35 +24,35 @@ func (a *app) appHistory() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := table{head: []string{"ID", "REVISION", "DEPLOYED", "BY", "REASON"}}
+			t := output.Table{Head: []string{"ID", "REVISION", "DEPLOYED", "BY", "REASON"}}
 			for _, e := range all {
-				by := deref(deref(e.InitiatedBy).Username)
-				if deref(deref(e.InitiatedBy).Automated) {
+				by := e.InitiatedBy.Username
+				if e.InitiatedBy.Automated {
 					by = "automation"
 				}
-				t.rows = append(t.rows, []string{strconv.FormatInt(e.Id, 10), short(e.Revision), ago(&e.DeployedAt), dash(by), dash(deref(e.Reason))})
-				t.name = append(t.name, strconv.FormatInt(e.Id, 10))
+				t.Rows = append(t.Rows, []string{strconv.FormatInt(e.Id, 10), output.Short(e.Revision), output.Ago(e.DeployedAt), output.Dash(by), output.Dash(e.Reason)})
+				t.Names = append(t.Names, strconv.FormatInt(e.Id, 10))
 			}
-			return a.print(raw, t)
+			return a.Print(raw, t)
 		})
 	c.Flags().IntVar(&limit, "limit", 0, "at most so many (default: all)")
 	return c
 }
 
 // history reads the newest entries page by page; limit 0 means all.
-func history(ctx context.Context, api *client.Client, namespace, name string, limit int) ([]client.HistoryEntry, error) {
+func history(ctx context.Context, api *client.Client, namespace, name string, limit int) ([]apimodel.HistoryEntry, error) {
 	const most = 500
-	all := []client.HistoryEntry{}
-	params := client.GetHistoryParams{}
+	all := []apimodel.HistoryEntry{}
+	params := apimodel.GetHistoryParams{}
 	for {
 		size := most
 		if limit > 0 {
 			size = min(most, limit-len(all))
 		}
-		params.Limit = &size
-		page, _, err := call[struct {
-			Items []client.HistoryEntry `json:"items"`
-		}](api.GetHistory(ctx, namespace, name, &params))
+		params.Limit = size
+		page, _, err := client.Call[struct {
+			Items []apimodel.HistoryEntry `json:"items"`
+		}](api.GetHistory(ctx, namespace, name, params))
 		if err != nil {
 			return nil, err
 		}
@@ -58,6 +60,6 @@ func history(ctx context.Context, api *client.Client, namespace, name string, li
 		if len(page.Items) < size || len(all) == limit {
 			return all, nil
 		}
-		params.Before = &page.Items[len(page.Items)-1].Id
+		params.Before = page.Items[len(page.Items)-1].Id
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,6 +13,11 @@ import (
 	"golang.org/x/term"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/exit"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/session"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/version"
 )
@@ -27,7 +33,7 @@ func (a *app) loginCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg.Name = first(name, cfg.Name)
+			cfg.Name = cmp.Or(name, cfg.Name)
 			return a.signIn(cmd.Context(), cfg, credentials{tenant, username, passwordIn, tokenIn})
 		},
 	}
@@ -43,7 +49,7 @@ func (a *app) loginCommand() *cobra.Command {
 func (a *app) reloginCommand() *cobra.Command {
 	var passwordIn, tokenIn bool
 	c := &cobra.Command{
-		Use: "relogin", Short: "Sign in again to the hub of the current context", Args: exactly(),
+		Use: "relogin", Short: "Sign in again to the hub of the current context", Args: usage.Exactly(),
 		Example: "  capstan relogin\n  capstan relogin --context prod --password-stdin < secret",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
@@ -65,15 +71,15 @@ type credentials struct {
 }
 
 // signIn proves who somebody is, by token or by password, and stores that.
-func (a *app) signIn(ctx context.Context, cfg config, who credentials) (err error) {
+func (a *app) signIn(ctx context.Context, cfg session.Context, who credentials) (err error) {
 	if who.tokenIn {
 		if cfg.Token, err = a.secret(""); err != nil {
 			return err
 		}
 		return a.storeSignIn(ctx, cfg)
 	}
-	if a.token != "" {
-		cfg.Token = a.token
+	if a.choice.Token != "" {
+		cfg.Token = a.choice.Token
 		return a.storeSignIn(ctx, cfg)
 	}
 	if who.username == "" {
@@ -90,18 +96,18 @@ func (a *app) signIn(ctx context.Context, cfg config, who credentials) (err erro
 		return err
 	}
 	cfg.Token = "" // of a session that may have ended
-	api, err := newClient(cfg)
+	api, err := session.NewClient(cfg)
 	if err != nil {
 		return err
 	}
-	mode := client.SignInMode("token")
-	in, _, err := call[client.SignedInAnswer](api.Login(ctx, client.LoginJSONRequestBody{
-		Username: who.username, Password: password, Tenant: ref(who.tenant), Mode: &mode,
+	mode := apimodel.SignInMode("token")
+	in, _, err := client.Call[apimodel.SignedInAnswer](api.Login(ctx, apimodel.LoginJSONRequestBody{
+		Username: who.username, Password: password, Tenant: who.tenant, Mode: mode,
 	}))
 	if err != nil {
 		return err
 	}
-	cfg.Token = deref(in.Token)
+	cfg.Token = in.Token
 	return a.storeSignIn(ctx, cfg)
 }
 
@@ -119,18 +125,18 @@ func (a *app) setupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			api, err := newClient(cfg)
+			api, err := session.NewClient(cfg)
 			if err != nil {
 				return err
 			}
-			mode := client.SignInMode("token")
-			in, _, err := call[client.SignedInAnswer](api.Setup(cmd.Context(), client.SetupJSONRequestBody{
-				Token: secret, Username: username, Password: password, Mode: &mode,
+			mode := apimodel.SignInMode("token")
+			in, _, err := client.Call[apimodel.SignedInAnswer](api.Setup(cmd.Context(), apimodel.SetupJSONRequestBody{
+				Token: secret, Username: username, Password: password, Mode: mode,
 			}))
 			if err != nil {
 				return err
 			}
-			cfg.Name, cfg.Token = first(name, cfg.Name), deref(in.Token)
+			cfg.Name, cfg.Token = cmp.Or(name, cfg.Name), in.Token
 			return a.storeSignIn(cmd.Context(), cfg)
 		},
 	}
@@ -143,39 +149,39 @@ func (a *app) setupCommand() *cobra.Command {
 
 func (a *app) logoutCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "logout", Short: "End the session and forget it", Args: exactly(),
+		Use: "logout", Short: "End the session and forget it", Args: usage.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {
 				return err
 			}
-			if api, err := newClient(cfg); err == nil {
-				if _, err := read(api.Logout(cmd.Context())); err != nil && exitCode(err) != exitSignIn {
-					a.note("capstan: warning: the hub did not end the session: %s", say(err))
+			if api, err := session.NewClient(cfg); err == nil {
+				if _, err := client.Read(api.Logout(cmd.Context())); err != nil && exit.Of(err) != exit.SignIn {
+					a.Note("capstan: warning: the hub did not end the session: %s", exit.Say(err))
 				}
 			}
 			cfg.Token = ""
-			return a.save(cfg)
+			return session.Save(cfg, a.Err)
 		},
 	}
 }
 
 func (a *app) whoamiCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "whoami", Short: "Say who is signed in, and what they may do", Args: exactly(),
+		Use: "whoami", Short: "Say who is signed in, and what they may do", Args: usage.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			api, err := a.client()
 			if err != nil {
 				return err
 			}
-			me, raw, err := call[client.Me](api.GetMe(cmd.Context()))
+			me, raw, err := client.Call[apimodel.Me](api.GetMe(cmd.Context()))
 			if err != nil {
 				return err
 			}
-			return a.print(raw, table{
-				head: []string{"USER", "TENANT", "ROLES", "VIA"},
-				rows: [][]string{{me.Username, me.Tenant, dash(strings.Join(me.Roles, ",")), string(me.Via)}},
-				name: []string{me.Username},
+			return a.Print(raw, output.Table{
+				Head:  []string{"USER", "TENANT", "ROLES", "VIA"},
+				Rows:  [][]string{{me.Username, me.Tenant, output.Dash(strings.Join(me.Roles, ",")), string(me.Via)}},
+				Names: []string{me.Username},
 			})
 		},
 	}
@@ -183,7 +189,7 @@ func (a *app) whoamiCommand() *cobra.Command {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the versions of this command and of the hub", Args: exactly(),
+		Use: "version", Short: "Print the versions of this command and of the hub", Args: usage.Exactly(),
 		Example: "  capstan version\n  capstan version -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			type release struct {
@@ -193,72 +199,72 @@ func (a *app) versionCommand() *cobra.Command {
 				Client release  `json:"client"`
 				Hub    *release `json:"hub,omitempty"`
 			}{Client: release{version.String()}}
-			t := table{head: []string{"PART", "VERSION"}, rows: [][]string{{"client", out.Client.Version}}, name: []string{"client/" + out.Client.Version}}
+			t := output.Table{Head: []string{"PART", "VERSION"}, Rows: [][]string{{"client", out.Client.Version}}, Names: []string{"client/" + out.Client.Version}}
 			// Without a hub the client's version is all there is to say.
 			if api, err := a.client(); err == nil {
-				hub, _, err := call[release](api.GetVersion(cmd.Context()))
+				hub, _, err := client.Call[release](api.GetVersion(cmd.Context()))
 				if err != nil {
 					return err
 				}
 				out.Hub = &hub
-				t.rows, t.name = append(t.rows, []string{"hub", hub.Version}), append(t.name, "hub/"+hub.Version)
+				t.Rows, t.Names = append(t.Rows, []string{"hub", hub.Version}), append(t.Names, "hub/"+hub.Version)
 			}
-			return a.printValue(out, t)
+			return a.PrintValue(out, t)
 		},
 	}
 }
 
 // target is the hub that a sign-in is for.
-func (a *app) target(args []string) (config, error) {
-	server := first(append(args, a.server, os.Getenv("CAPSTAN_SERVER"))...)
+func (a *app) target(args []string) (session.Context, error) {
+	server := cmp.Or(append(args, a.choice.Server, os.Getenv("CAPSTAN_SERVER"))...)
 	if server == "" {
 		cfg, err := a.load()
 		if err != nil {
-			return cfg, usageError{fmt.Errorf("expected the URL of a hub")}
+			return cfg, usage.Errorf("expected the URL of a hub")
 		}
-		return config{Name: cfg.Name, Server: cfg.Server}, nil
+		return session.Context{Name: cfg.Name, Server: cfg.Server}, nil
 	}
 	server = strings.TrimSuffix(server, "/")
-	return config{Name: first(a.context, contextOf(server)), Server: server}, nil
+	return session.Context{Name: cmp.Or(a.choice.Context, session.NameOf(server)), Server: server}, nil
 }
 
 // storeSignIn stores a sign-in after it was proved to work.
-func (a *app) storeSignIn(ctx context.Context, cfg config) error {
-	api, err := newClient(cfg)
+func (a *app) storeSignIn(ctx context.Context, cfg session.Context) error {
+	api, err := session.NewClient(cfg)
 	if err != nil {
 		return err
 	}
-	me, _, err := call[client.Me](api.GetMe(ctx))
+	me, _, err := client.Call[apimodel.Me](api.GetMe(ctx))
 	if err != nil {
 		return err
 	}
 	cfg.User, cfg.Tenant = me.Username, me.Tenant
-	if err := a.save(cfg); err != nil {
+	if err := session.Save(cfg, a.Err); err != nil {
 		return err
 	}
-	a.note("Signed in to %s as %s (organisation %s).", cfg.Server, me.Username, me.Tenant)
+	a.Note("Signed in to %s as %s (organisation %s).", cfg.Server, me.Username, me.Tenant)
 	return nil
 }
 
 func (a *app) promptFor(prompt string) (string, error) {
 	if !a.interactive() {
-		return "", usageError{fmt.Errorf("--username is needed without a terminal")}
+		return "", usage.Errorf("--username is needed without a terminal")
 	}
-	fmt.Fprint(a.streams.Err, prompt)
-	line, err := bufio.NewReader(a.streams.In).ReadString('\n')
+	fmt.Fprint(a.Err, prompt)
+	line, err := bufio.NewReader(a.in).ReadString('\n')
 	return strings.TrimSpace(line), err
 }
 
 // secret reads a secret without showing it, or the first line of standard
 // input where there is no terminal.
 func (a *app) secret(prompt string) (string, error) {
-	if f, ok := a.streams.In.(*os.File); ok && prompt != "" && term.IsTerminal(int(f.Fd())) {
-		fmt.Fprint(a.streams.Err, prompt)
+	if f, ok := a.in.(*os.File); ok && prompt != "" && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprint(a.Err, prompt)
 		b, err := term.ReadPassword(int(f.Fd()))
-		fmt.Fprintln(a.streams.Err)
+		fmt.Fprintln(a.Err)
 		return string(b), err
 	}
-	b, err := io.ReadAll(io.LimitReader(a.streams.In, 64<<10))
+	b, err := io.ReadAll(io.LimitReader(a.in, 64<<10))
 	if err != nil {
 		return "", err
 	}
@@ -270,6 +276,18 @@ func (a *app) secret(prompt string) (string, error) {
 }
 
 func (a *app) interactive() bool {
-	f, ok := a.streams.In.(*os.File)
+	f, ok := a.in.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// load returns the hub that is meant and who is signed in there.
+func (a *app) load() (session.Context, error) { return a.choice.Load(a.Err) }
+
+// client opens the API of the hub.
+func (a *app) client() (*client.Client, error) {
+	c, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	return session.NewClient(c)
 }

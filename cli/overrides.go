@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/action"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/yamltext"
@@ -159,7 +161,7 @@ func liveObject(name string) (map[string]any, error) {
 func (a *app) tryActions() *cobra.Command {
 	var with customised
 	c := &cobra.Command{
-		Use: "list-actions FILE", Short: "List the actions that an object in a file offers", Args: exactly("a file with an object"),
+		Use: "list-actions FILE", Short: "List the actions that an object in a file offers", Args: usage.Exactly("a file with an object"),
 		Example: "  capstan admin settings resource-overrides list-actions rollout.yaml --argocd-cm-path argocd-cm.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, o, err := with.both(args[0])
@@ -170,12 +172,12 @@ func (a *app) tryActions() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := table{head: []string{"NAME", "DISABLED"}}
+			t := output.Table{Head: []string{"NAME", "DISABLED"}}
 			for _, x := range list {
-				t.rows = append(t.rows, []string{x.Name, fmt.Sprint(x.Disabled)})
-				t.name = append(t.name, x.Name)
+				t.Rows = append(t.Rows, []string{x.Name, fmt.Sprint(x.Disabled)})
+				t.Names = append(t.Names, x.Name)
 			}
-			return a.printValue(list, t)
+			return a.PrintValue(list, t)
 		},
 	}
 	with.flags(c)
@@ -195,7 +197,7 @@ func (a *app) tryAction() *cobra.Command {
 	var with customised
 	var params []string
 	c := &cobra.Command{
-		Use: "run-action FILE ACTION", Short: "Show what an action would change", Args: exactly("a file with an object", "the name of an action"),
+		Use: "run-action FILE ACTION", Short: "Show what an action would change", Args: usage.Exactly("a file with an object", "the name of an action"),
 		Example: "  capstan admin settings resource-overrides run-action deployment.yaml scale --param replicas=3",
 		Aliases: []string{"action"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -245,8 +247,8 @@ func (a *app) showAction(ctx context.Context, all *action.Actions, o map[string]
 		}
 		out = append(out, change{Operation: "patch", Patch: body})
 	}
-	if a.output == "json" {
-		return a.printValue(out, table{})
+	if a.Format == "json" {
+		return a.PrintValue(out, output.Table{})
 	}
 	raw, err := json.Marshal(out)
 	if err != nil {
@@ -256,6 +258,6 @@ func (a *app) showAction(ctx context.Context, all *action.Actions, o map[string]
 	if err != nil {
 		return err
 	}
-	_, err = a.streams.Out.Write(text)
+	_, err = a.Out.Write(text)
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capstan-cd/capstan/cli/exit"
 )
 
 // refreshing is a hub whose application has been refreshed after some looks.
@@ -44,14 +46,14 @@ func TestRefreshSaysWhatItFound(t *testing.T) {
 		code int
 		says string
 	}{
-		"APP-22 nothing new":             {refreshing(t, 3, same, "s-1", ""), nil, exitOK, "11111111  unchanged"},
-		"APP-22 a new revision":          {refreshing(t, 3, strings.Repeat("2", 40), "s-2", ""), nil, exitOK, "22222222  was 11111111 "},
-		"APP-22 only the commit is new":  {refreshing(t, 3, strings.Repeat("2", 40), "s-1", ""), nil, exitOK, "was 11111111, same manifests"},
-		"APP-22 hard, and others now":    {refreshing(t, 3, same, "s-2", ""), []string{"--hard"}, exitOK, "same revision, other manifests"},
-		"APP-22 what cannot be rendered": {refreshing(t, 3, same, "s-1", `{"type":"ComparisonError","message":"no such branch"}`), nil, exitOK, "ComparisonError: no such branch"},
-		"APP-22 it never happens":        {refreshing(t, 0, "", "", ""), []string{"--timeout", "300ms"}, exitTimeout, "the refresh timed out after 300ms"},
-		"APP-22 it is left alone":        {refreshing(t, 0, "", "left alone", ""), nil, exitOK, "leaves it alone"},
-		"APP-22 nobody waits":            {refreshing(t, 0, "", "", ""), []string{"--async"}, exitOK, ""},
+		"APP-22 nothing new":             {refreshing(t, 3, same, "s-1", ""), nil, exit.OK, "11111111  unchanged"},
+		"APP-22 a new revision":          {refreshing(t, 3, strings.Repeat("2", 40), "s-2", ""), nil, exit.OK, "22222222  was 11111111 "},
+		"APP-22 only the commit is new":  {refreshing(t, 3, strings.Repeat("2", 40), "s-1", ""), nil, exit.OK, "was 11111111, same manifests"},
+		"APP-22 hard, and others now":    {refreshing(t, 3, same, "s-2", ""), []string{"--hard"}, exit.OK, "same revision, other manifests"},
+		"APP-22 what cannot be rendered": {refreshing(t, 3, same, "s-1", `{"type":"ComparisonError","message":"no such branch"}`), nil, exit.OK, "ComparisonError: no such branch"},
+		"APP-22 it never happens":        {refreshing(t, 0, "", "", ""), []string{"--timeout", "300ms"}, exit.Timeout, "the refresh timed out after 300ms"},
+		"APP-22 it is left alone":        {refreshing(t, 0, "", "left alone", ""), nil, exit.OK, "leaves it alone"},
+		"APP-22 nobody waits":            {refreshing(t, 0, "", "", ""), []string{"--async"}, exit.OK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home(t)
@@ -75,7 +77,7 @@ func TestPausedIsShown(t *testing.T) {
 			home(t)
 			h := hub(t, map[string]answer{at + verb: {200, body + paused + "}"}})
 			code, out, errs := capstan(t, "", "app", verb, "shop", "--server", h.URL, "--token", "t0ken")
-			if code != exitOK || !strings.Contains(errs, "rolled back by jane because broken") || !strings.Contains(errs, "`capstan app resume shop` ends the pause") || strings.Contains(out, "jane") {
+			if code != exit.OK || !strings.Contains(errs, "rolled back by jane because broken") || !strings.Contains(errs, "`capstan app resume shop` ends the pause") || strings.Contains(out, "jane") {
 				t.Errorf("exit %d, %q, %s", code, out, errs)
 			}
 			if verb == "tree" && !strings.Contains(out, "\n  Pod/web-1") {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -8,6 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -19,10 +23,10 @@ func (a *app) repoAdd() *cobra.Command {
 	var username, project, name, kind, keyFile, certFile, certKeyFile string
 	var passwordIn, insecure bool
 	c := &cobra.Command{
-		Use: "add URL", Short: "Add a repository, or change its credential", Args: exactly("the URL of the repository"),
+		Use: "add URL", Short: "Add a repository, or change its credential", Args: usage.Exactly("the URL of the repository"),
 		Example: "  capstan repo add https://git.example.com/team/manifests.git\n  capstan repo add https://git.example.com/team/manifests.git --username bot --password-stdin < token\n  capstan repo add git@git.example.com:team/manifests.git --ssh-private-key-path ~/.ssh/id_ed25519\n  capstan repo add https://git.example.com/team/manifests.git --project shop --username bot --password-stdin < token",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			body := client.PutRepositoryJSONRequestBody{Url: args[0], Username: ref(username), Project: ref(project), Name: ref(name), Insecure: ref(insecure)}
+			body := apimodel.PutRepositoryJSONRequestBody{Url: args[0], Username: ref(username), Project: project, Name: name, Insecure: insecure}
 			for _, f := range []struct {
 				what, name string
 				into       **string
@@ -41,7 +45,7 @@ func (a *app) repoAdd() *cobra.Command {
 				*f.into = new(string(text))
 			}
 			if kind != "" {
-				body.Type = new(client.PutRepositoryJSONBodyType(kind))
+				body.Type = apimodel.PutRepositoryJSONBodyType(kind)
 			}
 			if passwordIn || username != "" && keyFile == "" {
 				prompt := "Password or token: "
@@ -58,12 +62,12 @@ func (a *app) repoAdd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, raw, err := call[client.Repository](api.PutRepository(cmd.Context(), nil, body))
+			r, raw, err := client.Call[apimodel.Repository](api.PutRepository(cmd.Context(), body))
 			if err != nil {
 				return err
 			}
-			a.warn(r.Warnings)
-			return a.print(raw, repoTable([]client.Repository{r}))
+			a.Warn(r.Warnings)
+			return a.Print(raw, repoTable([]apimodel.Repository{r}))
 		},
 	}
 	c.Flags().StringVarP(&username, "username", "u", "", "user name; any for most tokens")
@@ -80,40 +84,40 @@ func (a *app) repoAdd() *cobra.Command {
 
 func (a *app) repoList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List repositories and how their last fetch went", Aliases: []string{"ls"}, Args: exactly(),
+		Use: "list", Short: "List repositories and how their last fetch went", Aliases: []string{"ls"}, Args: usage.Exactly(),
 		Example: "  capstan repo list\n  capstan repo list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, raw, err := a.repos(cmd)
 			if err != nil {
 				return err
 			}
-			return a.print(raw, repoTable(all))
+			return a.Print(raw, repoTable(all))
 		},
 	}
 }
 
-func (a *app) repos(cmd *cobra.Command) ([]client.Repository, []byte, error) {
+func (a *app) repos(cmd *cobra.Command) ([]apimodel.Repository, []byte, error) {
 	api, err := a.client()
 	if err != nil {
 		return nil, nil, err
 	}
-	l, raw, err := call[struct {
-		Items []client.Repository `json:"items"`
+	l, raw, err := client.Call[struct {
+		Items []apimodel.Repository `json:"items"`
 	}](api.ListRepositories(cmd.Context()))
 	return l.Items, raw, err
 }
 
-func repoTable(all []client.Repository) table {
-	t := table{head: []string{"URL", "PROJECT", "STATUS", "FETCHED", "CREDENTIAL", "MESSAGE", "ID"}, wide: 1}
+func repoTable(all []apimodel.Repository) output.Table {
+	t := output.Table{Head: []string{"URL", "PROJECT", "STATUS", "FETCHED", "CREDENTIAL", "MESSAGE", "ID"}, Wide: 1}
 	for _, r := range all {
 		credential := "none"
 		if r.HasCredential {
-			credential = first(deref(r.Username), "stored")
+			credential = cmp.Or(r.Username, "stored")
 		}
-		t.rows = append(t.rows, []string{
-			r.Url, dash(deref(r.Project)), string(r.Connection.Status), ago(r.Connection.FetchedAt), credential, dash(deref(r.Connection.Message)), r.Id,
+		t.Rows = append(t.Rows, []string{
+			r.Url, output.Dash(r.Project), string(r.Connection.Status), output.Ago(r.Connection.FetchedAt), credential, output.Dash(r.Connection.Message), r.Id,
 		})
-		t.name = append(t.name, "repository/"+r.Id)
+		t.Names = append(t.Names, "repository/"+r.Id)
 	}
 	return t
 }
@@ -122,7 +126,7 @@ func (a *app) repoRemove() *cobra.Command {
 	var yes bool
 	var project string
 	c := &cobra.Command{
-		Use: "rm URL", Short: "Forget a repository and its credential", Aliases: []string{"remove"}, Args: exactly("the URL or id of the repository"),
+		Use: "rm URL", Short: "Forget a repository and its credential", Aliases: []string{"remove"}, Args: usage.Exactly("the URL or id of the repository"),
 		Example: "  capstan repo rm https://git.example.com/team/manifests.git\n  capstan repo rm https://git.example.com/team/manifests.git --project shop --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, _, err := a.repos(cmd)
@@ -134,7 +138,7 @@ func (a *app) repoRemove() *cobra.Command {
 				return err
 			}
 			whose := ""
-			if p := deref(r.Project); p != "" {
+			if p := r.Project; p != "" {
 				whose = " of project " + p
 			}
 			if err := a.confirm(yes, "Forget repository "+r.Url+whose+"?"); err != nil {
@@ -144,7 +148,7 @@ func (a *app) repoRemove() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = read(api.DeleteRepository(cmd.Context(), r.Id))
+			_, err = client.Read(api.DeleteRepository(cmd.Context(), r.Id))
 			return err
 		},
 	}
@@ -155,16 +159,16 @@ func (a *app) repoRemove() *cobra.Command {
 
 // pickRepo finds the repository that a person means: by its id, or by its URL
 // and project. Without a project it is the only one, or the one without.
-func pickRepo(all []client.Repository, name, project string, given bool) (client.Repository, error) {
-	var found []client.Repository
+func pickRepo(all []apimodel.Repository, name, project string, given bool) (apimodel.Repository, error) {
+	var found []apimodel.Repository
 	var projects []string
 	for _, r := range all {
 		if r.Id == name {
 			return r, nil
 		}
-		if (r.Url == name || r.Url+".git" == name) && (!given || deref(r.Project) == project) {
+		if (r.Url == name || r.Url+".git" == name) && (!given || r.Project == project) {
 			found = append(found, r)
-			projects = append(projects, deref(r.Project))
+			projects = append(projects, r.Project)
 		}
 	}
 	switch i := slices.Index(projects, ""); {
@@ -173,9 +177,18 @@ func pickRepo(all []client.Repository, name, project string, given bool) (client
 	case len(found) > 1 && i >= 0:
 		return found[i], nil
 	case len(found) > 1:
-		return client.Repository{}, usageError{fault.With(fault.New(fault.Invalid, "the projects %s have a repository %s each", strings.Join(projects, ", "), name), "", "name one with --project")}
+		return apimodel.Repository{}, usage.Wrap(fault.With(fault.New(fault.Invalid, "the projects %s have a repository %s each", strings.Join(projects, ", "), name), "", "name one with --project"))
 	case given && project != "":
-		return client.Repository{}, fault.New(fault.Missing, "there is no repository %s of project %s", name, project)
+		return apimodel.Repository{}, fault.New(fault.Missing, "there is no repository %s of project %s", name, project)
 	}
-	return client.Repository{}, fault.New(fault.Missing, "there is no repository %s", name)
+	return apimodel.Repository{}, fault.New(fault.Missing, "there is no repository %s", name)
+}
+
+// ref is nil for an empty value.
+func ref[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
 }

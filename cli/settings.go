@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -33,7 +35,7 @@ func (a *app) settingsGet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, raw, err := call[client.Settings](api.GetSettings(cmd.Context()))
+			all, raw, err := client.Call[apimodel.Settings](api.GetSettings(cmd.Context()))
 			if err != nil {
 				return err
 			}
@@ -41,9 +43,9 @@ func (a *app) settingsGet() *cobra.Command {
 			case len(args) == 1:
 				return a.oneSetting(all, name, args[0])
 			case known:
-				return a.print(raw, knownTable(all.Known))
+				return a.Print(raw, knownTable(all.Known))
 			}
-			return a.print(raw, settingsTable(all.Items))
+			return a.Print(raw, settingsTable(all.Items))
 		},
 	}
 	c.Flags().StringVar(&name, "map", settingsMap, "ConfigMap or Secret with KEY")
@@ -52,7 +54,7 @@ func (a *app) settingsGet() *cobra.Command {
 }
 
 // oneSetting writes a value as it is, so that it can go into a file.
-func (a *app) oneSetting(all client.Settings, name, key string) error {
+func (a *app) oneSetting(all apimodel.Settings, name, key string) error {
 	for _, s := range all.Items {
 		if s.Map != name || s.Key != key {
 			continue
@@ -60,16 +62,16 @@ func (a *app) oneSetting(all client.Settings, name, key string) error {
 		if s.Secret {
 			return fault.New(fault.Denied, "the key %s of %s is a secret: it is stored encrypted and never returned", key, name)
 		}
-		_, err := fmt.Fprintln(a.streams.Out, strings.TrimSuffix(deref(s.Value), "\n"))
+		_, err := fmt.Fprintln(a.Out, strings.TrimSuffix(s.Value, "\n"))
 		return err
 	}
 	return fault.With(fault.New(fault.Missing, "the key %s of %s is not set", key, name), "", "see `capstan settings get`")
 }
 
-func settingsTable(all []client.Setting) table {
-	t := table{head: []string{"MAP", "KEY", "VALUE", "STATE", "CHANGED", "BY"}, wide: 1}
+func settingsTable(all []apimodel.Setting) output.Table {
+	t := output.Table{Head: []string{"MAP", "KEY", "VALUE", "STATE", "CHANGED", "BY"}, Wide: 1}
 	for _, s := range all {
-		value, state := deref(s.Value), "in use"
+		value, state := s.Value, "in use"
 		if s.Secret {
 			value = "(secret)"
 		}
@@ -79,14 +81,14 @@ func settingsTable(all []client.Setting) table {
 		if !s.Used {
 			state = "no effect"
 		}
-		t.rows = append(t.rows, []string{s.Map, s.Key, strings.TrimSpace(value), state, ago(&s.UpdatedAt), s.UpdatedBy})
-		t.name = append(t.name, "setting/"+s.Map+"/"+s.Key)
+		t.Rows = append(t.Rows, []string{s.Map, s.Key, strings.TrimSpace(value), state, output.Ago(s.UpdatedAt), s.UpdatedBy})
+		t.Names = append(t.Names, "setting/"+s.Map+"/"+s.Key)
 	}
 	return t
 }
 
-func knownTable(all []client.KnownSetting) table {
-	t := table{head: []string{"MAP", "KEY", "STATE", "ABOUT"}}
+func knownTable(all []apimodel.KnownSetting) output.Table {
+	t := output.Table{Head: []string{"MAP", "KEY", "STATE", "ABOUT"}}
 	for _, k := range all {
 		key, state := k.Key, "in use"
 		if strings.HasSuffix(key, ".") {
@@ -95,8 +97,8 @@ func knownTable(all []client.KnownSetting) table {
 		if !k.Used {
 			state = "no effect"
 		}
-		t.rows = append(t.rows, []string{k.Map, key, state, k.About})
-		t.name = append(t.name, "setting/"+k.Map+"/"+key)
+		t.Rows = append(t.Rows, []string{k.Map, key, state, k.About})
+		t.Names = append(t.Names, "setting/"+k.Map+"/"+key)
 	}
 	return t
 }
@@ -119,19 +121,19 @@ func (a *app) settingsSet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body := client.PatchSettingsJSONRequestBody{Values: map[string]map[string]*string{name: keys}}
-			all, raw, err := call[client.Settings](api.PatchSettings(cmd.Context(), &client.PatchSettingsParams{DryRun: ref(dryRun)}, body))
+			body := apimodel.PatchSettingsJSONRequestBody{Values: map[string]map[string]*string{name: keys}}
+			all, raw, err := client.Call[apimodel.Settings](api.PatchSettings(cmd.Context(), apimodel.PatchSettingsParams{DryRun: dryRun}, body))
 			if err != nil {
 				return err
 			}
-			a.warn(all.Warnings)
-			var touched []client.Setting
+			a.Warn(all.Warnings)
+			var touched []apimodel.Setting
 			for _, s := range all.Items {
 				if _, given := keys[s.Key]; given && s.Map == name {
 					touched = append(touched, s)
 				}
 			}
-			return a.print(raw, settingsTable(touched))
+			return a.Print(raw, settingsTable(touched))
 		},
 	}
 	c.Flags().StringVar(&name, "map", settingsMap, "ConfigMap or Secret with the keys")
@@ -146,7 +148,7 @@ func (a *app) settingsGiven(args []string, from string, unset bool) (map[string]
 	out := map[string]*string{}
 	if from != "" {
 		if unset || len(args) != 1 || strings.Contains(args[0], "=") {
-			return nil, usageError{errors.New("--from-file needs one KEY, without a value")}
+			return nil, usage.Errorf("--from-file needs one KEY, without a value")
 		}
 		value, err := a.settingFrom(from)
 		out[args[0]] = &value
@@ -155,7 +157,7 @@ func (a *app) settingsGiven(args []string, from string, unset bool) (map[string]
 	for _, arg := range args {
 		key, value, found := strings.Cut(arg, "=")
 		if found == unset {
-			return nil, usageError{fmt.Errorf("%q: write KEY=VALUE, or KEY with --unset or --from-file", arg)}
+			return nil, usage.Errorf("%q: write KEY=VALUE, or KEY with --unset or --from-file", arg)
 		}
 		out[key] = &value
 		if unset {
@@ -166,7 +168,7 @@ func (a *app) settingsGiven(args []string, from string, unset bool) (map[string]
 }
 
 func (a *app) settingFrom(name string) (string, error) {
-	in := a.streams.In
+	in := a.in
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {

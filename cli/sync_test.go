@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/capstan-cd/capstan/cli/exit"
 )
 
 // A manyHub has some applications whose syncs end at once; bodies are the syncs
@@ -79,7 +81,7 @@ func TestSyncOfSeveral(t *testing.T) {
 	t.Run("CLI-06 several applications are synced by one command, and waited for", func(t *testing.T) {
 		h := many(t, well, empty, "", "web", "api")
 		code, out, errs := run(h, "app", "sync", "web", "api", "--prune")
-		if code != exitOK || len(h.bodies) != 2 || strings.Count(out, "Healthy") != 2 || strings.Count(out, "NAME") != 1 {
+		if code != exit.OK || len(h.bodies) != 2 || strings.Count(out, "Healthy") != 2 || strings.Count(out, "NAME") != 1 {
 			t.Errorf("exit %d, asked %v, %s%s", code, h.bodies, out, errs)
 		}
 	})
@@ -87,21 +89,21 @@ func TestSyncOfSeveral(t *testing.T) {
 		h := many(t, well, empty, "", "web", "api")
 		code, out, errs := run(h, "app", "sync", "-l", "team=shop", "--async", "-o", "json")
 		var l struct{ Items []struct{ ID string } }
-		if err := json.Unmarshal([]byte(out), &l); err != nil || code != exitOK || len(l.Items) != 2 || !strings.Contains(h.queries[0], "labels=team%3Dshop") {
+		if err := json.Unmarshal([]byte(out), &l); err != nil || code != exit.OK || len(l.Items) != 2 || !strings.Contains(h.queries[0], "labels=team%3Dshop") {
 			t.Errorf("exit %d, asked %v, %s%s", code, h.queries, out, errs)
 		}
 	})
 	t.Run("UX-CLI-5 one that cannot be synced does not keep the others", func(t *testing.T) {
 		h := many(t, well, empty, "web", "web", "api")
 		code, out, errs := run(h, "app", "sync", "web", "api")
-		if code != exitForbidden || len(h.bodies) != 1 || !strings.Contains(out, "api") || !strings.Contains(errs, "no right to sync web") || !strings.Contains(errs, "1 of 2 applications were not synced") {
+		if code != exit.Forbidden || len(h.bodies) != 1 || !strings.Contains(out, "api") || !strings.Contains(errs, "no right to sync web") || !strings.Contains(errs, "1 of 2 applications were not synced") {
 			t.Errorf("exit %d, asked %v, %s%s", code, h.bodies, out, errs)
 		}
 	})
 	t.Run("CLI-06 names or a selector, not both, not none", func(t *testing.T) {
 		h := many(t, well, empty, "", "web")
 		for _, args := range [][]string{{"app", "sync"}, {"app", "sync", "web", "-l", "a=b"}, {"app", "wait"}} {
-			if code, _, errs := run(h, args...); code != exitUsage {
+			if code, _, errs := run(h, args...); code != exit.Usage {
 				t.Errorf("%v: exit %d, %s", args, code, errs)
 			}
 		}
@@ -111,15 +113,15 @@ func TestSyncOfSeveral(t *testing.T) {
 		code int
 		asks string
 	}{
-		"CLI-06 --label selects objects":               {[]string{"--label", "tier=front", "--label", "team=shop"}, exitOK, `"resources":[{"group":"apps","kind":"Deployment","name":"web","namespace":"n"}]`},
-		"CLI-06 --label that nothing has":              {[]string{"--label", "tier=none"}, exitUsage, ""},
-		"CLI-06 --label without a value":               {[]string{"--label", "tier"}, exitUsage, ""},
-		"CLI-06 --source-names":                        {[]string{"--source-names", "values,chart", "--revisions", "v1,v2"}, exitOK, `"sourcePositions":[2,1]`},
-		"CLI-06 --source-names that there are not":     {[]string{"--source-names", "valus", "--revisions", "v1"}, exitUsage, ""},
-		"CLI-06 --source-names without revisions":      {[]string{"--source-names", "values"}, exitUsage, ""},
-		"CLI-06 options of syncs have flags":           {[]string{"--replace", "--server-side", "--apply-out-of-sync-only"}, exitOK, `"syncOptions":["ApplyOutOfSyncOnly=true","Replace=true","ServerSideApply=true"]`},
-		"CLI-06 --retry-backoff-factor":                {[]string{"--retry-limit", "3", "--retry-backoff-factor", "2"}, exitOK, `"retry":{"backoff":{"factor":2},"limit":3}`},
-		"CLI-06 --assumeYes answers --preview-changes": {[]string{"--preview-changes", "--assumeYes"}, exitOK, ""},
+		"CLI-06 --label selects objects":               {[]string{"--label", "tier=front", "--label", "team=shop"}, exit.OK, `"resources":[{"group":"apps","kind":"Deployment","name":"web","namespace":"n"}]`},
+		"CLI-06 --label that nothing has":              {[]string{"--label", "tier=none"}, exit.Usage, ""},
+		"CLI-06 --label without a value":               {[]string{"--label", "tier"}, exit.Usage, ""},
+		"CLI-06 --source-names":                        {[]string{"--source-names", "values,chart", "--revisions", "v1,v2"}, exit.OK, `"sourcePositions":[2,1]`},
+		"CLI-06 --source-names that there are not":     {[]string{"--source-names", "valus", "--revisions", "v1"}, exit.Usage, ""},
+		"CLI-06 --source-names without revisions":      {[]string{"--source-names", "values"}, exit.Usage, ""},
+		"CLI-06 options of syncs have flags":           {[]string{"--replace", "--server-side", "--apply-out-of-sync-only"}, exit.OK, `"syncOptions":["ApplyOutOfSyncOnly=true","Replace=true","ServerSideApply=true"]`},
+		"CLI-06 --retry-backoff-factor":                {[]string{"--retry-limit", "3", "--retry-backoff-factor", "2"}, exit.OK, `"retry":{"backoff":{"factor":2},"limit":3}`},
+		"CLI-06 --assumeYes answers --preview-changes": {[]string{"--preview-changes", "--assumeYes"}, exit.OK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := many(t, well, empty, "", "web")
@@ -141,17 +143,17 @@ func TestWaitForStates(t *testing.T) {
 		code         int
 		says         string
 	}{
-		"CLI-07 --suspended":                   {`"sync":{"status":"Synced"},"health":{"status":"Suspended"}`, empty, []string{"--suspended"}, exitOK, "Suspended"},
-		"CLI-07 --degraded":                    {`"sync":{"status":"OutOfSync"},"health":{"status":"Degraded"}`, empty, []string{"--degraded"}, exitOK, "Degraded"},
-		"CLI-07 --degraded does not come":      {well, empty, []string{"--degraded", "--timeout", "200ms"}, exitTimeout, "not degraded"},
-		"CLI-07 any of several healths":        {`"sync":{"status":"Synced"},"health":{"status":"Suspended"}`, empty, []string{"--health", "--suspended"}, exitOK, ""},
-		"CLI-07 --resource":                    {`"sync":{"status":"OutOfSync"},"health":{"status":"Degraded"}`, tree("Synced", "Healthy"), []string{"--resource", "apps:Deployment:n/web"}, exitOK, ""},
-		"CLI-07 --resource that is not there":  {well, empty, []string{"--resource", "apps:Deployment:n/web", "--timeout", "200ms"}, exitTimeout, "no Deployment web"},
-		"CLI-07 --resource that is not synced": {well, tree("OutOfSync", "Healthy"), []string{"--resource", "apps:Deployment:web", "--timeout", "200ms"}, exitTimeout, "Deployment web is not synced"},
-		"CLI-07 --resource in a health":        {well, tree("OutOfSync", "Suspended"), []string{"--resource", "apps:Deployment:web", "--suspended"}, exitOK, ""},
-		"CLI-07 --resource takes no exclusion": {well, empty, []string{"--resource", "!apps:Deployment:web"}, exitUsage, "!"},
-		"CLI-07 --delete while it is there":    {well, empty, []string{"--delete", "--timeout", "200ms"}, exitTimeout, "not gone"},
-		"CLI-07 --delete and a state":          {well, empty, []string{"--delete", "--health"}, exitUsage, "--delete"},
+		"CLI-07 --suspended":                   {`"sync":{"status":"Synced"},"health":{"status":"Suspended"}`, empty, []string{"--suspended"}, exit.OK, "Suspended"},
+		"CLI-07 --degraded":                    {`"sync":{"status":"OutOfSync"},"health":{"status":"Degraded"}`, empty, []string{"--degraded"}, exit.OK, "Degraded"},
+		"CLI-07 --degraded does not come":      {well, empty, []string{"--degraded", "--timeout", "200ms"}, exit.Timeout, "not degraded"},
+		"CLI-07 any of several healths":        {`"sync":{"status":"Synced"},"health":{"status":"Suspended"}`, empty, []string{"--health", "--suspended"}, exit.OK, ""},
+		"CLI-07 --resource":                    {`"sync":{"status":"OutOfSync"},"health":{"status":"Degraded"}`, tree("Synced", "Healthy"), []string{"--resource", "apps:Deployment:n/web"}, exit.OK, ""},
+		"CLI-07 --resource that is not there":  {well, empty, []string{"--resource", "apps:Deployment:n/web", "--timeout", "200ms"}, exit.Timeout, "no Deployment web"},
+		"CLI-07 --resource that is not synced": {well, tree("OutOfSync", "Healthy"), []string{"--resource", "apps:Deployment:web", "--timeout", "200ms"}, exit.Timeout, "Deployment web is not synced"},
+		"CLI-07 --resource in a health":        {well, tree("OutOfSync", "Suspended"), []string{"--resource", "apps:Deployment:web", "--suspended"}, exit.OK, ""},
+		"CLI-07 --resource takes no exclusion": {well, empty, []string{"--resource", "!apps:Deployment:web"}, exit.Usage, "!"},
+		"CLI-07 --delete while it is there":    {well, empty, []string{"--delete", "--timeout", "200ms"}, exit.Timeout, "not gone"},
+		"CLI-07 --delete and a state":          {well, empty, []string{"--delete", "--health"}, exit.Usage, "--delete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home(t)
@@ -165,14 +167,14 @@ func TestWaitForStates(t *testing.T) {
 	t.Run("CLI-07 --delete of what is gone", func(t *testing.T) {
 		home(t)
 		h := hub(t, map[string]answer{"GET /api/v1/stream": {200, ""}})
-		if code, _, errs := capstan(t, "", "app", "wait", "web", "--delete", "--server", h.URL); code != exitOK {
+		if code, _, errs := capstan(t, "", "app", "wait", "web", "--delete", "--server", h.URL); code != exit.OK {
 			t.Errorf("exit %d, %s", code, errs)
 		}
 	})
 	t.Run("CLI-07 several applications, by label", func(t *testing.T) {
 		home(t)
 		h := many(t, well, empty, "", "web", "api")
-		if code, out, errs := capstan(t, "", "app", "wait", "-l", "team=shop", "-o", "name", "--server", h.URL); code != exitOK || out != "application/web\napplication/api\n" {
+		if code, out, errs := capstan(t, "", "app", "wait", "-l", "team=shop", "-o", "name", "--server", h.URL); code != exit.OK || out != "application/web\napplication/api\n" {
 			t.Errorf("exit %d, %q, %s", code, out, errs)
 		}
 	})

@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 func TestTreeShowsWhyAnObjectIsBroken(t *testing.T) {
 	t.Parallel()
-	var tree client.Tree
+	var tree apimodel.Tree
 	text := `{"nodes":[
 		{"kind":"Deployment","namespace":"shop","name":"orders","managed":true,"status":"Synced","health":"Degraded","message":"has timed out progressing"},
 		{"kind":"ReplicaSet","namespace":"shop","name":"orders-1","managed":false,"health":"Progressing"},
@@ -20,7 +20,7 @@ func TestTreeShowsWhyAnObjectIsBroken(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, row := range treeTable(tree).rows {
+	for _, row := range treeTable(tree).Rows {
 		got = append(got, strings.Join(row, " "))
 	}
 	want := []string{

@@ -1,48 +1,49 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 // agentState is how an agent stands, in few words.
-func agentState(c client.Cluster) string {
+func agentState(c apimodel.Cluster) string {
 	switch {
-	case c.Quarantine != nil:
+	case client.Given(c.Quarantine):
 		return "Quarantined"
-	case c.Rewind != nil:
+	case client.Given(c.Rewind):
 		return string(c.Connection) + " (hub rewound)"
 	}
 	return string(c.Connection)
 }
 
 // explainClusters says below a list what waits for a person.
-func (a *app) explainClusters(clusters []client.Cluster) error {
+func (a *app) explainClusters(clusters []apimodel.Cluster) error {
 	var held bool
 	for _, c := range clusters {
-		held = held || deref(c.Held)
-		if r := c.Rewind; r != nil {
+		held = held || c.Held
+		if r := c.Rewind; client.Given(r) {
 			seen := "has not connected yet"
 			if r.AgentSeq > 0 {
 				seen = fmt.Sprintf("has row %d", r.AgentSeq)
 			}
-			fmt.Fprintf(a.streams.Out, "\n%s accepts no change since %s: %s. Its agent %s, the hub's log ended at row %d.\n  Accept the hub's state: capstan cluster accept-hub %s\n",
+			fmt.Fprintf(a.Out, "\n%s accepts no change since %s: %s. Its agent %s, the hub's log ended at row %d.\n  Accept the hub's state: capstan cluster accept-hub %s\n",
 				c.Name, r.Since.Local().Format("2006-01-02 15:04 MST"), r.Reason, seen, r.HubSeq, c.Name)
 		}
-		if q := c.Quarantine; q != nil {
-			fmt.Fprintf(a.streams.Out, "\n%s: cloned? Two Kubernetes clusters use its identity since %s, the later one from %s. Both are refused.\n  Choose one: capstan cluster keep %s --fingerprint %s (the one that enrolled) or %s\n",
+		if q := c.Quarantine; client.Given(q) {
+			fmt.Fprintf(a.Out, "\n%s: cloned? Two Kubernetes clusters use its identity since %s, the later one from %s. Both are refused.\n  Choose one: capstan cluster keep %s --fingerprint %s (the one that enrolled) or %s\n",
 				c.Name, q.Since.Local().Format("2006-01-02 15:04 MST"), q.Address, c.Name, q.Known, q.Other)
 		}
-		if r := c.Refused; r != nil {
-			fmt.Fprintf(a.streams.Out, "\n%s: a second agent process with the same identity was refused at %s, from %s.\n", c.Name, r.At.Local().Format("15:04:05 MST"), r.Address)
+		if r := c.Refused; client.Given(r) {
+			fmt.Fprintf(a.Out, "\n%s: a second agent process with the same identity was refused at %s, from %s.\n", c.Name, r.At.Local().Format("15:04:05 MST"), r.Address)
 		}
 	}
 	if held {
-		fmt.Fprint(a.streams.Out, "\nThe hub was restored from a backup: enrolment and pruning are stopped until every such cluster is accepted.\n")
+		fmt.Fprint(a.Out, "\nThe hub was restored from a backup: enrolment and pruning are stopped until every such cluster is accepted.\n")
 	}
 	return nil
 }
@@ -61,34 +62,34 @@ func (a *app) clusterAccept() *cobra.Command {
 				return err
 			}
 			if all == (len(args) == 1) {
-				return usageError{errors.New("name one cluster, or give --all")}
+				return usage.Errorf("name one cluster, or give --all")
 			}
 			names := args
 			if all {
-				l, _, err := call[struct {
-					Items []client.Cluster `json:"items"`
+				l, _, err := client.Call[struct {
+					Items []apimodel.Cluster `json:"items"`
 				}](api.ListClusters(cmd.Context()))
 				if err != nil {
 					return err
 				}
 				for _, c := range l.Items {
-					if c.Rewind != nil {
+					if client.Given(c.Rewind) {
 						names = append(names, c.Name)
 					}
 				}
 			}
 			if len(names) == 0 {
-				_, err := fmt.Fprintln(a.streams.Out, "No cluster waits for this decision.")
+				_, err := fmt.Fprintln(a.Out, "No cluster waits for this decision.")
 				return err
 			}
 			if err := a.confirm(yes, fmt.Sprintf("Accept the hub's state for %d clusters?", len(names))); err != nil {
 				return err
 			}
 			for _, name := range names {
-				if _, err := read(api.AcceptHub(cmd.Context(), name)); err != nil {
+				if _, err := client.Read(api.AcceptHub(cmd.Context(), name)); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.streams.Out, "cluster/%s accepts the hub's state\n", name)
+				fmt.Fprintf(a.Out, "cluster/%s accepts the hub's state\n", name)
 			}
 			return nil
 		},
@@ -101,7 +102,7 @@ func (a *app) clusterAccept() *cobra.Command {
 func (a *app) clusterKeep() *cobra.Command {
 	var fingerprint string
 	c := &cobra.Command{
-		Use: "keep NAME", Short: "End a quarantine: choose which of two Kubernetes clusters keeps the identity", Args: exactly("the name of the cluster"),
+		Use: "keep NAME", Short: "End a quarantine: choose which of two Kubernetes clusters keeps the identity", Args: usage.Exactly("the name of the cluster"),
 		Example: "  capstan cluster keep production --fingerprint 0b6c1d2e-5a55-4d52-8f6c-0f5d9c7e1b11",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			api, err := a.client()
@@ -109,9 +110,9 @@ func (a *app) clusterKeep() *cobra.Command {
 				return err
 			}
 			if fingerprint == "" {
-				return usageError{errors.New("--fingerprint is needed: kubectl get namespace kube-system -o jsonpath={.metadata.uid}")}
+				return usage.Errorf("--fingerprint is needed: kubectl get namespace kube-system -o jsonpath={.metadata.uid}")
 			}
-			_, err = read(api.KeepCluster(cmd.Context(), args[0], client.KeepClusterJSONRequestBody{Fingerprint: fingerprint}))
+			_, err = client.Read(api.KeepCluster(cmd.Context(), args[0], apimodel.KeepClusterJSONRequestBody{Fingerprint: fingerprint}))
 			return err
 		},
 	}
@@ -122,7 +123,7 @@ func (a *app) clusterKeep() *cobra.Command {
 func (a *app) clusterRevoke() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
-		Use: "revoke NAME", Short: "End a cluster's agent with all its certificates; the cluster stays", Args: exactly("the name of the cluster"),
+		Use: "revoke NAME", Short: "End a cluster's agent with all its certificates; the cluster stays", Args: usage.Exactly("the name of the cluster"),
 		Example: "  capstan cluster revoke edge-7\n  capstan cluster enroll edge-7",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			api, err := a.client()
@@ -132,7 +133,7 @@ func (a *app) clusterRevoke() *cobra.Command {
 			if err := a.confirm(yes, "Revoke the agent of cluster "+args[0]+"?"); err != nil {
 				return err
 			}
-			_, err = read(api.RevokeAgent(cmd.Context(), args[0]))
+			_, err = client.Read(api.RevokeAgent(cmd.Context(), args[0]))
 			return err
 		},
 	}

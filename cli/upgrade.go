@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/exit"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -42,11 +45,11 @@ func (a *app) clusterUpgrade() *cobra.Command {
 			}
 			switch {
 			case u.image == "":
-				return usageError{errors.New("--image is needed: the full reference of the new image")}
+				return usage.Errorf("--image is needed: the full reference of the new image")
 			case (len(args) == 0) == (len(u.labels) == 0):
-				return usageError{errors.New("name clusters, or choose them with --selector")}
+				return usage.Errorf("name clusters, or choose them with --selector")
 			case u.batch < 0:
-				return usageError{errors.New("--batch is less than nothing")}
+				return usage.Errorf("--batch is less than nothing")
 			}
 			names, err := u.choose(cmd.Context(), api, args)
 			if err != nil {
@@ -76,14 +79,14 @@ func (u upgrading) choose(ctx context.Context, api *client.Client, names []strin
 		}
 		return once, nil
 	}
-	l, _, err := call[struct {
-		Items []client.Cluster `json:"items"`
+	l, _, err := client.Call[struct {
+		Items []apimodel.Cluster `json:"items"`
 	}](api.ListClusters(ctx))
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range l.Items {
-		has := deref(c.Labels)
+		has := c.Labels
 		chosen := true
 		for k, v := range u.labels {
 			held, ok := has[k]
@@ -108,19 +111,18 @@ func (a *app) upgradeAll(ctx context.Context, api *client.Client, names []string
 	for batch := range slices.Chunk(names, size) {
 		orders := map[string]string{}
 		for _, name := range batch {
-			body := client.UpgradeAgentJSONRequestBody{Image: u.image}
+			body := apimodel.UpgradeAgentJSONRequestBody{Image: u.image}
 			if u.deadline != 0 {
-				seconds := int64(u.deadline.Seconds())
-				body.DeadlineSeconds = &seconds
+				body.DeadlineSeconds = int64(u.deadline.Seconds())
 			}
-			c, _, err := call[client.Cluster](api.UpgradeAgent(ctx, name, body))
+			c, _, err := client.Call[apimodel.Cluster](api.UpgradeAgent(ctx, name, body))
 			if err != nil {
 				return err
 			}
-			if c.Upgrade != nil {
+			if client.Given(c.Upgrade) {
 				orders[name] = c.Upgrade.Id
 			}
-			fmt.Fprintf(a.streams.Err, "cluster/%s is to run %s\n", name, u.image)
+			fmt.Fprintf(a.Err, "cluster/%s is to run %s\n", name, u.image)
 		}
 		if !u.wait {
 			continue
@@ -135,7 +137,7 @@ func (a *app) upgradeAll(ctx context.Context, api *client.Client, names []string
 // awaitUpgrades waits until every order is over, and fails if one did not
 // succeed.
 func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[string]string, u upgrading) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, u.timeout, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, u.timeout, exit.ErrTimeout)
 	defer cancel()
 	var failed []string
 	open := make([]string, 0, len(orders))
@@ -146,20 +148,20 @@ func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[
 	for {
 		rest := open[:0]
 		for _, name := range open {
-			c, _, err := call[client.Cluster](api.GetCluster(ctx, name))
+			c, _, err := client.Call[apimodel.Cluster](api.GetCluster(ctx, name))
 			switch {
 			case ctx.Err() != nil:
 				rest = append(rest, name)
 				continue
 			case err != nil:
 				return err
-			case c.Upgrade == nil || c.Upgrade.Id != orders[name]:
+			case !client.Given(c.Upgrade) || c.Upgrade.Id != orders[name]:
 				return fault.New(fault.Conflict, "cluster %s: a newer upgrade has replaced this one", name)
 			case c.Upgrade.Phase == "Pending" || c.Upgrade.Phase == "Running":
 				rest = append(rest, name)
 				continue
 			}
-			fmt.Fprintf(a.streams.Out, "cluster/%s %s: %s\n", name, c.Upgrade.Phase, dash(deref(c.Upgrade.Message)))
+			fmt.Fprintf(a.Out, "cluster/%s %s: %s\n", name, c.Upgrade.Phase, output.Dash(c.Upgrade.Message))
 			if c.Upgrade.Phase != "Succeeded" {
 				failed = append(failed, name)
 			}
@@ -181,13 +183,13 @@ func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[
 }
 
 // lastUpgrade says how the newest upgrade of an agent stands.
-func lastUpgrade(c client.Cluster) string {
+func lastUpgrade(c apimodel.Cluster) string {
 	u := c.Upgrade
-	if u == nil {
+	if !client.Given(u) {
 		return "-"
 	}
-	text := string(u.Phase) + " (" + ago(&u.OrderedAt) + ") " + u.Image
-	if m := deref(u.Message); m != "" {
+	text := string(u.Phase) + " (" + output.Ago(u.OrderedAt) + ") " + u.Image
+	if m := u.Message; m != "" {
 		text += ": " + m
 	}
 	return text

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/capstan-cd/capstan/cli/exit"
 )
 
 func TestClusterUpgrade(t *testing.T) {
@@ -31,17 +33,17 @@ func TestClusterUpgrade(t *testing.T) {
 		ordered string
 		says    string
 	}{
-		"one":             {"an order is enough", fine, []string{"a", image}, exitOK, "a", ""},
-		"waited for":      {"its end is printed", fine, []string{"a", image, "--wait"}, exitOK, "a", "cluster/a Succeeded: so it is"},
-		"twice":           {"a name may come twice", fine, []string{"a", "a", image}, exitOK, "a", ""},
-		"by labels":       {"all that have them", fine, []string{"-l", "site=oslo", image}, exitOK, "abc", ""},
-		"no such label":   {"nobody is meant", fine, []string{"-l", "site=bergen", image}, exitMissing, "", "these labels"},
-		"in batches":      {"one after the other", fine, []string{"a", "b", "c", image, "--batch=1"}, exitOK, "abc", "cluster/c Succeeded"},
-		"stops":           {"the first failure stops the rest", bad, []string{"a", "b", "c", image, "--batch=1"}, exitFailed, "ab", "not upgraded: b"},
-		"no image":        {"nothing to upgrade to", fine, []string{"a"}, exitUsage, "", "--image"},
-		"nobody":          {"no cluster", fine, []string{image}, exitUsage, "", "name clusters"},
-		"names or labels": {"one of both", fine, []string{"a", "-l", "site=oslo", image}, exitUsage, "", "name clusters"},
-		"negative":        {"no batch", fine, []string{"a", image, "--batch=-1"}, exitUsage, "", "--batch"},
+		"one":             {"an order is enough", fine, []string{"a", image}, exit.OK, "a", ""},
+		"waited for":      {"its end is printed", fine, []string{"a", image, "--wait"}, exit.OK, "a", "cluster/a Succeeded: so it is"},
+		"twice":           {"a name may come twice", fine, []string{"a", "a", image}, exit.OK, "a", ""},
+		"by labels":       {"all that have them", fine, []string{"-l", "site=oslo", image}, exit.OK, "abc", ""},
+		"no such label":   {"nobody is meant", fine, []string{"-l", "site=bergen", image}, exit.Missing, "", "these labels"},
+		"in batches":      {"one after the other", fine, []string{"a", "b", "c", image, "--batch=1"}, exit.OK, "abc", "cluster/c Succeeded"},
+		"stops":           {"the first failure stops the rest", bad, []string{"a", "b", "c", image, "--batch=1"}, exit.Failed, "ab", "not upgraded: b"},
+		"no image":        {"nothing to upgrade to", fine, []string{"a"}, exit.Usage, "", "--image"},
+		"nobody":          {"no cluster", fine, []string{image}, exit.Usage, "", "name clusters"},
+		"names or labels": {"one of both", fine, []string{"a", "-l", "site=oslo", image}, exit.Usage, "", "name clusters"},
+		"negative":        {"no batch", fine, []string{"a", image, "--batch=-1"}, exit.Usage, "", "--batch"},
 	} {
 		t.Run("UX-ON-7 "+name, func(t *testing.T) {
 			home(t)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -12,6 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 // projectWindows are the verbs about the sync windows of a project (WIN-11).
@@ -38,48 +42,48 @@ func (a *app) windowList() *cobra.Command {
 	return a.named("list PROJECT", "List sync windows, with the next opening and closing of each", "the name of the project",
 		"  capstan project windows list shop\n  capstan project windows list shop -o wide",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
-			l, raw, err := call[struct {
-				All []client.SyncWindow `json:"all"`
+			l, raw, err := client.Call[struct {
+				All []apimodel.SyncWindow `json:"all"`
 			}](api.GetProjectWindows(cmd.Context(), name))
 			if err != nil {
 				return err
 			}
-			return a.print(raw, windowTable(l.All))
+			return a.Print(raw, windowTable(l.All))
 		})
 }
 
-func windowTable(all []client.SyncWindow) table {
-	t := table{
-		head: []string{"ID", "STATUS", "KIND", "SCHEDULE", "DURATION", "TIME ZONE", "OPENS", "CLOSES", "APPLICATIONS", "NAMESPACES", "CLUSTERS", "MANUAL SYNC", "OVERRUN", "SELF-HEAL", "AND", "DESCRIPTION"},
-		wide: 8,
+func windowTable(all []apimodel.SyncWindow) output.Table {
+	t := output.Table{
+		Head: []string{"ID", "STATUS", "KIND", "SCHEDULE", "DURATION", "TIME ZONE", "OPENS", "CLOSES", "APPLICATIONS", "NAMESPACES", "CLUSTERS", "MANUAL SYNC", "OVERRUN", "SELF-HEAL", "AND", "DESCRIPTION"},
+		Wide: 8,
 	}
 	for i, w := range all {
 		status := "Inactive"
 		switch {
-		case deref(w.Error) != "":
+		case w.Error != "":
 			status = "Unreadable"
 		case w.Active:
 			status = "Active"
 		}
 		flags := make([]string, 0, 4)
-		for _, f := range []*bool{w.ManualSync, w.SyncOverrun, w.SelfHeal, w.AndOperator} {
-			flags = append(flags, strconv.FormatBool(deref(f)))
+		for _, f := range []bool{w.ManualSync, w.SyncOverrun, w.SelfHeal, w.AndOperator} {
+			flags = append(flags, strconv.FormatBool(f))
 		}
 		lists := make([]string, 0, 3)
-		for _, l := range []*[]string{w.Applications, w.Namespaces, w.Clusters} {
-			lists = append(lists, dash(strings.Join(deref(l), ",")))
+		for _, l := range [][]string{w.Applications, w.Namespaces, w.Clusters} {
+			lists = append(lists, output.Dash(strings.Join(l, ",")))
 		}
 		id := strconv.Itoa(i)
-		row := []string{id, status, w.Kind, w.Schedule, w.Duration, first(deref(w.TimeZone), "UTC"), moment(w.Opens, deref(w.TimeZone)), moment(w.Closes, deref(w.TimeZone)), lists[0], lists[1], lists[2]}
-		t.rows = append(t.rows, append(append(row, flags...), dash(deref(w.Description))))
-		t.name = append(t.name, id)
+		row := []string{id, status, w.Kind, w.Schedule, w.Duration, cmp.Or(w.TimeZone, "UTC"), moment(w.Opens, w.TimeZone), moment(w.Closes, w.TimeZone), lists[0], lists[1], lists[2]}
+		t.Rows = append(t.Rows, append(append(row, flags...), output.Dash(w.Description)))
+		t.Names = append(t.Names, id)
 	}
 	return t
 }
 
 // moment writes a time on the clock of a zone, if this machine knows it.
-func moment(t *time.Time, zone string) string {
-	if t == nil {
+func moment(t time.Time, zone string) string {
+	if t.IsZero() {
 		return "-"
 	}
 	loc, err := time.LoadLocation(zone)
@@ -158,7 +162,7 @@ func (a *app) windowUpdate() *cobra.Command {
 
 // windowChange makes a verb that changes one window.
 func (a *app) windowChange(use, short, example string, change func(map[string]any) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Example: example, Args: exactly("the name of the project", "the id of a window"), RunE: func(cmd *cobra.Command, args []string) error {
+	return &cobra.Command{Use: use, Short: short, Example: example, Args: usage.Exactly("the name of the project", "the id of a window"), RunE: func(cmd *cobra.Command, args []string) error {
 		return a.changeWindows(cmd, args[0], func(all []any) ([]any, error) {
 			i, err := windowIndex(args[1], len(all))
 			if err != nil {
@@ -166,7 +170,7 @@ func (a *app) windowChange(use, short, example string, change func(map[string]an
 			}
 			w, ok := all[i].(map[string]any)
 			if !ok {
-				return nil, usageError{fmt.Errorf("window %d of the project is no object; delete it", i)}
+				return nil, usage.Errorf("window %d of the project is no object; delete it", i)
 			}
 			return all, change(w)
 		})
@@ -177,7 +181,7 @@ func (a *app) windowDelete() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use: "delete PROJECT ID", Short: "Delete a sync window", Example: "  capstan project windows delete shop 0\n  capstan project windows delete shop 0 --yes",
-		Args: exactly("the name of the project", "the id of a window"),
+		Args: usage.Exactly("the name of the project", "the id of a window"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.confirm(yes, "Delete window "+args[1]+" of project "+args[0]+"?"); err != nil {
 				return err
@@ -198,7 +202,7 @@ func (a *app) windowDelete() *cobra.Command {
 func windowIndex(id string, n int) (int, error) {
 	i, err := strconv.Atoi(id)
 	if err != nil || i < 0 || i >= n {
-		return 0, usageError{fmt.Errorf("there is no window %q; the project has %d, numbered from 0 as \"capstan project windows list\" shows", id, n)}
+		return 0, usage.Errorf("there is no window %q; the project has %d, numbered from 0 as \"capstan project windows list\" shows", id, n)
 	}
 	return i, nil
 }
@@ -215,7 +219,7 @@ func (a *app) changeWindows(cmd *cobra.Command, name string, change func([]any) 
 	if err == nil {
 		tag = res.Header.Get("ETag")
 	}
-	p, _, err := call[client.AppProject](res, err)
+	p, _, err := client.Call[apimodel.AppProject](res, err)
 	if err != nil {
 		return err
 	}
@@ -238,18 +242,18 @@ func (a *app) changeWindows(cmd *cobra.Command, name string, change func([]any) 
 	return a.putWindows(cmd, api, p, tag)
 }
 
-func (a *app) putWindows(cmd *cobra.Command, api *client.Client, p client.AppProject, tag string) error {
+func (a *app) putWindows(cmd *cobra.Command, api *client.Client, p apimodel.AppProject, tag string) error {
 	name := p.Metadata.Name
-	stored, _, err := call[client.AppProject](api.UpdateProject(cmd.Context(), name, &client.UpdateProjectParams{IfMatch: ref(tag)}, p))
+	stored, _, err := client.Call[apimodel.AppProject](api.UpdateProject(cmd.Context(), name, apimodel.UpdateProjectParams{IfMatch: tag}, p))
 	if err != nil {
 		return err
 	}
-	a.warn(stored.Warnings)
-	l, raw, err := call[struct {
-		All []client.SyncWindow `json:"all"`
+	a.Warn(stored.Warnings)
+	l, raw, err := client.Call[struct {
+		All []apimodel.SyncWindow `json:"all"`
 	}](api.GetProjectWindows(cmd.Context(), name))
 	if err != nil {
 		return err
 	}
-	return a.print(raw, windowTable(l.All))
+	return a.Print(raw, windowTable(l.All))
 }

@@ -6,10 +6,9 @@ import "time"
 // needs. The store loads many at once.
 type Refresh struct {
 	Application Application
-	Version     RowVersion // of Application, as it was read
-	Project     *Project   // nil: there is none of that name
-	Inherits    string     // the project whose restrictions Project inherits by the settings; empty: none
-	Cluster     *Cluster   // nil: the destination is unresolved
+	Project     *Project // nil: there is none of that name
+	Inherits    string   // the project whose restrictions Project inherits by the settings; empty: none
+	Cluster     *Cluster // nil: the destination is unresolved
 	Sources     []SourceState
 	Recent      []Snapshot // newest first, with ParamsHash and Inputs, without Objects
 	Forced      bool       // render even if no input changed
@@ -18,19 +17,11 @@ type Refresh struct {
 	Settings map[string]string
 }
 
-// A RowVersion is by what the store knows an application that has not changed since
-// it was read. The zero mark is that of none.
-type RowVersion struct {
-	Server                                   int64  // when the database's server began, in µs since 1970
-	Application, Status, Operation, Rendered uint32 // the transactions that wrote its rows last
-}
-
-// A ReadVersion is an application as it was read. Who is given it changes nothing
-// behind its pointers: others read them.
-type ReadVersion struct {
-	Application Application
-	Version     RowVersion
-	Spec        ApplicationSpec // that Application.Spec means
+// A DecodedSpec is what the spec of an application means at a version of it.
+// Nobody changes what is behind its pointers: others read them.
+type DecodedSpec struct {
+	Version int64
+	Spec    ApplicationSpec
 }
 
 // A SourceState is what is known of the repository behind one source, in the
@@ -63,7 +54,7 @@ type Rendered struct {
 	Operation   OperationID  // it was rendered for this operation alone; empty: for the target
 	Trace       string       // what it continues; empty: nothing
 	Lease       int64        // of the work that it came from; 0: none guards it
-	Read        *ReadVersion // when it began; nil: that is not known any more
+	Spec        *DecodedSpec // when it began; nil: that is not known any more
 }
 
 // A RefreshFailure is why an application could not be resolved or rendered.

@@ -21,6 +21,7 @@ const module = "github.com/capstan-cd/capstan"
 // The longest matching pattern decides; "*" stands for one path element. An
 // entry of the list that ends in "/..." stands for everything below.
 var mayImport = map[string][]string{
+	"shared/apimodel":    {},
 	"shared/fault":       {},
 	"shared/logkey":      {},
 	"shared/version":     {},
@@ -46,9 +47,17 @@ var mayImport = map[string][]string{
 	"hub/*/*":      {"hub", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
 	"hub/relay":    {"hub", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
-	"hub/catalog":  {"hub", "hub/access", "hub/audit", "hub/settings", "shared/*"},
-	"hub/api":      {"hub", "hub/api/...", "hub/catalog", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
+	"hub/catalog":  {"hub", "hub/access", "hub/audit", "hub/catalog/...", "hub/settings", "shared/*"},
+	"hub/api":      {"hub", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
+	"hub/pacing":   {"hub"},
+
+	"hub/api/openapi":   {"shared/fault"},
+	"hub/api/console":   {"shared/fault"},
+	"hub/api/ratelimit": {},
+	"hub/api/fields":    {},
+	"hub/api/recording": {},
+
 	"hub/store":    {"hub", "hub/lru", "hub/store/...", "shared/*"},
 	"hub/store/*":  {"hub", "hub/store", "hub/store/...", "shared/*"},
 	"hub/render":   {"hub", "hub/lru", "hub/render/sandbox", "shared/*"},
@@ -63,6 +72,10 @@ var mayImport = map[string][]string{
 	"hub/source/git/packstore": {"hub/lru", "shared/*"},
 
 	"hub/source/charts/chartstest": {},
+
+	"hub/catalog/tenancy":    {"hub", "hub/access", "hub/audit", "hub/catalog/transact", "hub/catalog/validation", "hub/settings", "shared/*"},
+	"hub/catalog/transact":   {"hub", "hub/access", "hub/audit", "hub/settings", "shared/*"},
+	"hub/catalog/validation": {"hub", "hub/settings", "shared/*"},
 
 	"hub/render/scheduler": {"hub", "hub/render", "shared/*"},
 	"hub/dispatch/stream":  {"hub", "hub/batch", "hub/dispatch/wire", "shared/*", "proto/*/*"},
@@ -86,10 +99,11 @@ var mayImport = map[string][]string{
 	"agent/daemon": {"agent/...", "shared/*", "proto/*/*"},
 	"agent/cmd/*":  {"agent/daemon", "shared/*"},
 
-	"cli":        {"cli/...", "shared/action", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
-	"cli/*":      {"cli", "cli/...", "shared/fault", "shared/version"},
-	"cli/*/*":    {"cli", "cli/...", "shared/fault", "shared/version"},
-	"cli/client": {},
+	"cli":        {"cli/...", "shared/action", "shared/apimodel", "shared/fault", "shared/version", "shared/yamltext"},
+	"cli/*":      {"cli/...", "shared/apimodel", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
+	"cli/cmd/*":  {"cli"},
+	"cli/client": {"shared/apimodel", "shared/fault"},
+	"cli/usage":  {"shared/suggest"},
 
 	"web": {},
 

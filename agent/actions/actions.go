@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	runFor      = 60 * time.Second // the whole of one action
+	runFor      = 60 * time.Second // timeout of one action
 	keepResults = 10 * time.Minute // what became of it
-	maxRuns     = 512              // that are remembered
+	maxRuns     = 512              // runs whose results are stored
 )
 
 // A Cluster reads and changes live objects.
@@ -152,7 +152,7 @@ func (s *Server) run(ctx context.Context, r *linkv1.RunActionRequest, held *run)
 	ctx, cancel := context.WithTimeout(ctx, runFor)
 	defer cancel()
 	defer close(held.done)
-	held.err = fault.New(fault.Internal, "the action ended with a defect") // unless it comes back
+	held.err = fault.New(fault.Internal, "the action ended with a defect") // unless the script returns it
 	held.answer, held.err = s.execute(ctx, r)
 	args := []any{"action", r.GetAction(), logkey.Kind, r.GetObject().GetKind(), logkey.Namespace, r.GetObject().GetNamespace(), "object", r.GetObject().GetName()}
 	if held.err != nil {
@@ -187,7 +187,7 @@ func (s *Server) execute(ctx context.Context, r *linkv1.RunActionRequest) (*link
 }
 
 // blind returns a Secret for a script, without values and hidden annotations:
-// users see what a script returns and its errors.
+// users see the script's result and errors.
 func blind(o *manifest.Object, hidden []string) *manifest.Object {
 	if key := manifest.KeyOf(o); key.Group != "" || key.Kind != "Secret" {
 		return o
@@ -210,7 +210,7 @@ func blind(o *manifest.Object, hidden []string) *manifest.Object {
 	return out
 }
 
-// rebase turns changes of what a script saw into changes of what is there.
+// rebase converts changes of what the script saw to changes of the live object.
 func rebase(changes []action.Change, seen, live *manifest.Object) []action.Change {
 	if seen == live {
 		return changes

@@ -16,14 +16,14 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// This file connects the engine with the state machine of package ownership.
+// This file connects the engine to the state machine of package ownership.
 // Every change of an object's ownership happens here, under the engine's mu,
 // together with the inventory's record. Locks are acquired in the order
 // application, engine; no goroutine holds the locks of two applications.
 
-// A slot is an object of the cluster that some application has to do with: who
-// owns it, and how each application that may have it sees it. Applications
-// that list an object which another one owns have no view of it; they wait.
+// A slot is an object of the cluster that concerns some application: who owns
+// it, and the views of the applications that may own it. Applications that list
+// an object which another one owns have no view of it; they wait.
 type slot struct {
 	ownership.Object
 	views   *object // linked by next
@@ -33,15 +33,16 @@ type slot struct {
 // A listing is the set of objects in an application's newest state.
 type listing struct {
 	target, accepted *snapshot
-	automated        bool // the target is accepted without anybody's doing, if it was not yet
+	automated        bool // automation accepts the target, if it is not accepted yet
 }
 
 func (l *listing) lists(key manifest.Key) bool {
 	return l != nil && (l.target.get(key) != nil || l.accepted.get(key) != nil)
 }
 
-// accepts reports whether the application was synced with an object, or is going to
-// be by automation, which may wait for another application or a window.
+// accepts reports whether the application was synced with an object, or
+// automation will do so, perhaps after waiting for another application or a
+// window.
 func (l *listing) accepts(key manifest.Key) bool {
 	return l != nil && (l.accepted.get(key) != nil || l.automated && l.target.get(key) != nil)
 }
@@ -64,9 +65,9 @@ func (e *Engine) tidy(key manifest.Key) {
 	}
 }
 
-// view returns how an application sees an object, and begins to watch it. It
-// owns nothing by that. While another application owns the object there is no
-// view: the owner is returned instead.
+// view returns an application's view of an object, and begins to watch it. That
+// does not make it the owner. While another application owns the object there
+// is no view: the owner is returned instead.
 func (e *Engine) view(a *app, key manifest.Key, gvk schema.GroupVersionKind, namespaced bool) (x *object, owner string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,7 +106,7 @@ func (e *Engine) unview(x *object) (other *object) {
 	return other
 }
 
-// viewsOf returns how applications see an object: most often there is one.
+// viewsOf returns the views of an object: usually one.
 func (e *Engine) viewsOf(key manifest.Key) (first *object, more []*object) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -129,7 +130,7 @@ func (e *Engine) each(f func(x *object)) {
 	}
 }
 
-// isTracked reports whether any application has to do with an object.
+// isTracked reports whether an object concerns any application.
 func (e *Engine) isTracked(key manifest.Key) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -191,9 +192,9 @@ func (a *app) acquire(key manifest.Key, namespaced bool) error {
 	s := e.slotOf(key)
 	defer e.tidy(key)
 	c := e.interestOf(a.id, key, true)
-	c.Leaving = false // what its deletion runs, too, is written by an operation
-	// A present owner releases an object in release of this file alone, which
-	// knows of writes that are under way.
+	c.Leaving = false // what its deletion writes, too, belongs to an operation
+	// A present owner releases an object only in release, which knows the
+	// writes in flight.
 	next, v := s.Acquire(c, ownership.Interest{App: s.Owner, Listed: true})
 	if v != ownership.Granted {
 		return managed(key, e.titleOf(s.Owner))
@@ -216,7 +217,7 @@ func managed(key manifest.Key, title string) error {
 		key.Describe(), "remove it from one of the two applications")
 }
 
-// event applies what the owner of an object causes.
+// event applies an event that the owner of an object causes.
 func (e *Engine) event(id string, key manifest.Key, ev ownership.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -335,45 +336,51 @@ func (e *Engine) leave(a *app, leaving bool) {
 // A candidate is an application that would adopt an object.
 type candidate struct {
 	app      *app
-	by       *listing // what it listed when it was asked
+	by       *listing // its listing at the time of the check
 	interest ownership.Interest
 }
 
 // candidates returns what other applications declare about an object that its
 // owner is about to delete. The error means that one of them cannot be read
 // now. The caller must hold no application's lock.
-func (e *Engine) candidates(ctx context.Context, a *app, key manifest.Key, namespaced bool) ([]candidate, error) {
-	var out []candidate
-	add := func(b *app) error {
-		if b == a || slices.ContainsFunc(out, func(c candidate) bool { return c.app == b }) {
-			return nil
-		}
-		c, err := b.claims(ctx, key, namespaced)
-		if err == nil && c.interest.Accepted {
-			out = append(out, c)
-		}
-		return err
-	}
+func (e *Engine) candidates(ctx context.Context, a *app, key manifest.Key, namespaced bool) (out []candidate, err error) {
 	for _, b := range e.waitingFor(key) {
-		if err := add(b); err != nil {
+		if out, err = a.addCandidate(ctx, out, b, key, namespaced); err != nil {
 			return nil, err
 		}
 	}
 	for _, b := range e.all() {
-		if b != a && b.unread() {
-			if err := add(b); err != nil {
-				return nil, err
-			}
+		if b == a || !b.unread() {
+			continue
+		}
+		if out, err = a.addCandidate(ctx, out, b, key, namespaced); err != nil {
+			return nil, err
 		}
 	}
 	// An application that has just processed a state was not queued at that
 	// moment.
 	for _, b := range e.waitingFor(key) {
-		if err := add(b); err != nil {
+		if out, err = a.addCandidate(ctx, out, b, key, namespaced); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
+}
+
+// addCandidate adds another application that was synced with an object of this
+// one, unless the list has it.
+func (a *app) addCandidate(ctx context.Context, list []candidate, b *app, key manifest.Key, namespaced bool) ([]candidate, error) {
+	if b == a || slices.ContainsFunc(list, func(c candidate) bool { return c.app == b }) {
+		return list, nil
+	}
+	c, err := b.claims(ctx, key, namespaced)
+	if err != nil {
+		return nil, err
+	}
+	if c.interest.Accepted {
+		list = append(list, c)
+	}
+	return list, nil
 }
 
 // claims returns what the application's newest state declares about the object,
@@ -429,9 +436,9 @@ func (e *Engine) successor(ctx context.Context, a *app, key manifest.Key, namesp
 	return nil, nil
 }
 
-// release transfers an object to another application. It stays in the cluster
-// as it is, and its record changes in one write. It fails if the other
-// application has a new state since, or is in deletion. The caller holds the mu
+// release transfers an object to another application. It stays unchanged in the
+// cluster, and its record changes in one write. It fails if the other
+// application has a newer state, or is being deleted. The caller holds the mu
 // of the owner.
 func (a *app) release(x *object, to candidate) bool {
 	if x.inflight > 0 || x.record == nil {
@@ -498,7 +505,7 @@ func (a *app) adoptReleased() int {
 	for _, r := range list {
 		x, owner := a.e.view(a, r.Key, kindOf(r.Key, r.Version), r.Key.Namespace != "")
 		if owner != "" || a.closed {
-			continue // it went on to somebody else
+			continue // it was released to another application
 		}
 		delete(a.conflicts, r.Key)
 		x.record, x.hook = &r, r.Hook
@@ -511,13 +518,13 @@ func (a *app) adoptReleased() int {
 	return len(list)
 }
 
-// releasePause is how long an operation waits for the owner of an object to
-// take up the state that may no longer list it.
+// releasePause is how long an operation waits until the owner of an object has
+// processed the state that may no longer list it.
 const releasePause = 3 * time.Second
 
 // obtain makes the owner of an object release it to the application whose
 // operation is about to write it, if the owner does not list it any more.
-// Otherwise it fails and names the owner. With try nothing is transferred. The
+// Otherwise it fails and names the owner. With try, nothing is transferred. The
 // caller must hold no application's lock.
 func (a *app) obtain(ctx context.Context, key manifest.Key, namespaced, try bool) error {
 	for until := a.e.Clock.Now().Add(releasePause); ; {
@@ -554,16 +561,8 @@ func (a *app) obtain(ctx context.Context, key manifest.Key, namespaced, try bool
 // this cannot be decided yet.
 func (a *app) releaseUnlisted(ctx context.Context, key manifest.Key, to candidate, try bool) (ok, again bool) {
 	unread := a.unread()
-	if unread {
-		row, there := a.e.Inventory.App(a.id)
-		if there {
-			for _, ref := range [...]*linkv1.SnapshotRef{row.State.GetTarget(), row.State.GetAccepted()} {
-				s, err := a.e.resolve(ctx, ref, row.State.GetNamespace())
-				if err != nil || s.get(key) != nil {
-					return false, false
-				}
-			}
-		}
+	if unread && a.mayList(ctx, key) {
+		return false, false
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -592,6 +591,22 @@ func (a *app) releaseUnlisted(ctx context.Context, key manifest.Key, to candidat
 	return a.release(x, to), true
 }
 
+// mayList reports whether the newest stored state lists an object, or cannot be
+// read.
+func (a *app) mayList(ctx context.Context, key manifest.Key) bool {
+	row, ok := a.e.Inventory.App(a.id)
+	if !ok {
+		return false
+	}
+	for _, ref := range [...]*linkv1.SnapshotRef{row.State.GetTarget(), row.State.GetAccepted()} {
+		s, err := a.e.resolve(ctx, ref, row.State.GetNamespace())
+		if err != nil || s.get(key) != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // restores reports whether the application itself recreates a missing object,
 // or may be about to. The caller holds mu.
 func (a *app) restores() bool {
@@ -607,7 +622,7 @@ func (a *app) releaseMissing(x *object) {
 }
 
 // releaseUnwritten releases an object whose first write failed. If the API
-// server has executed it nevertheless, live tracking names the owner.
+// server has executed it nevertheless, the live tracking mark names the owner.
 func (a *app) releaseUnwritten(x *object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

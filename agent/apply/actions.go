@@ -22,14 +22,14 @@ const (
 	actTries      = 12                   // if the object changes at the same time
 )
 
-// An ActionRequest is an action that is to be done with one object.
+// An ActionRequest is a request to run an action on one object.
 type ActionRequest struct {
 	Application string
-	ID          string // marks what is created
+	ID          string // marks the created objects
 	Object      manifest.Key
 	Version     string
 	Project     string
-	Limits      *linkv1.Limits // of the project as it is now; nil: those of the application's newest state
+	Limits      *linkv1.Limits // current ones of the project; nil: those of the application's newest state
 }
 
 // Act reads an object of an application, calls do for the changes, and writes
@@ -38,53 +38,66 @@ type ActionRequest struct {
 func (e *Engine) Act(ctx context.Context, w ActionRequest,
 	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
 ) ([]*manifest.Object, error) {
-	if inHub(w.Object) {
-		return nil, livesInHub(w.Object)
-	}
-	e.mu.RLock()
-	a := e.apps[w.Application]
-	e.mu.RUnlock()
-	if a == nil {
-		return nil, fault.New(fault.Missing, "the agent knows no such application")
-	}
-	at := acting{ActionRequest: w, e: e, a: a, key: w.Object}
-	gvr, namespaced, err := e.Mapper.Find(ctx, kindOf(w.Object, w.Version))
+	at, err := e.newAction(ctx, w)
 	if err != nil {
-		return nil, explain(err, at.key, "find")
-	}
-	if err := e.Guard.writes(at.key, namespaced); err != nil {
 		return nil, err
 	}
-	at.endpoint = endpoint{resource: gvr, namespace: w.Object.Namespace, name: w.Object.Name}
 	for try := 1; ; try++ {
-		live, err := e.kube.get(ctx, at.endpoint)
+		live, err := at.read(ctx)
 		if err != nil {
-			return nil, explain(err, at.key, "read")
+			return nil, err
 		}
-		if live == nil {
-			return nil, fault.With(fault.New(fault.Missing, "it is not in the cluster"), at.key.Describe(), "")
-		}
-		live = &manifest.Object{Object: withoutFields(live.Object)}
 		changes, err := do(ctx, live)
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range changes {
-			if key := manifest.KeyOf(&manifest.Object{Object: c.Object}); inHub(key) {
-				return nil, livesInHub(key)
-			}
+		if err := refuseInHub(changes); err != nil {
+			return nil, err
 		}
 		written, err := at.all(ctx, live, changes)
 		if err == nil || len(written) > 0 || try == actTries || !apierrors.IsConflict(err) {
 			return written, at.partly(err, len(written), len(changes))
 		}
-		if lifecycle.Sleep(ctx, e.Clock, pause(min(try, 3), err)) != nil { // a controller is at work on it
+		if lifecycle.Sleep(ctx, e.Clock, pause(min(try, 3), err)) != nil { // a controller is changing it
 			return nil, at.partly(err, 0, len(changes))
 		}
 	}
 }
 
-// acting is one action under way.
+// refuseInHub refuses changes of objects that live in the hub.
+func refuseInHub(changes []action.Change) error {
+	for _, c := range changes {
+		if key := manifest.KeyOf(&manifest.Object{Object: c.Object}); inHub(key) {
+			return livesInHub(key)
+		}
+	}
+	return nil
+}
+
+// newAction finds the object of an action, and refuses one that must not be
+// written.
+func (e *Engine) newAction(ctx context.Context, w ActionRequest) (acting, error) {
+	if inHub(w.Object) {
+		return acting{}, livesInHub(w.Object)
+	}
+	e.mu.RLock()
+	a := e.apps[w.Application]
+	e.mu.RUnlock()
+	if a == nil {
+		return acting{}, fault.New(fault.Missing, "the agent knows no such application")
+	}
+	gvr, namespaced, err := e.Mapper.Find(ctx, kindOf(w.Object, w.Version))
+	if err != nil {
+		return acting{}, explain(err, w.Object, "find")
+	}
+	if err := e.Guard.writes(w.Object, namespaced); err != nil {
+		return acting{}, err
+	}
+	at := endpoint{resource: gvr, namespace: w.Object.Namespace, name: w.Object.Name}
+	return acting{ActionRequest: w, e: e, a: a, key: w.Object, endpoint: at}, nil
+}
+
+// acting is one running action.
 type acting struct {
 	ActionRequest
 
@@ -94,7 +107,19 @@ type acting struct {
 	endpoint endpoint
 }
 
-// partly says how far an action came.
+// read returns the live object without the fields that only managers need.
+func (t acting) read(ctx context.Context) (*manifest.Object, error) {
+	live, err := t.e.kube.get(ctx, t.endpoint)
+	if err != nil {
+		return nil, explain(err, t.key, "read")
+	}
+	if live == nil {
+		return nil, fault.With(fault.New(fault.Missing, "it is not in the cluster"), t.key.Describe(), "")
+	}
+	return &manifest.Object{Object: withoutFields(live.Object)}, nil
+}
+
+// partly adds to an error how many changes were made.
 func (t acting) partly(err error, done, all int) error {
 	if err == nil {
 		return nil
@@ -107,7 +132,7 @@ func (t acting) partly(err error, done, all int) error {
 	return fault.With(fault.Wrap(kind, err, "%d of the action's %d changes were made, then: %s", done, all, fault.Sentence(err)), t.key.Describe(), "check the object before you run it again")
 }
 
-// A making is an object that is to be created.
+// A making is an object to create.
 type making struct {
 	endpoint
 
@@ -146,11 +171,11 @@ func (t acting) all(ctx context.Context, live *manifest.Object, changes []action
 	return written, nil
 }
 
-// permitted checks what is to be created against the limits of the project
-// and of the cluster's owner (ACT-05).
+// permitted checks an object to create against the limits of the project and of
+// the cluster's owner (ACT-05).
 func (t acting) permitted(ctx context.Context, c action.Change, n int) (making, error) {
 	o := &manifest.Object{Object: c.Object}
-	if o.GetName() == "" { // one action has one name, however often it is sent
+	if o.GetName() == "" { // one action has one name, also if it is repeated
 		o.SetName(fmt.Sprintf("%s%.8s%d", o.GetGenerateName(), shortMark(t.ID), n))
 		o.SetGenerateName("")
 	}
@@ -188,11 +213,11 @@ func (t acting) within(key manifest.Key, namespaced bool) error {
 	return permit(t.Limits, t.Project, key, namespaced)
 }
 
-// shortMark is the end of an id, which differs most.
+// shortMark is the end of an id, which is its most distinctive part.
 func shortMark(mark string) string { return mark[max(len(mark)-8, 0):] }
 
-// create makes an object. One that is there already and has our mark was made
-// by a request whose answer was lost.
+// create makes an object. An existing one with our mark was created by a
+// request whose response was lost.
 func (t acting) create(ctx context.Context, m making) (*manifest.Object, error) {
 	out, err := t.e.kube.createAs(ctx, m.endpoint, m.object, t.e.Manager+actManager)
 	if !apierrors.IsAlreadyExists(err) {
@@ -205,13 +230,13 @@ func (t acting) create(ctx context.Context, m making) (*manifest.Object, error) 
 	return nil, fault.With(fault.New(fault.Conflict, "the action would create it, and it is there already"), manifest.KeyOf(m.object).Describe(), "run the action again later")
 }
 
-// change patches the object that the action is run for, and its status where
-// that is a resource of its own.
+// change patches the object of the action, and its status if that is a
+// subresource.
 func (t acting) change(ctx context.Context, live *manifest.Object, c action.Change) (*manifest.Object, error) {
 	body, status := action.Patch(live.Object, c.Object)
 	out := live
 	if body == nil && status == nil {
-		return live, nil // as it is already
+		return live, nil // nothing differs
 	}
 	if body != nil {
 		got, err := t.merge(ctx, out, body)
@@ -224,7 +249,7 @@ func (t acting) change(ctx context.Context, live *manifest.Object, c action.Chan
 		return out, nil
 	}
 	got, err := t.mergeStatus(ctx, out, status)
-	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) { // status is a field like any other
+	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) { // status is not a subresource
 		return t.merge(ctx, out, status)
 	}
 	return got, err
@@ -238,7 +263,7 @@ func (t acting) mergeStatus(ctx context.Context, live *manifest.Object, body map
 	return t.send(ctx, live, body, "status")
 }
 
-// send sends a merge patch that applies only to the version that was read.
+// send sends a merge patch for the version that was read.
 func (t acting) send(ctx context.Context, live *manifest.Object, body map[string]any, part string) (*manifest.Object, error) {
 	full := (&manifest.Object{Object: body}).DeepCopy()
 	_ = unstructured.SetNestedField(full.Object, live.GetResourceVersion(), "metadata", "resourceVersion")
@@ -254,7 +279,7 @@ func (t acting) send(ctx context.Context, live *manifest.Object, body map[string
 		})
 }
 
-// merged reports whether an object is as a merge patch makes it.
+// merged reports whether an object has everything that a merge patch sets.
 func merged(patch, whole any) bool {
 	p, ok := patch.(map[string]any)
 	if !ok {

@@ -18,18 +18,18 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// adoptOption is the sync option that adopts an object whatever marks it carries.
+// adoptOption is the sync option that adopts an object regardless of its marks.
 const adoptOption = "Adopt"
 
 // listPause is how long a first write waits until its kind was listed, which
-// spares a request for each object.
+// saves a request per object.
 const listPause = 3 * time.Second
 
 // argoFinalizer makes Argo CD delete an application's objects with it.
 const argoFinalizer = "resources-finalizer.argocd.argoproj.io"
 
-// meet makes sure that it is known what is live of an object before it is
-// written for the first time. No write of it may be in flight.
+// meet waits until the live state of an object is known, before its first
+// write. No write of it may be in flight.
 func (a *app) meet(ctx context.Context, x *object) {
 	for until := a.e.Clock.Now().Add(listPause); ; {
 		a.mu.Lock()
@@ -49,47 +49,29 @@ func (a *app) meet(ctx context.Context, x *object) {
 // removed, and their marks are removed. It changes metadata alone. An object
 // that another tool still enforces is refused.
 func (a *app) adoptLive(ctx context.Context, x *object, s *sending) error {
-	a.mu.Lock()
-	skip := s.problem != nil || inHub(s.key) || x.record != nil || x.live.known && (!x.live.found || !x.live.inherits && x.live.foreign == nil)
-	a.mu.Unlock()
-	if skip {
+	if !a.mayAdopt(x, s) {
 		return nil
 	}
 	gvr, _, err := a.e.Mapper.Find(ctx, s.body.GroupVersionKind())
 	if err != nil {
-		return nil // sending it says so better
+		return nil // the write fails for the same reason, and reports it
 	}
 	at := endpoint{resource: gvr, namespace: s.key.Namespace, name: s.key.Name}
 	for try := 1; ; try++ {
-		live, err := a.e.kube.get(ctx, at)
+		live, mark, err := a.readForeign(ctx, at, s)
 		if err != nil || live == nil {
-			return err
-		}
-		if s.before == "" {
-			s.before = live.GetResourceVersion() // no watch had seen it yet
-		}
-		a.mu.Lock()
-		mark := a.foreign(live)
-		a.mu.Unlock()
-		if err := a.checkConflict(ctx, s, mark); err != nil {
-			s.mark = mark.Title()
 			return err
 		}
 		ops, from := a.adoption(live, s.options)
 		if len(ops) == 0 || s.dryRun {
 			return nil
 		}
-		text, err := manifest.AppendCanonical(nil, ops)
-		if err != nil {
-			return err
+		if mark != nil {
+			from = mark.Title()
 		}
-		_, err = a.e.kube.patch(ctx, patch{endpoint: at, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
-		switch {
+		switch err := a.patchOps(ctx, at, ops); {
 		case err == nil:
 			s.note = "adopted from " + from
-			if mark != nil {
-				s.note = "adopted from " + mark.Title()
-			}
 			return nil
 		case isGone(err):
 			return nil
@@ -97,6 +79,47 @@ func (a *app) adoptLive(ctx context.Context, x *object, s *sending) error {
 			return explain(err, s.key, "adopt")
 		}
 	}
+}
+
+// patchOps sends the operations of a JSON patch.
+func (a *app) patchOps(ctx context.Context, at endpoint, ops []any) error {
+	text, err := manifest.AppendCanonical(nil, ops)
+	if err != nil {
+		return err
+	}
+	_, err = a.e.kube.patch(ctx, patch{endpoint: at, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
+	return err
+}
+
+// mayAdopt reports whether an object that is about to be written may have been
+// applied by others.
+func (a *app) mayAdopt(x *object, s *sending) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.problem != nil || inHub(s.key) || x.record != nil {
+		return false
+	}
+	return !x.live.known || x.live.found && (x.live.inherits || x.live.foreign != nil)
+}
+
+// readForeign reads an object and the mark of its former manager; a nil object
+// does not exist. It fails if that manager still enforces the object.
+func (a *app) readForeign(ctx context.Context, at endpoint, s *sending) (*manifest.Object, *tracking.Mark, error) {
+	live, err := a.e.kube.get(ctx, at)
+	if err != nil || live == nil {
+		return nil, nil, err
+	}
+	if s.before == "" {
+		s.before = live.GetResourceVersion() // no watch had seen it yet
+	}
+	a.mu.Lock()
+	mark := a.foreign(live)
+	a.mu.Unlock()
+	if err := a.checkConflict(ctx, s, mark); err != nil {
+		s.mark = mark.Title()
+		return nil, nil, err
+	}
+	return live, mark, nil
 }
 
 // adoption returns the patch that adopts an object, and the former managers.
@@ -129,8 +152,8 @@ func (a *app) adoption(live *manifest.Object, options []string) (ops []any, from
 	return ops, from
 }
 
-// inherits reports whether tools that apply whole manifests have left their trace
-// on an object.
+// inherits reports whether an object has annotations or field managers of tools
+// that apply whole manifests.
 func inherits(o *manifest.Object) bool {
 	if _, there := manifest.RawAnnotation(o, manifest.LastApplied); there {
 		return true
@@ -147,8 +170,8 @@ func inherits(o *manifest.Object) bool {
 	return false
 }
 
-// argoMemory is how long it counts for a write outside of an operation that
-// the cluster has no Applications of Argo CD. An operation finds out once.
+// argoMemory is how long the result that the cluster has no Applications of
+// Argo CD is used for writes outside of operations. An operation checks once.
 const argoMemory = 10 * time.Second
 
 // checkConflict refuses to adopt an object that another tool still enforces.
@@ -169,7 +192,7 @@ func (a *app) checkConflict(ctx context.Context, s *sending, m *tracking.Mark) e
 		if b := a.e.holder(a, m.App, s.key); b != nil {
 			return managed(s.key, b.title())
 		}
-		return nil // an application of ours that is gone has left it behind
+		return nil // it belonged to an application of ours that is deleted
 	}
 	why, err := a.e.argoHolds(ctx, *m, since)
 	if err != nil || why == "" {
@@ -179,9 +202,9 @@ func (a *app) checkConflict(ctx context.Context, s *sending, m *tracking.Mark) e
 		"turn off automation and take the finalizer "+argoFinalizer+" off in Argo CD, then sync again")
 }
 
-// argoHolds says why an Argo CD in this cluster would fight an adoption, or
-// delete what was adopted; empty: nothing is in the way. That the cluster has
-// no Applications counts if it was found out since the given time.
+// argoHolds says why an Argo CD in this cluster would revert an adoption, or
+// delete adopted objects; empty: adoption is possible. An earlier result that
+// the cluster has no Applications is used if it is not older than since.
 func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark, since time.Time) (string, error) {
 	if at := e.noArgo.Load(); at != nil && !at.Before(since) {
 		return "", nil
@@ -197,7 +220,7 @@ func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark, since time.Time
 	}
 	namespace, name := tracking.ID{App: m.App}.Application()
 	list, err := e.kube.list(ctx, endpoint{resource: gvr, namespace: namespace}, metav1.ListOptions{FieldSelector: selector(m, name)})
-	if apierrors.IsNotFound(err) { // it is served no more: Argo CD's definitions have just been removed
+	if apierrors.IsNotFound(err) { // it is not served any more: Argo CD's CRDs have just been removed
 		e.noArgo.Store(&asked)
 		return "", nil
 	}
@@ -208,25 +231,33 @@ func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark, since time.Time
 		return "", fault.Wrap(fault.Offline, err, "the API server does not say which applications Argo CD has")
 	}
 	for i := range list {
-		o := &list[i]
-		if !m.Names(o.GetName()) {
+		if !m.Names(list[i].GetName()) {
 			continue
 		}
-		automated, on, _ := unstructured.NestedMap(o.Object, "spec", "syncPolicy", "automated")
-		if enabled, set := automated["enabled"].(bool); on && (enabled || !set) {
-			return "its Application has automation on", nil
-		}
-		for _, f := range o.GetFinalizers() {
-			if strings.HasPrefix(f, argoFinalizer) {
-				return "its Application has the finalizer " + f, nil
-			}
+		if why := argoEnforces(&list[i]); why != "" {
+			return why, nil
 		}
 	}
 	return "", nil
 }
 
-// selector asks for one application; one that a label cut off is looked for
-// among all.
+// argoEnforces says why Argo CD would write or delete the objects of one of its
+// Applications; empty: it would not.
+func argoEnforces(o *unstructured.Unstructured) string {
+	automated, on, _ := unstructured.NestedMap(o.Object, "spec", "syncPolicy", "automated")
+	if enabled, set := automated["enabled"].(bool); on && (enabled || !set) {
+		return "its Application has automation on"
+	}
+	for _, f := range o.GetFinalizers() {
+		if strings.HasPrefix(f, argoFinalizer) {
+			return "its Application has the finalizer " + f
+		}
+	}
+	return ""
+}
+
+// selector selects one application; a name that a label has truncated is
+// searched among all.
 func selector(m tracking.Mark, name string) string {
 	if m.Label {
 		return ""

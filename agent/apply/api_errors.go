@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// causes returns the fields that an API server complains of, one text each.
+// causes returns the causes in an API server's error, one text per field.
 func causes(err error) []metav1.StatusCause {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -17,8 +17,8 @@ func causes(err error) []metav1.StatusCause {
 	return status.Status().Details.Causes
 }
 
-// immutable reports whether an object was refused because a field of it can only
-// be set when it is made.
+// immutable reports whether an object was refused because one of its fields
+// cannot be changed.
 func immutable(err error) bool {
 	if !apierrors.IsInvalid(err) {
 		return false
@@ -32,8 +32,8 @@ func immutable(err error) bool {
 	return strings.Contains(err.Error(), "field is immutable")
 }
 
-// repeated reports whether server-side apply refused a list that names one key
-// twice, which other writes take.
+// repeated reports whether server-side apply refused a list with a duplicate
+// key, which other writes accept.
 func repeated(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "duplicate entries for key")
 }
@@ -44,7 +44,8 @@ func undeclared(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "field not declared in schema")
 }
 
-// noApply reports whether the server of a kind knows no server-side apply.
+// noApply reports whether the server of a kind does not support server-side
+// apply.
 func noApply(err error) bool {
 	return apierrors.IsUnsupportedMediaType(err)
 }
@@ -59,7 +60,8 @@ func terminating(err error) bool {
 	return apierrors.HasStatusCause(err, "NamespaceTerminating")
 }
 
-// isGone reports whether an object is not there, though its resource is known.
+// isGone reports whether an object does not exist, although its resource is
+// known.
 func isGone(err error) bool { return apierrors.IsNotFound(err) && !unknownResource(err) }
 
 // dying reports whether the kind itself is being deleted.

@@ -28,9 +28,9 @@ type app struct {
 	id string
 
 	mu                sync.Mutex
-	state             *linkv1.AppState // newest that was resolved; nil: none was
+	state             *linkv1.AppState // newest resolved one; nil: none yet
 	tombstones        tombstoneIndex   // tombstones of the state
-	generation        uint64           // highest that was seen
+	generation        uint64           // highest one that was seen
 	ignore            *diff.Ignore
 	windows           syncwindow.Set // of the state
 	target            *snapshot
@@ -42,7 +42,7 @@ type app struct {
 	orphanNote        string
 	settingsChanged   bool                    // the settings have changed since the state was processed
 	problem           string                  // why the application cannot be compared; empty: it can
-	warnings          map[string]string       // what a person should know, by what it is about
+	warnings          map[string]string       // warnings for users, by subject
 	conflicts         map[manifest.Key]string // listed objects that another application owns, by its title
 	refusals          refusals                // why its last operation was refused objects
 	closed            bool
@@ -50,15 +50,15 @@ type app struct {
 	// The engine's mu guards these.
 	listing *listing           // objects of the newest received state; nil: none was received
 	leaving bool               // the application is being deleted: it adopts nothing
-	arrived []inventory.Record // of objects that others have released to it, to be processed
+	arrived []inventory.Record // records of objects that others have released to it, not processed yet
 	nsMeta  *nsMeta            // what it manages on its namespace; nil: nothing; written with both locks held
 
 	newState          bool     // a newer state waits to be resolved
 	taking            bool     // the newest state is being resolved: the table of claims does not show yet what it lists
-	unresolved        bool     // the newest state could not be resolved yet; it is tried again
-	queue             []string // operations that wait
+	unresolved        bool     // the newest state could not be resolved yet; it is retried
+	queue             []string // ids of waiting operations
 	running           *running
-	deleting          bool                    // a delete operation began; nothing is healed any more
+	deleting          bool                    // a delete operation has begun; self-heal is off
 	rebuild           bool                    // its records were lost with the state directory
 	doubt             bool                    // tombstones have no record, and must be checked in the cluster
 	tombstonesChecked bool                    // with rebuild or doubt: its tombstones were checked
@@ -67,15 +67,15 @@ type app struct {
 	stale             bool                    // some object must be compared by a dry run or read
 	working           bool
 	nsLive            nsLive            // the namespace, as far as nsMeta concerns it
-	ensured           *nsMeta           // what was written to the namespace last; nil: nothing was
+	ensured           *nsMeta           // what was written to the namespace last; nil: nothing
 	lastReport        *linkv1.AppReport // newest report; nil: none yet
 	shown             [2]string         // sync and health of the newest report; empty: none yet
 	lastReportAt      time.Time
-	reportScheduled   bool          // a report is planned
-	compareScheduled  bool          // a comparison is planned
-	waits             string        // the operation that was said to wait for its windows
-	graceLeft         time.Duration // until the nearest object counts as bad that became so lately; 0: none
-	recheckAt         time.Time     // when that is due; zero: not scheduled
+	reportScheduled   bool          // a report is scheduled
+	compareScheduled  bool          // a comparison is scheduled
+	waits             string        // the operation that was reported to wait for its windows
+	graceLeft         time.Duration // until the first grace period of an object ends; 0: there is none
+	recheckAt         time.Time     // when that is checked; zero: not scheduled
 }
 
 // running is the operation under way.
@@ -83,7 +83,7 @@ type running struct {
 	id      string
 	seq     uint64 // of its row
 	since   time.Time
-	hooks   bool // it runs hooks, which are not broken off for a newer revision
+	hooks   bool // it runs hooks, which are not aborted for a newer revision
 	stop    func(actor string)
 	changed chan struct{} // capacity 1: some object has changed
 }
@@ -148,8 +148,8 @@ func (a *app) enqueue(_ context.Context, id string) {
 }
 
 // supersede ends the running operation in favour of a newer one: the hub has
-// one at a time, so the older one is over for it. Hooks are aborted only for
-// the application's deletion. The caller holds mu.
+// one at a time, so it has ended the older one. Hooks are aborted only for the
+// application's deletion. The caller holds mu.
 func (a *app) supersede(id string) {
 	r := a.running
 	o, ok := a.e.Inventory.Operation(id)
@@ -188,7 +188,8 @@ func (a *app) start() {
 	}
 }
 
-// reconcile does what waits, one thing after the other, and ends when nothing does.
+// reconcile runs the waiting tasks one after another, and ends when there are
+// none.
 func (a *app) reconcile(ctx context.Context) {
 	ctx, done := lifecycle.Watch(ctx, "application", loopLimit)
 	defer done()
@@ -243,14 +244,14 @@ func (a *app) next() func(ctx context.Context) {
 	return nil
 }
 
-// nextOperation runs the operation that is next in line, or the newest of those that
-// wait: it supersedes the others, unless one of them has begun before a restart.
+// nextOperation runs the next operation of the queue. If others wait, it is
+// superseded by them, unless it has begun before a restart.
 func (a *app) nextOperation(ctx context.Context, first string) {
 	o, ok := a.e.Inventory.Operation(first)
 	a.mu.Lock()
 	if len(a.queue) == 0 || a.queue[0] != first {
 		a.mu.Unlock()
-		return // it was terminated just now
+		return // it has just been terminated
 	}
 	later := len(a.queue) > 1
 	newest := a.queue[len(a.queue)-1]
@@ -282,22 +283,7 @@ func (a *app) setDesired(ctx context.Context) {
 	again, recount := a.settingsChanged, a.exclusionsChanged
 	a.settingsChanged, a.exclusionsChanged = false, false // settings that change from here on are processed next
 	a.mu.Unlock()
-	target, err := a.e.resolve(ctx, state.GetTarget(), state.GetNamespace())
-	accepted := target
-	if err == nil && state.GetAccepted().GetId() != state.GetTarget().GetId() {
-		accepted, err = a.e.resolve(ctx, state.GetAccepted(), state.GetNamespace())
-	}
-	if state.GetAccepted() == nil {
-		accepted = nil
-	}
-	var tombstones tombstoneIndex
-	if err == nil {
-		tombstones, err = a.e.loadTombstones(ctx, state)
-	}
-	var ignore *diff.Ignore
-	if err == nil {
-		ignore, err = diff.NewIgnore(ignoreRules(slices.Concat(a.e.tenantSettings().Ignore, state.GetPolicy().GetIgnore())))
-	}
+	r, err := a.e.resolveState(ctx, state)
 	if err != nil {
 		a.mu.Lock()
 		a.settingsChanged, a.exclusionsChanged = a.settingsChanged || again, a.exclusionsChanged || recount
@@ -308,11 +294,11 @@ func (a *app) setDesired(ctx context.Context) {
 	a.mu.Lock()
 	// Events before the first state were processed without any rules.
 	again = again || a.ignore == nil || !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
-	a.state, a.target, a.accepted, a.ignore, a.problem, a.unresolved = state, target, accepted, ignore, "", false
-	a.tombstones = tombstones
+	a.state, a.target, a.accepted, a.ignore, a.tombstones = state, r.target, r.accepted, r.ignore, r.tombstones
+	a.problem, a.unresolved = "", false
 	a.windows = windowsOf(state)
 	a.schedule()
-	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)
+	a.unserved = (r.target != nil && r.target.unserved) || (r.accepted != nil && r.accepted.unserved)
 	if recount {
 		a.takeBack()
 		a.leaveAlone()
@@ -332,8 +318,36 @@ func (a *app) setDesired(ctx context.Context) {
 	a.e.orphans.rescan()
 }
 
+// resolved is what a state refers to.
+type resolved struct {
+	target, accepted *snapshot
+	tombstones       tombstoneIndex
+	ignore           *diff.Ignore
+}
+
+// resolveState reads everything that a state refers to.
+func (e *Engine) resolveState(ctx context.Context, state *linkv1.AppState) (r resolved, err error) {
+	if r.target, err = e.resolve(ctx, state.GetTarget(), state.GetNamespace()); err != nil {
+		return r, err
+	}
+	switch {
+	case state.GetAccepted() == nil:
+	case state.GetAccepted().GetId() == state.GetTarget().GetId():
+		r.accepted = r.target
+	default:
+		if r.accepted, err = e.resolve(ctx, state.GetAccepted(), state.GetNamespace()); err != nil {
+			return r, err
+		}
+	}
+	if r.tombstones, err = e.loadTombstones(ctx, state); err != nil {
+		return r, err
+	}
+	r.ignore, err = diff.NewIgnore(ignoreRules(slices.Concat(e.tenantSettings().Ignore, state.GetPolicy().GetIgnore())))
+	return r, err
+}
+
 // failed keeps the former state, reports why the new one cannot be compared,
-// and retries where time may help.
+// and retries after temporary errors.
 func (a *app) failed(ctx context.Context, state *linkv1.AppState, err error) {
 	if ctx.Err() != nil {
 		return
@@ -360,22 +374,8 @@ func (a *app) syncObjectSet() {
 	a.manage()
 	a.e.stopWaiting(a, a.conflicts)
 	a.conflicts = map[manifest.Key]string{}
-	for _, s := range []*snapshot{a.target, a.accepted} {
-		if s == nil {
-			continue
-		}
-		for key, d := range s.objects {
-			if x := a.objects[key]; x != nil {
-				if x.record == nil && x.inflight == 0 && x.hook == "" && a.conflicting(key) {
-					a.drop(x)
-				} else if x.record != nil && x.gvk != d.gvk {
-					a.reversion(x, d)
-				}
-				continue
-			}
-			a.list(key, d)
-		}
-	}
+	a.listAll(a.target)
+	a.listAll(a.accepted)
 	for key, x := range a.objects {
 		x.target, x.accepted = a.target.get(key), a.accepted.get(key)
 		if a.releaseSelf(x) {
@@ -392,13 +392,32 @@ func (a *app) syncObjectSet() {
 	}
 }
 
-// list makes an object of a snapshot one that the application sees, or waits for
-// while another application owns it.
+// listAll adds the objects of a snapshot; nil has none. An object that another
+// application owns by now is dropped.
+func (a *app) listAll(s *snapshot) {
+	if s == nil {
+		return
+	}
+	for key, d := range s.objects {
+		x := a.objects[key]
+		switch {
+		case x == nil:
+			a.list(key, d)
+		case x.record == nil && x.inflight == 0 && x.hook == "" && a.conflicting(key):
+			a.drop(x)
+		case x.record != nil && x.gvk != d.gvk:
+			a.reversion(x, d)
+		}
+	}
+}
+
+// list creates the application's view of an object of a snapshot, or waits
+// while another application owns the object.
 func (a *app) list(key manifest.Key, d *desired) {
 	for !a.conflicting(key) {
 		x, owner := a.e.view(a, key, d.gvk, d.namespaced)
 		if owner != "" {
-			continue // it was acquired just now
+			continue // it has just been acquired
 		}
 		a.objects[key] = x
 		if !x.live.known && a.e.absent(x) {
@@ -408,8 +427,8 @@ func (a *app) list(key manifest.Key, d *desired) {
 	}
 }
 
-// conflicting reports whether another application owns an object, and queues
-// for it then. The caller holds mu.
+// conflicting reports whether another application owns an object, and then
+// waits for it. The caller holds mu.
 func (a *app) conflicting(key manifest.Key) bool {
 	owner, waits := a.e.wait(a, key)
 	if waits {
@@ -439,7 +458,7 @@ func (a *app) drop(x *object) {
 	default:
 		a.e.Tree.Unroot(x.live.uid)
 	}
-	if x.record == nil || a.closed || !a.e.Excluded(x.key.Group, x.key.Kind) { // of an excluded kind it stays the application's
+	if x.record == nil || a.closed || !a.e.Excluded(x.key.Group, x.key.Kind) { // an object of an excluded kind stays the application's
 		a.e.event(a.id, x.key, ownership.Release)
 	}
 	a.e.Reports.Removed(x.report(a))

@@ -7,21 +7,21 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// Besides our own mark, by which alone it is known whose an object is, an
-// object may carry those of Argo CD, for tools that read them (decision 0050).
+// An object may have the tracking marks of Argo CD, for tools that read them.
+// Only our own mark decides who owns it (decision 0050).
 
-// The ways to write marks of Argo CD, in the words of its setting (TRK-01).
+// The values of Argo CD's setting for tracking marks (TRK-01).
 const (
 	marksAnnotation = "annotation"
 	marksBoth       = "annotation+label"
 	marksLabel      = "label"
 )
 
-// longestLabel is how much of a name fits into a label (TRK-04).
+// longestLabel is the longest value of a label, in characters (TRK-04).
 const longestLabel = 63
 
-// controlNamespace is where Argo CD has its own Applications: marks name those
-// without a namespace.
+// controlNamespace is the namespace of Argo CD's own Applications, which marks
+// name without a namespace.
 const controlNamespace = "argocd"
 
 // argoName is the application's name in Argo CD's marks. The caller holds mu.
@@ -46,8 +46,8 @@ func (a *app) markLabel() (key, value string) {
 	return key, value
 }
 
-// marksNow returns which marks are written to an object of the application, as
-// one word; empty: only our own. The caller holds mu.
+// marksNow returns the tracking method for an object of the application; empty:
+// only our own mark. The caller holds mu.
 func (a *app) marksNow(key manifest.Key) string {
 	c := a.e.tenantSettings()
 	if c.Marks == "" || key.Kind == "CustomResourceDefinition" || inHub(key) {
@@ -57,8 +57,8 @@ func (a *app) marksNow(key manifest.Key) string {
 	return c.Marks + " " + label
 }
 
-// writeMarks writes Argo CD's marks as the tenant's settings demand. The caller
-// holds mu.
+// writeMarks writes Argo CD's marks according to the tenant's settings. The
+// caller holds mu.
 func (a *app) writeMarks(o *manifest.Object, key manifest.Key) {
 	if a.marksNow(key) == "" {
 		return
@@ -68,7 +68,7 @@ func (a *app) writeMarks(o *manifest.Object, key manifest.Key) {
 		return
 	}
 	id := tracking.ID{App: a.argoName(), Key: key}
-	if key.Namespace == "" { // of cluster-scoped objects Argo CD writes the destination's namespace
+	if key.Namespace == "" { // for cluster-scoped objects Argo CD writes the destination's namespace
 		id.Key.Namespace = a.state.GetNamespace()
 	}
 	annotate(o, tracking.ArgoAnnotation, id.String())
@@ -87,9 +87,9 @@ func (a *app) labelled(o *manifest.Object, key manifest.Key) {
 	setEntry(o, "labels", name, value)
 }
 
-// mirrors reports whether an Argo CD mark stands beside ours and names the same
-// application: then we have written it. If Argo CD itself has written some of
-// the object, the mark may be its own. The caller holds mu.
+// mirrors reports whether an object has our mark and one of Argo CD that names
+// the same application: then we have written both. If Argo CD itself has
+// written some of the object, the mark may be its own. The caller holds mu.
 func (a *app) mirrors(o *manifest.Object, m tracking.Mark) bool {
 	if m.System != tracking.Argo || m.App != a.argoName() || m.Label || tracking.ByArgo(o) {
 		return false

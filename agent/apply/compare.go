@@ -21,10 +21,10 @@ import (
 // comparePause is the least time between two dry runs of one object.
 const comparePause = 2 * time.Second
 
-// compare finds out by requests what records and watches cannot say: whether
-// an object is there whose kind was watched before it was wanted, and whether
-// a desired object that was never applied would change anything. It asks for
-// few objects at a time, and for one not more often than every two seconds.
+// compare sends requests for what records and watches do not show: whether an
+// object exists whose kind was watched before it was desired, and whether a
+// desired object that was never applied would change anything. It checks few
+// objects at a time, and each at most every two seconds.
 func (a *app) compare(ctx context.Context) {
 	a.compareNamespace(ctx)
 	a.mu.Lock()
@@ -52,7 +52,7 @@ func (a *app) compare(ctx context.Context) {
 	a.rebuilt(ctx)
 }
 
-// examine reads one object and tries its desired content out.
+// examine reads one object and dry-runs its desired content.
 func (a *app) examine(ctx context.Context, x *object) {
 	a.mu.Lock()
 	d, uncertain := x.target, x.unsure()
@@ -114,7 +114,7 @@ func (a *app) try(ctx context.Context, x *object, d *desired) error {
 	}
 	s.body, s.options = body, a.options(body)
 	a.mu.Lock()
-	body.SetNamespace(x.key.Namespace) // without a tracking id: that it is missing makes no difference (TRK-08)
+	body.SetNamespace(x.key.Namespace) // without a tracking id: a missing one is not a difference (TRK-08)
 	a.labelled(body, x.key)
 	s.ignore = a.ignore
 	if x.record != nil {
@@ -131,16 +131,15 @@ func (a *app) try(ctx context.Context, x *object, d *desired) error {
 	return a.recordDryRun(ctx, x, d, s, live, out)
 }
 
-// refusedDryRun compares an object whose dry run is refused, such as that of a
-// change to an immutable one: what differs is seen without it, and the refusal
-// says why the next sync will not mend that. An error that may pass is tried
-// again.
+// refusedDryRun compares an object whose dry run is refused, such as a change
+// of an immutable field. Differences are found without it, and the refusal says
+// why the next sync will fail. Temporary errors are retried.
 func (a *app) refusedDryRun(ctx context.Context, x *object, d *desired, s *sending, live *manifest.Object, err error) error {
 	why, fixed := explain(err, x.key, "dry-run"), immutable(err)
 	if kind := fault.KindOf(why); kind == fault.Offline || kind == fault.Internal || ctx.Err() != nil {
 		return why
 	}
-	body, err := a.e.body(ctx, d.digest) // the one that was sent may have been changed on its way
+	body, err := a.e.body(ctx, d.digest) // the sent object may have been modified
 	if err != nil {
 		return err
 	}
@@ -149,10 +148,10 @@ func (a *app) refusedDryRun(ctx context.Context, x *object, d *desired, s *sendi
 	return a.diffLocally(ctx, x, d, s, live, refusal{sentence(why), fixed})
 }
 
-// A refusal is what an API server says against a dry run.
+// A refusal is why an API server refused a dry run.
 type refusal struct {
-	sentence string // empty: there was none
-	fixed    bool   // it refuses to change a field: there is a difference, wherever it is
+	sentence string // empty: it did not refuse
+	fixed    bool   // it refuses to change a field, so there is a difference
 }
 
 // readLive reads the live object of a key; nil if there is none.
@@ -180,7 +179,7 @@ func (a *app) readLive(ctx context.Context, x *object, d *desired, s *sending) (
 	case a.objects[x.key] != x || x.inflight > 0:
 		return nil, nil
 	case unserved && x.record != nil && x.hook == "":
-		// Nothing can be seen of it, which does not say that it is gone.
+		// It cannot be read, which does not mean that it is gone.
 	case live == nil && !(x.live.known && !x.live.found):
 		x.vanish(ctx)
 	case live != nil && !x.live.older(live):
@@ -242,8 +241,8 @@ func (a *app) recordDryRun(ctx context.Context, x *object, d *desired, s *sendin
 	return nil
 }
 
-// untracked returns an object without our tracking id: that an object lacks it
-// does not make it differ (TRK-08).
+// untracked returns an object without our tracking id, because a missing one is
+// not a difference (TRK-08).
 func untracked(object map[string]any) map[string]any {
 	o := (&manifest.Object{Object: object}).DeepCopy()
 	all := o.GetAnnotations()
@@ -269,8 +268,8 @@ func (a *app) rerecord(ctx context.Context, x *object, d *desired, s *sending, l
 	x.compareLive(live)
 }
 
-// drifted records what an accepted object should be, so that the difference is
-// detected and healed. The caller holds mu.
+// drifted records the desired content of an accepted object, so that the
+// difference is detected and healed. The caller holds mu.
 func (x *object) drifted(d *desired, owned diff.Owned, s *sending) {
 	if x.accepted == nil || x.accepted.digest != d.digest {
 		return
@@ -290,14 +289,14 @@ func (x *object) storeRecord(d *desired, owned diff.Owned, s *sending) {
 		App: a.id, Key: x.key, Version: d.gvk.Version, Wave: d.wave, Owned: owned, Merged: s.merged, Options: optionsOf(s.body),
 	}
 	if _, err := a.e.Inventory.Own(r); err != nil {
-		return // it is tried again at the next comparison
+		return // it is retried at the next comparison
 	}
 	x.record = &r
 	a.e.event(a.id, x.key, ownership.Applied)
 }
 
-// reclaimAll finds which objects of tombstones are ours, before any operation
-// could miss them: those with our tracking id. No others count as ours.
+// reclaimAll finds which objects of tombstones are ours, before an operation
+// could skip them: those with our tracking id, and no others.
 func (a *app) reclaimAll(ctx context.Context) {
 	a.mu.Lock()
 	tombstones, rebuild := a.tombstones.all, a.rebuild
@@ -310,7 +309,7 @@ func (a *app) reclaimAll(ctx context.Context) {
 				a.e.Log.WarnContext(ctx, "object of a tombstone not read", logkey.Application, a.id, logkey.Object, key.String(), logkey.Error, err)
 			}
 			if missed = true; rebuild {
-				_ = lifecycle.Sleep(ctx, a.e.Clock, comparePause) // then the worker tries again
+				_ = lifecycle.Sleep(ctx, a.e.Clock, comparePause) // then the worker retries
 				return
 			}
 		}
@@ -345,8 +344,9 @@ func (a *app) rebuilt(ctx context.Context) {
 	a.e.reconsiderKinds()
 }
 
-// remake heals accepted objects that do not exist. With lost records, the
-// Secret proves that the application was applied before. The caller holds mu.
+// remake recreates accepted objects that do not exist. If the records are lost,
+// the Secret proves that the application was applied before. The caller holds
+// mu.
 func (a *app) remake(ctx context.Context) {
 	if a.accepted.name() == "" || a.accepted.name() != a.target.name() {
 		return
@@ -375,16 +375,7 @@ func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVer
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	if key.Namespace == "" && namespaced {
-		key.Namespace = a.state.GetNamespace()
-	}
-	if !namespaced {
-		key.Namespace = ""
-	}
-	x := a.objects[key]
-	ours := x != nil && x.record != nil
-	a.mu.Unlock()
+	key, ours := a.tombstoneKey(key, namespaced)
 	if owner := a.e.owner(key); ours || owner != "" && owner != a.id || a.e.provenAbsent(gvk, key) {
 		return nil
 	}
@@ -395,6 +386,26 @@ func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVer
 	if live == nil {
 		return nil
 	}
+	return a.own(live, key, gvk)
+}
+
+// tombstoneKey returns where the object of a tombstone lives, and whether the
+// application has a record of it.
+func (a *app) tombstoneKey(key manifest.Key, namespaced bool) (at manifest.Key, recorded bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if key.Namespace == "" && namespaced {
+		key.Namespace = a.state.GetNamespace()
+	}
+	if !namespaced {
+		key.Namespace = ""
+	}
+	x := a.objects[key]
+	return key, x != nil && x.record != nil
+}
+
+// own records a live object of a tombstone if the application has applied it.
+func (a *app) own(live *manifest.Object, key manifest.Key, gvk schema.GroupVersionKind) error {
 	seen := a.e.reduceLive(live, nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()

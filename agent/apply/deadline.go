@@ -8,19 +8,18 @@ import (
 	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
-// An operation has one clock. It is stopped while windows block the operation
-// and while a person is asked for approval; both at once count once. Until the
-// machine starts, the clock is computed here, from the windows and the ledger;
-// from then on the machine measures its own waits.
+// The time of an operation does not run while windows block it or while it
+// waits for approval. Until the machine starts, it is computed here from the
+// windows and the ledger; after that the machine measures its own waits.
 
-// longest is how long an operation may take whose row names no deadline.
+// longest is the time of an operation whose row has no deadline.
 const longest = 24 * time.Hour
 
-// A period is a part of time.
+// A period is a span of time.
 type period struct{ from, to time.Time }
 
 // left is how much of an operation's time remains at a moment. asked is the
-// period of the approval request, until now without an answer.
+// period of the approval request, which ends now if it is open.
 func left(set syncwindow.Set, use syncwindow.Use, whole, asked period, now time.Time) time.Duration {
 	rest := whole.to.Sub(whole.from)
 	if asked.from.IsZero() || asked.from.After(now) {
@@ -29,7 +28,7 @@ func left(set syncwindow.Set, use syncwindow.Use, whole, asked period, now time.
 	return rest - set.Runs(use, whole.from, asked.from) - set.Runs(use, asked.to, now)
 }
 
-// asking is when a person was asked, as far as that is over at a moment.
+// asking is the period of the approval request up to a moment.
 func asking(p wave.Progress, now time.Time) period {
 	if p.Asked.IsZero() {
 		return period{}
@@ -40,8 +39,8 @@ func asking(p wave.Progress, now time.Time) period {
 	return period{p.Asked, p.Granted}
 }
 
-// remains is how much of its time an operation has now, and how long a person
-// has been asked until now; false if no deadline is known.
+// remains is how much time an operation has left, and how long it has waited
+// for approval; false if no deadline is known.
 func (a *app) remains(o inventory.Operation, now time.Time) (rest, asked time.Duration, known bool) {
 	at, created := o.Order.GetDeadlineUnix(), o.Order.GetCreatedUnixNano()
 	if at <= 0 {
@@ -50,7 +49,7 @@ func (a *app) remains(o inventory.Operation, now time.Time) (rest, asked time.Du
 	p, _ := (&ledger{app: a, op: o.ID}).Load()
 	ask, offset := asking(p, now), a.e.Offset()
 	asked = ask.to.Sub(ask.from)
-	end := time.Unix(at, 0).Add(-offset) // the hub wrote it by its own clock
+	end := time.Unix(at, 0).Add(-offset) // it is a time of the hub's clock
 	if created == 0 {
 		return end.Add(asked).Sub(now), asked, true
 	}
@@ -74,8 +73,8 @@ func (a *app) deadline(o inventory.Operation) time.Time {
 	return now.Add(rest - asked)
 }
 
-// limit is until when an operation may be prepared: its deadline, with what
-// windows are going to take of it.
+// limit is until when an operation may be prepared: its deadline, extended by
+// the time for which windows will block it.
 func (a *app) limit(o inventory.Operation) time.Time {
 	now := a.e.Clock.Now()
 	if p, _ := (&ledger{app: a, op: o.ID}).Load(); p.Waits() {

@@ -136,7 +136,7 @@ func TestFightBackoff(t *testing.T) {
 			}
 			at = at.Add(10 * time.Millisecond)
 		}
-		if got := x.app.warnings["fight "+x.key.String()]; got != "Deployment shop/web: spec.replicas is fought over by hpa" {
+		if got := x.app.warnings["fight "+x.key.String()]; got != "Deployment shop/web: spec.replicas is repeatedly changed by hpa" {
 			t.Errorf("warning %q", got)
 		}
 		at = at.Add(time.Hour)
@@ -184,7 +184,7 @@ func TestFightBackoff(t *testing.T) {
 		for range 3 {
 			x.backoff(now)
 		}
-		if d := x.backoff(now); d == 0 || x.app.warnings["fight "+x.key.String()] != "Deployment shop/web: spec.replicas is fought over by hpa" {
+		if d := x.backoff(now); d == 0 || x.app.warnings["fight "+x.key.String()] != "Deployment shop/web: spec.replicas is repeatedly changed by hpa" {
 			t.Errorf("a program whose field was edited by nobody else waits %s; warnings %v", d, x.app.warnings)
 		}
 	})

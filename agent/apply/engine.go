@@ -30,12 +30,12 @@ import (
 type Mapper interface {
 	// Resource finds a kind; fault.Missing if it is not served.
 	Resource(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error)
-	// Find is Resource, but reads discovery again if the last read was a moment
-	// ago.
+	// Find is Resource, but also reads discovery again shortly after the last
+	// read.
 	Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error)
 	// Other finds a kind in another version than the one given.
 	Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced, ok bool)
-	// Lost says what it means that the server does not know a resource.
+	// Lost classifies a reply that the server does not know a resource.
 	Lost(ctx context.Context, gvr schema.GroupVersionResource, cause error) error
 	// Forget makes the next lookup of a kind read from the server again.
 	Forget(gvk schema.GroupVersionKind)
@@ -65,14 +65,14 @@ type Tree interface {
 	Unroot(uid string)
 }
 
-// Blobs asks the hub for objects that are not here.
+// Blobs fetches missing objects from the hub.
 type Blobs interface {
-	// Fetch returns what the hub has of them; with an error, what had come until
+	// Fetch returns those that the hub has; with an error, those received until
 	// then.
 	Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, error)
 }
 
-// Config is what an engine is made of. All fields up to Log are needed.
+// Config is what an engine needs. All fields up to Log are required.
 type Config struct {
 	Client    dynamic.Interface
 	Mapper    Mapper
@@ -82,17 +82,17 @@ type Config struct {
 	Tree      Tree
 	Blobs     Blobs
 	Lease     func() error                                   // whether a write may begin now
-	Health    func(*manifest.Object) (state, message string) // empty state: no rule
+	Health    func(*manifest.Object) (state, message string) // an empty state means no rule
 	Columns   func(*manifest.Object) []*linkv1.Column
-	Links     func(*manifest.Object) []string // where people reach it
+	Links     func(*manifest.Object) []string // URLs for users
 	Log       *slog.Logger
 
-	Hub      HubObjects                    // objects that live in the hub; nil: none can be had
-	Excluded func(group, kind string) bool // kinds that are left alone; nil: none
-	Happened func(Happening)               // receives what Kubernetes events may report; must not block; nil: none
-	Settings func() Settings               // what else the tenant's settings say; nil: nothing
+	Hub      HubObjects                    // objects that live in the hub; nil: not available
+	Excluded func(group, kind string) bool // excluded kinds; nil: none
+	Happened func(Happening)               // receives what Kubernetes events may report; must not block; may be nil
+	Settings func() Settings               // other settings of the tenant; nil: the defaults
 
-	Metrics  Metrics              // counts what is done to objects; nil: no metrics
+	Metrics  Metrics              // counts operations on objects; nil: no metrics
 	Guard    Guard                // rules that the hub cannot change; zero: none
 	Manager  string               // field manager; empty: the default
 	Offset   func() time.Duration // the hub's time minus ours; nil: none
@@ -106,40 +106,40 @@ type Engine struct {
 	Config
 	kube    *kube
 	hashes  diff.Comparer
-	plans   chan struct{}             // operations that read all of their manifests
-	tries   chan struct{}             // dry runs and reads of comparisons
-	lost    bool                      // the state directory was lost: what is ours must be found again
+	plans   chan struct{}             // limits operations that read all their manifests
+	tries   chan struct{}             // limits dry runs and reads of comparisons
+	lost    bool                      // the state directory was lost: our objects must be found again
 	noArgo  atomic.Pointer[time.Time] // when the cluster was last found to have no Applications of Argo CD
-	present *existenceIndex           // what is in the cluster of the kinds that are watched
+	present *existenceIndex           // existing objects of the watched kinds
 	watches Watches
 	wake    chan struct{}
 	orphans *Orphans
 	turns   windowQueue // when windows of applications open or close
 
-	// arriving is locked while a batch of the desired log is passed on. Workers
-	// pick tasks between two batches. Otherwise a worker that has a state
-	// without its operation would compare, by requests, what is about to be
-	// written. And an operation that precedes other applications' states would
-	// prune what they list.
+	// arriving is locked while a batch of the desired log is processed. Workers
+	// pick tasks between two batches. Otherwise a worker with a state but
+	// without its operation would send requests to compare what is about to be
+	// written. And an operation before other applications' states would prune
+	// objects that they list.
 	arriving sync.RWMutex
 
-	life    context.Context //nolint:containedctx // the life of Run, for work that rows and events begin
+	life    context.Context //nolint:containedctx // context of Run, for work that rows and events start
 	workers sync.WaitGroup
 
 	mu      sync.RWMutex
 	apps    map[string]*app
-	objects map[manifest.Key]*slot // what applications list or own
+	objects map[manifest.Key]*slot // objects that applications list or own
 	listed  map[scope]bool
 	broken  map[scope]error
-	warned  map[schema.GroupVersionKind]string // what the API server says of versions
+	warned  map[schema.GroupVersionKind]string // the API server's warnings about versions
 	wanted  []schema.GroupVersionKind
 	begun   bool
 
-	namespaces map[string]struct{}         // that were there when they were needed
+	namespaces map[string]struct{}         // namespaces that existed when they were needed
 	managed    map[string]map[*app]*nsMeta // what applications manage on namespaces, by name
 }
 
-// New makes an engine that knows nothing yet. Watches is set by Run.
+// New makes an engine without state. Run sets Watches.
 func New(c Config) *Engine {
 	if c.Manager == "" {
 		c.Manager = Manager
@@ -185,7 +185,7 @@ func New(c Config) *Engine {
 	return e
 }
 
-// Orphans follows what no application manages.
+// Orphans finds objects that no application manages.
 func (e *Engine) Orphans() *Orphans { return e.orphans }
 
 // Run starts with the inventory's content, works until ctx ends, waits for its
@@ -263,7 +263,7 @@ func (e *Engine) Changed(ctx context.Context, c inventory.Changes) {
 		case o.Open():
 			e.app(o.App).enqueue(ctx, id)
 		case o.Result != nil:
-			e.Reports.Operation(o.Result) // the hub asks again: it has lost the result
+			e.Reports.Operation(o.Result) // the hub has sent it again: it has lost the result
 		}
 	}
 	for _, id := range c.Terminated {
@@ -273,8 +273,8 @@ func (e *Engine) Changed(ctx context.Context, c inventory.Changes) {
 	}
 }
 
-// Retain drops the applications that the desired log has no state of any
-// more: a replay from the start has ended. Their objects stay as they are.
+// Retain drops the applications that the desired log has no state of any more:
+// a replay from the start has ended. Their objects stay unchanged.
 func (e *Engine) Retain() {
 	e.mu.RLock()
 	var gone []string
@@ -306,7 +306,7 @@ func (e *Engine) app(id string) *app {
 	return a
 }
 
-// forget stops managing an application and leaves its objects alone.
+// forget stops managing an application; its objects stay.
 func (e *Engine) forget(id string) {
 	e.mu.Lock()
 	a, ok := e.apps[id]
@@ -389,7 +389,7 @@ func compareText(a, b string) int {
 	return 0
 }
 
-// do runs work that outlives the call that began it, as long as Run lives.
+// do runs work in the background until Run ends.
 func (e *Engine) do(work func(ctx context.Context)) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -412,8 +412,8 @@ func (e *Engine) runAfter(d time.Duration, work func(ctx context.Context)) {
 	})
 }
 
-// rescope processes the states of applications again whose kinds were not all
-// served before.
+// rescope processes the states of applications again if some of their kinds
+// were not served before.
 func (e *Engine) rescope(ctx context.Context) {
 	for _, a := range e.all() {
 		a.mu.Lock()
@@ -436,7 +436,7 @@ func (e *Engine) all() []*app {
 	return out
 }
 
-// collect deletes blobs that nothing needs any more.
+// collect deletes unused blobs.
 func (e *Engine) collect(ctx context.Context) {
 	lists := map[string][][]byte{}
 	for _, a := range e.all() {

@@ -57,11 +57,11 @@ func (x *object) observeLive(ctx context.Context, o *manifest.Object) {
 	a.after(ctx, x, was)
 }
 
-// healthState is what of an object counts for its application.
+// healthState is the part of an object that affects its application.
 type healthState struct {
 	sync, health string
-	cause        string // of a health that is not the best: the application names it
-	foreign      bool   // others track it, too
+	cause        string // it is not healthy, and the application names it as a cause
+	foreign      bool   // other installations track it, too
 }
 
 func (x *object) healthState() healthState {
@@ -79,7 +79,7 @@ func (a *app) after(ctx context.Context, x *object, was healthState) {
 	if a.closed {
 		return
 	}
-	if a.releaseSelf(x) { // it could not be given up while it was being written
+	if a.releaseSelf(x) { // it could not be released while a write was in flight
 		a.scheduleReport()
 		a.nudge()
 		return
@@ -108,7 +108,7 @@ func (x *object) unsure() bool {
 		return listed
 	}
 	if x.adopted() {
-		return false // it is written as soon as it may be
+		return false // it is written as soon as that is permitted
 	}
 	return x.live.found && !x.current(x.target) && !x.expects(x.target)
 }
@@ -168,12 +168,12 @@ func (x *object) vanish(ctx context.Context) {
 	if x.live.uid != "" {
 		a.e.Tree.Unroot(x.live.uid)
 	}
-	// The editor of the object is not who deleted it.
+	// The last writer of the object is not who deleted it.
 	x.live, x.grace = live{known: true}, gracePeriod{}
 	x.expected = expectation{}
 	switch {
 	case x.hook != "" && x.record == nil:
-		a.nudge() // a hook that is still to be made
+		a.nudge() // a hook that is not created yet
 		return
 	case x.hook != "", x.doomed, x.record != nil && x.target == nil && x.accepted == nil:
 		a.disown(x)
@@ -226,7 +226,7 @@ func (e *Engine) OnReplace(ctx context.Context, gvk schema.GroupVersionKind, nam
 		case x.inflight == 0:
 			x.listed(ctx, versionNumber(version), back, list)
 		case back:
-			x.live.version = "" // no answer is older than what was undone
+			x.live.version = "" // every response is newer than the restore
 		}
 		x.app.mu.Unlock()
 	}
@@ -244,7 +244,7 @@ func (x *object) listed(ctx context.Context, at uint64, back bool, list map[stri
 		x.recheck()
 		return
 	case back && there && (newer || behind):
-		x.live.known, x.live.version = false, "" // what is known is of a time that was undone
+		x.live.known, x.live.version = false, "" // the known state is older than the restore
 	case !x.live.known && !named:
 		x.vanish(ctx)
 		return

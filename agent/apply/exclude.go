@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// settleWrites is how long a write that is under way may be waited for.
+// settleWrites is the longest wait for a write in flight.
 const settleWrites = 200 * time.Millisecond
 
 // Reconsider processes every application's state again, because the settings
@@ -34,7 +34,7 @@ func (a *app) leaveAlone() {
 		switch {
 		case !a.e.Excluded(key.Group, key.Kind):
 		case x.inflight > 0:
-			again = true // its write is answered first
+			again = true // its write in flight ends first
 		default:
 			a.drop(x)
 		}

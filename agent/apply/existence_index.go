@@ -12,8 +12,8 @@ import (
 )
 
 // An existenceIndex contains which objects of all watched kinds exist in the
-// cluster. So the first write of a newly listed object needs no read. It stores
-// a hash of each name.
+// cluster. Therefore the first write of a newly listed object needs no read. It
+// stores a hash of each name.
 type existenceIndex struct {
 	seed maphash.Seed
 
@@ -25,7 +25,7 @@ func newExistenceIndex() *existenceIndex {
 	return &existenceIndex{seed: maphash.MakeSeed(), of: map[scope]map[uint64]struct{}{}}
 }
 
-// name is how complete lists call an object.
+// name is the name of an object in complete lists.
 func (p *existenceIndex) name(key manifest.Key) uint64 {
 	return maphash.String(p.seed, key.Namespace+"/"+key.Name)
 }
@@ -79,7 +79,7 @@ func (e *Engine) watched(gvk schema.GroupVersionKind, key manifest.Key) scope {
 	return scope{gvk, key.Namespace}
 }
 
-// provenAbsent is absent for an object that nothing is to be done with.
+// provenAbsent is absent for an object without a view.
 func (e *Engine) provenAbsent(gvk schema.GroupVersionKind, key manifest.Key) bool {
 	if inHub(key) {
 		return false
@@ -92,11 +92,11 @@ func (e *Engine) provenAbsent(gvk schema.GroupVersionKind, key manifest.Key) boo
 }
 
 // absent reports whether the watch of an object's kind proves that there is no
-// such object. The object must be claimed already: then an event that comes
-// later finds it.
+// such object. The object must have a view already, so that later events find
+// it.
 func (e *Engine) absent(x *object) bool {
 	if inHub(x.key) {
-		return false // lists of the hub may be older than our own writes
+		return false // the hub's lists may be older than our own writes
 	}
 	listed, broken := e.kindState(x)
 	return listed && broken == nil && !e.present.has(e.scopeOf(x), x.key)

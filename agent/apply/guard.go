@@ -9,10 +9,11 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// A Guard is what the cluster's owner lets an agent do. It comes from the
-// agent's own installation, so the hub can neither change nor pass it. What
-// the agent itself runs on is protected with and without a guard file, unless
-// the file allows it. The zero value, which has no Home, permits everything.
+// A Guard is what the cluster's owner permits an agent to do. It is part of the
+// agent's installation, so the hub can neither change nor bypass it. The
+// agent's own namespace and rights are protected with and without a guard file,
+// unless the file permits changes. The zero value, which has no Home, permits
+// everything.
 type Guard struct {
 	// Observe refuses every write.
 	Observe bool
@@ -35,9 +36,9 @@ type GuardRules struct {
 	AllowDelete        bool        `json:"allowDelete"`
 	AllowClusterScoped bool        `json:"allowClusterScoped"`
 	AllowOwnNamespace  bool        `json:"allowOwnNamespace"`
-	Namespaces         []string    `json:"namespaces"` // globs; "!" in front forbids; empty: all
+	Namespaces         []string    `json:"namespaces"` // globs; a leading "!" denies; empty: all
 	Allow              []GuardKind `json:"allow"`      // empty: all
-	Deny               []GuardKind `json:"deny"`       // wins
+	Deny               []GuardKind `json:"deny"`       // takes precedence
 }
 
 // A GuardKind matches objects by globs; an empty one matches all.
@@ -86,7 +87,7 @@ func (g Guard) refuse(key manifest.Key, format string, args ...any) error {
 // mayRead reports whether the agent may read an object at all.
 func (g Guard) mayRead(key manifest.Key, namespaced bool) error {
 	switch {
-	case inHub(key): // it is none of the cluster's
+	case inHub(key): // it is not an object of the cluster
 		return nil
 	case len(g.Scope) == 0, namespaced && slices.Contains(g.Scope, key.Namespace):
 		return nil
@@ -99,7 +100,7 @@ func (g Guard) mayRead(key manifest.Key, namespaced bool) error {
 // writes reports whether an object may be written.
 func (g Guard) writes(key manifest.Key, namespaced bool) error {
 	if inHub(key) {
-		return nil // the hub itself says whether it may be written
+		return nil // the hub itself decides whether it may be written
 	}
 	if g.Observe {
 		return g.refuse(key, "this agent only observes; it changes nothing")

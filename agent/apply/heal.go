@@ -32,7 +32,7 @@ type fight struct {
 	times   []time.Time // of our heals, newest last
 	delay   time.Duration
 	until   time.Time
-	healDue bool // the heal at until is still to be done
+	healDue bool // the heal that is due at until was not done yet
 }
 
 // selfHeal reverts an object to what was accepted, if the policy says so and it
@@ -90,8 +90,8 @@ func (x *object) backoff(now time.Time) time.Duration {
 	if x.retries > 0 {
 		return 0 // the pause after a failure is scheduled already
 	}
-	// The fields that differ have managers of their own: the last writer may
-	// have written other fields.
+	// The managers of the fields that differ count: the last writer may have
+	// written other fields.
 	managers := x.live.writers
 	if len(managers) == 0 {
 		managers = []string{x.live.editor}
@@ -169,7 +169,7 @@ func foughtOver(key manifest.Key, who, what string) string {
 	if what == "deleted" {
 		return key.Describe() + " is deleted again and again by " + who
 	}
-	return key.Describe() + ": " + strings.ReplaceAll(what, ",", ", ") + " is fought over by " + who
+	return key.Describe() + ": " + strings.ReplaceAll(what, ",", ", ") + " is repeatedly changed by " + who
 }
 
 // person reports whether a field manager is an interactive tool.
@@ -236,7 +236,7 @@ func (a *app) restore(ctx context.Context, x *object, d *desired) {
 }
 
 // refused stores why an object could not be written, and when to retry: soon
-// where time may help, seldom where only a person can.
+// after temporary errors, seldom after others.
 func (a *app) refused(ctx context.Context, x *object, err error) {
 	if ctx.Err() != nil {
 		return
@@ -253,8 +253,8 @@ func (a *app) refused(ctx context.Context, x *object, err error) {
 	a.e.Log.WarnContext(ctx, "object not written", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Wait, wait, logkey.Error, err)
 }
 
-// options are the sync options that count for an object outside of an
-// operation: the application's, then its own.
+// options are the sync options of an object outside of an operation: the
+// application's, then its own.
 func (a *app) options(o *manifest.Object) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 // mostCauses is how many objects the health of an application names (HLT-26).
 const mostCauses = 3
 
-// healthCauses are the objects that determine an application's health: of many,
-// always the same first ones.
+// healthCauses are the objects that determine an application's health: if there
+// are many, always the same ones.
 type healthCauses struct {
 	first []string // in order
 	more  int

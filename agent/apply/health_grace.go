@@ -10,7 +10,7 @@ import (
 
 const (
 	holdAnnotation = "health-hold"    // the health grace period, such as 2m
-	scalerHold     = 90 * time.Second // of autoscalers: new pods have no metrics for so long
+	scalerHold     = 90 * time.Second // of autoscalers: the time until new pods have metrics
 	mostHold       = time.Hour
 )
 
@@ -55,9 +55,9 @@ func (x *object) settleHealth(now time.Time) {
 	}
 }
 
-// counts is the health of an object as its application and its wave count it:
-// Degraded and Unknown only after the grace period. Wait is the rest of that
-// period; 0: it is over.
+// counts is the health of an object for its application and its wave: Degraded
+// and Unknown only after the grace period. Wait is the rest of that period; 0:
+// it is over.
 func (x *object) counts(now time.Time) (state, message string, wait time.Duration) {
 	state, message = x.wellness()
 	if x.grace.bad.IsZero() || x.live.healthGrace == 0 || state != health.Degraded && state != health.Unknown {
@@ -87,8 +87,8 @@ func (a *app) awaitHold(now time.Time) {
 	})
 }
 
-// childApplication reports whether an object is an application of its own. If
-// it is missing or unknown, its parent's health is not affected (HLT-03).
+// childApplication reports whether an object is itself an application. If it is
+// missing or unknown, its parent's health is not affected (HLT-03).
 func childApplication(key manifest.Key) bool {
 	return key.Group == "argoproj.io" && key.Kind == "Application"
 }
@@ -118,8 +118,7 @@ func (e *Engine) ReassessHealth() {
 	}
 }
 
-// assessHealth is the health of a live object; empty for one that does not
-// count.
+// assessHealth is the health of a live object; empty: it is ignored.
 func (e *Engine) assessHealth(o *manifest.Object) (state, message string) {
 	if ignored, _ := manifest.Annotation(o, "ignore-healthcheck"); ignored == "true" {
 		return "", ""

@@ -20,8 +20,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// hookBody converts a hook's manifest to the object that is created: with this
-// instance's name and mark, and the finalizer until its result was read.
+// hookBody converts a hook's manifest to the object that is created: with the
+// name and mark of this instance, and a finalizer that stays until its result
+// was read.
 func (t *task) hookBody(ctx context.Context, it wave.Item) (*manifest.Object, error) {
 	o, err := t.app.e.body(ctx, t.wants[it.Index].digest)
 	if err != nil {
@@ -42,7 +43,7 @@ func (t *task) hookBody(ctx context.Context, it wave.Item) (*manifest.Object, er
 // operation was ended.
 const answerTime = 5 * time.Second
 
-// outlast returns a context that ends a while after ctx. A cancelled request
+// outlast returns a context that ends some time after ctx. A cancelled request
 // may have been executed nevertheless, and its object must be known so that it
 // can be deleted.
 func outlast(ctx context.Context, while time.Duration) (longer context.Context, done func()) {
@@ -190,8 +191,8 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	a := t.app
 	gvr, namespaced, err := a.e.reach(ctx, kindOf(it.Key, it.Version))
 	if fault.KindOf(err) == fault.Missing {
-		// Without its kind the object cannot exist, or cannot be read; either
-		// way nothing can be deleted, and nothing is forgotten.
+		// Without its kind the object does not exist, or cannot be read.
+		// Nothing can be deleted, and the record stays.
 		return wave.Outcome{Kept: true, Message: "left alone: " + sentence(err)}, nil
 	}
 	if err != nil {
@@ -221,19 +222,26 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		t.retain(it)
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
+	return t.pruned(it, uid, gvr.Version), nil
+}
+
+// pruned notes the accepted deletion of an object. One that was deleted in
+// another version than the watched one is checked until it is gone.
+func (t *task) pruned(it wave.Item, uid, version string) wave.Outcome {
+	a := t.app
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	x := a.objects[it.Key]
 	if x == nil || x.record == nil {
-		return wave.Outcome{Changed: true, Gone: true, Message: "pruned"}, nil // the watch was faster
+		return wave.Outcome{Changed: true, Gone: true, Message: "pruned"} // the watch has already reported the deletion
 	}
 	if x.live.uid == uid && x.live.found {
 		x.live.deleting = true
 	}
-	if gvr.Version != it.Version {
+	if version != it.Version {
 		a.e.do(func(ctx context.Context) { a.awaitDeletion(ctx, x) })
 	}
-	return wave.Outcome{Changed: true, Message: "pruned"}, nil
+	return wave.Outcome{Changed: true, Message: "pruned"}
 }
 
 func (t *task) heldByHook(key manifest.Key) bool {
@@ -304,8 +312,8 @@ func (t *task) handOver(ctx context.Context, it wave.Item, namespaced bool) (*wa
 		case !ours:
 			return nil, nil
 		}
-		// It is being written, or the other application has just received
-		// another state.
+		// It is being written, or the other application has just received a
+		// newer state.
 		if err := lifecycle.Sleep(ctx, a.e.Clock, 10*time.Millisecond); err != nil {
 			return nil, err
 		}
@@ -330,8 +338,8 @@ func (t *task) retain(it wave.Item) {
 	}
 }
 
-// another releases an object that was deleted and recreated by somebody else:
-// it is not the one that we applied.
+// another releases an object that someone else deleted and recreated: it is not
+// the one that we applied.
 func (t *task) another(it wave.Item) wave.Outcome {
 	a := t.app
 	a.mu.Lock()
@@ -347,7 +355,7 @@ func (t *task) another(it wave.Item) wave.Outcome {
 // hook is not ours to delete.
 func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	a := t.app
-	if err := a.e.Secret.Flush(ctx); err != nil { // the record that it ran must survive it, even with a lost disk
+	if err := a.e.Secret.Flush(ctx); err != nil { // the record of its run must survive it, even if the disk is lost
 		return wave.Outcome{}, err
 	}
 	gvr, _, err := a.e.reach(ctx, kindOf(it.Key, it.Version))
@@ -400,26 +408,18 @@ func (t *task) Release(ctx context.Context, it wave.Item) error {
 	return explain(t.app.unhold(ctx, at, ""), it.Key, "release")
 }
 
-// unhold removes the hook finalizer from an object, of the uid given if any. An
-// object that is gone, or has no finalizer, is success.
+// unhold removes the hook finalizer from an object, with the given uid, if any.
+// An object that is gone, or has no finalizer, is success.
 func (a *app) unhold(ctx context.Context, at endpoint, uid string) error {
 	for try := 1; ; try++ {
 		live, err := a.e.kube.get(ctx, at)
 		if err != nil || live == nil || (uid != "" && string(live.GetUID()) != uid) {
 			return err
 		}
-		held := live.GetFinalizers()
-		rest := slices.DeleteFunc(slices.Clone(held), func(f string) bool { return f == health.HookFinalizer })
-		if len(rest) == len(held) {
+		if !slices.Contains(live.GetFinalizers(), health.HookFinalizer) {
 			return nil
 		}
-		left := make([]any, len(rest))
-		for i, f := range rest {
-			left[i] = f
-		}
-		text, err := manifest.AppendCanonical(nil, map[string]any{"metadata": map[string]any{
-			"finalizers": left, "resourceVersion": live.GetResourceVersion(),
-		}})
+		text, err := unholdPatch(live)
 		if err != nil {
 			return err
 		}
@@ -431,4 +431,18 @@ func (a *app) unhold(ctx context.Context, at endpoint, uid string) error {
 			return err
 		}
 	}
+}
+
+// unholdPatch removes the hook finalizer from the version of an object that was
+// read.
+func unholdPatch(live *manifest.Object) ([]byte, error) {
+	left := []any{}
+	for _, f := range live.GetFinalizers() {
+		if f != health.HookFinalizer {
+			left = append(left, f)
+		}
+	}
+	return manifest.AppendCanonical(nil, map[string]any{"metadata": map[string]any{
+		"finalizers": left, "resourceVersion": live.GetResourceVersion(),
+	}})
 }

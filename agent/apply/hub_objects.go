@@ -23,23 +23,24 @@ import (
 type HubObjects interface {
 	// Read returns an object; nil if there is none.
 	Read(ctx context.Context, r hubobjects.Ref) (*manifest.Object, error)
-	// Apply brings an object to the manifest of that digest, and gives it as
-	// it is then.
+	// Apply writes the manifest of a digest to an object, and returns the
+	// result.
 	Apply(ctx context.Context, r hubobjects.Ref, digest [32]byte, dryRun bool) (*manifest.Object, error)
-	// Delete deletes the object with the uid given. It is gone at once, or is
-	// being deleted, or is not the application's any more, or waits.
+	// Delete deletes the object with the given uid. The result says whether it
+	// is gone, is being deleted, belongs to another application, or has to
+	// wait.
 	Delete(ctx context.Context, r hubobjects.Ref, uid string) (hubobjects.Deletion, error)
-	// SetFollowed says which objects are followed. It does not block.
+	// SetFollowed sets which objects are followed. It does not block.
 	SetFollowed(refs []hubobjects.Ref)
 }
 
-// defaultNamespace is the namespace of hub objects that name none.
+// defaultNamespace is the namespace of hub objects without one.
 const defaultNamespace = "argocd"
 
 func inHub(key manifest.Key) bool { return manifest.InHub(key.Group, key.Kind) }
 
-// hubMapper adds the hub's kinds to those that the cluster serves. If the
-// cluster serves kinds of these names too, they are ignored.
+// hubMapper adds the hub's kinds to those that the cluster serves. Kinds of the
+// cluster with these names are ignored.
 type hubMapper struct{ Mapper }
 
 func (m hubMapper) Resource(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool, error) {
@@ -109,7 +110,7 @@ func (a *app) get(ctx context.Context, at endpoint, key manifest.Key) (*manifest
 
 // sendToHub makes the hub write an object.
 func (a *app) sendToHub(ctx context.Context, s *sending) (*manifest.Object, error) {
-	s.merged = true // ours are the fields that the manifest sets
+	s.merged = true // the fields of the manifest are ours
 	h, err := a.e.hub()
 	if err != nil {
 		return nil, err
@@ -123,8 +124,8 @@ const (
 	hubMost  = 5 * time.Second
 )
 
-// patientlyInHub writes an object of the hub. While the hub is unreachable the
-// operation waits for it, until its deadline.
+// patientlyInHub writes an object of the hub. While the hub is unreachable, the
+// operation waits until its deadline.
 func (t *task) patientlyInHub(ctx context.Context, it wave.Item, x *object, d *desired) (written, error) {
 	back := lifecycle.Backoff{First: hubFirst, Max: hubMost}
 	for {
@@ -240,7 +241,7 @@ func (m hubMapper) Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersionRe
 }
 
 // reach returns the resource under which existing objects can be read and
-// deleted: if their version is not served any more, one that is.
+// deleted: in another version if their own is not served any more.
 func (e *Engine) reach(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool, error) {
 	gvr, namespaced, err := e.Mapper.Find(ctx, gvk)
 	if fault.KindOf(err) == fault.Missing {

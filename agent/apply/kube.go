@@ -21,8 +21,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// Manager is the default field manager. Two appliers of one name would delete
-// each other's fields, so writes that are not manifests append a suffix.
+// Manager is the default field manager. Two appliers with one name would delete
+// each other's fields, so writes that do not come from manifests append a
+// suffix.
 const (
 	Manager          = "capstan"
 	namespaceManager = "-ns"
@@ -42,7 +43,7 @@ type endpoint struct {
 }
 
 // kube sends requests to the API server: a bounded number at a time, writes
-// only while the lease is held, and retries where the server asks for it.
+// only while the lease is held, and retries if the server requests it.
 type kube struct {
 	client  dynamic.Interface
 	manager string
@@ -79,7 +80,7 @@ func (k *kube) limited(ctx context.Context, request func(ctx context.Context) er
 	return request(ctx)
 }
 
-// get reads an object; nil if there is none.
+// get reads an object; nil if it does not exist.
 func (k *kube) get(ctx context.Context, p endpoint) (*manifest.Object, error) {
 	var got *manifest.Object
 	err := k.retry(ctx, p.resource, nil, func(ctx context.Context) (err error) {
@@ -119,8 +120,8 @@ type patch struct {
 	part    string // subresource; empty: the object itself
 }
 
-// patch sends a patch. If the reply leaves open whether it was executed,
-// settled may check the live object; if it was, the patch is not sent again.
+// patch sends a patch. If it is unknown whether the patch was executed, settled
+// may check the live object; if it was, the patch is not sent again.
 func (k *kube) patch(ctx context.Context, w patch, settled func(live *manifest.Object) bool) (*manifest.Object, error) {
 	opts := metav1.PatchOptions{FieldManager: w.manager}
 	if w.kind == types.ApplyPatchType {
@@ -147,7 +148,7 @@ func (k *kube) patch(ctx context.Context, w patch, settled func(live *manifest.O
 	}
 	resource := w.resource
 	if w.part != "" {
-		resource = schema.GroupVersionResource{} // an unknown subresource says nothing about the resource
+		resource = schema.GroupVersionResource{} // an unknown subresource does not mean an unknown resource
 	}
 	err := k.retry(ctx, resource, again, func(ctx context.Context) (err error) {
 		if err := k.mayWrite(w.dryRun); err != nil {
@@ -175,7 +176,7 @@ func (k *kube) create(ctx context.Context, p endpoint, o *manifest.Object, dryRu
 	return k.make(ctx, p, o, opts)
 }
 
-// createAs is create under the name of another manager.
+// createAs is create with another field manager.
 func (k *kube) createAs(ctx context.Context, p endpoint, o *manifest.Object, manager string) (*manifest.Object, error) {
 	return k.make(ctx, p, o, metav1.CreateOptions{FieldManager: manager})
 }
@@ -196,7 +197,7 @@ func (k *kube) make(ctx context.Context, p endpoint, o *manifest.Object, opts me
 	return got, nil
 }
 
-// update replaces an object at the resource version that it names.
+// update replaces an object at the resource version in it.
 func (k *kube) update(ctx context.Context, p endpoint, o *manifest.Object, dryRun bool) (*manifest.Object, error) {
 	opts := metav1.UpdateOptions{FieldManager: k.manager}
 	if dryRun {
@@ -216,8 +217,8 @@ func (k *kube) update(ctx context.Context, p endpoint, o *manifest.Object, dryRu
 	return got, nil
 }
 
-// delete deletes the object with the uid given, and no other of its name. One
-// that is gone already is success.
+// delete deletes the object with the given uid, and no other of its name. A
+// missing object is success.
 func (k *kube) delete(ctx context.Context, p endpoint, uid string, propagation metav1.DeletionPropagation) error {
 	return k.deleteWithin(ctx, p, uid, propagation, nil)
 }
@@ -250,10 +251,7 @@ func (k *kube) mayWrite(dryRun bool) error {
 // does not know the resource is verified with discovery; an empty one is not.
 func (k *kube) retry(ctx context.Context, resource schema.GroupVersionResource, settled func(ctx context.Context) (bool, error), request func(ctx context.Context) error) error {
 	for try := 1; ; try++ {
-		err := k.limited(ctx, request)
-		if !resource.Empty() && unknownResource(err) {
-			err = k.lost(ctx, resource, err)
-		}
+		err := k.attempt(ctx, resource, request)
 		if err == nil || ctx.Err() != nil || try == maxTries || !transient(err) {
 			return err
 		}
@@ -273,7 +271,16 @@ func (k *kube) retry(ctx context.Context, resource schema.GroupVersionResource, 
 	}
 }
 
-// pause is the delay that the server asks for, else an exponential one with
+// attempt sends a request once, and finds out whether its resource is gone.
+func (k *kube) attempt(ctx context.Context, resource schema.GroupVersionResource, request func(ctx context.Context) error) error {
+	err := k.limited(ctx, request)
+	if !resource.Empty() && unknownResource(err) {
+		return k.lost(ctx, resource, err)
+	}
+	return err
+}
+
+// pause is the delay that the server requests, else an exponential one with
 // jitter.
 func pause(try int, err error) time.Duration {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
@@ -283,13 +290,13 @@ func pause(try int, err error) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// transient reports whether the same request may succeed a little later.
+// transient reports whether the same request may succeed later.
 func transient(err error) bool {
 	switch {
 	case repeated(err), undeclared(err):
 		return false // reported as an internal error, and permanent
 	case unknownResource(err):
-		return fault.KindOf(err) == fault.Offline // listed nevertheless
+		return fault.KindOf(err) == fault.Offline // but still listed by discovery
 	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
 		apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err):
 		return true
@@ -339,7 +346,7 @@ func explain(err error, key manifest.Key, doing string) error {
 	return fault.With(fault.Wrap(kind, hushed(err, key), "%s", text), key.Describe(), fix)
 }
 
-// hushed removes a reply about a Secret from the error chain that is logged.
+// hushed removes a reply about a Secret from the logged error chain.
 func hushed(err error, key manifest.Key) error {
 	if key.Kind == "Secret" {
 		return errors.New(withoutValues(err))

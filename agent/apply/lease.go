@@ -39,14 +39,14 @@ type Lease struct {
 	clock  lifecycle.Clock
 	log    *slog.Logger
 	held   chan struct{} // closed when the lease is held for the first time
-	soon   chan struct{} // capacity 1: it is to be renewed now
+	soon   chan struct{} // capacity 1: renew now
 
 	mu     sync.Mutex
 	until  time.Time // of our clock; zero: not held
-	seen   time.Time // when the other holder's record was first seen
+	seen   time.Time // when the other holder's current record was first seen
 	record string    // of the other holder
 	other  string
-	wrote  string    // time of our newest record that the server has confirmed; empty: none whose loss would be noticed
+	wrote  string    // time of our newest record that the server has confirmed; empty: none
 	note   [2]string // an annotation, by key; empty: none
 
 	undone func(ctx context.Context) // nil: no observer
@@ -66,7 +66,7 @@ func NewLease(client dynamic.Interface, namespace, holder string, clock lifecycl
 // next holder's clock is behind.
 func (l *Lease) Undone(report func(ctx context.Context)) { l.undone = report }
 
-// Annotate writes an annotation with the next record, and writes that at once.
+// Annotate adds an annotation to the next record, which is written at once.
 func (l *Lease) Annotate(key, value string) {
 	l.mu.Lock()
 	same := l.note == [2]string{key, value}
@@ -77,7 +77,7 @@ func (l *Lease) Annotate(key, value string) {
 	}
 	select {
 	case l.soon <- struct{}{}:
-	default: // it will be soon
+	default: // the next renewal writes it
 	}
 }
 
@@ -139,7 +139,7 @@ func (l *Lease) reportLoss(ctx context.Context, reminder *lifecycle.Reminder, er
 	}
 }
 
-// renew writes our name into the lease, if we may acquire it.
+// renew acquires or renews the lease, if that is permitted.
 func (l *Lease) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -171,7 +171,7 @@ func (l *Lease) compare(ctx context.Context, held *unstructured.Unstructured) {
 	l.mu.Lock()
 	back := l.wrote != "" && renewTime(held) < l.wrote
 	if back {
-		l.wrote = "" // it is reported once
+		l.wrote = "" // the loss is reported once
 	}
 	l.mu.Unlock()
 	if back && l.undone != nil {
@@ -254,7 +254,7 @@ func (l *Lease) object(held *unstructured.Unstructured) *unstructured.Unstructur
 	return o
 }
 
-// release lets a successor start at once.
+// release ends the lease, so that a successor starts at once.
 func (l *Lease) release(ctx context.Context) {
 	l.mu.Lock()
 	mine := !l.until.IsZero()

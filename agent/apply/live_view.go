@@ -21,7 +21,7 @@ type LiveView struct {
 	Desired, Live, Applied *manifest.Object
 	Normalized             *manifest.Object // of Live, the fields that the other two contain
 	Predicted              *manifest.Object // the result of an apply; nil: not requested, or it would be refused
-	Problem                string           // why it would be refused
+	Problem                string           // why an apply would be refused
 
 	target, applied *desired
 }
@@ -33,8 +33,8 @@ func (e *Engine) Manages(app string, key manifest.Key) bool {
 }
 
 // Inspect returns the managed objects of an application that match pick, and of
-// them only those that differ unless all is set. Live is from the watch; no
-// request is sent.
+// them only those that differ unless all is set. Live is the state of the
+// watch; no request is sent.
 func (e *Engine) Inspect(ctx context.Context, id string, all bool, pick func(manifest.Key) bool) ([]LiveView, error) {
 	e.mu.RLock()
 	a := e.apps[id]
@@ -53,7 +53,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, all bool, pick func(man
 		}
 		if s.applied != nil {
 			if s.Applied, err = a.manifest(ctx, s.applied); err != nil {
-				s.Applied = nil // the body of an old apply may be gone; the rest is still useful
+				s.Applied = nil // the body of an old apply may be deleted; the rest is still useful
 			}
 		}
 		if s.Live != nil {
@@ -97,8 +97,8 @@ func (a *app) liveViews(all bool, pick func(manifest.Key) bool) []LiveView {
 // mostPredictions is the limit of dry runs per request.
 const mostPredictions = 200
 
-// Predict asks the API server for the result of an apply of each object that
-// differs (DIFF-03). Nothing is written.
+// Predict adds the result of a dry run of each object that differs (DIFF-03).
+// Nothing is written.
 func (e *Engine) Predict(ctx context.Context, id string, views []LiveView) error {
 	e.mu.RLock()
 	a := e.apps[id]
@@ -162,7 +162,7 @@ func (a *app) manifest(ctx context.Context, d *desired) (*manifest.Object, error
 }
 
 // Read returns one live object, without its managedFields. The error is
-// fault.Missing if it is not there.
+// fault.Missing if it does not exist.
 func (e *Engine) Read(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*manifest.Object, error) {
 	key := manifest.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: namespace, Name: name}
 	gvr, _, err := e.reach(ctx, gvk)

@@ -7,7 +7,7 @@ import (
 )
 
 // diffLocally compares live state with the manifest itself. It is for objects
-// without a dry run: those that must not be written, and those whose dry run is
+// without a dry run, because they must not be written or the dry run is
 // refused. Each field of the manifest must have its value. A value that an API
 // server would write differently, such as 0.5 for 500m, counts as a difference.
 // It does not see fields that were removed from the manifest, so the caller
@@ -35,9 +35,9 @@ func (a *app) diffLocally(ctx context.Context, x *object, d *desired, s *sending
 	return nil
 }
 
-// completed returns what is wanted, with the items of lists filled up by what
-// only live says of them: lists without names are compared whole, and the
-// API server's defaults are no difference. all fills up maps as well.
+// completed returns the desired value, with fields added to items of lists that
+// only live has: lists without names are compared whole, and defaults of the
+// API server are not a difference. With all, it adds fields to maps, too.
 func completed(want, live any, all bool) any {
 	switch w := want.(type) {
 	case map[string]any:

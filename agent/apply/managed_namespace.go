@@ -24,7 +24,7 @@ import (
 // of them has precedence over all others.
 
 // A nsMeta is what one application manages on its destination's namespace. It
-// never changes.
+// is immutable.
 type nsMeta struct {
 	app         string // name of the application; empty: its manifest of the namespace
 	title       string // of that application, for people; empty: app
@@ -33,7 +33,7 @@ type nsMeta struct {
 	annotations map[string]string
 }
 
-// part returns the labels, or else the annotations.
+// part returns the labels or the annotations.
 func (m *nsMeta) part(labels bool) map[string]string {
 	if labels {
 		return m.labels
@@ -41,8 +41,8 @@ func (m *nsMeta) part(labels bool) map[string]string {
 	return m.annotations
 }
 
-// managedNamespace says what a state asks for; nil: nothing, or the manifests
-// have the namespace themselves, which wins.
+// managedNamespace returns what a state manages; nil: nothing, or the manifests
+// contain the namespace, which takes precedence.
 func managedNamespace(state *linkv1.AppState, target *snapshot) *nsMeta {
 	p, name := state.GetPolicy(), state.GetNamespace()
 	if name == "" || len(p.GetNamespaceLabels())+len(p.GetNamespaceAnnotations()) == 0 || target.get(namespaceKey(name)) != nil {
@@ -57,17 +57,17 @@ func namespaceKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 }
 
-// A nsLive is the namespace as it was seen last, as far as its metadata is
-// somebody's here.
+// A nsLive is the last seen state of a namespace whose metadata an application
+// manages.
 type nsLive struct {
 	known    bool
 	found    bool
 	deleting bool
-	seen     live // its identity and version alone
+	seen     live // only its identity and version
 	problem  string
-	fields   []string // managed ones that are not live as they should be
-	taken    []string // sentences about keys that another application sets otherwise
-	writer   string   // manager that wrote last, apart from us
+	fields   []string // managed fields that differ in the live namespace
+	taken    []string // sentences about keys that another application sets differently
+	writer   string   // manager that wrote last, except our own
 
 	inflight  bool
 	retries   int
@@ -77,8 +77,7 @@ type nsLive struct {
 }
 
 // rivals returns what the other applications of this cluster manage on a
-// namespace, in order of their names, and first what one has in its manifests.
-// live may be nil.
+// namespace, in order of their names, first that of manifests. live may be nil.
 func (e *Engine) rivals(a *app, namespace string, live *manifest.Object) []*nsMeta {
 	var out []*nsMeta
 	if owner := e.owner(namespaceKey(namespace)); live != nil && owner != "" && owner != a.id {
@@ -142,8 +141,8 @@ func (e *Engine) managersOf(namespace string) []*app {
 	return slices.Collect(maps.Keys(e.managed[namespace]))
 }
 
-// mine returns the keys of one's own that no application with an earlier name
-// sets otherwise, and sentences about the others.
+// mine returns the keys that no application with an earlier name sets
+// differently, and sentences about the others.
 func (m *nsMeta) mine(labels bool, rivals []*nsMeta) (own map[string]string, taken []string) {
 	own = maps.Clone(m.part(labels))
 	word := map[bool]string{true: "label", false: "annotation"}[labels]
@@ -160,8 +159,8 @@ func (m *nsMeta) mine(labels bool, rivals []*nsMeta) (own map[string]string, tak
 	return own, taken
 }
 
-// desiredOf returns what is to be written: one's own keys, and those that other
-// applications manage and that were written before, as they are.
+// desiredOf returns what to write: the application's own keys, and unchanged
+// those that were written before for other applications.
 func (m *nsMeta) desiredOf(live *manifest.Object, labels bool, rivals []*nsMeta, manager string) map[string]string {
 	out, _ := m.mine(labels, rivals)
 	if live == nil {
@@ -263,7 +262,7 @@ func (a *app) nsUnsure() bool {
 	return a.nsMeta != nil && !a.nsLive.known && !a.nsLive.inflight && a.running == nil && len(a.queue) == 0
 }
 
-// compareNamespace reads the namespace if nothing is known of it.
+// compareNamespace reads the namespace if its state is unknown.
 func (a *app) compareNamespace(ctx context.Context) {
 	a.mu.Lock()
 	m, unsure := a.nsMeta, a.nsUnsure()
@@ -415,7 +414,7 @@ func (a *app) nsLater(at time.Time, after time.Duration) {
 	})
 }
 
-// nsMend writes the namespace outside of an operation.
+// nsMend heals the namespace outside of an operation.
 func (a *app) nsMend(ctx context.Context, m *nsMeta) {
 	_, err := a.ensureNamespace(ctx, m.namespace, m.labels, m.annotations)
 	a.e.Metrics.Object("heal", outcome(err))
@@ -470,6 +469,6 @@ func (e *Engine) nsListed(list map[string]struct{}) {
 	}
 	e.mu.RUnlock()
 	for _, a := range gone {
-		a.reread() // it may have been made since
+		a.reread() // it may have been created since
 	}
 }

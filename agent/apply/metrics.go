@@ -16,8 +16,8 @@ import (
 // counts as stuck.
 const loopLimit = 110 * time.Second
 
-// A Metrics counts what the engine does. Doing is apply, hook, delete or heal;
-// result is changed, unchanged, or the kind of a fault.
+// A Metrics counts the engine's operations on objects. Doing is apply, hook,
+// delete or heal; result is changed, unchanged, or the kind of a fault.
 type Metrics interface {
 	Object(doing, result string)
 	Operation(phase string, took time.Duration)
@@ -43,7 +43,7 @@ type guarded struct {
 	kinds map[string]*timingSpan
 }
 
-// A timingSpan is the time in which objects of one kind were worked on.
+// A timingSpan is the time in which objects of one kind were processed.
 type timingSpan struct {
 	begin, end  time.Time
 	doing, kind string
@@ -51,7 +51,7 @@ type timingSpan struct {
 	err         error // the first
 }
 
-// Apply brings an object to its desired content, or makes a hook.
+// Apply writes an object's desired content, or creates a hook.
 func (g *guarded) Apply(ctx context.Context, it wave.Item) (out wave.Outcome, err error) {
 	doing := "apply"
 	if it.Hook {
@@ -118,7 +118,7 @@ func (g *guarded) measure(doing, kind string, began time.Time, err error) {
 	}
 }
 
-// record makes one span of each kind of object that was worked on.
+// record creates one span for each kind of the processed objects.
 func (g *guarded) record(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

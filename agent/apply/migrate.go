@@ -24,29 +24,24 @@ func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*m
 	if s.had || s.dryRun || hasOption(s.options, "ClientSideApplyMigration", "false") {
 		return out, nil
 	}
-	if adopted, err := a.adoptUnseen(ctx, s, out); err != nil {
+	switch adopted, err := a.adoptUnseen(ctx, s, out); {
+	case err != nil:
 		return nil, err
-	} else if adopted {
+	case adopted:
 		return a.applyServerSide(ctx, s)
 	}
-	manager := clientSideManager
-	if name, ok := manifest.Annotation(s.body, "client-side-apply-migration-manager"); ok && name != "" {
-		manager = name
-	}
+	manager := migratedManager(s.body)
 	for try := 1; ; try++ {
-		if !ownsFields(out, manager) {
+		text := a.migration(out, manager)
+		if text == nil {
 			return out, nil
 		}
-		text, err := csaupgrade.UpgradeManagedFieldsPatch(out, sets.New(manager), a.e.Manager)
-		if err != nil || text == nil {
-			return out, nil
-		}
-		_, err = a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
+		_, err := a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
 		if err == nil {
 			s.note = "adopted the fields of " + manager
 			return a.applyServerSide(ctx, s)
 		}
-		if try == maxConflicts || !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+		if outdated := apierrors.IsConflict(err) || apierrors.IsInvalid(err); !outdated || try == maxConflicts {
 			return nil, err
 		}
 		if out, err = a.e.kube.get(ctx, s.endpoint); err != nil || out == nil {
@@ -55,8 +50,29 @@ func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*m
 	}
 }
 
-// adoptUnseen adopts an object of another tool that was made so shortly before
-// our apply that no watch had told of it.
+// migratedManager is the field manager of the client-side applies.
+func migratedManager(o *manifest.Object) string {
+	if name, ok := manifest.Annotation(o, "client-side-apply-migration-manager"); ok && name != "" {
+		return name
+	}
+	return clientSideManager
+}
+
+// migration returns the patch that transfers a manager's fields; nil if it owns
+// none, or none that can be transferred.
+func (a *app) migration(live *manifest.Object, manager string) []byte {
+	if !ownsFields(live, manager) {
+		return nil
+	}
+	text, err := csaupgrade.UpgradeManagedFieldsPatch(live, sets.New(manager), a.e.Manager)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// adoptUnseen adopts an object of another tool that was created shortly before
+// our apply, before a watch reported it.
 func (a *app) adoptUnseen(ctx context.Context, s *sending, out *manifest.Object) (adopted bool, err error) {
 	ops, from := a.adoption(out, s.options)
 	if len(ops) == 0 || !inherits(out) {

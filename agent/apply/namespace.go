@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -25,11 +26,8 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 	m := &nsMeta{app: a.state.GetName(), namespace: name, labels: labels, annotations: annotations}
 	a.ensured = m
 	a.mu.Unlock()
-	if err := a.e.Guard.enters(key, name); err != nil {
+	if err := a.e.mayEnter(name, limits, project); err != nil {
 		return written{}, err
-	}
-	if len(limits.GetNamespaces()) > 0 && !matchesNamespace(limits.GetNamespaces(), name) {
-		return written{}, denied(project, key, "objects in namespace "+name)
 	}
 	if bare && a.e.namespaceThere(name) {
 		return written{message: unchanged}, nil
@@ -64,8 +62,19 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 	return out, nil
 }
 
+// mayEnter checks a namespace against the cluster's owner and the project.
+func (e *Engine) mayEnter(name string, limits *linkv1.Limits, project string) error {
+	if err := e.Guard.enters(namespaceKey(name), name); err != nil {
+		return err
+	}
+	if len(limits.GetNamespaces()) > 0 && !matchesNamespace(limits.GetNamespaces(), name) {
+		return denied(project, namespaceKey(name), "objects in namespace "+name)
+	}
+	return nil
+}
+
 // carries reports whether a namespace has what an application manages, and
-// nothing that was written for it before and is managed no more.
+// nothing that it managed only before.
 func (e *Engine) carries(m *nsMeta, live *manifest.Object, rivals []*nsMeta) bool {
 	manager := e.Manager + namespaceManager
 	for _, labels := range [...]bool{true, false} {
@@ -103,8 +112,7 @@ func namespacePlace(name string) endpoint {
 	return endpoint{resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, name: name}
 }
 
-// namespaceThere reports whether a namespace was there when this process last
-// had to know.
+// namespaceThere reports whether a namespace existed at the last check.
 func (e *Engine) namespaceThere(name string) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -133,8 +141,8 @@ func namespaceObject(name string, labels, annotations map[string]string) *manife
 	return &manifest.Object{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": meta}}
 }
 
-// namespaceGone makes the destination's namespace again if an object was
-// refused because somebody deleted it, and the application may make it.
+// namespaceGone recreates the destination's namespace if an object was refused
+// because it was deleted, and the application may create it.
 func (a *app) namespaceGone(ctx context.Context, s *sending, err error) bool {
 	if s.dryRun || !isGone(err) || !hasOption(s.options, "CreateNamespace", "true") {
 		return false
@@ -142,7 +150,7 @@ func (a *app) namespaceGone(ctx context.Context, s *sending, err error) bool {
 	a.mu.Lock()
 	name, m := a.state.GetNamespace(), a.ensured
 	gone := name != "" && name == s.key.Namespace && strings.Contains(err.Error(), "namespaces \""+name+"\"")
-	if a.nsMeta != nil { // what the newest state says counts more than what was written last
+	if a.nsMeta != nil { // the newest state takes precedence over what was written last
 		m = a.nsMeta
 	}
 	if m == nil || m.namespace != name {

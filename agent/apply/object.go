@@ -19,8 +19,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// An object is one managed object: what it should be, what was applied, and
-// what is live. Its application's mu guards all of it.
+// An object is one managed object: its desired, applied and live state. Its
+// application's mu guards all of it.
 type object struct {
 	key        manifest.Key
 	gvk        schema.GroupVersionKind
@@ -30,56 +30,56 @@ type object struct {
 
 	target, accepted *desired
 	record           *inventory.Record // nil: never applied by us, or the record was lost
-	hook             string            // of a hook: the operation that made it
-	doomed           bool              // its deletion was asked for
+	hook             string            // of a hook: the operation that created it
+	doomed           bool              // its deletion was requested
 	live             live
 	grace            gracePeriod
-	comparison       diff.Result // of live by record
+	comparison       diff.Result // comparison of live with record
 	expected         expectation
 	failure          string // why the last write of it was refused
 	missing          bool   // because its kind is not served
 
-	inflight  int              // writes under way; events wait until they are answered
+	inflight  int              // writes in flight; events are deferred until they end
 	waiting   *manifest.Object // newest event since the write began
 	lost      string           // uid whose deletion was seen since the write began
 	fights    fights
 	retries   int       // writes that failed in a row
-	notBefore time.Time // of the next healing after a failure
+	notBefore time.Time // of the next heal after a failure
 	timed     time.Time // when a later check is scheduled; zero: none
-	examined  time.Time // when it was last read or tried out
-	behind    bool      // since the last list, an older version was seen than what is known
+	examined  time.Time // when it was last read or dry-run
+	behind    bool      // since the last list, a version older than the known one was seen
 }
 
-// live is what was seen of an object last.
+// live is the last seen state of an object.
 type live struct {
-	known       bool // found says the truth
+	known       bool // found is valid
 	found       bool
 	deleting    bool
 	uid         string
 	version     string // resource version
-	content     string // hash of all but status and bookkeeping
+	content     string // hash of all except status and bookkeeping
 	body        []byte // compressed JSON without managedFields
 	others      []diff.Managed
-	editor      string   // manager that wrote last, apart from us
+	editor      string   // manager that wrote last, except our own
 	writers     []string // managers of the fields that differ
 	created     int64
 	health      string
 	message     string
-	healthGrace time.Duration // how long it must be bad to count as bad
+	healthGrace time.Duration // its health grace period
 	info        []*linkv1.Column
 	links       []string
-	instance    string         // of a hook: the operation and phase that made it
+	instance    string         // of a hook: the operation and phase that created it
 	tracked     string         // tracking id
-	foreign     *tracking.Mark // of somebody else; nil: there is none
+	foreign     *tracking.Mark // mark of another owner; nil: there is none
 	from        string         // installation id
 	tenanted    bool           // it names our tenant
 	argo        bool           // Argo CD has written some of it
-	seenBy      []string       // managers whose fields were noted
-	inherits    bool           // others have applied it whole
+	seenBy      []string       // managers whose fields were stored
+	inherits    bool           // other tools have applied it as a whole
 	applied     bool           // our manager has an entry
 }
 
-// An expectation is what a dry run of a desired object said.
+// An expectation is the result of a dry run of a desired object.
 type expectation struct {
 	digest  [32]byte
 	uid     string
@@ -89,8 +89,8 @@ type expectation struct {
 	problem string // why it would be refused
 }
 
-// sync is what a comparison comes to, with the cause of a difference. Only an
-// object that could not be compared at all is Unknown.
+// sync is the sync state by a dry run, with the cause of a difference. Only an
+// object that could not be compared is Unknown.
 func (e expectation) sync() (state, detail string) {
 	switch {
 	case e.problem != "" && (e.equal || len(e.fields) == 0):
@@ -107,7 +107,7 @@ func kindOf(key manifest.Key, version string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}
 }
 
-// older reports whether an object was read before what is known already.
+// older reports whether an object is older than the known state.
 func (l live) older(o *manifest.Object) bool {
 	if l.uid == "" || l.uid != string(o.GetUID()) {
 		return false
@@ -116,8 +116,8 @@ func (l live) older(o *manifest.Object) bool {
 	return was != 0 && is != 0 && is < was
 }
 
-// versionNumber reads a resource version, a growing number in every API
-// server in use; 0 for anything else.
+// versionNumber reads a resource version, an increasing number in all known API
+// servers; 0 for anything else.
 func versionNumber(v string) uint64 {
 	n, err := strconv.ParseUint(v, 10, 64)
 	if err != nil {
@@ -178,7 +178,7 @@ func (e *Engine) reduceLive(o *manifest.Object, managers []string) live {
 		l.others = diff.ManagedBy(o, managers)
 	}
 	if l.editor, l.applied = editor(o, e.Manager); inHub(manifest.KeyOf(o)) {
-		l.applied = l.tracked != "" // the hub says whose it is
+		l.applied = l.tracked != "" // the hub knows its owner
 	}
 	slim := withoutFields(o.Object)
 	if text, err := manifest.AppendCanonical(nil, slim); err == nil {
@@ -205,7 +205,7 @@ func (l live) read() *manifest.Object {
 }
 
 // withoutFields returns an object without its managedFields; the object itself
-// stays as it is.
+// is not changed.
 func withoutFields(object map[string]any) map[string]any {
 	meta, ok := object["metadata"].(map[string]any)
 	if !ok {
@@ -225,9 +225,8 @@ func withoutFields(object map[string]any) map[string]any {
 	return out
 }
 
-// editor names the manager that wrote an object last, apart from our own
-// applies and from those that only report its status, and says whether our
-// own applies left an entry.
+// editor returns the manager that wrote an object last, except our own applies
+// and writers of its status, and whether our own applies have an entry.
 func editor(o *manifest.Object, own string) (name string, applied bool) {
 	meta, _ := o.Object["metadata"].(map[string]any)
 	entries, _ := meta["managedFields"].([]any)
@@ -297,15 +296,15 @@ func (x *object) unserved() error {
 	return nil
 }
 
-// The sync states in the words of the protocol.
+// The sync states of the protocol.
 const (
 	synced      = "Synced"
 	outOfSync   = "OutOfSync"
 	unknownSync = "Unknown"
 )
 
-// current reports whether a desired object is what was applied last, and the
-// verdict can be trusted.
+// current reports whether a desired object is the one that was applied last,
+// and the verdict is valid.
 func (x *object) current(d *desired) bool {
 	return d != nil && x.record != nil && !x.adopted() && x.record.Owned.Digest == diff.Hash(d.digest) && x.comparison.Void == ""
 }
@@ -314,19 +313,19 @@ func (x *object) current(d *desired) bool {
 // which has not written it yet.
 func (x *object) adopted() bool { return x.record != nil && x.record.From != "" }
 
-// nameOf turns the name that tracking ids have for an application into the one
-// that people use.
+// nameOf converts the name of an application in tracking ids to its name for
+// users.
 func nameOf(tracked string) string {
 	_, name := tracking.ID{App: tracked}.Application()
 	return name
 }
 
-// expects reports whether a dry run of a desired object is still good.
+// expects reports whether a dry run of a desired object is still valid.
 func (x *object) expects(d *desired) bool {
 	return d != nil && x.expected.digest == d.digest && x.expected.uid == x.live.uid && x.expected.content == x.live.content
 }
 
-// differs names the first fields that differ.
+// differs lists the first fields that differ.
 func differs(fields []string) string {
 	const most = 4
 	if len(fields) <= most {
@@ -335,10 +334,10 @@ func differs(fields []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(fields[:most], ", "), len(fields)-most)
 }
 
-// wellness is the health of an object as its application counts it.
+// wellness is the health of an object for its application.
 func (x *object) wellness() (state, message string) {
 	if x.app.itself(x.key) {
-		return "", "" // what it is depends on what it is made of
+		return "", "" // its health is that of its parts
 	}
 	if x.live.known && !x.live.found {
 		return health.Missing, ""

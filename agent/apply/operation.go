@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
-// The phases in the words of the protocol (APP-15).
+// The phases of the protocol (APP-15).
 const (
 	phaseRunning     = "Running"
 	phaseTerminating = "Terminating"
@@ -26,8 +26,8 @@ const (
 	phaseFailed      = "Failed"
 )
 
-// startOperation runs one operation to its end, unless ctx ends before: then it goes
-// on after the next start.
+// startOperation runs one operation to its end, unless ctx ends before: then it
+// continues after the next start.
 func (a *app) startOperation(ctx context.Context, o inventory.Operation) {
 	started := a.e.Clock.Now()
 	if ended, phase := a.e.Secret.Ended(a.id); ended == o.ID {
@@ -48,7 +48,7 @@ func (a *app) startOperation(ctx context.Context, o inventory.Operation) {
 		out = a.runOperation(own, trace.Below(ctx, own), o, started, &conflicts)
 		return nil
 	})
-	if err != nil { // a defect; the hub decides when to try again
+	if err != nil { // a defect; the hub decides when to retry
 		out = result(o, errored(err), started)
 	}
 	if out != nil {
@@ -67,11 +67,11 @@ func (a *app) startOperation(ctx context.Context, o inventory.Operation) {
 	a.aftermath(ctx, o, out)
 }
 
-// deadlineGrace is how much later than its deadline an operation's
-// preparation is cut off; the machine itself ends in order before.
+// deadlineGrace is how long after its deadline an operation's preparation is
+// cancelled; the machine itself ends earlier, in order.
 const deadlineGrace = 10 * time.Second
 
-// refuses says why an operation must not begin.
+// refuses says why an operation must not start.
 func (a *app) refuses(o inventory.Operation, now time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,7 +105,7 @@ func (a *app) runOperation(own, parent context.Context, o inventory.Operation, s
 		case stopped <- actor:
 		default:
 		}
-		halt() // ends the preparation; the machine is terminated as well
+		halt() // ends the preparation; the machine is terminated, too
 	}}
 	if o.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE {
 		a.deleting = true
@@ -155,8 +155,8 @@ func (a *app) runOperation(own, parent context.Context, o inventory.Operation, s
 // mostWaveDelay is the longest pause between two waves.
 const mostWaveDelay = time.Minute
 
-// waveDelay is the pause between two waves (ENG-13): as the application or the
-// operation says, else as the tenant or the agent's own start does.
+// waveDelay is the pause between two waves (ENG-13): that of the application or
+// the operation, else of the tenant or of the agent's flags.
 func (e *Engine) waveDelay(options []string) time.Duration {
 	delay := e.tenantSettings().WaveDelay
 	if _, given := manifest.Option(options, "WaveDelay"); given {
@@ -165,8 +165,8 @@ func (e *Engine) waveDelay(options []string) time.Duration {
 	return min(delay, mostWaveDelay)
 }
 
-// span reads a sync option that is a time, such as StepTimeout, what one step
-// may take. None is 0.
+// span reads a sync option that is a duration, such as StepTimeout, the limit
+// of one step; 0: not set.
 func span(options []string, name string) time.Duration {
 	v, ok := manifest.Option(options, name)
 	if !ok {
@@ -210,7 +210,7 @@ func (a *app) end(ctx context.Context, o inventory.Operation, refusedBy *refused
 	}
 	if err != nil {
 		a.e.Log.ErrorContext(ctx, "result not stored", logkey.Operation, o.ID, logkey.Error, err)
-		return // it runs again after a restart, and is reported then
+		return // it runs again after a restart, which reports it
 	}
 	failpoint.Here(failpoint.AgentResultAfter)
 	a.e.Secret.SetLedger(o.ID, nil)
@@ -225,7 +225,7 @@ func (a *app) end(ctx context.Context, o inventory.Operation, refusedBy *refused
 	a.eventEnded(o, out)
 }
 
-// aftermath processes the application once an operation is over.
+// aftermath processes the application after an operation.
 func (a *app) aftermath(ctx context.Context, o inventory.Operation, out *linkv1.OperationReport) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -295,11 +295,11 @@ type progress struct {
 	reportedAt time.Time
 
 	mu   sync.Mutex
-	over bool // the result is there; nothing is reported after it
+	over bool // the result exists; nothing is reported after it
 }
 
-// progressEvery is the least time between two progress reports; a millisecond is
-// added for each object, because each report has all of them.
+// progressEvery is the least time between two progress reports; a millisecond
+// is added for each object, because each report contains all objects.
 const progressEvery = 200 * time.Millisecond
 
 func (p *progress) report(phase, message string) {
@@ -342,7 +342,7 @@ func (p *progress) update(u wave.Update) {
 	})
 }
 
-// broken is the result of an operation that could not begin; none if the
+// broken is the result of an operation that could not start; none if the
 // process is ending.
 func (p *progress) broken(own, parent context.Context, err error, stopped <-chan string) *linkv1.OperationReport {
 	p.close()
@@ -366,7 +366,7 @@ func (p *progress) close() {
 	p.over = true
 }
 
-// final turns the machine's result into the report that the hub gets.
+// final converts the machine's result to the report for the hub.
 func (p *progress) final(r wave.Result, ended func(wave.Result)) *linkv1.OperationReport {
 	p.close()
 	ended(r)
@@ -390,7 +390,7 @@ func (p *progress) final(r wave.Result, ended func(wave.Result)) *linkv1.Operati
 	return out
 }
 
-// unchanged is what an operation says of an object that it found as it should be.
+// unchanged is the message for an object that was as desired.
 const unchanged = "unchanged"
 
 // mostUnchanged is how many unchanged objects of an operation a report lists.
@@ -425,12 +425,12 @@ func results(items []wave.ItemResult) (listed []*linkv1.Result, unlisted int) {
 	return listed, unlisted
 }
 
-// idle reports whether there was nothing to do for an object.
+// idle reports whether an object needed no change.
 func idle(r wave.ItemResult) bool {
 	return !r.Item.Hook && !r.Item.Prune && r.Status == wave.Synced && r.Message == unchanged
 }
 
-// An ending is how an operation ended that had no plan.
+// An ending is the result of an operation without a plan.
 type ending struct{ phase, message string }
 
 // errored distinguishes an operation's own failure from the system's.

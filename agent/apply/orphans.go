@@ -20,13 +20,13 @@ import (
 
 const (
 	orphanedWarning = "OrphanedResourceWarning" // the type of a condition (CMPR-11)
-	mostOrphans     = 500                       // that are named for one application
+	mostOrphans     = 500                       // listed for one application
 	orphanScanPause = 300 * time.Millisecond    // between two scans of all of them
 )
 
-// Orphans finds objects in a cluster's namespaces that no application owns, as
-// long as some project asks for its orphaned resources. It stores only names. A
-// second Watcher, which reads only metadata, feeds it.
+// Orphans finds objects in a cluster's namespaces that no application owns, if
+// some project requests its orphaned resources. It stores only names. Informers
+// that read only metadata call it.
 type Orphans struct {
 	e    *Engine
 	wake chan struct{}
@@ -34,13 +34,13 @@ type Orphans struct {
 	mu     sync.Mutex
 	found  map[string]map[manifest.Key]orphan // by namespace
 	broken map[schema.GroupVersionKind]struct{}
-	used   map[schema.GroupVersionKind]struct{} // of which anything was seen so far
+	used   map[schema.GroupVersionKind]struct{} // of which some object was seen
 }
 
 type orphan struct {
 	uid, version string
 	created      int64
-	owned        bool // by an application that this agent has nothing to do with
+	owned        bool // by an application of another agent
 }
 
 func newOrphans(e *Engine) *Orphans {
@@ -51,7 +51,7 @@ func newOrphans(e *Engine) *Orphans {
 }
 
 // Run sets what is watched and reports to each application what its project
-// asks for, until ctx ends; then it returns nil.
+// requests, until ctx ends; then it returns nil.
 func (s *Orphans) Run(ctx context.Context, w Watches) error {
 	var wanted []schema.GroupVersionKind
 	for {
@@ -76,7 +76,8 @@ func (s *Orphans) Run(ctx context.Context, w Watches) error {
 	}
 }
 
-// wants returns the kinds that must be watched; none if no project asks.
+// wants returns the kinds that must be watched; none if no project requests
+// orphans.
 func (s *Orphans) wants() []schema.GroupVersionKind {
 	if !slices.ContainsFunc(s.e.all(), (*app).watchesOrphans) {
 		return nil
@@ -84,7 +85,7 @@ func (s *Orphans) wants() []schema.GroupVersionKind {
 	kinds := slices.DeleteFunc(s.e.Mapper.Namespaced(), func(k schema.GroupVersionKind) bool {
 		switch k.Kind {
 		case "Event", "Endpoints", "EndpointSlice", "Lease", "PodMetrics", "ControllerRevision":
-			return true // nobody applies them
+			return true // they are never applied
 		}
 		return s.e.Excluded(k.Group, k.Kind)
 	})
@@ -138,7 +139,7 @@ func (s *Orphans) OnUpdate(_ context.Context, o *manifest.Object) {
 	s.found[key.Namespace][key] = next
 }
 
-// usual reports whether every namespace has such an object of its own.
+// usual reports whether every namespace has such an object by default.
 func usual(o *manifest.Object) bool {
 	if o.GetKind() == "Secret" && o.GetAnnotations()["kubernetes.io/service-account.name"] == "default" {
 		return true
@@ -171,7 +172,7 @@ func (s *Orphans) OnReplace(_ context.Context, gvk schema.GroupVersionKind, name
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.used[gvk]; !ok {
-		return // nothing can be stale, and of thousands of kinds most are like this
+		return // nothing can be stale; most of thousands of kinds are like this
 	}
 	for ns, of := range s.found {
 		if namespace != "" && ns != namespace {
@@ -200,10 +201,10 @@ func (s *Orphans) Broken(_ context.Context, gvk schema.GroupVersionKind, _ strin
 // Warned does nothing: these objects are not desired.
 func (s *Orphans) Warned(context.Context, schema.GroupVersionKind, string) {}
 
-// Left changes nothing: what is watched no more was forgotten by keep.
+// Left changes nothing: forgetUnwatched removes the objects.
 func (s *Orphans) Left(context.Context, schema.GroupVersionKind) {}
 
-// in returns the objects of a namespace, and the kinds that cannot be seen.
+// in returns the objects of a namespace, and the kinds that cannot be watched.
 func (s *Orphans) in(namespace string) (map[manifest.Key]orphan, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,8 +254,8 @@ func (a *app) orphaned(s *Orphans) {
 	}
 }
 
-// findOrphans lists them: the first mostOrphans, how many there are, and the
-// kinds that cannot be seen. The caller holds mu.
+// findOrphans returns the first mostOrphans orphans, their number, and the
+// kinds that cannot be watched. The caller holds mu.
 func (a *app) findOrphans(s *Orphans) (found map[manifest.Key]orphan, total int, blind []string) {
 	rules := a.state.GetOrphans()
 	if rules == nil || a.closed || a.deleting {
@@ -274,7 +275,7 @@ func (a *app) findOrphans(s *Orphans) (found map[manifest.Key]orphan, total int,
 	return found, total, blind
 }
 
-// orphanText is what the condition says; empty: there is none.
+// orphanText is the message of the condition; empty: there is none.
 func (a *app) orphanText(total int, blind []string) string {
 	if total == 0 || !a.state.GetOrphans().GetWarn() {
 		return ""

@@ -13,7 +13,7 @@ import (
 // sharedWarning is the type of a condition (TRK-07).
 const sharedWarning = "SharedResourceWarning"
 
-// manyNotes is how many notes of one type are written out.
+// manyNotes is how many notes of one type are reported one by one.
 const manyNotes = 10
 
 // unread reports whether the newest state waits to be processed, or is being
@@ -37,15 +37,15 @@ func (a *app) name() string {
 	return state.GetAppNamespace() + "_" + state.GetName()
 }
 
-// installation is the tenant's name for itself among several in one cluster;
-// mostly empty.
+// installation is the tenant's installation id, if several share a cluster;
+// usually empty.
 func (a *app) installation() string { return a.e.tenantSettings().InstallationID }
 
 // foreign returns the mark of another owner on a live object; nil if there is
-// none. A named tenant is another one. The caller holds mu.
+// none. A mark with a tenant is that of another tenant. The caller holds mu.
 func (a *app) foreign(o *manifest.Object) *tracking.Mark {
 	if inHub(manifest.KeyOf(o)) {
-		return nil // the hub itself knows whose it is
+		return nil // the hub itself knows its owner
 	}
 	tenant, ours := a.e.tenantSettings().Tenant, false
 	for _, m := range tracking.Of(o, a.e.tenantSettings().InstanceLabel) {
@@ -66,8 +66,8 @@ func (a *app) foreign(o *manifest.Object) *tracking.Mark {
 	return nil
 }
 
-// stranger is foreign for an observed object of ours: the id that this
-// installation had when it was applied is no other installation's.
+// stranger is foreign for an observed object of ours. The installation id with
+// which we applied it is not that of another installation.
 func (x *object) stranger(o *manifest.Object) *tracking.Mark {
 	a := x.app
 	m := a.foreign(o)
@@ -107,14 +107,14 @@ func (x *object) surrendered(options []string) error {
 	return belongs(*x.live.foreign, x.key)
 }
 
-// belongs refuses an object for its mark.
+// belongs refuses an object because of its mark.
 func belongs(m tracking.Mark, key manifest.Key) error {
 	return fault.With(fault.New(fault.Conflict, "it belongs to %s", m.Title()), key.Describe(),
 		"remove it there, or set the sync option Adopt=true to take it over")
 }
 
-// sharedNotes returns the warnings about objects that others have, too. The
-// caller holds mu.
+// sharedNotes returns the warnings about objects that other applications have,
+// too. The caller holds mu.
 func (a *app) sharedNotes() []*linkv1.Note {
 	var texts []string
 	for key, holder := range a.conflicts {
@@ -145,8 +145,8 @@ func (a *app) notes() []*linkv1.Note {
 	return out
 }
 
-// notes writes texts out in a stable order, and of many only how many more
-// there are.
+// notes converts texts to notes in a stable order; beyond manyNotes it adds
+// only their number.
 func notes(kind string, texts []string) []*linkv1.Note {
 	slices.Sort(texts)
 	var out []*linkv1.Note

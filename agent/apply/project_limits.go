@@ -10,7 +10,7 @@ import (
 )
 
 // permit reports whether a project's limits let an application have an object
-// (ENG-16). The hub has checked it already; the agent trusts itself only.
+// (ENG-16). The hub has checked it already; the agent does not rely on that.
 func permit(l *linkv1.Limits, project string, key manifest.Key, namespaced bool) error {
 	if l == nil {
 		return nil
@@ -54,8 +54,9 @@ func matchesKind(rules []*linkv1.KindRule, key manifest.Key) bool {
 	return false
 }
 
-// matchesNamespace applies a list of globs in which "!" in front denies; a
-// denial wins wherever it stands. An empty list permits every namespace.
+// matchesNamespace applies a list of globs in which a leading "!" denies; a
+// denial takes precedence at any position. An empty list permits every
+// namespace.
 func matchesNamespace(globs []string, namespace string) bool {
 	if len(globs) == 0 {
 		return true

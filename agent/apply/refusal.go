@@ -11,10 +11,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// refusals are why the last operation of an application was refused objects:
-// each names who owned the object. Once none of these causes exists any more
-// the hub is notified, and decides whether the operation's target is retried
-// (AUTO-04). The application's mu guards them.
+// refusals are the reasons for which the last operation of an application could
+// not write objects: each names the object's owner. Once none of these causes
+// exists any more the hub is notified, and decides whether the operation's
+// target is retried (AUTO-04). The application's mu guards them.
 type refusals struct {
 	operation string // empty: nothing was refused
 	causes    map[manifest.Key]string
@@ -31,7 +31,7 @@ const (
 	unblockMost  = 5 * time.Minute
 )
 
-// set replaces what was refused by what the newest operation was.
+// set replaces the refusals by those of the newest operation.
 func (r *refusals) set(operation string, refused []inventory.Refusal) {
 	r.operation, r.causes, r.over = "", nil, false
 	if len(refused) == 0 {
@@ -46,10 +46,10 @@ func (r *refusals) set(operation string, refused []inventory.Refusal) {
 	}
 }
 
-// restore is set for what was stored.
+// restore is set for stored refusals.
 func (r *refusals) restore(operation string, refused []inventory.Refusal) { r.set(operation, refused) }
 
-// unblocked returns the operation whose causes of failure are gone; empty:
+// unblocked returns the operation whose refusals have no cause any more; empty:
 // none. The caller holds mu.
 func (a *app) unblocked(now time.Time) string {
 	r := &a.refusals
@@ -89,7 +89,7 @@ func (a *app) blocks(key manifest.Key, mark string) bool {
 	x := a.objects[key]
 	if mark != "" && x != nil {
 		if !x.live.known {
-			return true // it is about to be seen
+			return true // the next event shows it
 		}
 		return x.live.found && x.live.foreign != nil && x.live.foreign.Title() == mark
 	}
@@ -99,11 +99,11 @@ func (a *app) blocks(key manifest.Key, mark string) bool {
 	if s == nil {
 		return false
 	}
-	may := ownership.Interest{App: a.id, Permitted: true, Listed: true} // what else is in the way is another cause
+	may := ownership.Interest{App: a.id, Permitted: true, Listed: true} // any other obstacle is another cause
 	return !s.Unblocked(may, a.e.interestOf(s.Owner, key, true))
 }
 
-// refused gathers what one operation is refused.
+// refused collects the refusals of one operation.
 type refused struct {
 	mu   sync.Mutex
 	list []inventory.Refusal

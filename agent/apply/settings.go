@@ -10,15 +10,15 @@ import (
 // is the default.
 type Settings struct {
 	Ignore         []*linkv1.IgnoreRule // for all applications, before their own
-	Tenant         string               // id, written to each object; what carries another one is left alone
+	Tenant         string               // id, written to each object; objects with another id are not changed
 	InstallationID string               // written to each object; what carries another one is left alone
-	InstanceLabel  string               // by which Argo CD may name its applications; empty: the usual one
+	InstanceLabel  string               // label with which Argo CD may name its applications; empty: the default
 	Hidden         []string             // annotations of Secrets that are masked like their values
-	Marks          string               // Argo CD's marks written beside ours: annotation, annotation+label or label; empty: none
-	WaveDelay      time.Duration        // between two waves, unless an application says otherwise
+	Marks          string               // Argo CD's marks, written in addition to ours: annotation, annotation+label or label; empty: none
+	WaveDelay      time.Duration        // pause between two waves, unless an application sets another
 }
 
-// tenantSettings returns the settings as they are now.
+// tenantSettings returns the current settings.
 func (e *Engine) tenantSettings() Settings {
 	if e.Settings == nil {
 		return Settings{}
@@ -26,5 +26,5 @@ func (e *Engine) tenantSettings() Settings {
 	return e.Settings()
 }
 
-// Hidden returns the annotations of Secrets that people must not see.
+// Hidden returns the annotations of Secrets whose values are hidden from users.
 func (e *Engine) Hidden() []string { return e.tenantSettings().Hidden }

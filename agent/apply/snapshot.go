@@ -26,13 +26,13 @@ type desired struct {
 	namespaced bool
 }
 
-// A snapshot is what a SnapshotRef stands for in this cluster.
+// A snapshot is a resolved SnapshotRef.
 type snapshot struct {
 	id, revision string
-	listed       string // the inventory's name for the lists that had the references; empty: there are none
+	listed       string // the inventory's name for the lists of its references; empty: none
 	all          []*desired
 	objects      map[manifest.Key]*desired // without hooks; of two with one key the last
-	excluded     []manifest.Key            // of kinds that the settings exclude; nothing else has them
+	excluded     []manifest.Key            // of excluded kinds; they are in no other field
 	unserved     bool                      // some kind is not served yet, its scope is a guess
 }
 
@@ -133,13 +133,13 @@ func (e *Engine) resolveNamespace(ctx context.Context, r *linkv1.ObjectRef, name
 }
 
 // groupAway reports whether a kind could not be found because the server of its
-// group does not answer.
+// group does not respond.
 func groupAway(err error) bool {
 	var away interface{ GroupAway() }
 	return errors.As(err, &away)
 }
 
-// readLists reads the references that blobs hold, in order.
+// readLists reads the references in blobs, in order.
 func (e *Engine) readLists(ctx context.Context, digests [][]byte) ([]*linkv1.ObjectRef, error) {
 	plain, err := e.blobs(ctx, digests)
 	if err != nil {
@@ -154,22 +154,19 @@ func (e *Engine) readLists(ctx context.Context, digests [][]byte) ([]*linkv1.Obj
 	return all.GetObjects(), nil
 }
 
-// blobs opens sealed bodies, and asks the hub for those that are not here.
+// blobs decrypts bodies, and fetches missing ones from the hub.
 func (e *Engine) blobs(ctx context.Context, digests [][]byte) ([][]byte, error) {
 	out := make([][]byte, len(digests))
 	var absent [][]byte
 	for i, d := range digests {
-		sealed, found, err := e.Inventory.Blob(d)
+		plain, found, err := e.storedBlob(d)
 		if err != nil {
 			return nil, err
 		}
 		if !found {
 			absent = append(absent, d)
-			continue
 		}
-		if out[i], err = e.open(d, sealed); err != nil {
-			return nil, err
-		}
+		out[i] = plain
 	}
 	if len(absent) == 0 {
 		return out, nil
@@ -193,11 +190,23 @@ func (e *Engine) blobs(ctx context.Context, digests [][]byte) ([][]byte, error) 
 	return out, nil
 }
 
+// storedBlob decrypts a body of the inventory.
+func (e *Engine) storedBlob(digest []byte) (plain []byte, found bool, err error) {
+	sealed, found, err := e.Inventory.Blob(digest)
+	if err != nil || !found {
+		return nil, false, err
+	}
+	plain, err = e.open(digest, sealed)
+	return plain, true, err
+}
+
+// fetch fetches bodies from the hub, and stores them. It returns them
+// encrypted, by digest.
 func (e *Engine) fetch(ctx context.Context, digests [][]byte) (map[string][]byte, error) {
 	failpoint.Here(failpoint.AgentBlobsBefore)
 	blobs, err := e.Blobs.Fetch(ctx, digests)
 	if len(blobs) > 0 {
-		e.Inventory.PutBlobs(blobs) // also of a fetch that broke off: the next one asks for less
+		e.Inventory.PutBlobs(blobs) // also after an error: the next fetch needs fewer
 	}
 	if err != nil {
 		return nil, fault.Wrap(fault.Offline, err, "%d objects are not here yet, and the hub cannot be asked for them now", len(digests)-len(blobs))

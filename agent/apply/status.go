@@ -77,8 +77,8 @@ func (a *app) sum(now time.Time) {
 	a.eventHealthy(r)
 }
 
-// fold sums up the objects: sync (outOfSync before unknown before synced) and
-// health (HLT-01 to HLT-05), with the worst object named. It says whether all
+// fold aggregates the objects: sync (outOfSync before unknown before synced)
+// and health (HLT-01 to HLT-05) with its worst object. It reports whether all
 // objects are known.
 func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	r.Sync, r.Health = synced, health.Healthy
@@ -104,7 +104,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	}
 	r.HealthCause = why.String()
 	if r.Health == health.Healthy && a.running == nil {
-		r.HealthCause = absent.String() // it stays Healthy (HLT-04), and says what it lacks
+		r.HealthCause = absent.String() // it stays Healthy (HLT-04), and names what is missing
 	}
 	if missing > 0 && rest == 0 {
 		r.Health, r.HealthCause = health.Missing, "nothing of the application is in the cluster"
@@ -112,7 +112,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	return known
 }
 
-// foldSync folds one object's sync status in. It says whether it is known.
+// foldSync adds one object's sync status. It reports whether it is known.
 func (a *app) foldSync(r *linkv1.AppReport, key manifest.Key, x *object) (known bool) {
 	state, detail := x.sync()
 	switch state {
@@ -131,11 +131,11 @@ func (a *app) foldSync(r *linkv1.AppReport, key manifest.Key, x *object) (known 
 	return true
 }
 
-// missingCause ends the name of an object that is not in the cluster. The hub
-// knows it.
+// missingCause is the suffix of the name of a missing object. The hub parses
+// it.
 const missingCause = ": missing"
 
-// noteGrace notes how long something is going to be waited for; 0: nothing.
+// noteGrace records the rest of a grace period; 0: none.
 func (a *app) noteGrace(wait time.Duration) {
 	if wait > 0 && (a.graceLeft == 0 || wait < a.graceLeft) {
 		a.graceLeft = wait
@@ -151,7 +151,7 @@ func worse(r *linkv1.AppReport, x *object, now time.Time, missing, rest *int, wh
 	case x.app.itself(x.key):
 		return 0
 	case x.target == nil:
-		return 0 // what waits to be pruned says nothing about the application
+		return 0 // an object to prune does not affect the application's health
 	case childApplication(x.key) && (state == health.Missing || state == health.Unknown):
 		return 0
 	case state == health.Missing:
@@ -180,7 +180,7 @@ func (x *object) extraneous() bool {
 	return x.target == nil && x.record != nil && slices.Contains(x.record.Options, ignoreExtraneous)
 }
 
-// ignoreExtraneous is recorded among an object's options.
+// ignoreExtraneous is stored as one of an object's options.
 const ignoreExtraneous = "IgnoreExtraneous"
 
 // optionsOf returns an object's own options for its record.
@@ -210,7 +210,8 @@ func (a *app) sentences() []string {
 	return out
 }
 
-// eventHealthy says once when what an operation has applied became healthy.
+// eventHealthy reports once when the objects that an operation has applied
+// became healthy.
 func (a *app) eventHealthy(r *linkv1.AppReport) {
 	if a.healthy == nil || r.GetHealth() != health.Healthy || a.running != nil {
 		return
@@ -222,8 +223,8 @@ func (a *app) eventHealthy(r *linkv1.AppReport) {
 }
 
 // reassess processes every object again, because the state has changed or an
-// operation is over; with again it also compares each again, from stored data.
-// The caller holds mu.
+// operation has ended. With again, it also compares each again, from stored
+// data. The caller holds mu.
 func (a *app) reassess(ctx context.Context, again bool) {
 	a.nsHeal(ctx)
 	a.stale = a.stale || a.nsUnsure()
@@ -245,8 +246,8 @@ func (a *app) reassess(ctx context.Context, again bool) {
 	}
 }
 
-// recompare compares an object by changed rules, from stored data. What was not
-// stored has to be read. The caller holds mu.
+// recompare compares an object by changed rules, from stored data. Without
+// stored data it has to be read. The caller holds mu.
 func (x *object) recompare() {
 	a := x.app
 	x.expected = expectation{}
@@ -269,7 +270,7 @@ func (x *object) recompare() {
 // exist. The caller holds mu.
 func (a *app) closeTombstones() {
 	if a.rebuild || a.doubt {
-		return // what is ours is being found out
+		return // ownership is being determined
 	}
 	for _, t := range a.tombstones.all {
 		key := a.keyOfTombstone(t)
@@ -282,8 +283,8 @@ func (a *app) closeTombstones() {
 	}
 }
 
-// keyOfTombstone finds the object of a tombstone: the hub may have written it down
-// without the destination's namespace, or with one for a cluster-scoped kind.
+// keyOfTombstone returns the object of a tombstone, which may lack the
+// destination's namespace, or have one for a cluster-scoped kind.
 func (a *app) keyOfTombstone(t *linkv1.Tombstone) manifest.Key {
 	key := manifest.Key{Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}
 	for _, namespace := range [...]string{t.GetNamespace(), a.state.GetNamespace(), "", defaultNamespace} {
@@ -339,8 +340,8 @@ func (e *Engine) Refresh(ctx context.Context, id string) bool {
 	return found
 }
 
-// Report puts the state of an application, as it is known now, into the
-// outbox. The error is fault.Offline before the first comparison.
+// Report puts the known state of an application into the outbox. The error is
+// fault.Offline before the first comparison.
 func (e *Engine) Report(id string) error {
 	for _, a := range e.all() {
 		if a.id != id {
@@ -352,7 +353,7 @@ func (e *Engine) Report(id string) error {
 			return fault.New(fault.Offline, "the agent has not compared the application yet")
 		}
 		for key, x := range a.objects {
-			// What cannot be watched is reported as Unknown.
+			// Objects that cannot be watched are reported as Unknown.
 			if listed, broken := e.kindState(x); !listed && broken == nil {
 				return fault.New(fault.Offline, "the agent has not listed the kind of %s yet", key.Describe())
 			}
@@ -366,8 +367,8 @@ func (e *Engine) Report(id string) error {
 	return fault.New(fault.Missing, "the agent knows no such application")
 }
 
-// Announce reports every application's status again: something that concerns
-// all of them has changed.
+// Announce reports every application's status again, because something has
+// changed that affects all of them.
 func (e *Engine) Announce() {
 	for _, a := range e.all() {
 		a.mu.Lock()

@@ -24,10 +24,10 @@ type task struct {
 	refused *refused
 }
 
-// Changed hints that the state of some object may have changed.
+// Changed notifies that the state of some object may have changed.
 func (t *task) Changed() <-chan struct{} { return t.changed }
 
-// plan reads the manifests and puts everything in order.
+// plan reads the manifests and orders them.
 func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 	a, order := t.app, t.op.Order
 	a.mu.Lock()
@@ -36,7 +36,7 @@ func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 	snap, err := t.snapshot()
 	a.mu.Unlock()
 	if own := order.GetSnapshot(); err != nil && len(own.GetObjects())+len(inventory.Lists(own)) > 0 {
-		snap, err = a.e.resolve(ctx, own, state.GetNamespace()) // it is part of no state, because it changes nothing or only a part
+		snap, err = a.e.resolve(ctx, own, state.GetNamespace()) // it is not part of a state, because it changes nothing or only some objects
 	}
 	if err != nil {
 		return wave.Plan{}, err
@@ -92,7 +92,7 @@ func (s *snapshot) commit() string {
 	return s.revision
 }
 
-// read gets the manifests, and waits for the hub where some are missing. It
+// read reads the manifests, and waits for the hub if some are missing. It
 // stores only what the plan needs; each is read again when it is applied, so
 // that an operation that waits for hours uses little memory.
 func (t *task) read(ctx context.Context, s *snapshot, p *progress) ([]wave.Object, error) {
@@ -112,10 +112,10 @@ func (t *task) read(ctx context.Context, s *snapshot, p *progress) ([]wave.Objec
 	}
 }
 
-// describe returns the objects as the planner needs them. For a deletion only
-// its hooks count.
+// describe returns the objects as the planner needs them. For a deletion these
+// are only its hooks.
 func (t *task) describe(ctx context.Context, s *snapshot) ([]wave.Object, error) {
-	lifecycle.Rest(ctx) // others are being planned
+	lifecycle.Rest(ctx) // others are planned meanwhile
 	select {
 	case t.app.e.plans <- struct{}{}:
 		lifecycle.Beat(ctx)
@@ -146,8 +146,8 @@ func (t *task) describe(ctx context.Context, s *snapshot) ([]wave.Object, error)
 	return out, nil
 }
 
-// owned returns what may be deleted: of the tombstones those that are also in
-// our own inventory; for a deletion everything there is.
+// owned returns the objects that may be deleted: those of tombstones that are
+// also in our inventory; for a deletion everything in the inventory.
 func (t *task) owned(tombstones []*linkv1.Tombstone) []wave.Object {
 	a := t.app
 	deletion := t.op.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE
@@ -185,8 +185,8 @@ func (a *app) owns() int {
 	return n
 }
 
-// Approved reports whether a person has approved what the operation deletes,
-// since it was asked for (SYNC-13).
+// Approved reports whether a person has approved the operation's deletions
+// since the request (SYNC-13).
 func (t *task) Approved() bool {
 	row, ok := t.app.e.Inventory.App(t.app.id)
 	if !ok || row.State.GetApprovedUnixNano() == 0 {
@@ -203,9 +203,9 @@ func (t *task) Approved() bool {
 	return at >= since
 }
 
-// prepare has what the operation writes watched, and refuses it as a whole where
-// FailOnSharedResource says so. It acquires nothing: each object is acquired
-// when it is written.
+// prepare watches the objects that the operation writes, and refuses the
+// operation as a whole if FailOnSharedResource requires it. It acquires
+// nothing: each object is acquired when it is written.
 func (t *task) prepare(ctx context.Context, plan wave.Plan) error {
 	a := t.app
 	for _, it := range plan.Items() {
@@ -235,7 +235,7 @@ func (t *task) prepare(ctx context.Context, plan wave.Plan) error {
 }
 
 // adhoc watches an object that is in no state of the application, because the
-// operation applies another revision of a part of it. The caller holds mu.
+// operation applies another revision of some objects. The caller holds mu.
 func (t *task) adhoc(it wave.Item) *object {
 	d := t.wants[it.Index]
 	x, owner := t.app.e.view(t.app, it.Key, d.gvk, d.namespaced)
@@ -276,7 +276,8 @@ func (t *task) acquire(ctx context.Context, it wave.Item) (*object, error) {
 	return x, nil
 }
 
-// noteRefusal stores why an object could not be written, if that is who owns it.
+// noteRefusal stores why an object could not be written, if its ownership is
+// the reason.
 func (t *task) noteRefusal(x *object, err error, mark string) {
 	if fault.KindOf(err) != fault.Conflict {
 		return
@@ -327,7 +328,7 @@ func (t *task) ended(r wave.Result) {
 	}
 }
 
-// Apply brings an object to its desired content, or makes a hook.
+// Apply writes an object's desired content, or creates a hook.
 func (t *task) Apply(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	switch {
 	case it.Namespace:
@@ -361,11 +362,11 @@ func (t *task) Apply(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 }
 
 // kindPause is how long the API server may take to serve a kind whose
-// definition this operation has just made.
+// definition this operation has just created.
 const kindPause = 15 * time.Second
 
-// patiently writes an object. A kind that this operation itself makes may be
-// served a moment later.
+// patiently writes an object, and waits if this operation has just created its
+// kind.
 func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desired) (written, error) {
 	if inHub(it.Key) {
 		return t.patientlyInHub(ctx, it, x, d)
@@ -442,7 +443,7 @@ func (t *task) readUnwatched(ctx context.Context, x *object) error {
 	return err
 }
 
-// Preflight tries objects out; those that are as they should be pass unasked.
+// Preflight dry-runs objects; unchanged ones need no request.
 func (t *task) Preflight(ctx context.Context, items []wave.Item) []wave.Check {
 	out := make([]wave.Check, len(items))
 	next := make(chan int, len(items)) // capacity for all work, so that filling it never blocks
@@ -459,7 +460,7 @@ func (t *task) Preflight(ctx context.Context, items []wave.Item) []wave.Check {
 			return nil
 		})
 	}
-	_ = g.Wait() // the workers give no errors
+	_ = g.Wait() // the workers return no errors
 	return out
 }
 
@@ -478,30 +479,11 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	if !it.Hook {
 		owned = a.obtain(ctx, it.Key, d.namespaced, true)
 	}
-	a.mu.Lock()
-	x := a.objects[it.Key]
-	if x != nil && !it.Hook {
-		if x.settled(d) {
-			a.mu.Unlock()
-			return wave.Check{Message: unchanged}
-		}
-		s.before = x.live.version
-		if x.record != nil {
-			s.applied, s.had, s.merged = x.record.Owned.Digest, true, x.record.Merged
-		}
+	x, settled := t.prepareCheck(s, it, d, owned)
+	if settled {
+		return wave.Check{Message: unchanged}
 	}
-	a.prepare(s.body, it.Key)
-	s.ignore = a.ignore
-	s.problem = a.permits(it.Key, d.namespaced)
-	if s.problem == nil && x != nil && !it.Hook {
-		s.problem = x.surrendered(it.Options)
-	}
-	if s.problem == nil && owned != nil {
-		s.problem = owned
-		t.refused.add(it.Key, "")
-	}
-	a.mu.Unlock()
-	if x != nil && !it.Hook {
+	if x != nil {
 		if err := a.adoptLive(ctx, x, s); err != nil {
 			s.problem = err
 			t.noteRefusal(x, err, s.mark)
@@ -522,4 +504,36 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 		return wave.Check{Message: "would be created"}
 	}
 	return wave.Check{Message: "would be configured"}
+}
+
+// prepareCheck fills in what a dry run of an item sends. It returns the object,
+// nil for a hook or an unknown one, and whether it is unchanged and needs no
+// dry run. owned is why the application cannot own the object; nil: it can.
+func (t *task) prepareCheck(s *sending, it wave.Item, d *desired, owned error) (x *object, settled bool) {
+	a := t.app
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !it.Hook {
+		x = a.objects[it.Key]
+	}
+	if x != nil {
+		if x.settled(d) {
+			return x, true
+		}
+		s.before = x.live.version
+		if x.record != nil {
+			s.applied, s.had, s.merged = x.record.Owned.Digest, true, x.record.Merged
+		}
+	}
+	a.prepare(s.body, it.Key)
+	s.ignore = a.ignore
+	s.problem = a.permits(it.Key, d.namespaced)
+	if s.problem == nil && x != nil {
+		s.problem = x.surrendered(it.Options)
+	}
+	if s.problem == nil && owned != nil {
+		s.problem = owned
+		t.refused.add(it.Key, "")
+	}
+	return x, false
 }

@@ -8,12 +8,12 @@ import (
 // A Happening is what Kubernetes events may report about an application.
 type Happening struct {
 	App, Name, Namespace string // id, name, and where it is deployed to
-	Reason               string // in the words of Argo CD
+	Reason               string // reason, as in Argo CD
 	Warning              bool
 	Message              string
 }
 
-// happened passes a happening on. The caller holds mu.
+// happened reports a happening. The caller holds mu.
 func (a *app) happened(reason, message string, warning bool) {
 	if a.e.Happened == nil || a.state == nil {
 		return
@@ -24,7 +24,7 @@ func (a *app) happened(reason, message string, warning bool) {
 // eventStarted reports that an operation starts, and its initiator.
 func (a *app) eventStarted(o inventory.Operation) {
 	if len(o.Progress) > 0 || o.Order.GetOptions().GetDryRun() {
-		return // it continues after a restart, or changes nothing
+		return // it continues after a restart, or is a dry run
 	}
 	who := "initiated automated " + workOf(o)
 	if name := o.Order.GetInitiator(); name != "" && !o.Order.GetAutomated() {
@@ -49,7 +49,7 @@ func (a *app) eventEnded(o inventory.Operation, out *linkv1.OperationReport) {
 	a.happened("OperationCompleted", message, failed)
 }
 
-// workOf names what an operation does.
+// workOf describes what an operation does.
 func workOf(o inventory.Operation) string {
 	kind := map[linkv1.OperationKind]string{
 		linkv1.OperationKind_OPERATION_KIND_ROLLBACK: "rollback", linkv1.OperationKind_OPERATION_KIND_DELETE: "deletion",

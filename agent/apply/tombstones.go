@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// tombstoneIndex are the open tombstones of a state, wherever they came from.
+// tombstoneIndex contains the open tombstones of a state, inline or from lists.
 type tombstoneIndex struct {
 	all []*linkv1.Tombstone
 	of  map[manifest.Key][]*linkv1.Tombstone // by key without namespace

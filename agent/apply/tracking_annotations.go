@@ -19,8 +19,8 @@ func (a *app) trackingID(key manifest.Key) string {
 	return tracking.ID{App: a.name(), Key: key}.String()
 }
 
-// prepare converts a manifest to what is sent: with its namespace and its
-// tracking id, which CustomResourceDefinitions never get (TRK-06).
+// prepare adds the namespace and the tracking id to a manifest, which
+// CustomResourceDefinitions never get (TRK-06).
 func (a *app) prepare(o *manifest.Object, key manifest.Key) {
 	o.SetNamespace(key.Namespace)
 	o.SetName(key.Name)
@@ -40,10 +40,11 @@ func (a *app) prepare(o *manifest.Object, key manifest.Key) {
 	a.writeMarks(o, key)
 }
 
-// annotate sets one annotation, whatever shape the others have.
+// annotate sets one annotation, also if the others are malformed.
 func annotate(o *manifest.Object, name, value string) { setEntry(o, "annotations", name, value) }
 
-// setEntry sets one entry of labels or annotations, whatever shape the others have.
+// setEntry sets one entry of labels or annotations, also if the others are
+// malformed.
 func setEntry(o *manifest.Object, section, name, value string) {
 	meta, ok := o.Object["metadata"].(map[string]any)
 	if !ok {

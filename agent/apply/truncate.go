@@ -11,7 +11,7 @@ import (
 
 const (
 	mostResults = 384 << 10 // bytes of the results in one report
-	mostMessage = 4 << 10   // the same of what one of them says
+	mostMessage = 4 << 10   // bytes of the message of one result
 )
 
 // truncateResults omits results that would make a report too large: successful
@@ -22,24 +22,23 @@ func truncateResults(all []*linkv1.Result) []*linkv1.Result {
 		if len(r.GetMessage()) > mostMessage {
 			r.Message = strings.ToValidUTF8(r.GetMessage()[:mostMessage], "") + "…"
 		}
-		size += proto.Size(r) + 4
+		size += sizeOf(r)
 	}
 	if size <= mostResults {
 		return all
 	}
 	size = 0
 	keep := make([]bool, len(all))
-	for _, first := range []bool{true, false} {
+	choose := func(wanted func(*linkv1.Result) bool) {
 		for i, r := range all {
-			if first != (r.GetHookType() != "" || r.GetStatus() == wave.SyncFailed) {
-				continue
-			}
-			if n := proto.Size(r) + 4; size+n <= mostResults {
+			if n := sizeOf(r); wanted(r) && size+n <= mostResults {
 				keep[i] = true
 				size += n
 			}
 		}
 	}
+	choose(important)
+	choose(func(r *linkv1.Result) bool { return !important(r) })
 	out := make([]*linkv1.Result, 0, len(all))
 	for i, r := range all {
 		if keep[i] {
@@ -47,4 +46,12 @@ func truncateResults(all []*linkv1.Result) []*linkv1.Result {
 		}
 	}
 	return out
+}
+
+// sizeOf is the size of a result in a report, in bytes.
+func sizeOf(r *linkv1.Result) int { return proto.Size(r) + 4 }
+
+// important reports whether a result is one of a hook or a failure.
+func important(r *linkv1.Result) bool {
+	return r.GetHookType() != "" || r.GetStatus() == wave.SyncFailed
 }

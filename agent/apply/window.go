@@ -19,7 +19,8 @@ import (
 // now is the hub's time.
 func (e *Engine) now() time.Time { return e.Clock.Now().Add(e.Offset()) }
 
-// windowsOf reads the windows of a state. What cannot be read closes it.
+// windowsOf reads the windows of a state. An invalid window closes the
+// application.
 func windowsOf(state *linkv1.AppState) syncwindow.Set {
 	given := state.GetPolicy().GetWindows()
 	out := make([]syncwindow.Window, len(given))
@@ -53,7 +54,7 @@ func (t *windowQueue) forget(a *app) {
 	delete(t.times, a)
 }
 
-// wait is how long it is to the first change, and at most most.
+// wait is the time until the first change, at most most.
 func (t *windowQueue) wait(now time.Time, most time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,8 +96,8 @@ func (a *app) schedule() {
 	a.e.turns.set(a, at)
 }
 
-// runDueWindows does what waited in applications whose windows have changed: it heals
-// what differs and begins what may begin.
+// runDueWindows continues applications whose windows have changed: it heals
+// drift and starts permitted operations.
 func (e *Engine) runDueWindows(ctx context.Context) {
 	for _, a := range e.turns.due(e.now()) {
 		a.mu.Lock()
@@ -132,8 +133,8 @@ func (a *app) unhealed() string {
 	return ""
 }
 
-// exempt reports whether windows do not concern an operation: the deletion of
-// the application, and what changes nothing.
+// exempt reports whether windows do not apply to an operation: the deletion of
+// the application, and dry runs.
 func exempt(order *linkv1.Operation) bool {
 	return order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE || order.GetOptions().GetDryRun()
 }
@@ -187,8 +188,8 @@ func (a *app) gate(o inventory.Operation) func(ctx context.Context, say func(str
 	}
 }
 
-// windowPoll is how soon an operation that waits between two steps sees that
-// its windows were changed, or that another one is to take its place.
+// windowPoll is the interval at which an operation that waits between two steps
+// checks for changed windows and newer operations.
 const windowPoll = time.Second
 
 // newest reads the windows of the newest state, which the application itself
@@ -196,12 +197,12 @@ const windowPoll = time.Second
 func (a *app) newest() syncwindow.Set {
 	row, ok := a.e.Inventory.App(a.id)
 	if !ok {
-		return syncwindow.Set{} // the hub has it no more, and its operation is being ended
+		return syncwindow.Set{} // the hub has deleted it, and its operation is being ended
 	}
 	return windowsOf(row.State)
 }
 
-// successor is the newest operation in line; empty: there is none.
+// successor is the newest operation of the queue; empty: there is none.
 func (a *app) successor() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

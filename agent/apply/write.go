@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,15 +31,15 @@ type writing struct {
 	held    bool     // the write is counted as in flight already
 }
 
-// A written is what came of a write.
+// A written is the result of a write.
 type written struct {
 	changed bool
 	message string
-	mark    string // whom live tracking named, if that is why it was refused
+	mark    string // owner by the live tracking mark, if that is why it was refused
 }
 
-// write brings one object to its desired content and records what is ours of
-// it. Events that arrive during the write are processed after its response.
+// write writes one object's desired content and records which fields are ours.
+// Events that arrive during the write are processed after its response.
 func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.Object, w writing) (written, error) {
 	a.meet(ctx, x)
 	s := a.sending(x, d, body, w)
@@ -63,7 +64,7 @@ func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.O
 	return s.outcome(out), nil
 }
 
-// sending is one object on its way to the API server.
+// sending is one object that is being written.
 type sending struct {
 	endpoint
 	app     *app
@@ -73,18 +74,19 @@ type sending struct {
 	ignore  *diff.Ignore
 	options []string
 	dryRun  bool
-	uid     string // that live must have; empty: any or none
-	before  string // resource version that was live before; empty: nothing was
+	uid     string // uid that live must have; empty: any or none
+	before  string // resource version of live before; empty: it did not exist
 	applied [32]byte
 	had     bool // applied is set
-	merged  bool // it was not written by a server-side apply
+	merged  bool // it was not written by server-side apply
 	note    string
-	problem error  // found before anything was sent
-	marks   string // of Argo CD that it is written with
-	mark    string // of the owner, if ownership is the problem
+	problem error  // problem found before the request
+	marks   string // marks of Argo CD that are written
+	mark    string // title of the owner, if ownership is the problem
 }
 
-// sending gathers under mu what a write needs, and counts it as in flight.
+// sending collects what a write needs, under mu, and counts the write as in
+// flight.
 func (a *app) sending(x *object, d *desired, body *manifest.Object, w writing) *sending {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -138,8 +140,8 @@ func (a *app) send(ctx context.Context, s *sending) (*manifest.Object, error) {
 	return a.sendBy(ctx, s)
 }
 
-// unnamed refuses an object that has generateName alone and is no hook: each
-// write would make another one (SRC-20).
+// unnamed refuses an object with only generateName that is not a hook: each
+// write would create another object (SRC-20).
 func unnamed(key manifest.Key, body *manifest.Object) error {
 	prefix := body.GetGenerateName()
 	if prefix == "" || key.Name != manifest.StandIn(prefix) {
@@ -149,7 +151,7 @@ func unnamed(key manifest.Key, body *manifest.Object) error {
 		"give it metadata.name, or make it a hook")
 }
 
-// sendBy writes by the way that options and the API server allow.
+// sendBy writes by the method that options and the API server permit.
 func (a *app) sendBy(ctx context.Context, s *sending) (*manifest.Object, error) {
 	gvr, _, err := a.e.Mapper.Find(ctx, s.body.GroupVersionKind())
 	if err != nil {
@@ -199,9 +201,9 @@ func (a *app) applyServerSide(ctx context.Context, s *sending) (*manifest.Object
 		case err == nil, try == maxConflicts:
 			return out, err
 		case otherUID(err):
-			s.uid = "" // it was deleted or recreated; the next apply uses what exists
+			s.uid = "" // it was deleted or recreated; the next apply uses the existing object
 		case apierrors.IsConflict(err):
-			// A precondition failed: it is read and prepared again.
+			// A precondition failed: read and prepare it again.
 		case a.namespaceGone(ctx, s, err):
 		default:
 			return nil, err
@@ -209,8 +211,8 @@ func (a *app) applyServerSide(ctx context.Context, s *sending) (*manifest.Object
 	}
 }
 
-// outgoing returns the object as it is sent. Ignored fields keep their live
-// values where that is asked for (details are diff.Respect's).
+// outgoing returns the object as it is sent. With RespectIgnoreDifferences,
+// ignored fields keep their live values (see diff.Respect).
 func (a *app) outgoing(ctx context.Context, s *sending) (*manifest.Object, error) {
 	obj, guard := s.body, ""
 	if hasOption(s.options, "RespectIgnoreDifferences", "true") && !s.ignore.Empty(s.key) {
@@ -240,7 +242,8 @@ func (a *app) outgoing(ctx context.Context, s *sending) (*manifest.Object, error
 	return out, nil
 }
 
-// carries reports whether live has everything that was sent, by our apply.
+// carries reports whether live has everything that was sent, as fields of our
+// apply.
 func carries(live, sent *manifest.Object, manager string) bool {
 	if _, applied := editor(live, manager); !applied {
 		return false
@@ -248,35 +251,28 @@ func carries(live, sent *manifest.Object, manager string) bool {
 	return within(desiredFields(sent.Object), live.Object)
 }
 
-// within reports whether every leaf of a value stands in another.
+// within reports whether another value contains every leaf of a value.
 func within(part, whole any) bool {
 	switch p := part.(type) {
 	case map[string]any:
 		w, ok := whole.(map[string]any)
-		if !ok {
-			return false
-		}
-		for k, v := range p {
-			if !within(v, w[k]) {
-				return false
-			}
-		}
-		return true
+		return ok && withinMap(p, w)
 	case []any:
 		w, ok := whole.([]any)
-		if !ok || len(w) != len(p) {
-			return false
-		}
-		for i := range p {
-			if !within(p[i], w[i]) {
-				return false
-			}
-		}
-		return true
+		return ok && slices.EqualFunc(p, w, within)
 	}
 	a, errA := manifest.AppendCanonical(nil, part)
 	b, errB := manifest.AppendCanonical(nil, whole)
 	return errA == nil && errB == nil && string(a) == string(b)
+}
+
+func withinMap(part, whole map[string]any) bool {
+	for k, v := range part {
+		if !within(v, whole[k]) {
+			return false
+		}
+	}
+	return true
 }
 
 // merge writes by a three-way merge of what was applied last, what is desired
@@ -295,21 +291,26 @@ func (a *app) merge(ctx context.Context, s *sending) (*manifest.Object, error) {
 			}
 			return out, err
 		}
-		text, err := a.threeWay(ctx, s, live)
-		if err != nil {
-			return nil, err
+		out, err := a.mergeInto(ctx, s, live)
+		if immutable(err) && hasOption(s.options, "Force", "true") {
+			return a.recreate(ctx, s)
 		}
-		if string(text) == "{}" {
-			return live, nil
-		}
-		out, err := a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.MergePatchType, body: text, manager: a.e.Manager, dryRun: s.dryRun}, nil)
 		if err == nil || try == maxConflicts || !apierrors.IsConflict(err) {
-			if immutable(err) && hasOption(s.options, "Force", "true") {
-				return a.recreate(ctx, s)
-			}
 			return out, err
 		}
 	}
+}
+
+// mergeInto patches a live object, unless nothing differs.
+func (a *app) mergeInto(ctx context.Context, s *sending, live *manifest.Object) (*manifest.Object, error) {
+	text, err := a.threeWay(ctx, s, live)
+	if err != nil {
+		return nil, err
+	}
+	if string(text) == "{}" {
+		return live, nil
+	}
+	return a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.MergePatchType, body: text, manager: a.e.Manager, dryRun: s.dryRun}, nil)
 }
 
 // threeWay makes the patch of a merge, guarded by the resource version of live.
@@ -381,7 +382,7 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 		return nil, err
 	}
 	if s.dryRun {
-		return live, nil // a deletion and its aftermath cannot be tried out
+		return live, nil // a deletion with recreation cannot be dry-run
 	}
 	if live != nil {
 		if err := a.e.Guard.deletes(s.key, s.namespace != ""); err != nil {
@@ -390,17 +391,8 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 		if err := a.e.kube.delete(ctx, s.endpoint, string(live.GetUID()), propagation(s.options)); err != nil {
 			return nil, err
 		}
-	}
-	for wait := 50 * time.Millisecond; live != nil; wait = min(2*wait, time.Second) {
-		now, err := a.e.kube.get(ctx, s.endpoint)
-		if err != nil {
+		if err := a.awaitGone(ctx, s.endpoint, live.GetUID()); err != nil {
 			return nil, err
-		}
-		if now == nil || now.GetUID() != live.GetUID() {
-			break
-		}
-		if err := lifecycle.Sleep(ctx, a.e.Clock, wait); err != nil {
-			return nil, fault.New(fault.Conflict, "it is being deleted to be recreated, and has finalizers %v", now.GetFinalizers())
 		}
 	}
 	s.uid, s.note = "", "deleted and made anew"
@@ -410,7 +402,20 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 	return a.applyServerSide(ctx, s)
 }
 
-// propagation is how dependants of a deleted object go (SYNC-18).
+// awaitGone waits until an object with a uid is deleted.
+func (a *app) awaitGone(ctx context.Context, at endpoint, uid types.UID) error {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		now, err := a.e.kube.get(ctx, at)
+		if err != nil || now == nil || now.GetUID() != uid {
+			return err
+		}
+		if lifecycle.Sleep(ctx, a.e.Clock, wait) != nil {
+			return fault.New(fault.Conflict, "it is being deleted to be recreated, and has finalizers %v", now.GetFinalizers())
+		}
+	}
+}
+
+// propagation is the propagation policy of a deletion (SYNC-18).
 func propagation(options []string) metav1.DeletionPropagation {
 	v, _ := manifest.Option(options, "PrunePropagationPolicy")
 	switch v {
@@ -422,7 +427,7 @@ func propagation(options []string) metav1.DeletionPropagation {
 	return metav1.DeletePropagationForeground
 }
 
-// record stores what is ours of a written object.
+// record stores which fields of a written object are ours.
 func (a *app) record(ctx context.Context, x *object, d *desired, s *sending, out *manifest.Object) error {
 	owned, err := a.recordOwned(s, d.digest, out)
 	if err != nil {
@@ -470,7 +475,7 @@ func (a *app) settle(ctx context.Context, x *object, out *manifest.Object) {
 	switch {
 	case a.closed:
 	case o != nil && !x.live.older(o) && (o.GetResourceVersion() != x.live.version || inHub(x.key)): // the hub's versions do not count its status
-		// The report before the response counts as the same step.
+		// A report before the response belongs to the same step.
 		x.observe(o)
 		a.scheduleReport()
 	case lost != "" && lost == x.live.uid:

@@ -36,22 +36,22 @@ func (d desired) Cursor() *linkv1.Cursor {
 	if lost {
 		at = &linkv1.Cursor{Guard: at}
 	}
-	at.Generation, at.Compares, at.Settings, at.Packs = d.a.secret.Highest(), true, true, !d.a.plain.Load()
+	at.Generation, at.Compares, at.Settings, at.Packs = d.a.secret.Highest(), true, true, !d.a.conn.plain.Load()
 	return at
 }
 
-// StoreBatch stores a batch. The engine starts at once, while the disk writes;
-// what must not be repeated waits for the disk itself.
+// StoreBatch stores a batch. The engine starts at once, during the disk write;
+// work that must not be repeated waits for the disk.
 func (d desired) StoreBatch(ctx context.Context, b *linkv1.Batch) error {
 	changes, commit, err := d.a.store.Stage(b)
 	if err != nil {
-		d.a.engine.Announce() // the hub may just have been found to be rewound
+		d.a.engine.Announce() // the batch may have shown that the hub is rewound
 		if errors.Is(err, compress.ErrBase) {
-			d.a.plain.Store(true) // the next stream brings whole rows
+			d.a.conn.plain.Store(true) // the next stream brings whole rows
 		}
 		return err
 	}
-	if changes.Settings && d.a.settings.Set(d.a.store.Settings()) { // before the states that come with it are compared
+	if changes.Settings && d.a.settings.current.Set(d.a.store.Settings()) { // before the states that come with it are compared
 		d.a.reconsider(ctx)
 	}
 	d.a.engine.Changed(ctx, changes)
@@ -62,11 +62,11 @@ func (d desired) StoreBatch(ctx context.Context, b *linkv1.Batch) error {
 	return nil
 }
 
-// Root answers a barrier: the replay is complete.
+// Root processes a barrier: the replay is complete.
 func (d desired) Root() []byte {
 	d.a.store.Settled()
 	d.a.engine.Retain()
-	d.a.caught.Store(true)
+	d.a.conn.caughtUp.Store(true)
 	return d.a.store.Root()
 }
 
@@ -93,7 +93,7 @@ func (d desired) Respond(ctx context.Context, down *linkv1.FollowDown) (*linkv1.
 	return nil, nil
 }
 
-// confirmed goes over to the log that an admin has decided for.
+// confirmed switches to the log that an admin has accepted.
 func (d desired) confirmed(ctx context.Context, m *linkv1.Confirmed) error {
 	commit, err := d.a.store.Confirm(m)
 	if err != nil {
@@ -108,10 +108,10 @@ func (d desired) confirmed(ctx context.Context, m *linkv1.Confirmed) error {
 	return nil
 }
 
-// comparesReports is the hub's name for comparing hashes of what is reported.
+// comparesReports is the hub's feature of comparing hashes of reports.
 const comparesReports = "report-buckets"
 
-// sessions stores what a session delivers.
+// sessions stores the data of a session.
 type sessions struct{ a *agent }
 
 // Opened stores the keys of the tenant and the cluster.
@@ -126,7 +126,7 @@ func (s sessions) Opened(_ context.Context, hello *linkv1.HelloResponse) error {
 	s.a.secret.SetKeys(keys)
 	s.Revoked(hello.GetRevoked())
 	if s.a.Upgrade != "" {
-		s.a.lease.Annotate(upgrade.Annotation, s.a.Upgrade) // what the updater waits for
+		s.a.lease.Annotate(upgrade.Annotation, s.a.Upgrade) // the updater waits for this
 	}
 	s.a.outbox.Compares(slices.Contains(hello.GetFeatures(), comparesReports))
 	return nil
@@ -152,7 +152,7 @@ const fetchFor = 30 * time.Second
 
 // Fetch returns what the hub has.
 func (b blobs) Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, error) {
-	client := b.a.link.Load()
+	client := b.a.conn.link.Load()
 	if client == nil || !client.State().Connected {
 		return nil, fault.New(fault.Offline, "the agent is not connected to the hub")
 	}
@@ -183,9 +183,9 @@ func childOf(app string, r watch.Record) *linkv1.Resource {
 	}
 }
 
-// columns returns what is shown of an object that an application manages.
+// columns returns the displayed facts of a managed object.
 func (a *agent) columns(o *manifest.Object) []*linkv1.Column {
-	return columnsOf(watch.Columns(o, a.settings.Get().CustomLabels()))
+	return columnsOf(watch.Columns(o, a.settings.current.Get().CustomLabels()))
 }
 
 func columnsOf(in []watch.Column) []*linkv1.Column {
@@ -199,10 +199,10 @@ func columnsOf(in []watch.Column) []*linkv1.Column {
 	return out
 }
 
-// cluster answers what people ask of live objects.
+// cluster serves users' requests about live objects.
 type cluster struct{ a *agent }
 
-// Belongs reports whether an application has an object, or owns it through others.
+// Belongs reports whether an application manages an object, or an owner of it.
 func (c cluster) Belongs(app string, key manifest.Key) bool {
 	return c.a.engine.Manages(app, key) || c.a.tree.Has(app, key.Group, key.Kind, key.Namespace, key.Name)
 }
@@ -233,7 +233,7 @@ func (c cluster) Inspect(ctx context.Context, app string, all, predict bool, pic
 	return out, nil
 }
 
-// Act reads an object and changes it as do says.
+// Act reads an object and makes the changes that do returns.
 func (c cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, key manifest.Key,
 	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
 ) ([]*manifest.Object, error) {
@@ -245,7 +245,8 @@ func (c cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, key manife
 // Refresh compares again.
 func (c cluster) Refresh(ctx context.Context, app string) bool { return c.a.engine.Refresh(ctx, app) }
 
-// Confirm reports an application as it is now and waits until the hub has it.
+// Confirm reports the current state of an application and waits until the hub
+// has stored it.
 func (c cluster) Confirm(ctx context.Context, app string) error {
 	if err := c.a.engine.Report(app); err != nil {
 		return err
@@ -268,10 +269,10 @@ type clusterFacts struct {
 	fingerprint string
 }
 
-// factsTimeout bounds what a Hello waits for an API server.
+// factsTimeout limits how long a Hello waits for the API server.
 const factsTimeout = 5 * time.Second
 
-// Facts reads what is not known yet and probes the API server.
+// Facts reads unknown facts and probes the API server.
 func (f *clusterFacts) Facts(ctx context.Context) (link.Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
@@ -293,7 +294,7 @@ func (f *clusterFacts) Facts(ctx context.Context) (link.Facts, error) {
 	return out, nil
 }
 
-// discover finds out which cluster this is.
+// discover identifies the cluster.
 func (f *clusterFacts) discover(ctx context.Context) error {
 	if f.fingerprint == "" {
 		gvr := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}

@@ -1,7 +1,7 @@
 // Package daemon puts the agent together and runs it: inventory, engine,
-// watches, outbox and link. It is the only package that makes the others, and
-// it decides nothing itself. cmd and the integration tests call Run. While Run
-// works, what was accepted last is enforced, whether the hub is there or not.
+// watches, outbox and link. It is the only package that creates the others, and
+// makes no decisions itself. cmd and the integration tests call Run. While Run
+// runs, the last accepted state is enforced, also without the hub.
 package daemon
 
 import (
@@ -25,17 +25,17 @@ import (
 	"github.com/capstan-cd/capstan/shared/yamltext"
 )
 
-// Config is what an agent is started with.
+// Config configures an agent.
 type Config struct {
 	// StateDir is where the agent stores its state. It may be lost; the agent
 	// then reads everything again from the hub and the cluster.
 	StateDir string
 	// Namespace is where the agent's Secret and Lease live.
 	Namespace string
-	// Kubeconfig is the file to reach the cluster with; empty: the rights of
-	// the pod that the agent runs in.
+	// Kubeconfig is a kubeconfig file for the cluster; empty: the pod's service
+	// account is used.
 	Kubeconfig string
-	// REST reaches the cluster instead of Kubeconfig, for tests.
+	// REST replaces Kubeconfig in tests.
 	REST *rest.Config
 	// JoinTokenFile contains the token of the first start. It may be empty or
 	// missing once the agent is enrolled.
@@ -55,7 +55,7 @@ type Config struct {
 	// in addition to those that its chart names after Namespace. All of them
 	// are protected from manifests.
 	OwnRoles []string
-	// FieldManager is the name under which fields are owned; empty: capstan.
+	// FieldManager is the agent's field manager; empty: capstan.
 	FieldManager string
 	// HTTPSProxy and NoProxy set the HTTP proxy for the hub, with the syntax of
 	// the environment variables. Empty: none.
@@ -64,24 +64,24 @@ type Config struct {
 	// system's, may sign whatever terminates TLS in front of the hub. Empty: no
 	// check; the hub proves its own key inside the connection in any case.
 	ProxyCAFile string
-	// Upgrades lets the hub replace the agent's image, by one of the same
+	// Upgrades permits the hub to replace the agent's image, by one of the same
 	// repository or of the UpgradeRepositories.
 	Upgrades            bool
 	UpgradeRepositories []string
-	// Upgrade is the id of the upgrade that made the pod; empty: none did.
+	// Upgrade is the id of the upgrade that created the pod; empty: none.
 	Upgrade string
-	// Watchdog ends the agent when its hub has answered nothing for so long;
+	// Watchdog ends the agent after this time without a response of the hub;
 	// zero: 10 min; negative: never.
 	Watchdog time.Duration
-	// WaveDelay is the pause between two waves of a sync, where neither the
-	// application nor the tenant says otherwise; at most a minute.
+	// WaveDelay is the pause between two waves of a sync, unless the
+	// application or the tenant sets another; at most a minute.
 	WaveDelay time.Duration
 	// Log receives log lines.
 	Log *slog.Logger
 	// Listen is where health and metrics are served, such as 127.0.0.1:8081;
 	// empty: nowhere.
 	Listen string
-	// Profiles serves /debug/pprof there too.
+	// Profiles serves /debug/pprof there, too.
 	Profiles bool
 	// Dial opens connections to the hub; nil: TCP.
 	Dial tunnel.Dialer
@@ -92,42 +92,51 @@ type Config struct {
 // Validate reports every problem at once.
 func (c Config) Validate() error {
 	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fault.New(fault.Invalid, format, args...)) }
 	for name, missing := range map[string]bool{
 		"a state directory": c.StateDir == "", "a namespace": c.Namespace == "", "a logger": c.Log == nil,
 	} {
 		if missing {
-			errs = append(errs, fault.New(fault.Invalid, "the agent needs %s", name))
+			bad("the agent needs %s", name)
 		}
 	}
 	if c.StateDir != "" && !filepath.IsAbs(c.StateDir) {
-		errs = append(errs, fault.New(fault.Invalid, "the state directory %q is not an absolute path", c.StateDir))
+		bad("the state directory %q is not an absolute path", c.StateDir)
 	}
-	bad := func(format string, args ...any) { errs = append(errs, fault.New(fault.Invalid, format, args...)) }
-	switch c.Mode {
-	case "", ModeCluster:
-		if len(c.Namespaces) > 0 {
-			bad("mode cluster has no namespaces; use mode namespaced, or a guard file")
-		}
-	case ModeNamespaced:
-		if len(c.Namespaces) == 0 {
-			bad("mode namespaced needs the namespaces that the agent manages")
-		}
-	case ModeObserve:
-	default:
-		bad("mode %q is not one of cluster, namespaced, observe", c.Mode)
+	if problem := c.modeProblem(); problem != "" {
+		bad("%s", problem)
 	}
 	if c.WaveDelay < 0 || c.WaveDelay > time.Minute {
 		bad("the pause between two waves is %s, and may be 0 to 60 seconds (ARGOCD_SYNC_WAVE_DELAY, --wave-delay)", c.WaveDelay)
 	}
 	for _, n := range c.Namespaces {
 		if !label.MatchString(n) {
-			bad("%q is no name of a namespace", n)
+			bad("%q is not a valid name of a namespace", n)
 		}
 	}
 	if c.FieldManager != "" && !label.MatchString(c.FieldManager) {
-		bad("the field manager %q is no lower-case word", c.FieldManager)
+		bad("the field manager %q is not a word of lower-case letters, digits and hyphens", c.FieldManager)
 	}
 	return errors.Join(errs...)
+}
+
+// modeProblem says what is wrong with the mode and its namespaces; empty:
+// nothing.
+func (c Config) modeProblem() string {
+	switch c.Mode {
+	case "", ModeCluster:
+		if len(c.Namespaces) > 0 {
+			return "mode cluster has no namespaces; use mode namespaced, or a guard file"
+		}
+	case ModeNamespaced:
+		if len(c.Namespaces) == 0 {
+			return "mode namespaced needs the namespaces that the agent manages"
+		}
+	case ModeObserve:
+	default:
+		return fmt.Sprintf("mode %q is not one of cluster, namespaced, observe", c.Mode)
+	}
+	return ""
 }
 
 // The modes of an agent.
@@ -176,7 +185,7 @@ func (c Config) token() (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
-// Proxy is what lies between the agent and the hub.
+// Proxy describes the proxies between the agent and the hub.
 func (c Config) Proxy() (tunnel.ProxyConfig, error) {
 	proxy, err := tunnel.NewProxy(c.HTTPSProxy, c.NoProxy)
 	if err != nil {
@@ -199,7 +208,7 @@ func (c Config) Proxy() (tunnel.ProxyConfig, error) {
 	return o, nil
 }
 
-// rest finds out how to reach the cluster.
+// rest configures the connection to the cluster.
 func (c Config) rest() (*rest.Config, error) {
 	conf := c.REST
 	var err error

@@ -102,11 +102,11 @@ func openSecret(ctx context.Context, c Config, v *vault) (*inventory.Secret, err
 	}
 }
 
-// kubernetes is how the agent reaches its cluster: one connection pool for all.
+// kubernetes contains the clients of the cluster, with one connection pool.
 type kubernetes struct {
 	http    *http.Client
 	dynamic dynamic.Interface
-	slim    dynamic.Interface // sees metadata alone
+	slim    dynamic.Interface // reads only metadata
 	api     *watch.API
 }
 
@@ -154,28 +154,37 @@ type agent struct {
 	hub         *hubobjects.Objects
 	orphans     *watch.Informers
 	lease       *apply.Lease
+	actions     *actions.Server
+	events      *kubeevent.Recorder
 	epoch       string
-	link        atomic.Pointer[link.Client]
-	caught      atomic.Bool // the first barrier was reached
-	plain       atomic.Bool // rows could not be unpacked: request complete ones
+	conn        connection
+	settings    tenantSettings
+}
 
-	settings       *settings.Current
-	rules          *rule.Rules
-	actions        *actions.Server
-	events         *kubeevent.Recorder
-	engineSettings atomic.Pointer[apply.Settings] // what the engine uses of the settings
+// connection is what the parts share of the connection to the hub.
+type connection struct {
+	link     atomic.Pointer[link.Client]
+	caughtUp atomic.Bool // the first barrier was reached
+	plain    atomic.Bool // rows could not be unpacked: request complete ones
+}
+
+// tenantSettings are the settings that the hub sends, and what is made of them.
+type tenantSettings struct {
+	current *settings.Current
+	rules   *rule.Rules
+	engine  atomic.Pointer[apply.Settings]
 }
 
 func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret, t *instruments) *agent {
 	a := &agent{Config: c, instruments: t, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
-	a.settings = settings.New(store.Settings())
-	a.rules = rule.New(healthScripts(a.settings))
-	a.actions = actions.New(cluster{a}, actionScripts(a.settings), func() []string { return a.engine.Hidden() }, c.Log)
+	a.settings.current = settings.New(store.Settings())
+	a.settings.rules = rule.New(healthScripts(a.settings.current))
+	a.actions = actions.New(cluster{a}, actionScripts(a.settings.current), func() []string { return a.engine.Hidden() }, c.Log)
 	a.customize()
 	a.outbox = report.New(a.epoch, lifecycle.System{}, a.delivered, c.Log)
 	a.tree = watch.NewTree(a.assessHealth, children{a.outbox})
-	a.tree.Exclude(a.settings.Get().ExcludedChild)
-	a.tree.Label(a.settings.Get().CustomLabels())
+	a.tree.Exclude(a.settings.current.Get().ExcludedChild)
+	a.tree.Label(a.settings.current.Get().CustomLabels())
 	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), lifecycle.System{}, c.Log)
 	a.events = kubeevent.New(kubeevent.Config{Client: k.dynamic, Home: c.Namespace, Reasons: a.eventReasons, Write: a.lease.Check, Log: c.Log})
 	a.hub = hubobjects.New(a.control, lifecycle.System{}, c.Log)
@@ -183,13 +192,13 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 		Hub: a.hub, Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.assessHealth, Columns: a.columns, Links: watch.Links, Log: c.Log,
 		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Metrics: t.metrics,
-		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },
-		Settings: func() apply.Settings { return *a.engineSettings.Load() },
+		Excluded: func(group, kind string) bool { return a.settings.current.Get().Excluded(group, kind) },
+		Settings: func() apply.Settings { return *a.settings.engine.Load() },
 		Happened: func(h apply.Happening) { a.events.Record(kubeevent.Event(h)) },
 	})
 	a.watcher = watch.New(k.dynamic, a.mapper, t.metrics.Watching(a.engine), a.tree, c.Log, c.Namespaces...)
 	a.orphans = watch.New(k.slim, a.mapper, a.engine.Orphans(), nil, c.Log, c.Namespaces...)
-	a.orphans.Bound(16, 500) // of all kinds that are served, which may be thousands
+	a.orphans.Bound(16, 500) // of all served kinds, which may be thousands
 	a.lease.Undone(func(ctx context.Context) {
 		c.Log.WarnContext(ctx, "the cluster has lost confirmed writes, as after a restore of its etcd; everything is listed again")
 		a.watcher.Undone()
@@ -198,16 +207,16 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	return a
 }
 
-// eventReasons are those of the Kubernetes events that are written. An agent
-// that only observes writes none.
+// eventReasons are those of the Kubernetes events that are written. In mode
+// observe, none are written.
 func (a *agent) eventReasons() []string {
 	if a.Mode == ModeObserve {
 		return nil
 	}
-	return a.settings.Get().EventReasons()
+	return a.settings.current.Get().EventReasons()
 }
 
-// parts are what runs, in the order in which it starts.
+// parts are the running parts, in the order in which they start.
 func (a *agent) parts() []lifecycle.Part {
 	return []lifecycle.Part{
 		{Name: "inventory", Run: a.store.Run},
@@ -224,11 +233,11 @@ func (a *agent) parts() []lifecycle.Part {
 	}
 }
 
-// firstSnapshot starts the outbox's snapshot once the desired log was followed
-// to its end and all of it was processed.
+// firstSnapshot starts the outbox's snapshot once the whole desired log was
+// received and processed.
 func (a *agent) firstSnapshot(ctx context.Context) error {
 	const pollEvery = 50 * time.Millisecond
-	for !(a.caught.Load() || a.store.Cursor().Incarnation != "") || !a.engine.Ready() {
+	for !(a.conn.caughtUp.Load() || a.store.Cursor().Incarnation != "") || !a.engine.Ready() {
 		if lifecycle.Sleep(ctx, lifecycle.System{}, pollEvery) != nil {
 			return nil
 		}
@@ -274,12 +283,12 @@ func (a *agent) attach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.link.Store(client)
+	a.conn.link.Store(client)
 	return client.Run(ctx)
 }
 
-// logIdentity logs where the identity comes from: a used join token enrols
-// nobody again.
+// logIdentity logs where the identity comes from: a used join token does not
+// enrol again.
 func (a *agent) logIdentity(ctx context.Context, before, id link.Identity, token bool) {
 	text := "agent enrolled"
 	if before.AgentID != "" && before.AgentID == id.AgentID {
@@ -293,15 +302,15 @@ func (a *agent) logIdentity(ctx context.Context, before, id link.Identity, token
 
 // offset is the hub's time minus the agent's, as a session has reported it.
 func (a *agent) offset() time.Duration {
-	if client := a.link.Load(); client != nil {
+	if client := a.conn.link.Load(); client != nil {
 		return time.Until(client.HubNow())
 	}
 	return 0
 }
 
-// control is the way to the hub, if there is one now.
+// control is the connection to the hub, if there is one.
 func (a *agent) control(ctx context.Context) (grpc.ClientConnInterface, error) {
-	client := a.link.Load()
+	client := a.conn.link.Load()
 	if client == nil || !client.State().Connected {
 		return nil, fault.New(fault.Offline, "the agent is not connected to the hub")
 	}

@@ -52,7 +52,7 @@ func TestRunRefuses(t *testing.T) {
 		"UnknownMode":     {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Mode: "all"}, `mode "all"`},
 		"NoNamespaces":    {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Mode: "namespaced"}, "needs the namespaces"},
 		"ScopeOfAll":      {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Namespaces: []string{"a"}}, "has no namespaces"},
-		"NamespaceGlob":   {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Mode: "namespaced", Namespaces: []string{"*"}}, "no name of a namespace"},
+		"NamespaceGlob":   {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Mode: "namespaced", Namespaces: []string{"*"}}, "not a valid name of a namespace"},
 		"FieldManager":    {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, FieldManager: "Me You"}, "Me You"},
 		"NoGuard":         {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, REST: away, GuardFile: file + "-none"}, file + "-none"},
 		"GuardTypo":       {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, REST: away, GuardFile: guard("allowDeletes: false")}, "allowDeletes"},

@@ -37,8 +37,8 @@ func Doctor(ctx context.Context, c Config, out io.Writer) error {
 	return r.Err()
 }
 
-// examineCluster checks the Kubernetes side and returns the identity that is
-// stored there.
+// examineCluster checks the cluster and returns the identity that is stored
+// there.
 func (c Config) examineCluster(ctx context.Context, r *doctor.Report, hub *doctor.Hub) link.Identity {
 	conf, err := c.rest()
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// assessHealth is the health of an object; an empty state means that nothing is to be
-// said of it.
+// assessHealth is the health of an object; an empty state means that it has
+// none.
 func (a *agent) assessHealth(o *manifest.Object) (state, message string) {
-	s, ok := a.rules.Of(context.Background(), o) // a rule ends by its own limits
+	s, ok := a.settings.rules.Of(context.Background(), o) // a rule ends by its own limits
 	if !ok {
 		return "", ""
 	}
 	return s.State, s.Message
 }
 
-// healthScripts are the tenant's rules, as they are now.
+// healthScripts are the tenant's current rules.
 func healthScripts(now *settings.Current) func(group, kind string) (rule.Script, bool) {
 	return func(group, kind string) (rule.Script, bool) {
 		s, ok := now.Get().HealthScript(group, kind)
@@ -27,7 +27,7 @@ func healthScripts(now *settings.Current) func(group, kind string) (rule.Script,
 	}
 }
 
-// actionScripts are the tenant's actions, as they are now.
+// actionScripts are the tenant's current actions.
 func actionScripts(now *settings.Current) func(group, kind string) (action.Set, bool) {
 	return func(group, kind string) (action.Set, bool) {
 		all := now.Get().Actions(group, kind)

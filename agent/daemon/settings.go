@@ -6,10 +6,10 @@ import (
 	"github.com/capstan-cd/capstan/agent/apply"
 )
 
-// reconsider acts on settings that have changed.
+// reconsider applies changed settings.
 func (a *agent) reconsider(ctx context.Context) {
 	a.customize()
-	now := a.settings.Get()
+	now := a.settings.current.Get()
 	a.tree.Exclude(now.ExcludedChild)
 	relabel := a.tree.Label(now.CustomLabels())
 	a.engine.Reconsider(ctx)
@@ -32,8 +32,8 @@ func (a *agent) tenant() string {
 
 // customize converts the settings into what the engine reads at every event.
 func (a *agent) customize() {
-	now := a.settings.Get()
-	a.engineSettings.Store(&apply.Settings{
+	now := a.settings.current.Get()
+	a.settings.engine.Store(&apply.Settings{
 		Tenant: a.tenant(),
 		Ignore: now.IgnoreDifferences(), InstallationID: now.InstallationID(), InstanceLabel: now.InstanceLabelKey(),
 		Hidden: now.SensitiveAnnotations(), Marks: now.Marks(), WaveDelay: now.WaveDelay(a.Config.WaveDelay),

@@ -31,10 +31,10 @@ type instruments struct {
 }
 
 // starting is reported until the agent is assembled: an unreachable API server
-// may delay the start, and is no reason to restart.
+// may delay the start, which is not a reason to restart.
 func starting(context.Context) error { return fault.New(fault.Offline, "the agent is starting") }
 
-// firstComparison is the name of what readiness waits for.
+// firstComparison is the name of the readiness check of the first comparison.
 const firstComparison = "first look"
 
 func newInstruments(ctx context.Context, c Config) (*instruments, error) {
@@ -86,13 +86,13 @@ func (t *instruments) listen(ctx context.Context, c Config) error {
 	return nil
 }
 
-// close ends what newInstruments began, whether the agent ran or not.
+// close ends what newInstruments started, also if the agent did not run.
 func (t *instruments) close(ctx context.Context) {
 	t.stop()
-	_ = t.tracer.Stop(ctx) // the last spans are lost with their collector
+	_ = t.tracer.Stop(ctx) // without a collector the last spans are lost
 }
 
-// parts are what runs before all others.
+// parts run before all others.
 func (t *instruments) parts(c Config) []lifecycle.Part {
 	return []lifecycle.Part{{Name: "watchdog", Run: func(ctx context.Context) error {
 		return t.monitor.Guard(ctx, guardEvery, nil, func(names []string, stacks string) {
@@ -122,17 +122,17 @@ func (a *agent) addStats() {
 	m.Figure("capstan_agent_rewound", "1 while hub and agent disagree about the log's past and no change is accepted.", func() float64 { return one(a.store.Rewound() != "") })
 	m.Figure("capstan_agent_lease_held", "1 while this agent holds the lease that writes need.", func() float64 { return one(a.lease.Check() == nil) })
 	m.Figure("capstan_agent_connected", "1 while the agent is connected to the hub.", func() float64 {
-		client := a.link.Load()
+		client := a.conn.link.Load()
 		return one(client != nil && client.State().Connected)
 	})
 	m.Figure("capstan_agent_link_round_trip_seconds", "Round trip of the newest heartbeat.", func() float64 {
-		if client := a.link.Load(); client != nil {
+		if client := a.conn.link.Load(); client != nil {
 			return client.State().RoundTrip.Seconds()
 		}
 		return 0
 	})
 	m.Figure("capstan_agent_link_state_seconds", "Time since the link was last connected or lost.", func() float64 {
-		if client := a.link.Load(); client != nil {
+		if client := a.conn.link.Load(); client != nil {
 			return time.Since(client.State().Since).Seconds()
 		}
 		return 0
@@ -146,7 +146,7 @@ func one(yes bool) float64 {
 	return 0
 }
 
-// caught turns a defect in a call of the hub into one failed call.
+// caught converts a panic in a call of the hub to an error of that call.
 func (t *instruments) caught(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (res any, err error) {
 	defer func() {
 		if v := recover(); v != nil {

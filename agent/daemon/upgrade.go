@@ -10,14 +10,14 @@ import (
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// An UpgradeOrder is what the updater is started with.
+// An UpgradeOrder contains the updater's arguments.
 type UpgradeOrder struct {
 	ID, Image, Ordered, BeginBefore string // the last two in RFC 3339
 	Deadline                        time.Duration
 }
 
-// Upgrade carries an upgrade of the agent out, in the updater's own pod, with
-// the Namespace, the way to the cluster and the log of c.
+// Upgrade executes an upgrade of the agent, in the updater's own pod. It uses
+// the namespace, the cluster connection and the log of c.
 func Upgrade(ctx context.Context, c Config, given UpgradeOrder) error {
 	o := upgrade.Order{ID: given.ID, Image: given.Image, Deadline: given.Deadline}
 	for flag, at := range map[string]struct {

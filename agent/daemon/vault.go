@@ -68,8 +68,8 @@ func (v *vault) Write(ctx context.Context, data map[string][]byte) error {
 	return v.explain(err, "write")
 }
 
-// explain says what is wrong without the Secret's content, which an API
-// server may quote.
+// explain describes an error without the Secret's content, which an API server
+// may quote.
 func (v *vault) explain(err error, doing string) error {
 	name := "Secret " + v.namespace + "/" + inventory.SecretName
 	switch {

@@ -14,10 +14,10 @@ import (
 
 const clusterTime = 10 * time.Second
 
-// A Cluster is how the agent reaches the API server that it works on.
+// A Cluster contains the API server of the agent and its settings.
 type Cluster struct {
 	Dynamic dynamic.Interface
-	// Text gets a path of the API server that is no resource.
+	// Text reads a path of the API server that is not a resource.
 	Text      func(ctx context.Context, path string) ([]byte, error)
 	Namespace string // of the agent's Secret and Lease
 	Secret    string // its name
@@ -25,7 +25,7 @@ type Cluster struct {
 	// Observe and Namespaces are the agent's mode.
 	Observe    bool
 	Namespaces []string
-	// Deployment is the agent's, if the hub may exchange its image.
+	// Deployment is the agent's, if the hub may replace its image.
 	Deployment string
 }
 

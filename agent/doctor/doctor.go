@@ -1,6 +1,6 @@
 // Package doctor diagnoses an agent that does not work. It checks the
 // connections to cluster and hub step by step, and prints one line per check
-// with the finding and the fix. It changes nothing: it enrols nobody, uses no
+// with the finding and the fix. It changes nothing: it does not enrol, uses no
 // token and replaces no running agent. agent/daemon runs it for `capstan-agent
 // doctor`. No line contains a secret.
 package doctor
@@ -27,19 +27,19 @@ const (
 	mostSkew = 2 * time.Minute // between the clocks of agent and hub
 )
 
-// A Report is what was found so far.
+// A Report contains the findings so far.
 type Report struct {
 	out    io.Writer
 	failed int
 }
 
-// NewReport writes lines as they come.
+// NewReport makes a report that writes each line at once.
 func NewReport(out io.Writer) *Report { return &Report{out: out} }
 
-// Failed is how many checks went wrong.
+// Failed is the number of failed checks.
 func (r *Report) Failed() int { return r.failed }
 
-// Err says how many checks went wrong; nil: none did.
+// Err reports the number of failed checks; nil: none.
 func (r *Report) Err() error {
 	switch r.failed {
 	case 0:
@@ -50,22 +50,22 @@ func (r *Report) Err() error {
 	return fault.New(fault.Invalid, "%d checks went wrong", r.failed)
 }
 
-// OK notes a check that went well.
+// OK reports a successful check.
 func (r *Report) OK(check, format string, args ...any) {
 	r.line("ok", check, fmt.Sprintf(format, args...))
 }
 
-// Warn notes something that may be meant so.
+// Warn reports something that may be intended.
 func (r *Report) Warn(check, format string, args ...any) {
 	r.line("warn", check, fmt.Sprintf(format, args...))
 }
 
-// Skip notes a check that could not be made because of an earlier one.
+// Skip reports a check that was not possible because of an earlier one.
 func (r *Report) Skip(check, format string, args ...any) {
 	r.line("skip", check, fmt.Sprintf(format, args...))
 }
 
-// Fail notes a check that went wrong, with what to do about it.
+// Fail reports a failed check, with what to do.
 func (r *Report) Fail(check string, err error) {
 	r.failed++
 	text := err.Error()
@@ -75,7 +75,7 @@ func (r *Report) Fail(check string, err error) {
 	r.line("FAIL", check, text)
 }
 
-// line writes one line, whatever the text brings along.
+// line writes one line, also for a text with line breaks.
 func (r *Report) line(mark, check, text string) {
 	text = strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {
@@ -94,16 +94,16 @@ type Hub struct {
 	Certificate *tls.Certificate
 	// Token is the secret of a join token, before enrolment.
 	Token tunnel.Secret
-	// AgentID, Fingerprint and Version are what Hello says.
+	// AgentID, Fingerprint and Version are those of Hello.
 	AgentID, Fingerprint, Version string
-	// Proxy is what lies in between.
+	// Proxy describes the proxies in between.
 	Proxy tunnel.ProxyConfig
 	// Dial opens connections; nil: TCP.
 	Dial tunnel.Dialer
 	Log  *slog.Logger
 }
 
-// Check goes the way to each of the hub's addresses.
+// Check checks the connection to each of the hub's addresses.
 func (h Hub) Check(ctx context.Context, r *Report) {
 	for _, address := range h.Addresses {
 		if len(h.Addresses) > 1 {
@@ -130,8 +130,8 @@ func (h Hub) checkAddress(ctx context.Context, r *Report, address string) {
 	h.greet(ctx, r, session)
 }
 
-// steps notes those of a dial. One that went wrong is no failure where
-// another carrier made it good.
+// steps reports those of a dial. A failed step is only a warning if another
+// carrier succeeded.
 func (r *Report) steps(address string, steps []tunnel.Step, dial error) {
 	var printed bool
 	for _, s := range steps {

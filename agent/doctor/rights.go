@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// right is something that an agent does.
+// right is one right that an agent needs.
 type right struct {
 	group, resource, verb, namespace, name string
 }
@@ -54,9 +54,9 @@ func (c Cluster) rights(ctx context.Context, r *Report) {
 	}
 }
 
-// home finds out whether the agent's namespace is there: the API server grants
-// rights in namespaces that do not exist. It tries to make the Lease, without
-// making it, because the agent need not have the right to read the namespace.
+// home checks whether the agent's namespace exists: the API server grants
+// rights also in missing namespaces. It dry-runs the creation of the Lease,
+// because the agent may not have the right to read the namespace.
 func (c Cluster) home(ctx context.Context, r *Report) {
 	gvr := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	_, err := c.Dynamic.Resource(gvr).Namespace(c.Namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
@@ -93,7 +93,7 @@ func (c Cluster) upgrades(ctx context.Context, r *Report) {
 	}
 }
 
-// delivery compares the rights that the agent works with with those of its mode.
+// delivery compares the agent's rights with those of its mode.
 func (c Cluster) delivery(ctx context.Context, r *Report) {
 	reads, writes := []string{"get", "list", "watch"}, []string{"create", "update", "patch", "delete"}
 	where, places := "all namespaces", []string{""}
@@ -144,7 +144,7 @@ func inWords(r right) string {
 	return r.verb + " in namespace " + r.namespace
 }
 
-// minus returns the elements of all that are not in some, in order.
+// minus returns the elements of all that some does not contain, in order.
 func minus(all, some []right) (out []right) {
 	for _, r := range all {
 		if len(some) > 0 && some[0] == r {

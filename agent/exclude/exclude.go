@@ -1,28 +1,28 @@
 // Package exclude decides which kinds of objects are excluded: neither watched,
 // nor shown, nor compared, nor applied. It contains the default lists and does
-// no I/O. The hub shows them to users; agents follow them.
+// no I/O. The hub shows them to users; agents use them.
 package exclude
 
 import "path"
 
-// A Filter matches kinds. An empty list is any; the core group is "".
+// A Filter matches kinds. An empty list matches all; the core group is "".
 type Filter struct {
 	Groups []string // globs
 	Kinds  []string // globs
 }
 
-// Matches reports whether a kind is one of those meant.
+// Matches reports whether the filter matches a kind.
 func (f Filter) Matches(group, kind string) bool {
 	return like(f.Groups, group) && like(f.Kinds, kind)
 }
 
-// A List decides about kinds: one that is included, and not excluded, stays.
+// A List decides about kinds: one that is included and not excluded is used.
 type List struct {
 	Excluded []Filter
 	Included []Filter // empty: every kind
 }
 
-// Excludes reports whether a kind is left alone. Some always are.
+// Excludes reports whether a kind is excluded. Some always are.
 func (l List) Excludes(group, kind string) bool {
 	if matchAny(always(), group, kind) || matchAny(l.Excluded, group, kind) {
 		return true
@@ -30,7 +30,7 @@ func (l List) Excludes(group, kind string) bool {
 	return len(l.Included) > 0 && !matchAny(l.Included, group, kind)
 }
 
-// Default is what is excluded where a tenant has set nothing (CLU-14).
+// Default is the list of a tenant without settings (CLU-14).
 func Default() []Filter {
 	return []Filter{
 		{[]string{"", "discovery.k8s.io"}, []string{"Endpoints", "EndpointSlice"}},
@@ -46,8 +46,8 @@ func Default() []Filter {
 	}
 }
 
-// always is excluded whatever a tenant sets: kinds that nobody declares in Git,
-// and kinds that the API server does not store.
+// always is excluded regardless of settings: kinds that are not declared in
+// Git, and kinds that the API server does not store.
 func always() []Filter {
 	return []Filter{
 		{Groups: []string{"events.k8s.io", "metrics.k8s.io"}},

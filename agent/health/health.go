@@ -19,14 +19,14 @@ const (
 	Unknown     = "Unknown"
 )
 
-// HookFinalizer keeps a hook from being removed before its result was read. The
+// HookFinalizer prevents the removal of a hook before its result was read. The
 // health of an object in deletion with only this finalizer is computed as if it
 // were not being deleted.
 const HookFinalizer = "capstan.dev/hook-finalizer"
 
 const argoHookFinalizer = "argocd.argoproj.io/hook-finalizer"
 
-// A Status is how well an object is, and why in one sentence.
+// A Status is the health of an object, with the reason in one sentence.
 type Status struct {
 	State   string
 	Message string
@@ -46,8 +46,8 @@ func Of(o *manifest.Object) (s Status, ok bool) {
 	return rule(view{o.Object}), true
 }
 
-// Leaving is HLT-06: an object that is being deleted is Progressing, whatever
-// its kind and whatever its rule would say.
+// Leaving is HLT-06: an object that is being deleted is Progressing, regardless
+// of its kind and rule.
 func Leaving(o *manifest.Object) (s Status, ok bool) {
 	v := view{o.Object}
 	if v.text("metadata", "deletionTimestamp") == "" || v.heldByHook() {
@@ -56,8 +56,8 @@ func Leaving(o *manifest.Object) (s Status, ok bool) {
 	return Status{Progressing, "being deleted" + v.finalizers()}, true
 }
 
-// Worst returns the worse of two states. An empty one counts as nothing, a word
-// that is no state as Unknown.
+// Worst returns the worse of two states. An empty one is ignored, an unknown
+// word counts as Unknown.
 func Worst(a, b string) string {
 	if rank(b) > rank(a) {
 		return b

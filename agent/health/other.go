@@ -35,7 +35,7 @@ func volumeClaim(v view) Status {
 	}
 }
 
-// namespace has no row of its own: Active is all that can be hoped for.
+// namespace has no feature id of its own: Active is Healthy.
 func namespace(v view) Status {
 	switch phase := v.text("status", "phase"); phase {
 	case "Active":

@@ -28,8 +28,7 @@ func pod(v view) Status {
 	return progressing("%s", orElse(v.text("status", "message"), pending(v)))
 }
 
-// waitingForever finds a container that waits for a reason that will not pass
-// by itself.
+// waitingForever finds a container that waits for a permanent reason.
 func waitingForever(containers []view) (Status, bool) {
 	for _, c := range containers {
 		reason := c.text("state", "waiting", "reason")

@@ -1,9 +1,9 @@
-// Package hubobjects is the agent's way to objects that live in the hub:
+// Package hubobjects is the client of objects that live in the hub:
 // applications and projects that an application of this cluster renders. It
-// reads and follows them, and asks the hub to write or delete one. It brings
-// no manifest of its own, keeps nothing, and decides nothing. The daemon runs
-// one and hands it to the engine. What always holds: while the hub is away,
-// what was known stays known, and every call says that it is away.
+// reads and follows them, and asks the hub to write or delete one. It sends no
+// manifests, stores nothing on disk, and makes no decisions. The daemon runs
+// one and passes it to the engine. While the hub is unreachable, the known
+// state stays, and every call returns that error.
 package hubobjects
 
 import (
@@ -27,9 +27,9 @@ import (
 // callTime bounds one call to the hub.
 const callTime = 30 * time.Second
 
-// shownPause is how long the stream may take to show an object that was
-// written from here. The hub compares what it reads every tenth of a second:
-// an object that came and went in between never appears there.
+// shownPause is how long the stream may take to show an object that was written
+// by this agent. The hub polls ten times a second: an object that was created
+// and deleted in between never appears in the stream.
 const shownPause = 2 * time.Second
 
 // served is the one version of the hub's kinds.
@@ -50,8 +50,8 @@ func (r Ref) link() *linkv1.HubRef {
 	return &linkv1.HubRef{AppId: r.App, Kind: r.Key.Kind, Namespace: r.Key.Namespace, Name: r.Key.Name}
 }
 
-// A Deletion is what became of the deletion of an object: it is gone, or belongs
-// to another application, or waits.
+// A Deletion is the result of the deletion of an object: it is gone, belongs to
+// another application, or has to wait.
 type Deletion struct {
 	Gone, Other bool
 	Waits       string
@@ -111,8 +111,8 @@ func (o *Objects) followWritten(key manifest.Key) {
 	notify(o.wrote)
 }
 
-// takeWritten returns which objects were written long enough ago to have come
-// over the stream, and how many others there are.
+// takeWritten returns the objects whose last write is so old that the stream
+// must have shown it, and the number of others.
 func (o *Objects) takeWritten() (keys []manifest.Key, others int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,7 +159,7 @@ func (o *Objects) Read(ctx context.Context, r Ref) (*manifest.Object, error) {
 	return manifest.FromCanonical(got.GetObject())
 }
 
-// Apply has the hub bring an object to the manifest of a digest.
+// Apply asks the hub to write the manifest of a digest to an object.
 func (o *Objects) Apply(ctx context.Context, r Ref, digest [32]byte, dryRun bool) (*manifest.Object, error) {
 	got, err := call(ctx, o, func(ctx context.Context, c linkv1.HubObjectsClient) (*linkv1.HubObject, error) {
 		return c.Apply(ctx, &linkv1.HubApply{Ref: r.link(), Digest: digest[:], DryRun: dryRun})
@@ -173,7 +173,7 @@ func (o *Objects) Apply(ctx context.Context, r Ref, digest [32]byte, dryRun bool
 	return manifest.FromCanonical(got.GetObject())
 }
 
-// Delete has the hub delete the object with the uid given.
+// Delete asks the hub to delete the object with the given uid.
 func (o *Objects) Delete(ctx context.Context, r Ref, uid string) (Deletion, error) {
 	got, err := call(ctx, o, func(ctx context.Context, c linkv1.HubObjectsClient) (*linkv1.HubDeleted, error) {
 		return c.Delete(ctx, &linkv1.HubDelete{Ref: r.link(), Uid: uid})
@@ -197,24 +197,13 @@ func (o *Objects) Run(ctx context.Context, sink Sink) error {
 		}
 		began := o.clock.Now()
 		err := f.followStream(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err == nil { // nothing is wanted any more
+		if ctx.Err() != nil || err == nil { // err is nil when nothing is wanted any more
 			continue
 		}
 		if o.clock.Now().Sub(began) > time.Minute {
 			back.Reset()
 		}
-		if fault.KindOf(err) != fault.Offline {
-			o.log.WarnContext(ctx, "objects of the hub are not followed", logkey.Error, err)
-		}
-		f.broken(ctx, err)
-		wait := back.Next()
-		if fault.KindOf(err) == fault.Offline {
-			wait = min(wait, time.Second)
-		}
-		_ = lifecycle.Sleep(ctx, o.clock, wait)
+		_ = lifecycle.Sleep(ctx, o.clock, f.interrupted(ctx, err, &back))
 	}
 	return nil
 }
@@ -297,8 +286,9 @@ func receive(ctx context.Context, stream grpc.BidiStreamingClient[linkv1.HubWant
 	}
 }
 
-// checkWritten asks for all objects anew if one that was written from here has
-// not been shown: it may have gone again, and the answer is complete.
+// checkWritten requests all objects again if the stream has not shown one that
+// was written by this agent: it may have been deleted, and a new reply is
+// complete.
 func (f *follow) checkWritten(ctx context.Context, stream grpc.BidiStreamingClient[linkv1.HubWants, linkv1.HubNews]) error {
 	written, others := f.o.takeWritten()
 	if others > 0 {
@@ -310,14 +300,14 @@ func (f *follow) checkWritten(ctx context.Context, stream grpc.BidiStreamingClie
 	return nil
 }
 
-// sendRefs says what is followed from now on.
+// sendRefs sets the followed objects.
 func (f *follow) sendRefs(ctx context.Context, stream grpc.BidiStreamingClient[linkv1.HubWants, linkv1.HubNews]) error {
 	f.asked = f.o.wanted()
 	if len(f.asked) == 0 {
 		return errUnwanted
 	}
 	f.serial++
-	f.last = map[manifest.Key]*manifest.Object{} // all of it comes again
+	f.last = map[manifest.Key]*manifest.Object{} // the hub sends everything again
 	w := &linkv1.HubWants{Serial: f.serial}
 	for _, r := range f.asked {
 		if r.Version == served {
@@ -331,7 +321,7 @@ func (f *follow) sendRefs(ctx context.Context, stream grpc.BidiStreamingClient[l
 
 func (f *follow) handle(ctx context.Context, n *linkv1.HubNews) error {
 	if n.GetSerial() != f.serial {
-		return nil // it answers an earlier question
+		return nil // it is a reply to an earlier request
 	}
 	for _, got := range n.GetObjects() {
 		o, err := manifest.FromCanonical(got.GetObject())
@@ -357,7 +347,7 @@ func (f *follow) removed(ctx context.Context, key manifest.Key) {
 	}
 }
 
-// complete says what there is of each kind.
+// complete reports the complete list of each kind.
 func (f *follow) complete(ctx context.Context) {
 	lists := map[schema.GroupVersionKind]map[string]struct{}{}
 	for _, r := range f.asked {
@@ -379,12 +369,27 @@ func (f *follow) complete(ctx context.Context) {
 	}
 }
 
-// broken says of each kind that it is not followed now.
+// interrupted reports the end of a stream, and returns how long to wait before
+// the next one.
+func (f *follow) interrupted(ctx context.Context, err error, back *lifecycle.Backoff) time.Duration {
+	offline := fault.KindOf(err) == fault.Offline
+	if !offline {
+		f.o.log.WarnContext(ctx, "objects of the hub are not followed", logkey.Error, err)
+	}
+	f.broken(ctx, err)
+	wait := back.Next()
+	if offline {
+		return min(wait, time.Second)
+	}
+	return wait
+}
+
+// broken reports for each kind that it is not followed now.
 func (f *follow) broken(ctx context.Context, err error) {
-	reminder := map[schema.GroupVersionKind]bool{}
+	reported := map[schema.GroupVersionKind]bool{}
 	for _, r := range f.o.wanted() {
-		if !reminder[r.kind()] {
-			reminder[r.kind()] = true
+		if !reported[r.kind()] {
+			reported[r.kind()] = true
 			f.sink.Broken(ctx, r.kind(), "", err)
 		}
 	}

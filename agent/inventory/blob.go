@@ -3,14 +3,13 @@ package inventory
 import (
 	"bytes"
 	"fmt"
-	"slices"
 
 	"go.etcd.io/bbolt"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// Blob returns a sealed object as it came from the hub.
+// Blob returns an encrypted object as received from the hub.
 func (s *Store) Blob(digest []byte) (sealed []byte, found bool, err error) {
 	s.mu.Lock()
 	sealed, found = s.fresh[string(digest)]
@@ -47,8 +46,8 @@ func (s *Store) PutBlobs(blobs []*linkv1.Blob) *Commit {
 	}, blobs...)
 }
 
-// Lists returns the digests of the blobs that hold the objects of a reference,
-// in order; none if it names its objects itself.
+// Lists returns the digests of the blobs that contain the objects of a
+// reference, in order; none if the objects are inline.
 func Lists(ref *linkv1.SnapshotRef) [][]byte {
 	if lists := ref.GetLists(); len(lists) > 0 {
 		return lists
@@ -59,19 +58,20 @@ func Lists(ref *linkv1.SnapshotRef) [][]byte {
 	return nil
 }
 
-// Listed is what Collect calls the lists of a reference; empty if it has none.
+// Listed is the name of the lists of a reference for Collect; empty if it has
+// none.
 func Listed(ref *linkv1.SnapshotRef) string { return string(bytes.Join(Lists(ref), nil)) }
 
 // Collect deletes the blobs that nothing refers to: no state, no open
 // operation, and no record that a merge would need. lists returns the digests
 // in the lists of a reference, by the name that Listed returns, because the
-// store cannot read lists itself. If some are missing nothing is deleted.
-// Nothing is done while nothing has changed.
+// store cannot read lists itself. If some are missing nothing is deleted. If
+// nothing has changed since the last call, it does nothing.
 func (s *Store) Collect(lists map[string][][]byte) *Commit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	keep, complete := s.referenced(lists)
-	if !complete || !s.littered {
+	refs := s.referenced(lists)
+	if !refs.complete || !s.littered {
 		c := &Commit{done: make(chan struct{})}
 		close(c.done)
 		return c
@@ -81,7 +81,7 @@ func (s *Store) Collect(lists map[string][][]byte) *Commit {
 		b := tx.Bucket([]byte(bucketBlobs))
 		var stale [][]byte
 		err := b.ForEach(func(k, _ []byte) error {
-			if _, ok := keep[string(k)]; !ok {
+			if _, ok := refs.digests[string(k)]; !ok {
 				stale = append(stale, bytes.Clone(k))
 			}
 			return nil
@@ -98,36 +98,49 @@ func (s *Store) Collect(lists map[string][][]byte) *Commit {
 	})
 }
 
-func (s *Store) referenced(lists map[string][][]byte) (keep map[string]struct{}, complete bool) {
-	keep, complete = map[string]struct{}{}, true
-	add := func(ref *linkv1.SnapshotRef) {
-		if listed := Listed(ref); listed != "" {
-			digests, known := lists[listed]
-			complete = complete && known
-			for _, d := range slices.Concat(Lists(ref), digests) {
-				keep[string(d)] = struct{}{}
-			}
-		}
-		for _, o := range ref.GetObjects() {
-			keep[string(o.GetDigest())] = struct{}{}
-		}
+// references are the digests of the blobs that must stay.
+type references struct {
+	lists    map[string][][]byte // as in Collect
+	digests  map[string]struct{}
+	complete bool // the content of every list is known
+}
+
+func (r *references) add(digests ...[]byte) {
+	for _, d := range digests {
+		r.digests[string(d)] = struct{}{}
 	}
+}
+
+func (r *references) addSnapshot(ref *linkv1.SnapshotRef) {
+	if listed := Listed(ref); listed != "" {
+		digests, known := r.lists[listed]
+		r.complete = r.complete && known
+		r.add(Lists(ref)...)
+		r.add(digests...)
+	}
+	for _, o := range ref.GetObjects() {
+		r.add(o.GetDigest())
+	}
+}
+
+// referenced returns what states, open operations and records refer to. The
+// caller holds mu.
+func (s *Store) referenced(lists map[string][][]byte) *references {
+	r := &references{lists: lists, digests: map[string]struct{}{}, complete: true}
 	for _, a := range s.apps {
-		for _, list := range a.State.GetTombstoneLists() {
-			keep[string(list)] = struct{}{}
-		}
-		add(a.State.GetTarget())
-		add(a.State.GetAccepted())
+		r.add(a.State.GetTombstoneLists()...)
+		r.addSnapshot(a.State.GetTarget())
+		r.addSnapshot(a.State.GetAccepted())
 	}
 	for _, o := range s.ops {
 		if o.Open() {
-			add(o.Order.GetSnapshot())
+			r.addSnapshot(o.Order.GetSnapshot())
 		}
 	}
 	for _, of := range s.owned {
-		for _, r := range of {
-			keep[string(r.Owned.Digest[:])] = struct{}{}
+		for _, record := range of {
+			r.add(record.Owned.Digest[:])
 		}
 	}
-	return keep, complete
+	return r
 }

@@ -22,7 +22,7 @@ type Cursor struct {
 	Incarnation string `json:"incarnation,omitempty"` // empty: no row was stored yet
 	Seq         uint64 `json:"seq"`
 	Chain       []byte `json:"chain,omitempty"`
-	Proof       []byte `json:"proof,omitempty"` // the hub's signature on the place
+	Proof       []byte `json:"proof,omitempty"` // the hub's signature on the position
 }
 
 func decodeCursor(raw []byte) (Cursor, error) {
@@ -33,7 +33,7 @@ func decodeCursor(raw []byte) (Cursor, error) {
 	return c, nil
 }
 
-// An App is what the desired log says of one application last.
+// An App is the latest state of one application in the desired log.
 type App struct {
 	ID    string
 	Seq   uint64
@@ -41,13 +41,13 @@ type App struct {
 	State *linkv1.AppState // never changed in place
 }
 
-// Changes are what a batch demands, in the order of its rows.
+// Changes are those of a batch, in the order of its rows.
 type Changes struct {
 	States     []string // applications with a new state
-	Operations []string // operations to take up
-	Terminated []string // operations to end
-	Forgotten  []string // applications to leave alone from now on
-	Settings   bool     // other settings hold
+	Operations []string // new operations
+	Terminated []string // operations to terminate
+	Forgotten  []string // applications that are not managed any more
+	Settings   bool     // the settings have changed
 }
 
 // Cursor is how far the log is stored durably.
@@ -70,28 +70,8 @@ func (s *Store) Stage(b *linkv1.Batch) (Changes, *Commit, error) {
 		return Changes{}, nil, err
 	}
 	st := stage{s: s, cursor: s.cursor}
-	if b.GetReset_() {
-		st.reset()
-	}
-	if b.GetPartial() {
-		st.forgetBuckets(b.GetForgetBuckets())
-	}
-	if ahead := b.GetSettings(); ahead != nil {
-		if err := st.settings(ahead); err != nil {
-			return Changes{}, nil, err
-		}
-	}
-	st.cursor.Incarnation = b.GetIncarnation()
-	for _, blob := range b.GetBlobs() {
-		st.blob(blob)
-	}
-	for _, row := range b.GetRows() {
-		if err := st.row(row); err != nil {
-			return Changes{}, nil, err
-		}
-	}
-	if st.cursor.Seq != s.cursor.Seq || b.GetReset_() || b.GetPartial() {
-		st.cursor.Proof = b.GetProof()
+	if err := st.batch(b); err != nil {
+		return Changes{}, nil, err
 	}
 	for _, f := range st.mirror {
 		f()
@@ -112,14 +92,43 @@ func (s *Store) Stage(b *linkv1.Batch) (Changes, *Commit, error) {
 	}, b.GetBlobs()...), nil
 }
 
-// admit is the rewind guard.
+// batch collects what a batch changes, in memory and on disk.
+func (st *stage) batch(b *linkv1.Batch) error {
+	before := st.cursor.Seq
+	if b.GetReset_() {
+		st.reset()
+	}
+	if b.GetPartial() {
+		st.forgetBuckets(b.GetForgetBuckets())
+	}
+	if ahead := b.GetSettings(); ahead != nil {
+		if err := st.settings(ahead); err != nil {
+			return err
+		}
+	}
+	st.cursor.Incarnation = b.GetIncarnation()
+	for _, blob := range b.GetBlobs() {
+		st.blob(blob)
+	}
+	for _, row := range b.GetRows() {
+		if err := st.row(row); err != nil {
+			return err
+		}
+	}
+	if st.cursor.Seq != before || b.GetReset_() || b.GetPartial() {
+		st.cursor.Proof = b.GetProof()
+	}
+	return nil
+}
+
+// admit refuses batches of a rewound hub.
 func (s *Store) admit(b *linkv1.Batch) error {
 	if b.GetIncarnation() == "" {
 		return fault.New(fault.Invalid, "the hub sent a batch of the desired log that names no incarnation")
 	}
 	known := s.cursor.Incarnation
 	if known == "" {
-		known = s.guard.Incarnation // the copy was lost, its place was not
+		known = s.guard.Incarnation // the copy was lost, its cursor was not
 	}
 	if known != "" && known != b.GetIncarnation() {
 		s.rewound = fmt.Sprintf("the hub's desired log is of another incarnation (%s) than the one this cluster follows (%s)", b.GetIncarnation(), known)
@@ -197,7 +206,7 @@ func newApp(row *linkv1.Row) (*App, error) {
 	return &App{ID: row.GetAppId(), Seq: row.GetSeq(), Leaf: hashchain.Leaf(row.GetAppId(), row.GetBody()), State: &state}, nil
 }
 
-// A stage collects what one batch changes, so that a batch with a bad row
+// A stage collects what one batch changes, so that a batch with an invalid row
 // changes nothing.
 type stage struct {
 	s       *Store
@@ -212,8 +221,8 @@ func (st *stage) then(mirror func(), disk func(tx *bbolt.Tx) error) {
 	st.disk = append(st.disk, disk)
 }
 
-// reset forgets the states, and nothing of what is owned: what a replay does
-// not have is no longer enforced, but never deleted.
+// reset removes the states, but no records of ownership: objects of states that
+// a replay lacks are no longer enforced, but never deleted.
 func (st *stage) reset() {
 	st.cursor = Cursor{}
 	st.forgetSettings()
@@ -226,7 +235,7 @@ func (st *stage) reset() {
 	})
 }
 
-// forgetBuckets forgets the states of some applications, as reset does of all.
+// forgetBuckets removes the states of some applications, as reset does for all.
 func (st *stage) forgetBuckets(of []uint32) {
 	st.cursor = Cursor{}
 	drop := map[uint16]bool{}
@@ -252,9 +261,9 @@ func (st *stage) blob(b *linkv1.Blob) {
 
 func (st *stage) row(row *linkv1.Row) error {
 	if row.GetSeq() <= st.cursor.Seq {
-		return nil // a replay that overlaps; it is stored already
+		return nil // part of an overlapping replay; it is stored already
 	}
-	marker := row.GetKind() == linkv1.RowKind_ROW_KIND_UNSPECIFIED // the rows up to here were left out
+	marker := row.GetKind() == linkv1.RowKind_ROW_KIND_UNSPECIFIED // the rows up to here were omitted
 	if row.GetSeq() == st.cursor.Seq+1 && st.cursor.Seq > 0 && !marker {
 		want := hashchain.Next(st.cursor.Chain, row.GetSeq(), int32(row.GetKind()), row.GetAppId(), row.GetBody())
 		if !bytes.Equal(want, row.GetChain()) {

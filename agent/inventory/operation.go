@@ -18,25 +18,25 @@ import (
 // has its result, so that a repeated row does not run again.
 const keepEndedFor = 7 * 24 * time.Hour
 
-// An Operation is an order of the desired log and how far it has come.
+// An Operation is an operation of the desired log with its progress.
 type Operation struct {
 	ID         string
 	App        string
 	Seq        uint64
 	Order      *linkv1.Operation       // nil once the hub has the result
-	Progress   []byte                  // ledger of the steps that are begun; empty: none is
+	Progress   []byte                  // ledger of the started steps; empty: none
 	Terminated string                  // who asked to terminate it; empty: nobody
 	Result     *linkv1.OperationReport // nil: open
 	Acked      bool                    // the hub has the result
 	EndedAt    time.Time
-	Refused    []Refusal // what it was refused because of who owned it
+	Refused    []Refusal // objects that it could not write because of their ownership
 }
 
-// A Refusal says that an operation could not write an object because of who
-// owned it.
+// A Refusal says that an operation could not write an object because of its
+// ownership.
 type Refusal struct {
 	Key  string `json:"k"`
-	Mark string `json:"m,omitempty"` // whom live tracking named; empty: an application of the cluster owned it
+	Mark string `json:"m,omitempty"` // owner by the live tracking mark; empty: an application of the cluster owned it
 }
 
 // Open reports whether the operation has no result yet.
@@ -104,7 +104,7 @@ func (s *Store) loadOps(tx *bbolt.Tx) error {
 }
 
 // operation handles an OPERATION row. One with a known id is not new: it is
-// open, or was executed and is not executed again.
+// open, or was executed before.
 func (st *stage) operation(row *linkv1.Row) error {
 	var order linkv1.Operation
 	if err := proto.Unmarshal(row.GetBody(), &order); err != nil || order.GetId() == "" {
@@ -161,7 +161,7 @@ func (st *stage) terminate(row *linkv1.Row) error {
 	return nil
 }
 
-// Operation returns an operation that is open or still remembered.
+// Operation returns an operation that is open or still stored.
 func (s *Store) Operation(id string) (Operation, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *Store) Operation(id string) (Operation, bool) {
 	return *o, true
 }
 
-// OpenOperations returns what has no result yet, oldest row first.
+// OpenOperations returns the operations without a result, oldest row first.
 func (s *Store) OpenOperations() []Operation {
 	return s.operations(func(o *Operation) bool { return o.Open() })
 }
@@ -214,7 +214,7 @@ func (s *Store) End(id string, result *linkv1.OperationReport, at time.Time, ref
 }
 
 // Refused returns the newest operation of an application that has ended, and
-// what it was refused.
+// its refusals.
 func (s *Store) Refused(app string) (operation string, refused []Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,8 +236,8 @@ func (s *Store) lastEnded(app string) *Operation {
 	return last
 }
 
-// Delivered says that the hub has the result of an operation. Its id stays
-// known for a week.
+// Delivered records that the hub has the result of an operation. Its id stays
+// stored for a week.
 func (s *Store) Delivered(id string) (*Commit, error) {
 	return s.change(id, func(o *Operation) {
 		if o.Result == nil {
@@ -264,8 +264,8 @@ func (s *Store) change(id string, f func(*Operation)) (*Commit, error) {
 	return s.put(func(tx *bbolt.Tx) error { return putIn(tx, bucketOps, id, raw) }), nil
 }
 
-// Expire forgets operations that ended long ago. Nothing is written if there
-// are none.
+// Expire deletes operations that ended long ago. Without any, nothing is
+// written.
 func (s *Store) Expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

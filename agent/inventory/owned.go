@@ -14,7 +14,7 @@ import (
 )
 
 // A Record says that an object of the cluster is ours: which application
-// applied it, and what the API server stored of it.
+// applied it, and what the API server stored.
 type Record struct {
 	App     string       `json:"-"`
 	Key     manifest.Key `json:"-"`
@@ -24,8 +24,8 @@ type Record struct {
 	Hook    string       `json:"h,omitempty"` // id of the operation that made this hook; empty: an ordinary object
 	Options []string     `json:"p,omitempty"` // the object's own sync options, such as "Prune=false"
 	Merged  bool         `json:"m,omitempty"` // written by a merge against Applied instead of a server-side apply
-	Marks   string       `json:"k,omitempty"` // of Argo CD that the object was written with; empty: none
-	From    string       `json:"f,omitempty"` // application, as tracking ids name it, that has released the object and whose content is live; empty: App has written it
+	Marks   string       `json:"k,omitempty"` // Argo CD's marks that were written; empty: none
+	From    string       `json:"f,omitempty"` // application, as in tracking ids, that has released the object and whose content is live; empty: App has written it
 }
 
 // Owned returns the records of one application, in order of key.
@@ -40,7 +40,7 @@ func (s *Store) Owned(app string) []Record {
 	return out
 }
 
-// Owners names the applications that own anything.
+// Owners returns the applications that own objects.
 func (s *Store) Owners() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +52,8 @@ func (s *Store) Owners() []string {
 	return out
 }
 
-// Own records that an object is an application's. The newest record of the
-// same application and key stays.
+// Own records that an application owns an object. It replaces the record of the
+// same application and key.
 func (s *Store) Own(r Record) (*Commit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *Store) Transfer(from string, r Record) (*Commit, error) {
 	}), nil
 }
 
-// Disown forgets that an object is an application's.
+// Disown deletes the record of an object.
 func (s *Store) Disown(app string, key manifest.Key) *Commit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +112,8 @@ func (s *Store) Disown(app string, key manifest.Key) *Commit {
 	return s.put(func(tx *bbolt.Tx) error { return deleteIn(tx, bucketOwned, ownedID(app, key)) })
 }
 
-// ownedID is the key of a record on disk: application and object, in one
-// prefix for each application.
+// ownedID is the key of a record on disk: application and object, with one
+// prefix per application.
 func ownedID(app string, key manifest.Key) string { return app + "\x00" + key.String() }
 
 func deleteOwnedOf(tx *bbolt.Tx, app string) error {

@@ -20,8 +20,8 @@ func (s *Store) Guard(c Cursor) {
 	s.guard = c
 }
 
-// Position is the cursor to show to the hub. Lost says that only the place is
-// known, and the copy of the log up to it is gone.
+// Position is the cursor to show to the hub. Lost says that only the cursor is
+// known, and the copy of the log up to it is lost.
 func (s *Store) Position() (c Cursor, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,8 +31,8 @@ func (s *Store) Position() (c Cursor, lost bool) {
 	return s.durable, false
 }
 
-// Rewind stops the store from taking anything, for the reason given. An empty
-// reason says that hub and agent agree again; each batch is still checked.
+// Rewind makes the store refuse all rows, for the given reason. An empty reason
+// says that hub and agent agree again; each batch is still checked.
 func (s *Store) Rewind(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,15 +47,16 @@ func (s *Store) Rewound() string {
 	return s.rewound
 }
 
-// HoldDeletions stops every deletion for a reason of the hub's; empty: it is lifted.
+// HoldDeletions stops every deletion for a reason of the hub; empty: deletions
+// are allowed again.
 func (s *Store) HoldDeletions(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = reason
 }
 
-// Frozen says why nothing may be deleted in the cluster now; empty: things
-// may be.
+// Frozen says why nothing may be deleted in the cluster now; empty: deletions
+// are allowed.
 func (s *Store) Frozen() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +90,8 @@ func (s *Store) Confirm(m *linkv1.Confirmed) (*Commit, error) {
 	return s.put(func(tx *bbolt.Tx) error { return putIn(tx, bucketMeta, keyCursor, raw) }), nil
 }
 
-// Settled checks, once a replay has ended, that the hub's log reaches as far
-// as it is known to have reached before.
+// Settled checks, after a replay, that the hub's log reaches at least the
+// newest cursor that is known.
 func (s *Store) Settled() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +100,8 @@ func (s *Store) Settled() {
 	}
 }
 
-// Sums are hashes over the states of all applications and the settings: for the buckets of the
-// first level that are named their second level, else the first.
+// Sums are hashes over the states of all applications and the settings: the
+// second level of the given buckets, or without any the first level.
 func (s *Store) Sums(first []uint32) *linkv1.Sums {
 	s.mu.Lock()
 	defer s.mu.Unlock()

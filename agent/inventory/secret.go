@@ -21,14 +21,14 @@ import (
 // SecretName is the name of the Secret that survives a lost state directory.
 const SecretName = "capstan-agent-state"
 
-// maxSecret is the most that an API server stores of one Secret.
+// maxSecret is the largest Secret that an API server stores, in bytes.
 const maxSecret = 1 << 20
 
 // secretPause is the least time between two writes of the Secret.
 const secretPause = time.Second
 
-// A Vault stores the few bytes that must outlive the state directory. The
-// cluster provides it as a Secret.
+// A Vault stores the data that must survive the loss of the state directory.
+// The cluster provides it as a Secret.
 type Vault interface {
 	// Read returns the data; fault.Missing when there is none yet.
 	Read(ctx context.Context) (map[string][]byte, error)
@@ -47,10 +47,10 @@ const (
 	entryRevoked   = "revoked"
 )
 
-// Keys are what the hub entrusts to the agent for its tenant and cluster.
+// Keys are the keys of the tenant and the cluster, from the hub.
 type Keys struct {
-	Object []byte `json:"object"` // opens blobs
-	Mask   []byte `json:"mask"`   // makes the keyed hashes of Secret values
+	Object []byte `json:"object"` // decrypts blobs
+	Mask   []byte `json:"mask"`   // computes the keyed hashes of Secret values
 }
 
 // A Secret is the agent's part of its own Secret: identity, keys, cursor,
@@ -76,7 +76,7 @@ type Secret struct {
 }
 
 // A watermark is what must be known of an application even if the directory is
-// lost: what is older than it is refused, and what has ended is not run again.
+// lost: older states are refused, and ended operations do not run again.
 type watermark struct {
 	Generation uint64 `json:"g"`
 	Ended      string `json:"o,omitempty"` // newest operation that ended
@@ -96,7 +96,7 @@ type waiter struct {
 	done    chan struct{}
 }
 
-// OpenSecret reads what is there. A missing Secret is an empty one.
+// OpenSecret reads the Secret. A missing one is empty.
 func OpenSecret(ctx context.Context, vault Vault, log *slog.Logger) (*Secret, error) {
 	s := &Secret{
 		vault: vault, log: log, wake: make(chan struct{}, 1),
@@ -118,7 +118,8 @@ func OpenSecret(ctx context.Context, vault Vault, log *slog.Logger) (*Secret, er
 			continue
 		}
 		if err := json.Unmarshal(data[name], into); err != nil {
-			// The value may hold keys: neither it nor the decoder's text is shown.
+			// The value may contain keys: neither it nor the decoder's text is
+			// shown.
 			return nil, fault.New(fault.Invalid, "entry %q of Secret %q is not readable; remove that entry", name, SecretName)
 		}
 	}
@@ -177,7 +178,7 @@ func (s *Secret) Run(ctx context.Context) error {
 	}
 }
 
-// reportFailure says why the Secret is not written, and what waits for it.
+// reportFailure logs why the Secret is not written, and what waits for it.
 func (s *Secret) reportFailure(ctx context.Context, reminder *lifecycle.Reminder, wait time.Duration, err error) {
 	if err == nil {
 		if _, before := reminder.Due(time.Now(), ""); before {
@@ -198,7 +199,7 @@ func (s *Secret) reportFailure(ctx context.Context, reminder *lifecycle.Reminder
 	s.log.WarnContext(ctx, "agent secret not written, will retry", logkey.Error, sentence(err), logkey.Wait, wait, logkey.Reason, hub)
 }
 
-// sentence is what a person may read of an error.
+// sentence is the text of an error for users.
 func sentence(err error) string {
 	if f, ok := fault.As(err); ok && f.Kind != fault.Internal {
 		return fault.Sentence(err)
@@ -254,7 +255,7 @@ func (s *Secret) encode() (map[string][]byte, error) {
 	}
 	if size > maxSecret*9/10 {
 		// These marks are the only part that grows with the number of
-		// applications; without them the hub's own guard still stands.
+		// applications. Without them, the hub still checks generations.
 		delete(data, entryApps)
 	}
 	return data, nil
@@ -293,7 +294,7 @@ func (s *Secret) Flush(ctx context.Context) error {
 	}
 }
 
-// Identity returns the stored identity; empty: none is.
+// Identity returns the stored identity; empty: there is none.
 func (s *Secret) Identity() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,7 +334,7 @@ func (s *Secret) Cursor() Cursor {
 // SetCursor stores the cursor.
 func (s *Secret) SetCursor(c Cursor) { s.change(func() { s.cursor = c }) }
 
-// Revoked returns what the hub said of revoked agents last.
+// Revoked returns the newest revocations of the hub.
 func (s *Secret) Revoked() []Revoked {
 	s.mu.Lock()
 	defer s.mu.Unlock()

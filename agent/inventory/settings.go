@@ -13,8 +13,8 @@ import (
 
 const keySettings = "settings"
 
-// settings are the newest of the desired log. In root and bucket hashes they
-// count among the states of applications, under an id of their own.
+// settings are the newest of the desired log. Root and bucket hashes include
+// them like the state of an application, with a fixed id.
 type settings struct {
 	id   string
 	leaf [32]byte

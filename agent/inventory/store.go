@@ -1,9 +1,9 @@
-// Package inventory is what an agent remembers: the desired log as far as it
-// has come, the sealed objects, what was applied and is therefore ours, and
-// the operations that are open or not yet acknowledged. It never talks to a
-// cluster's objects or to the hub, and it never decides. The engine and the
-// daemon call it. What it acknowledged is on disk, reads never wait for a
-// disk, and writes are applied in the order in which they were made.
+// Package inventory is the agent's durable state: the received desired log,
+// encrypted objects, ownership records of applied objects, and operations that
+// are open or not yet acknowledged. It sends no requests to the cluster or the
+// hub, and makes no decisions. The engine and the daemon call it. Acknowledged
+// data is on disk, reads never wait for the disk, and writes are applied in
+// order.
 package inventory
 
 import (
@@ -42,8 +42,8 @@ const (
 	bucketOps   = "operations"
 )
 
-// A Store is the agent's memory. Reads come from a mirror; writes are put in
-// line for one writer, which Run is, and commit in groups.
+// A Store is the agent's durable state. Reads use a copy in memory; writes are
+// queued for one writer, Run, which commits them in groups.
 type Store struct {
 	db       *bbolt.DB
 	instance string
@@ -51,14 +51,14 @@ type Store struct {
 
 	mu       sync.Mutex
 	pending  []write
-	broken   error // first failed commit; nothing is accepted after it
+	broken   error // error of the first failed commit; nothing is accepted after it
 	cursor   Cursor
 	durable  Cursor // cursor of the last commit
-	guard    Cursor // newest cursor known from elsewhere; what lies behind it is a rewound hub
+	guard    Cursor // newest cursor from elsewhere; a hub whose log ends before it is rewound
 	rewound  string // why no rows are accepted from the hub; empty: none
-	held     string // why nothing may be deleted, though all is well here; empty: things may be
+	held     string // the hub's reason to hold deletions; empty: none
 	apps     map[string]*App
-	settings *settings                          // nil: the log has none
+	settings *settings                          // nil: the log has no settings
 	owned    map[string]map[manifest.Key]Record // by application
 	ops      map[string]*Operation
 	littered bool              // blobs may have lost their last reference since Collect
@@ -69,16 +69,17 @@ type Store struct {
 type write struct {
 	apply func(tx *bbolt.Tx) error
 	done  *Commit
-	blobs []*linkv1.Blob // that it brings to the disk
+	blobs []*linkv1.Blob // blobs of the commit
 }
 
-// A Commit is a write that is on its way to the disk.
+// A Commit is a queued write.
 type Commit struct {
 	done chan struct{}
 	err  error
 }
 
-// Wait returns when the write is durable, or says why it never will be.
+// Wait returns when the write is durable, or the error for which it never will
+// be.
 func (c *Commit) Wait(ctx context.Context) error {
 	select {
 	case <-c.done:
@@ -119,7 +120,7 @@ func Open(dir string) (*Store, error) {
 	return s, nil
 }
 
-// load makes the buckets and fills the mirror.
+// load creates the buckets and fills the copy in memory.
 func (s *Store) load() error {
 	return s.db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range []string{bucketMeta, bucketApps, bucketBlobs, bucketOwned, bucketOps} {
@@ -157,13 +158,14 @@ func (s *Store) loadMeta(tx *bbolt.Tx) error {
 	return nil
 }
 
-// Instance names this directory. It is made once, so a restarted process is
-// the same holder of a lease and a process with a new directory is another.
+// Instance is the id of this directory. It is created once, so a restarted
+// process is the same holder of a lease, and a process with a new directory is
+// another one.
 func (s *Store) Instance() string { return s.instance }
 
-// Run commits what was written until ctx ends, then commits the rest and
-// returns nil. A disk that refuses a commit ends it with an error: what is in
-// memory would no longer be what a restart finds.
+// Run commits queued writes until ctx ends, then commits the rest and returns
+// nil. A failed commit ends it with an error: the memory would differ from what
+// a restart reads.
 func (s *Store) Run(ctx context.Context) error {
 	for {
 		if err := s.commit(); err != nil {
@@ -186,7 +188,7 @@ func (s *Store) Run(ctx context.Context) error {
 // Close releases the file. Run must have returned.
 func (s *Store) Close() error { return s.db.Close() }
 
-// commit writes everything in line as one transaction.
+// commit writes everything in the queue in one transaction.
 func (s *Store) commit() error {
 	s.mu.Lock()
 	batch := s.pending

@@ -1,8 +1,7 @@
 // Package kubeevent writes Kubernetes events about applications into the
-// namespaces that they are deployed to, for tools that read events. It never
-// waits for the cluster on behalf of its callers: what is too much is left
-// out. The engine calls it, and the daemon runs it; without a setting of the
-// tenant it writes nothing.
+// namespaces that they are deployed to, for tools that read events. Its callers
+// never wait for the cluster: excess events are dropped. The engine calls it,
+// and the daemon runs it. Without the tenant's setting it writes nothing.
 package kubeevent
 
 import (
@@ -35,15 +34,15 @@ const (
 	ResourceUpdated    = "ResourceUpdated" // sync or health status of the application
 )
 
-// Everything is the word for all reasons.
+// Everything means all reasons.
 const Everything = "all"
 
 const (
 	burst      = 25               // events of one application at once
 	refill     = 10 * time.Second // until one more may be written
 	mostQueued = 256
-	mostKept   = 2000             // series and applications that are remembered
-	series     = 10 * time.Minute // in which an equal event increases the count instead of a new one
+	mostKept   = 2000             // limit of stored series and applications
+	series     = 10 * time.Minute // time in which an equal event only increases the count
 	longest    = 1024             // bytes of a message, the API server's limit
 	callLimit  = 10 * time.Second
 )
@@ -54,11 +53,11 @@ type Event struct {
 	Name      string // of the application
 	Namespace string // that it is deployed to; empty: the agent's own
 	Reason    string
-	Warning   bool // something went wrong
+	Warning   bool // the event is a warning
 	Message   string
 }
 
-// Config is what a Recorder is made of. All fields but Clock are needed.
+// Config is what a Recorder needs. All fields except Clock are required.
 type Config struct {
 	Client  dynamic.Interface
 	Home    string          // the agent's namespace
@@ -80,13 +79,13 @@ type Recorder struct {
 	known map[string]*written // series, by the Run loop alone
 }
 
-// bucket bounds the events of one application.
+// bucket limits the events of one application.
 type bucket struct {
 	left float64
 	at   time.Time
 }
 
-// written is an event that was made and may happen again.
+// written is an event that was created and may be repeated.
 type written struct {
 	name  string
 	first time.Time
@@ -124,7 +123,7 @@ func (r *Recorder) drop() {
 	r.dropped++
 }
 
-// Dropped is how many events were left out because there were too many.
+// Dropped is the number of dropped events.
 func (r *Recorder) Dropped() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,7 +183,7 @@ func (r *Recorder) namespace(e Event) string {
 	return e.Namespace
 }
 
-// write makes an event, or counts it where the same one was written lately.
+// write creates an event, or increases the count of the same recent one.
 func (r *Recorder) write(ctx context.Context, e Event) error {
 	if err := r.Write(); err != nil {
 		return nil // another agent writes, and reports
@@ -218,7 +217,7 @@ func (r *Recorder) write(ctx context.Context, e Event) error {
 	return nil
 }
 
-// object is an event of core/v1 about the Application, which is no object of
+// object is an event of core/v1 about the Application, which does not exist in
 // this cluster. The API server does not check that.
 func (r *Recorder) object(e Event, w *written) *unstructured.Unstructured {
 	kind := "Normal"
@@ -239,7 +238,8 @@ func (r *Recorder) object(e Event, w *written) *unstructured.Unstructured {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// short bounds the name of an application to what leaves room for the rest.
+// short truncates the name of an application, so that there is space for the
+// rest.
 func short(name string) string { return name[:min(len(name), 200)] }
 
 func clip(text string) string {

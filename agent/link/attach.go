@@ -18,7 +18,7 @@ import (
 
 const watch = time.Second // interval between checks of a session
 
-// An attachment is one session that said Hello.
+// An attachment is one session after Hello.
 type attachment struct {
 	session *tunnel.Session
 	conn    grpc.ClientConnInterface
@@ -50,7 +50,7 @@ func (c *Client) attach(ctx context.Context) (opened bool, err error) {
 	return true, err
 }
 
-// open dials and says Hello.
+// open dials and sends Hello.
 func (c *Client) open(ctx context.Context) (*attachment, error) {
 	address, err := c.address()
 	if err != nil {
@@ -107,8 +107,8 @@ func (c *Client) greet(ctx context.Context, session *tunnel.Session, address str
 	return &attachment{session: session, conn: conn, hello: hello, address: address, drain: make(chan time.Duration, 1)}, nil
 }
 
-// serve runs everything that flows over a session, until one part of it ends.
-// served says when the hub's calls cannot come in any more.
+// serve runs all parts of a session, until one of them ends. served ends when
+// the hub can make no more calls.
 func (c *Client) serve(ctx context.Context, a *attachment, served <-chan error) error {
 	c.attached(ctx, a)
 	g := lifecycle.NewGroup(ctx)
@@ -149,7 +149,7 @@ func (c *Client) watch(ctx context.Context, a *attachment) error {
 	}
 }
 
-// ended is the sentence for a session that ended for that reason.
+// ended is the sentence about the end of a session.
 func ended(why error) error {
 	if _, ok := fault.As(why); ok {
 		return why
@@ -172,7 +172,7 @@ func (c *Client) dial(ctx context.Context, address string, lane tunnel.Lane) (*t
 	})
 }
 
-// address is the one to try now.
+// address is the one to dial now.
 func (c *Client) address() (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,8 +244,8 @@ func (c *Client) heard(sent time.Time, hub int64) {
 	}
 }
 
-// interval is how often the hub wants a beat, within reason; a hub that does
-// not say means 10 s.
+// interval is the time between heartbeats that the hub requests, within limits;
+// 10 s if it requests none.
 func interval(hello *linkv1.HelloResponse) time.Duration {
 	if hello.GetHeartbeatSeconds() == 0 {
 		return 10 * time.Second

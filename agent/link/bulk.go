@@ -16,13 +16,13 @@ import (
 
 const (
 	bulkIdle       = time.Minute     // an unused bulk connection is closed after this
-	bulkAvoid      = time.Minute     // after a failure, how long the control lane does the work
+	bulkAvoid      = time.Minute     // after a failure, how long the control lane is used
 	idleCheckEvery = 5 * time.Second // interval between checks for idleness
 )
 
-// bulk is the second connection of the agent. It is opened when something
-// large is wanted and closed when it was idle. Without it everything still
-// works, more slowly, on the control lane.
+// bulk is the second connection of the agent. It is opened for large transfers
+// and closed when idle. Without it everything works on the control lane, more
+// slowly.
 type bulk struct {
 	c *Client
 
@@ -67,12 +67,12 @@ func (b *bulk) drop(why error) {
 	}
 }
 
-// conn returns a client on the bulk connection of an attachment, which it
-// opens if needed, and a function that ends the use with its outcome. It is
-// false where the control lane has to do.
+// conn returns a client on the bulk connection of an attachment, which it opens
+// if needed, and a function that ends the use with its outcome. It is false if
+// the control lane has to be used.
 func (b *bulk) conn(ctx context.Context, a *attachment) (grpc.ClientConnInterface, func(error), bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock() // others wait for the one who opens it
+	defer b.mu.Unlock() // others wait for the goroutine that opens it
 	if b.session != nil && (b.of != a || b.session.Err() != nil) {
 		b.session.Close(errors.New("the bulk connection is out of date"))
 		b.session = nil
@@ -89,7 +89,7 @@ func (b *bulk) conn(ctx context.Context, a *attachment) (grpc.ClientConnInterfac
 	return conn, func(err error) { b.done(session, a, err) }, true
 }
 
-// open dials, unless that went wrong a short while ago.
+// open dials, unless that failed a short time ago.
 func (b *bulk) open(ctx context.Context, a *attachment) bool {
 	now := b.c.cfg.Clock.Now()
 	if b.stopped || now.Before(b.avoid) {

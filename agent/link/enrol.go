@@ -25,7 +25,7 @@ type EnrolConfig struct {
 	Cluster Cluster
 	Log     *slog.Logger
 	Version string             // of the agent; may be empty
-	Proxy   tunnel.ProxyConfig // what lies between the agent and the hub
+	Proxy   tunnel.ProxyConfig // proxies between the agent and the hub
 	Dial    tunnel.Dialer      // nil: TCP
 	Clock   lifecycle.Clock    // nil: the real one
 }
@@ -69,6 +69,7 @@ func tokenHash(t tunnel.JoinToken) []byte {
 	return sum[:]
 }
 
+// enroll tries the hub's addresses until one enrols the agent or refuses it.
 func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg EnrolConfig) (Identity, error) {
 	id, err := pending(ctx, token, old, cfg)
 	if err != nil {
@@ -83,7 +84,7 @@ func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enrol
 			if done, err = enrollAt(ctx, address, token, id, &memory, cfg); err == nil {
 				return done, nil
 			}
-			if kind := fault.KindOf(err); ctx.Err() != nil || kind != fault.Offline && kind != fault.Exceeded {
+			if ctx.Err() != nil || !worthRetry(err) {
 				return Identity{}, err
 			}
 			cfg.Log.WarnContext(ctx, "enrolment is tried again", logkey.Address, address, logkey.Error, err)
@@ -98,8 +99,14 @@ func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enrol
 	}
 }
 
-// pending makes the key and, where no identity would be overwritten, saves
-// it first: the hub answers the same key again if its first answer is lost.
+// worthRetry reports whether an enrolment failed for a temporary reason.
+func worthRetry(err error) bool {
+	kind := fault.KindOf(err)
+	return kind == fault.Offline || kind == fault.Exceeded
+}
+
+// pending makes the key and, where no identity would be overwritten, saves it
+// first: if the hub's first response is lost, it accepts the same key again.
 func pending(ctx context.Context, token tunnel.JoinToken, old Identity, cfg EnrolConfig) (Identity, error) {
 	id := Identity{Addresses: token.Addresses, Pins: []string{token.Pin.String()}, Token: tokenHash(token)}
 	if !old.Enrolled() && len(old.Key) > 0 && bytes.Equal(old.Token, id.Token) {

@@ -9,8 +9,8 @@ const (
 	mostServedText = 768 << 10 // bytes
 )
 
-// fitting returns what of a cluster's API list goes into a Hello: all versions of
-// groups, and of the kinds, in their order, as many as there is room for.
+// fitting returns the part of a cluster's API list that fits into a Hello: all
+// versions of groups, and as many kinds as possible, in order.
 func fitting(all []string) []string {
 	room, text := mostServed, mostServedText
 	take := make([]bool, len(all))

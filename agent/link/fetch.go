@@ -19,14 +19,14 @@ const (
 	fetchBatch   = 512              // digests of one request
 	bulkFrom     = 64               // blobs from which the bulk lane is worth its handshake: some 256 KiB
 	fetchStall   = 30 * time.Second // after which a silent stream is ended
-	fetchTries   = 5                // for a hub that answers and does not deliver
+	fetchTries   = 5                // for a hub that responds without blobs
 	digestLength = 32
 )
 
-// Fetch gets blobs from the hub and hands each to take, in any order, one at
-// a time. What the hub says it does not have, or that this cluster may not
-// see, comes back as missing. It waits for a session and tries again until
-// all are there, ctx ends, take fails or the hub refuses.
+// Fetch reads blobs from the hub and calls take for each, in any order, one at
+// a time. missing are those that the hub does not have, or that this cluster
+// may not read. It waits for a session and retries until all were read, ctx
+// ends, take fails or the hub refuses.
 func (c *Client) Fetch(ctx context.Context, digests [][]byte, take func(*linkv1.Blob) error) (missing [][]byte, err error) {
 	f := &fetch{c: c, store: take, want: map[string]bool{}}
 	for _, d := range digests {
@@ -49,7 +49,7 @@ type fetch struct {
 	tries   int  // since the last one that brought anything
 }
 
-// errTake marks what the caller of Fetch did wrong: trying again is no help.
+// errTake marks an error of the caller of Fetch, which a retry does not help.
 type errTake struct{ error }
 
 func (e errTake) Unwrap() error { return e.error }
@@ -76,7 +76,7 @@ func (f *fetch) run(ctx context.Context) error {
 	return nil
 }
 
-// hopeless returns the error with which to give up, or nil to try again.
+// hopeless returns the error with which to give up, or nil to retry.
 func (f *fetch) hopeless(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -114,7 +114,7 @@ func (f *fetch) fetchBatch(ctx context.Context) error {
 	}
 	err = f.request(ctx, conn)
 	if t := (errTake{}); errors.As(err, &t) || ctx.Err() != nil {
-		done(nil) // no fault of the connection
+		done(nil) // not a failure of the connection
 		return err
 	}
 	done(err)
@@ -146,7 +146,7 @@ func (f *fetch) request(ctx context.Context, conn grpc.ClientConnInterface) erro
 		if err != nil {
 			return fmt.Errorf("fetch blobs: %w", stalled(ctx, err))
 		}
-		stall.Stop() // the caller may take its time
+		stall.Stop() // the caller may be slow
 		if err := f.accept(reply); err != nil {
 			return err
 		}
@@ -174,8 +174,8 @@ func (f *fetch) accept(reply *linkv1.FetchReply) error {
 	return nil
 }
 
-// stalled returns the reason for which a stream was given up, if it was, or that
-// the session was closed under it: the next one may do better.
+// stalled returns the reason for which a stream was given up, if it was, or
+// that its session was closed: the next one may succeed.
 func stalled(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); fault.KindOf(cause) == fault.Offline {
 		return cause

@@ -23,7 +23,7 @@ func (c *Client) streamWait() lifecycle.Backoff {
 
 func (c *Client) streamFailed(ctx context.Context, what string) func(error, time.Duration) {
 	return func(err error, wait time.Duration) {
-		c.cfg.Log.WarnContext(ctx, what, logkey.Error, err, logkey.Wait, wait) //nolint:sloglint // a constant of the caller
+		c.cfg.Log.WarnContext(ctx, what, logkey.Error, err, logkey.Wait, wait) //nolint:sloglint // constant text of the caller
 	}
 }
 
@@ -65,7 +65,7 @@ func (c *Client) followOnce(ctx context.Context, client linkv1.DesiredClient) er
 	}
 }
 
-// handle acts on one message of the hub.
+// handle processes one message of the hub.
 func (c *Client) handle(ctx context.Context, stream followStream, down *linkv1.FollowDown) error {
 	switch m := down.GetMessage().(type) {
 	case *linkv1.FollowDown_Batch:

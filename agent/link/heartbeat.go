@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// heartbeats remembers when the newest beat was sent.
+// heartbeats stores when the newest heartbeat was sent.
 type heartbeats struct {
 	mu     sync.Mutex
 	number uint64
@@ -79,6 +79,7 @@ func (c *Client) beat(ctx context.Context, a *attachment, b *heartbeats, stream 
 	}
 }
 
+// listen processes the hub's replies until the hub ends the session.
 func (c *Client) listen(a *attachment, stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply], b *heartbeats) error {
 	for {
 		r, err := stream.Recv()
@@ -88,20 +89,29 @@ func (c *Client) listen(a *attachment, stream grpc.BidiStreamingClient[linkv1.Be
 		if err != nil {
 			return err
 		}
-		if sent, ok := b.of(r.GetNumber()); ok {
-			c.heard(sent, r.GetNowUnixNano())
-		}
-		if of := r.GetRevoked(); len(of) > 0 {
-			c.cfg.Sessions.Revoked(of)
-		}
-		if end := r.GetClosing(); end != nil {
-			return &fault.Error{Kind: fault.Kind(end.GetKind()), Object: "hub", Cause: "it ended the session: " + end.GetCause(), Fix: end.GetFix()}
-		}
-		if r.GetDrain() {
-			select {
-			case a.drain <- time.Duration(r.GetDrainWithinMillis()) * time.Millisecond:
-			default: // it asked before
-			}
+		if err := c.reply(a, r, b); err != nil {
+			return err
 		}
 	}
+}
+
+// reply processes one reply to a heartbeat. An error is the reason for which
+// the hub ends the session.
+func (c *Client) reply(a *attachment, r *linkv1.BeatReply, b *heartbeats) error {
+	if sent, ok := b.of(r.GetNumber()); ok {
+		c.heard(sent, r.GetNowUnixNano())
+	}
+	if revoked := r.GetRevoked(); len(revoked) > 0 {
+		c.cfg.Sessions.Revoked(revoked)
+	}
+	if end := r.GetClosing(); end != nil {
+		return &fault.Error{Kind: fault.Kind(end.GetKind()), Object: "hub", Cause: "it ended the session: " + end.GetCause(), Fix: end.GetFix()}
+	}
+	if r.GetDrain() {
+		select {
+		case a.drain <- time.Duration(r.GetDrainWithinMillis()) * time.Millisecond:
+		default: // an earlier reply has started the drain
+		}
+	}
+	return nil
 }

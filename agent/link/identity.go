@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-// An Identity is who the agent is and which hub it belongs to. It contains
-// the private key, which never leaves the cluster.
+// An Identity identifies the agent and its hub. It contains the private key,
+// which never leaves the cluster.
 type Identity struct {
 	AgentID     string   `json:"agentId,omitempty"`
 	ClusterName string   `json:"clusterName,omitempty"`
@@ -42,7 +42,7 @@ func (i Identity) LogValue() slog.Value { return slog.StringValue(i.String()) }
 // Enrolled reports whether there is a certificate.
 func (i Identity) Enrolled() bool { return len(i.Chain) > 0 && len(i.Key) > 0 && i.AgentID != "" }
 
-// Certificate returns the certificate with its key, as TLS needs it.
+// Certificate returns the certificate with its key for TLS.
 func (i Identity) Certificate() (*tls.Certificate, error) {
 	if !i.Enrolled() {
 		return nil, fault.With(fault.New(fault.Unknown, "it is not enrolled"), "agent", "give it a join token")
@@ -121,7 +121,7 @@ func newKey() ([]byte, error) {
 	return der, nil
 }
 
-// errKey says nothing of what is stored: it is a private key.
+// errKey does not contain the stored text, which is a private key.
 var errKey = errors.New("the agent's stored key is damaged")
 
 func parseKey(der []byte) (*ecdsa.PrivateKey, error) {

@@ -1,9 +1,9 @@
 // Package link is the agent's end of the link. It dials the hub, authenticates,
 // maintains one session as long as the process runs, and transfers desired
 // state in and reports out. It does not interpret what it transfers and sends
-// nothing to the cluster. agent/daemon runs one Client. A report is kept until
-// the hub has acknowledged it. A batch is acknowledged only after it was
-// stored, whatever happens to the connection.
+// nothing to the cluster. agent/daemon runs one Client. A report is stored
+// until the hub has acknowledged it. A batch is acknowledged only after it was
+// stored.
 package link
 
 import (
@@ -33,7 +33,8 @@ type Config struct {
 	Sessions Sessions
 	// Load is read before each heartbeat.
 	Load func() Load
-	// Epoch is random and made at each start of the process; reports carry it too.
+	// Epoch is random and created at each start of the process; reports contain
+	// it, too.
 	Epoch string
 	Log   *slog.Logger
 
@@ -51,16 +52,16 @@ type Config struct {
 	Version string
 	// Upgrades says that the hub may upgrade the agent.
 	Upgrades bool
-	// Features are the names of what this agent can do beyond the first release.
+	// Features are the names of optional features that this agent supports.
 	Features []string
-	// Proxy is what lies between the agent and the hub.
+	// Proxy describes the proxies between the agent and the hub.
 	Proxy tunnel.ProxyConfig
 	// Dial opens connections; nil: TCP.
 	Dial tunnel.Dialer
 	// Clock is time; nil: the real one.
 	Clock lifecycle.Clock
-	// Watchdog ends Run when the hub has completed no round trip for so
-	// long: a new process may do better. Zero: 10 min; negative: never.
+	// Watchdog ends Run after this time without a round trip: a new process may
+	// succeed. Zero: 10 min; negative: never.
 	Watchdog time.Duration
 	// Silence is how long the hub may send nothing; zero: 30 s.
 	Silence time.Duration
@@ -86,10 +87,10 @@ func (c Config) Validate() error {
 }
 
 const (
-	firstWait   = 250 * time.Millisecond // a hub that was restarted is missed for as short as can be
+	firstWait   = 250 * time.Millisecond // short, because a restarted hub is back soon
 	mostWait    = time.Minute
-	refusedWait = 30 * time.Second // ± half; for an agent that the hub does not want now
-	healthy     = time.Minute      // a session of this length forgives the failures before it
+	refusedWait = 30 * time.Second // ± half; for an agent that the hub has refused
+	healthy     = time.Minute      // a session of this length resets the back-off
 )
 
 // A Client maintains the agent's session with its hub.
@@ -146,8 +147,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Run stays attached until ctx ends, then returns nil. It returns earlier
-// only if there is no identity to attach with, or if the watchdog bites.
+// Run stays attached until ctx ends, then returns nil. It returns earlier only
+// if there is no identity to attach with, or if the watchdog ends it.
 func (c *Client) Run(ctx context.Context) error {
 	id, err := c.cfg.Vault.Load(ctx)
 	if err != nil {
@@ -165,7 +166,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// stay attaches again and again.
+// stay attaches again after each session.
 func (c *Client) stay(ctx context.Context) error {
 	defer c.lingering.Wait()
 	wait := lifecycle.Backoff{First: firstWait, Max: mostWait, Rand: c.cfg.Random}
@@ -190,9 +191,9 @@ func (c *Client) stay(ctx context.Context) error {
 	return nil
 }
 
-// pause is how long to wait after an attempt or a session ended with err. An
-// agent that the hub refused does not hurry: nothing changes until a person
-// acts or another process ends.
+// pause is how long to wait after an attempt or a session ended with err. A
+// refused agent waits longer: a person has to act, or another process has to
+// end.
 func (c *Client) pause(wait *lifecycle.Backoff, err error) time.Duration {
 	d := wait.Next()
 	if f, ok := fault.As(err); ok && f.RetryAfter > 0 {
@@ -245,7 +246,7 @@ func (c *Client) setIdentity(id Identity) {
 	c.id = id
 }
 
-// leaf is the certificate that is used now.
+// leaf is the current certificate.
 func (c *Client) leaf() (*x509.Certificate, error) {
 	cert, err := c.Identity().Certificate()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 const (
 	mostDrain  = 10 * time.Minute // limit for the time that a hub may request
 	moveWait   = 5 * time.Second  // longest pause between two tries to attach elsewhere
-	moveGreet  = 5 * time.Second  // for a greeting that is under way when the old session ends
+	moveGreet  = 5 * time.Second  // for a Hello that is under way when the old session ends
 	lingerTime = 10 * time.Second // for calls of the hub that run on the old session
 )
 
@@ -54,7 +54,7 @@ func (c *Client) reside(ctx context.Context, a *attachment) (*attachment, error)
 	return next, nil
 }
 
-// lastMove returns the attachment that is just being made when the old one ends:
+// lastMove returns the attachment that is being created when the old one ends:
 // the hub may have ended the old one because of it.
 func (c *Client) lastMove(a *attachment, moved <-chan *attachment, stay context.CancelFunc) *attachment {
 	if !a.moving.Load() {

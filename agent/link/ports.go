@@ -41,21 +41,21 @@ type Desired interface {
 	StoreBatch(ctx context.Context, b *linkv1.Batch) error
 	// Root is the root hash over all application states.
 	Root() []byte
-	// Rewound reports that hub and agent disagree about the log's past: the
-	// copy stays enforced, nothing is pruned, and an admin decides. An empty
-	// reason means that they agree.
+	// Rewound reports that the hub's log does not contain the agent's cursor:
+	// the copy stays enforced, nothing is pruned, and an admin decides. An
+	// empty reason means that it does.
 	Rewound(reason string)
-	// Respond handles messages that are no rows: Confirmed, Hold and Compare.
-	// It returns the reply to the hub; nil: none.
+	// Respond handles messages other than rows: Confirmed, Hold and Compare. It
+	// returns the reply to the hub; nil: none.
 	Respond(ctx context.Context, down *linkv1.FollowDown) (*linkv1.FollowUp, error)
 }
 
 // Reports returns what to report to the hub, and receives acknowledgements.
 type Reports interface {
 	// Next waits for the next report. Epoch is that of the configuration, and
-	// seq counts 1, 2, 3 … within it. A report is returned once: when ctx ends
-	// while Next waits, it returns an error and loses nothing. The link keeps
-	// each report until it is acknowledged and sends it again after a
+	// seq counts 1, 2, 3 … within it. Each report is returned once. If ctx ends
+	// while Next waits, it returns an error, and no report is lost. The link
+	// stores each report until it is acknowledged, and sends it again after a
 	// reconnect.
 	Next(ctx context.Context) (*linkv1.ReportUp, error)
 	// Acked says that the hub has stored all reports up to seq, and how many

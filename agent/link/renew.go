@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// leastRetry is what passes at least before a failed renewal is tried again.
+// leastRetry is the shortest wait before a failed renewal is retried.
 const leastRetry = 10 * time.Second
 
 // errRenewed ends a session so that the next one uses the new certificate.

@@ -20,7 +20,7 @@ import (
 
 const (
 	firstCredit = 256 << 10 // bytes that may be outstanding before the hub has said
-	headroom    = 4 << 10   // what a message may grow by on its way
+	headroom    = 4 << 10   // overhead of a message on the wire
 )
 
 // outbox keeps reports until the hub has stored them. It outlives sessions, and
@@ -30,7 +30,7 @@ type outbox struct {
 	waiting []*linkv1.ReportUp // in order of seq; the hub has not stored them
 	bytes   uint64             // of waiting
 	credit  uint64
-	room    chan struct{} // capacity 1: something changed that may make room
+	room    chan struct{} // capacity 1: there may be room for another report
 }
 
 func newOutbox() *outbox {
@@ -39,7 +39,7 @@ func newOutbox() *outbox {
 
 func size(m *linkv1.ReportUp) uint64 { return uint64(proto.Size(m)) }
 
-// put adds a report behind the others.
+// put adds a report to the queue.
 func (o *outbox) put(m *linkv1.ReportUp) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,22 +47,22 @@ func (o *outbox) put(m *linkv1.ReportUp) {
 	o.bytes += size(m)
 }
 
-// all returns what waits, oldest first.
+// all returns the waiting reports, oldest first.
 func (o *outbox) all() []*linkv1.ReportUp {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return append([]*linkv1.ReportUp(nil), o.waiting...)
 }
 
-// full reports whether the next report has to wait. With nothing outstanding
-// there is always room for one, however little credit there is.
+// full reports whether the next report has to wait. If nothing is outstanding,
+// one report is always permitted, also with little credit.
 func (o *outbox) full() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.waiting) > 0 && o.bytes >= o.credit
 }
 
-// acked forgets what the hub has stored. No credit means as much as before.
+// acked removes what the hub has stored. No credit means as much as before.
 func (o *outbox) acked(seq, credit uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *Client) send(ctx context.Context, stream reportStream) error {
 }
 
 // deliver sends one report. When the stream has ended, it waits for the
-// receiving side to say why.
+// receiving side to return the reason.
 func deliver(ctx context.Context, stream reportStream, m *linkv1.ReportUp) error {
 	failpoint.Here(failpoint.AgentReportBefore)
 	err := stream.Send(m)
@@ -147,9 +147,9 @@ func deliver(ctx context.Context, stream reportStream, m *linkv1.ReportUp) error
 	return nil
 }
 
-// fit empties a report that exceeds the link's limit. The reporter's batches
-// are far below it. One that is not must neither block all others for ever nor
-// make the hub delete what it did not see.
+// fit empties a report that exceeds the link's limit. Normal reports are far
+// below it. One above it must not block all others for ever, and must not make
+// the hub delete resources.
 func (c *Client) fit(ctx context.Context, m *linkv1.ReportUp) *linkv1.ReportUp {
 	if size(m) <= uint64(tunnel.Control().MaxMessage-headroom) {
 		return m

@@ -9,13 +9,12 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// watchSteps is in how many steps the watchdog waits.
+// watchSteps is the number of steps in which the watchdog waits.
 const watchSteps = 20
 
-// watchdog ends the client when the hub has answered nothing for too long,
-// whatever the reason: what is stuck in this process does not come loose by
-// waiting. Time that passed while the process did not run, as on a machine
-// that was suspended, does not count.
+// watchdog ends the client if the hub has not responded for too long, for any
+// reason: this process may be stuck. Time during which the process did not run,
+// as on a suspended machine, does not count.
 func (c *Client) watchdog(ctx context.Context) error {
 	if c.cfg.Watchdog < 0 {
 		<-ctx.Done()
@@ -43,15 +42,15 @@ func (c *Client) watchdog(ctx context.Context) error {
 	}
 }
 
-// answered notes a round trip.
+// answered records a round trip.
 func (c *Client) answered() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trip = c.cfg.Clock.Now()
 }
 
-// refused notes a round trip if an error is the hub's own answer: an agent
-// that the hub does not want is not stuck.
+// refused records a round trip if an error is the hub's own response: a refused
+// agent is not stuck.
 func (c *Client) refused(err error) {
 	switch fault.KindOf(err) {
 	case fault.Denied, fault.Unknown, fault.Conflict, fault.Exceeded, fault.Invalid:

@@ -1,6 +1,6 @@
-// Package metrics defines the agent's metrics: their names and what they count.
-// No label has the name of an object. The daemon makes one Metrics and passes
-// it to the engine and the connections.
+// Package metrics defines the agent's metrics: their names and meanings. No
+// label has the name of an object. The daemon makes one Metrics and passes it
+// to the engine and the connections.
 package metrics
 
 import (
@@ -64,10 +64,10 @@ func (m *Metrics) Total(name, help string, read func() float64) {
 	m.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, read))
 }
 
-// Object counts what was done to one object.
+// Object counts one operation on an object.
 func (m *Metrics) Object(doing, result string) { m.objects.WithLabelValues(doing, result).Inc() }
 
-// Operation counts one that ended.
+// Operation counts an ended operation.
 func (m *Metrics) Operation(phase string, took time.Duration) {
 	m.operations.WithLabelValues(phase).Inc()
 	m.took.WithLabelValues(phase).Observe(max(0, took).Seconds())
@@ -100,7 +100,7 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// verbOf is the API server's own word for a request.
+// verbOf is the verb of a request in the API server's terms.
 func verbOf(req *http.Request) string {
 	switch req.Method {
 	case http.MethodGet:
@@ -137,13 +137,13 @@ type watching struct {
 	m *Metrics
 }
 
-// OnUpdate counts an object that is there.
+// OnUpdate counts a seen object.
 func (w watching) OnUpdate(ctx context.Context, o *manifest.Object) {
 	w.m.events.WithLabelValues("seen").Inc()
 	w.Sink.OnUpdate(ctx, o)
 }
 
-// OnDelete counts one that was deleted.
+// OnDelete counts a deleted object.
 func (w watching) OnDelete(ctx context.Context, o *manifest.Object) {
 	w.m.events.WithLabelValues("gone").Inc()
 	w.Sink.OnDelete(ctx, o)

@@ -12,20 +12,20 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// An Object is one managed object as it should be, as it is and as it was
-// applied last; any of the three may be nil.
+// An Object is the desired, live and last applied state of one managed object;
+// each may be nil.
 type Object struct {
 	Key                    manifest.Key
 	Version                string
 	Sync, Summary          string
 	Fields                 []string
 	Desired, Live, Applied *manifest.Object
-	Normalized             *manifest.Object // of Live what the other two speak of
-	Predicted              *manifest.Object // what an apply would leave
-	Problem                string           // why it would be refused
+	Normalized             *manifest.Object // the fields of Live that the other two have, too
+	Predicted              *manifest.Object // the result of a dry run
+	Problem                string           // why the dry run was refused
 }
 
-// A Cluster is asked about live objects.
+// A Cluster provides live objects.
 type Cluster interface {
 	// Belongs reports whether an application manages the object, or something
 	// that owns it.
@@ -33,20 +33,20 @@ type Cluster interface {
 	// Read returns a live object, without managedFields.
 	Read(ctx context.Context, key manifest.Key, version string) (*manifest.Object, error)
 	// Inspect returns the managed objects of an application that match pick:
-	// all, or those that differ. With predict the API server is asked for the
-	// result of an apply.
+	// all, or those that differ. With predict, each has the result of a dry
+	// run.
 	Inspect(ctx context.Context, app string, all, predict bool, pick func(manifest.Key) bool) ([]Object, error)
 	// Delete deletes a live object of an application.
 	Delete(ctx context.Context, app string, key manifest.Key, version string, force bool, propagation string) error
 }
 
-// A Refresher looks at applications anew.
+// A Refresher compares applications again.
 type Refresher interface {
-	// Refresh compares an application anew, or all for an empty id; false:
-	// there is none of that id.
+	// Refresh compares an application again, or all for an empty id; false: the
+	// id is unknown.
 	Refresh(ctx context.Context, app string) bool
-	// Confirm reports an application as it is now and returns when the hub has
-	// stored that.
+	// Confirm reports the current state of an application and returns when the
+	// hub has stored it.
 	Confirm(ctx context.Context, app string) error
 }
 

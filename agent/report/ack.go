@@ -29,7 +29,7 @@ func (o *Outbox) Complete() bool {
 
 // whole reports whether no snapshot or comparison is due or under way.
 func (o *Outbox) whole() bool {
-	return !o.snapshotDue && !o.sweeping && !o.cmp.asked && len(o.cmp.wanted) == 0
+	return !o.snapshots.due && !o.snapshots.sending && !o.cmp.asked && len(o.cmp.wanted) == 0
 }
 
 // Delivered waits until the hub has stored everything that was put in before
@@ -61,7 +61,7 @@ func (o *Outbox) deliveredBefore(t time.Time) bool {
 func (o *Outbox) remember(r *linkv1.ReportUp) {
 	s := sent{seq: r.GetSeq(), size: uint64(proto.Size(r)), since: o.waiting}
 	if s.since.IsZero() {
-		s.since = o.last
+		s.since = o.pace.last
 	}
 	if len(o.dirty) == 0 {
 		o.waiting = time.Time{}
@@ -71,9 +71,9 @@ func (o *Outbox) remember(r *linkv1.ReportUp) {
 			s.operations = append(s.operations, op.GetOperationId())
 		}
 	}
-	o.outstanding += s.size
-	if s.bulk = r.GetSnapshot() != 0; s.bulk {
-		o.bulk += s.size
+	o.flow.outstanding += s.size
+	if s.snapshot = r.GetSnapshot() != 0; s.snapshot {
+		o.flow.snapshotBytes += s.size
 	}
 	o.sent = append(o.sent, s)
 }
@@ -85,7 +85,7 @@ func (o *Outbox) Grant(snapshots uint64) {
 		return
 	}
 	o.mu.Lock()
-	o.bulkCredit = snapshots
+	o.flow.snapshotCredit = snapshots
 	o.mu.Unlock()
 	o.signal()
 }
@@ -98,14 +98,14 @@ func (o *Outbox) Acked(epoch string, seq, credit uint64) {
 	}
 	o.mu.Lock()
 	if credit > 0 {
-		o.credit = credit
+		o.flow.credit = credit
 	}
 	n := 0
 	var over []string
 	for n < len(o.sent) && o.sent[n].seq <= seq {
-		o.outstanding -= o.sent[n].size
-		if o.sent[n].bulk {
-			o.bulk -= o.sent[n].size
+		o.flow.outstanding -= o.sent[n].size
+		if o.sent[n].snapshot {
+			o.flow.snapshotBytes -= o.sent[n].size
 		}
 		over = append(over, o.sent[n].operations...)
 		n++

@@ -33,8 +33,8 @@ type comparison struct {
 // before anything is sent.
 func (o *Outbox) Compares(able bool) {
 	o.mu.Lock()
-	if o.cmp.able != able && (o.cmp.asked || o.sweeping) {
-		o.snapshotDue, o.sweeping = true, false // begin again, in the way of this hub
+	if o.cmp.able != able && (o.cmp.asked || o.snapshots.sending) {
+		o.snapshots.due, o.snapshots.sending = true, false // begin again, in the way of this hub
 		o.cmp.asked, o.cmp.wanted = false, nil
 	}
 	o.cmp.able = able
@@ -47,7 +47,7 @@ func (o *Outbox) Compare(c *linkv1.Compare) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	defer o.signal()
-	if !o.cmp.able || c.GetSnapshot() != o.snapshot {
+	if !o.cmp.able || c.GetSnapshot() != o.snapshots.generation {
 		return
 	}
 	switch {
@@ -74,11 +74,11 @@ func (o *Outbox) differ(of []uint32) {
 	for _, b := range of {
 		wanted[uint16(b)] = true
 	}
-	o.cmp.buckets, o.sweeping = of, true
-	o.queue = o.queue[:0]
+	o.cmp.buckets, o.snapshots.sending = of, true
+	o.snapshots.queue = o.snapshots.queue[:0]
 	for key, v := range o.values {
 		if v.raw != nil && v.kind != operationValue && wanted[v.bucket] {
-			o.queue = append(o.queue, key)
+			o.snapshots.queue = append(o.snapshots.queue, key)
 		}
 	}
 }
@@ -102,14 +102,14 @@ func (o *Outbox) beginComparison(r *linkv1.ReportUp) {
 			v.known, v.sent = v.raw, v.leaf
 		}
 	}
-	r.Snapshot = o.snapshot
+	r.Snapshot = o.snapshots.generation
 	r.Sums = &linkv1.Sums{First: o.sums().First()}
 }
 
 // answerComparison answers the hub's question for the second level.
 func (o *Outbox) answerComparison(r *linkv1.ReportUp) {
 	sums := o.sums()
-	r.Snapshot, r.Sums = o.snapshot, &linkv1.Sums{}
+	r.Snapshot, r.Sums = o.snapshots.generation, &linkv1.Sums{}
 	for _, b := range o.cmp.wanted {
 		index, values := sums.Second(uint8(b))
 		r.Sums.Second = append(r.Sums.Second, &linkv1.BucketSums{Bucket: b, Index: index, Sums: values})

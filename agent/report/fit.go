@@ -76,7 +76,7 @@ func (o *Outbox) addClosed(r *linkv1.ReportUp) (size int) {
 		n++
 	}
 	r.Closed, o.closed = o.closed[:n:n], o.closed[n:]
-	if o.pressing = len(o.closed) > 0; !o.pressing {
+	if o.pace.pressing = len(o.closed) > 0; !o.pace.pressing {
 		o.closed = nil
 	}
 	return size

@@ -38,26 +38,41 @@ type Outbox struct {
 	delivered func(operation string)
 	wake      chan struct{}
 
-	mu          sync.Mutex
-	values      map[string]*value
-	dirty       []string // keys of values, oldest change first
-	closed      []*linkv1.TombstoneClosed
-	pressing    bool // a transition waits
-	inARow      int  // reports that followed each other closely
-	last        time.Time
-	waiting     time.Time // since when something is dirty; zero: nothing is
-	seq         uint64
-	credit      uint64
-	bulkCredit  uint64 // for snapshots, out of credit
-	outstanding uint64
-	bulk        uint64 // of outstanding, what belongs to snapshots
-	sent        []sent // not acknowledged, in order of seq
-	ready       bool   // the first complete picture is there
-	snapshot    uint64 // generation of the newest snapshot
-	snapshotDue bool   // a snapshot must begin
-	queue       []string
-	sweeping    bool // the snapshot is under way
-	cmp         comparison
+	mu        sync.Mutex
+	values    map[string]*value
+	dirty     []string // keys of values, oldest change first
+	closed    []*linkv1.TombstoneClosed
+	waiting   time.Time // since when something is dirty; zero: nothing is
+	seq       uint64
+	sent      []sent // not acknowledged, in order of seq
+	pace      pace
+	flow      flow
+	snapshots snapshots
+	cmp       comparison
+}
+
+// pace decides how soon a report may follow the last one.
+type pace struct {
+	pressing bool // a transition waits
+	inARow   int  // reports that followed each other closely
+	last     time.Time
+}
+
+// flow is how many bytes the hub accepts before it acknowledges some.
+type flow struct {
+	credit         uint64
+	snapshotCredit uint64 // for snapshots, out of credit
+	outstanding    uint64
+	snapshotBytes  uint64 // of outstanding, what belongs to snapshots
+}
+
+// snapshots is the state of the newest snapshot.
+type snapshots struct {
+	ready      bool   // all objects were seen once since the start
+	generation uint64 // of the newest snapshot
+	due        bool   // a snapshot must begin
+	sending    bool   // the snapshot is under way
+	queue      []string
 }
 
 // A value is the newest of one thing.
@@ -87,7 +102,7 @@ const (
 
 type sent struct {
 	seq, size  uint64
-	bulk       bool
+	snapshot   bool      // part of a snapshot
 	since      time.Time // the oldest change in it
 	operations []string  // that ended
 }
@@ -97,7 +112,7 @@ type sent struct {
 func New(epoch string, clock lifecycle.Clock, delivered func(operation string), log *slog.Logger) *Outbox {
 	return &Outbox{
 		epoch: epoch, clock: clock, delivered: delivered, log: log, wake: make(chan struct{}, 1),
-		values: map[string]*value{}, credit: defaultCredit, bulkCredit: defaultCredit, snapshotDue: true,
+		values: map[string]*value{}, flow: flow{credit: defaultCredit, snapshotCredit: defaultCredit}, snapshots: snapshots{due: true},
 	}
 }
 
@@ -105,7 +120,7 @@ func New(epoch string, clock lifecycle.Clock, delivered func(operation string), 
 // snapshot may begin. Until then only single values are sent.
 func (o *Outbox) Ready() {
 	o.mu.Lock()
-	o.ready = true
+	o.snapshots.ready = true
 	o.mu.Unlock()
 	o.signal()
 }
@@ -113,7 +128,7 @@ func (o *Outbox) Ready() {
 // Resnapshot begins again with everything.
 func (o *Outbox) Resnapshot() {
 	o.mu.Lock()
-	o.snapshotDue = true
+	o.snapshots.due = true
 	o.mu.Unlock()
 	o.signal()
 }
@@ -122,7 +137,7 @@ func (o *Outbox) Resnapshot() {
 func (o *Outbox) Backlog() uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return uint32(len(o.dirty) + len(o.queue))
+	return uint32(len(o.dirty) + len(o.snapshots.queue))
 }
 
 // Lag is the age of the oldest change that the hub has not stored yet.
@@ -171,7 +186,7 @@ func (o *Outbox) Removed(r *linkv1.Resource) {
 func (o *Outbox) Closed(t *linkv1.TombstoneClosed) {
 	o.mu.Lock()
 	o.closed = append(o.closed, t)
-	o.pressing = true
+	o.pace.pressing = true
 	o.mu.Unlock()
 	o.signal()
 }
@@ -228,7 +243,7 @@ func (o *Outbox) put(key string, v value, m proto.Message, pressing bool) {
 		o.cmp.since = o.clock.Now()
 	}
 	o.soil(key, held)
-	o.pressing = o.pressing || pressing
+	o.pace.pressing = o.pace.pressing || pressing
 	o.signal()
 }
 
@@ -290,7 +305,7 @@ func (o *Outbox) Next(ctx context.Context) (*linkv1.ReportUp, error) {
 func (o *Outbox) next() (*linkv1.ReportUp, time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.outstanding >= o.credit {
+	if o.flow.outstanding >= o.flow.credit {
 		return nil, 0
 	}
 	now := o.clock.Now()
@@ -299,7 +314,7 @@ func (o *Outbox) next() (*linkv1.ReportUp, time.Duration) {
 	if kind == nothing {
 		return nil, wait
 	}
-	if wait = o.pause() - now.Sub(o.last); wait > 0 && kind == changes {
+	if wait = o.pause() - now.Sub(o.pace.last); wait > 0 && kind == changes {
 		return nil, wait
 	}
 	r := &linkv1.ReportUp{Epoch: o.epoch}
@@ -307,8 +322,8 @@ func (o *Outbox) next() (*linkv1.ReportUp, time.Duration) {
 	case changes:
 		o.delta(r, o.mustWait(now))
 	case question:
-		o.snapshotDue = false
-		o.snapshot++
+		o.snapshots.due = false
+		o.snapshots.generation++
 		o.beginComparison(r)
 	case details:
 		o.answerComparison(r)
@@ -318,12 +333,12 @@ func (o *Outbox) next() (*linkv1.ReportUp, time.Duration) {
 	}
 	o.seq++
 	r.Seq = o.seq
-	if now.Sub(o.last) < 2*crowded {
-		o.inARow++
+	if now.Sub(o.pace.last) < 2*crowded {
+		o.pace.inARow++
 	} else {
-		o.inARow = 0
+		o.pace.inARow = 0
 	}
-	o.last = now
+	o.pace.last = now
 	o.remember(r)
 	return r, 0
 }
@@ -348,11 +363,11 @@ func (o *Outbox) choose(now time.Time) (reportKind, time.Duration) {
 	switch {
 	case len(o.cmp.wanted) > 0:
 		return details, 0
-	case o.snapshotDue && o.ready && o.cmp.able && !o.cmp.asked:
+	case o.snapshots.due && o.snapshots.ready && o.cmp.able && !o.cmp.asked:
 		return question, 0
-	case o.sweeping && o.bulk > 0 && o.bulk >= o.bulkCredit:
+	case o.snapshots.sending && o.flow.snapshotBytes > 0 && o.flow.snapshotBytes >= o.flow.snapshotCredit:
 		return nothing, 0 // changes continue; the hub gets the rest of the snapshot later
-	case o.sweeping:
+	case o.snapshots.sending:
 		return part, 0
 	case holds && len(o.dirty) > 0 && !o.cmp.asked && !o.cmp.since.IsZero():
 		return nothing, max(time.Millisecond, comparisonWait-now.Sub(o.cmp.since))
@@ -377,11 +392,11 @@ func (o *Outbox) changed(holds bool) bool {
 // pause is the least time since the last report.
 func (o *Outbox) pause() time.Duration {
 	switch {
-	case o.sweeping:
+	case o.snapshots.sending:
 		return 0
-	case o.inARow >= crowd:
+	case o.pace.inARow >= crowd:
 		return crowded
-	case o.pressing:
+	case o.pace.pressing:
 		return pressing
 	}
 	return quiet
@@ -389,16 +404,16 @@ func (o *Outbox) pause() time.Duration {
 
 // begin starts a full snapshot if one is due and the hub does not compare.
 func (o *Outbox) begin() {
-	if !o.snapshotDue || !o.ready || o.cmp.able {
+	if !o.snapshots.due || !o.snapshots.ready || o.cmp.able {
 		return
 	}
-	o.snapshotDue, o.sweeping = false, true
-	o.snapshot++
+	o.snapshots.due, o.snapshots.sending = false, true
+	o.snapshots.generation++
 	o.cmp.buckets = nil
-	o.queue = o.queue[:0]
+	o.snapshots.queue = o.snapshots.queue[:0]
 	for key, v := range o.values {
 		if v.raw != nil {
-			o.queue = append(o.queue, key)
+			o.snapshots.queue = append(o.snapshots.queue, key)
 		}
 	}
 }
@@ -425,19 +440,19 @@ func (o *Outbox) delta(r *linkv1.ReportUp, holds bool) {
 
 // chunk fills a report with a part of the snapshot; the last one sweeps.
 func (o *Outbox) chunk(r *linkv1.ReportUp) {
-	r.Snapshot = o.snapshot
+	r.Snapshot = o.snapshots.generation
 	size, n := 0, 0
-	for _, key := range o.queue {
+	for _, key := range o.snapshots.queue {
 		if n >= maxValues || size >= most {
 			break
 		}
 		n++
 		size += o.add(r, key)
 	}
-	o.queue = o.queue[:copy(o.queue, o.queue[n:])]
-	if len(o.queue) == 0 {
-		r.Sweep = &linkv1.Sweep{Snapshot: o.snapshot}
-		o.sweeping = false
+	o.snapshots.queue = o.snapshots.queue[:copy(o.snapshots.queue, o.snapshots.queue[n:])]
+	if len(o.snapshots.queue) == 0 {
+		r.Sweep = &linkv1.Sweep{Snapshot: o.snapshots.generation}
+		o.snapshots.sending = false
 		if len(o.cmp.buckets) > 0 {
 			r.Sweep.Bounded, r.Sweep.Buckets = true, o.cmp.buckets
 			r.Sums = &linkv1.Sums{First: o.sums().First()} // are both equal now?

@@ -148,31 +148,15 @@ func (u *Updater) watchPods(ctx context.Context, d *unstructured.Unstructured, i
 }
 
 // stateOf explains what prevents a pod from running, with the kubelet's reason.
-func stateOf(pod *unstructured.Unstructured) (out state) {
+func stateOf(pod *unstructured.Unstructured) state {
 	all, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
 	for _, one := range all {
-		c, _ := one.(map[string]any)
-		if c["name"] != Container {
-			continue
+		if c, _ := one.(map[string]any); c["name"] == Container {
+			n, _, _ := unstructured.NestedInt64(c, "restartCount")
+			return state{restarts: int(n), problem: containerProblem(c)}
 		}
-		n, _, _ := unstructured.NestedInt64(c, "restartCount")
-		out.restarts = int(n)
-		for _, place := range []string{"state", "lastState"} {
-			if end, ok, _ := unstructured.NestedMap(c, place, "terminated"); ok {
-				code, _ := end["exitCode"].(int64)
-				out.problem = fmt.Sprintf("its process ended with code %d", code)
-				if why := brief(end["message"]); why != "" {
-					out.problem += ": " + why
-				}
-				return out
-			}
-		}
-		if reason, ok, _ := unstructured.NestedString(c, "state", "waiting", "reason"); ok {
-			message, _, _ := unstructured.NestedString(c, "state", "waiting", "message")
-			out.problem = strings.TrimSuffix(reason+": "+brief(message), ": ")
-		}
-		return out
 	}
+	var out state
 	conditions, _, _ := unstructured.NestedSlice(pod.Object, "status", "conditions")
 	for _, one := range conditions {
 		c, _ := one.(map[string]any)
@@ -181,6 +165,28 @@ func stateOf(pod *unstructured.Unstructured) (out state) {
 		}
 	}
 	return out
+}
+
+// containerProblem explains why a container has ended or does not start.
+func containerProblem(status map[string]any) string {
+	for _, place := range []string{"state", "lastState"} {
+		end, ok, _ := unstructured.NestedMap(status, place, "terminated")
+		if !ok {
+			continue
+		}
+		code, _ := end["exitCode"].(int64)
+		problem := fmt.Sprintf("its process ended with code %d", code)
+		if why := brief(end["message"]); why != "" {
+			problem += ": " + why
+		}
+		return problem
+	}
+	reason, ok, _ := unstructured.NestedString(status, "state", "waiting", "reason")
+	if !ok {
+		return ""
+	}
+	message, _, _ := unstructured.NestedString(status, "state", "waiting", "message")
+	return strings.TrimSuffix(reason+": "+brief(message), ": ")
 }
 
 // mostBrief bounds a foreign text in a message.

@@ -131,25 +131,31 @@ func (a *API) kinds(ctx context.Context) (served map[schema.GroupVersionKind]Map
 		if err := a.get(ctx, path, &answer); err != nil {
 			return nil, nil, err
 		}
-		for _, g := range answer.Items {
-			for rank, v := range g.Versions {
-				gv := schema.GroupVersion{Group: g.Metadata.Name, Version: v.Version}
-				if v.Freshness == "Stale" {
-					stale[gv] = true
-				}
-				add(served, gv, rank, v.Resources)
-			}
-		}
+		answer.addTo(served, stale)
 		for rank, gv := range answer.singly() {
-			if err := a.one(ctx, gv, rank, served); err != nil {
-				if ctx.Err() != nil {
-					return nil, nil, err
-				}
+			err := a.one(ctx, gv, rank, served)
+			if ctx.Err() != nil && err != nil {
+				return nil, nil, err
+			}
+			if err != nil {
 				stale[gv] = true
 			}
 		}
 	}
 	return served, stale, nil
+}
+
+// addTo adds the kinds that a reply of aggregated discovery lists.
+func (a groups) addTo(served map[schema.GroupVersionKind]Mapping, stale map[schema.GroupVersion]bool) {
+	for _, g := range a.Items {
+		for rank, v := range g.Versions {
+			gv := schema.GroupVersion{Group: g.Metadata.Name, Version: v.Version}
+			if v.Freshness == "Stale" {
+				stale[gv] = true
+			}
+			add(served, gv, rank, v.Resources)
+		}
+	}
 }
 
 // singly returns the versions that must be read one by one.

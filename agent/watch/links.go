@@ -85,16 +85,7 @@ func reachable(address string) bool {
 // ingressLinks follow from the rules of an Ingress. A rule without a host uses
 // the addresses of the load balancer.
 func ingressLinks(o *manifest.Object) []string {
-	secured := map[string]bool{}
-	for _, t := range maplist(o, "spec", "tls") {
-		hosts, _, _ := unstructured.NestedStringSlice(t, "hosts")
-		if len(hosts) == 0 {
-			secured[""] = true
-		}
-		for _, h := range hosts {
-			secured[h] = true
-		}
-	}
+	secured := tlsHosts(o)
 	var out []string
 	for _, rule := range maplist(o, "spec", "rules") {
 		host, _, _ := unstructured.NestedString(rule, "host")
@@ -113,6 +104,22 @@ func ingressLinks(o *manifest.Object) []string {
 		}
 	}
 	return out
+}
+
+// tlsHosts returns the hosts that an Ingress serves with TLS; an empty one
+// stands for all.
+func tlsHosts(o *manifest.Object) map[string]bool {
+	secured := map[string]bool{}
+	for _, t := range maplist(o, "spec", "tls") {
+		hosts, _, _ := unstructured.NestedStringSlice(t, "hosts")
+		if len(hosts) == 0 {
+			secured[""] = true
+		}
+		for _, h := range hosts {
+			secured[h] = true
+		}
+	}
+	return secured
 }
 
 // paths are those of one rule of an Ingress, without the stars of old ones.

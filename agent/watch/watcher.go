@@ -145,16 +145,7 @@ func (w *Informers) Run(ctx context.Context) error {
 		wanted, again, undone := w.wanted, w.again, w.undone
 		w.again, w.undone = false, false
 		w.mu.Unlock()
-		for gvk, stop := range running {
-			if _, ok := wanted[gvk]; !ok {
-				stop()
-				delete(running, gvk)
-				w.sink.Left(ctx, gvk)
-			} else if again {
-				stop()
-				delete(running, gvk) // it starts again below
-			}
-		}
+		w.stopUnwanted(ctx, running, wanted, again)
 		for _, gvk := range inOrder(wanted) {
 			if _, ok := running[gvk]; ok {
 				continue
@@ -168,6 +159,22 @@ func (w *Informers) Run(ctx context.Context) error {
 				stop()
 			}
 			return nil
+		}
+	}
+}
+
+// stopUnwanted stops the informers of kinds that are not wanted any more, and
+// with all also the others, which then start again.
+func (w *Informers) stopUnwanted(ctx context.Context, running map[schema.GroupVersionKind]func(), wanted map[schema.GroupVersionKind]struct{}, all bool) {
+	for gvk, stop := range running {
+		_, ok := wanted[gvk]
+		if ok && !all {
+			continue
+		}
+		stop()
+		delete(running, gvk)
+		if !ok {
+			w.sink.Left(ctx, gvk)
 		}
 	}
 }

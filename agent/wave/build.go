@@ -273,18 +273,23 @@ func (b *builder) addPrunes(prunes []Object) {
 	}
 	b.bound(len(now))
 	mirror(now)
+	b.placeLast(now)
+	b.items = append(b.items, now...)
+}
+
+// placeLast gives prunes with PruneLast a wave after all others.
+func (b *builder) placeLast(prunes []Item) {
 	last := int32(0)
-	for _, it := range slices.Concat(b.items, now) {
+	for _, it := range slices.Concat(b.items, prunes) {
 		if it.Phase == Sync {
 			last = max(last, it.Wave)
 		}
 	}
-	for i := range now {
-		if on(now[i].Options, "PruneLast") {
-			now[i].Wave = last + 1
+	for i := range prunes {
+		if on(prunes[i].Options, "PruneLast") {
+			prunes[i].Wave = last + 1
 		}
 	}
-	b.items = append(b.items, now...)
 }
 
 // reasonToKeep returns why an object must not be deleted, empty if it may, and
@@ -330,20 +335,28 @@ func mirror(prunes []Item) {
 func (b *builder) bubble() {
 	for i := range b.items {
 		need := &b.items[i]
-		if need.Prune || need.Hook || (need.Key.Kind != "Namespace" && len(need.defines) == 0) {
+		if need.Prune || need.Hook || !need.hosts() {
 			continue
 		}
 		for _, it := range b.items {
-			if it.Prune || it.Phase == SyncFail || !needs(it, *need) {
-				continue
-			}
-			if order(it.Phase, it.Wave, need.Phase, need.Wave) < 0 {
-				need.Phase, need.Wave = it.Phase, it.Wave
-			}
-			if it.Phase == need.Phase && it.Wave == need.Wave {
-				need.rank = min(need.rank, it.rank-1)
+			if !it.Prune && it.Phase != SyncFail && needs(it, *need) {
+				need.moveBefore(it)
 			}
 		}
+	}
+}
+
+// hosts reports whether other items may need this one to exist: it is a
+// Namespace, or defines kinds.
+func (it *Item) hosts() bool { return it.Key.Kind == "Namespace" || len(it.defines) > 0 }
+
+// moveBefore moves an item to where one is that needs it, unless it is earlier.
+func (it *Item) moveBefore(other Item) {
+	if order(other.Phase, other.Wave, it.Phase, it.Wave) < 0 {
+		it.Phase, it.Wave = other.Phase, other.Wave
+	}
+	if other.Phase == it.Phase && other.Wave == it.Wave {
+		it.rank = min(it.rank, other.rank-1)
 	}
 }
 
@@ -377,7 +390,7 @@ func (b *builder) prelude() {
 // the operation has run.
 func (b *builder) markMadeHere() {
 	makers := slices.DeleteFunc(slices.Concat(b.plan.Prelude, b.items), func(it Item) bool {
-		return it.Prune || (it.Key.Kind != "Namespace" && len(it.defines) == 0)
+		return it.Prune || !it.hosts()
 	})
 	for i := range b.items {
 		it := &b.items[i]

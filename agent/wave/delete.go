@@ -23,12 +23,7 @@ func BuildDelete(hooks, objects []Object, o Options) Plan {
 		}
 	}
 	for _, obj := range objects {
-		it := b.item(obj, Delete)
-		it.Prune, it.Wave = true, mirrored(obj.Wave)
-		it.Keep, it.Confirm = b.reasonToKeep(it, "Delete")
-		if it.Key.Kind == "CustomResourceDefinition" && it.Keep == "" {
-			it.Keep = "kept: CustomResourceDefinitions are never deleted with an application"
-		}
+		it := b.deletion(obj)
 		if it.Keep != "" {
 			b.plan.Skipped = append(b.plan.Skipped, it)
 			continue
@@ -40,6 +35,17 @@ func BuildDelete(hooks, objects []Object, o Options) Plan {
 	}
 	b.plan.Steps, _ = b.steps()
 	return b.plan
+}
+
+// deletion makes the item that deletes an object, or that reports why it is kept.
+func (b *builder) deletion(o Object) Item {
+	it := b.item(o, Delete)
+	it.Prune, it.Wave = true, mirrored(o.Wave)
+	it.Keep, it.Confirm = b.reasonToKeep(it, "Delete")
+	if it.Key.Kind == "CustomResourceDefinition" && it.Keep == "" {
+		it.Keep = "kept: CustomResourceDefinitions are never deleted with an application"
+	}
+	return it
 }
 
 // mirrored inverts a wave; the lowest number has no opposite and becomes the

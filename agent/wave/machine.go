@@ -148,26 +148,8 @@ func (r *run) all(ctx context.Context) Result {
 		return r.ended(ctx, err)
 	}
 	if r.progress.Failure == "" && !r.progress.Over {
-		var err error
-		if r.plan.Approve != "" {
-			err = r.approved(ctx, r.plan.Approve)
-		}
-		if err == nil {
-			err = r.steps(ctx)
-		}
-		if err == nil {
-			r.progress.Over = true
-			err = r.saveHooked(ctx)
-		}
-		if err != nil {
-			var f *failure
-			if ctx.Err() != nil || !errors.As(err, &f) || f.final {
-				return r.ended(ctx, err)
-			}
-			r.progress.Failure, r.progress.System = f.message, f.system
-			if err := r.saveHooked(ctx); err != nil {
-				return r.ended(ctx, err)
-			}
+		if err := r.noteFailure(ctx, r.sync(ctx)); err != nil {
+			return r.ended(ctx, err)
 		}
 	}
 	if r.progress.Failure != "" {
@@ -179,25 +161,53 @@ func (r *run) all(ctx context.Context) Result {
 	return r.result(Succeeded, r.summary())
 }
 
-// afterFailure runs the SyncFail hooks. That one fails is only added to the
-// message (HOOK-13).
+// sync waits for the approval of the plan, if it needs one, and runs its steps.
+func (r *run) sync(ctx context.Context) error {
+	if r.plan.Approve != "" {
+		if err := r.approved(ctx, r.plan.Approve); err != nil {
+			return err
+		}
+	}
+	if err := r.steps(ctx); err != nil {
+		return err
+	}
+	r.progress.Over = true
+	return r.saveHooked(ctx)
+}
+
+// noteFailure saves a failure that SyncFail hooks follow. It returns an error
+// if the operation ends without them.
+func (r *run) noteFailure(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	f, goesOn := followed(ctx, err)
+	if !goesOn {
+		return err
+	}
+	r.progress.Failure, r.progress.System = f.message, f.system
+	return r.saveHooked(ctx)
+}
+
+// followed returns the failure that an error is, if SyncFail hooks may follow it.
+func followed(ctx context.Context, err error) (*failure, bool) {
+	var f *failure
+	if ctx.Err() != nil || !errors.As(err, &f) || f.final {
+		return nil, false
+	}
+	return f, true
+}
+
+// afterFailure runs the SyncFail hooks. If one of them fails, that is only
+// added to the message (HOOK-13).
 func (r *run) afterFailure(ctx context.Context) Result {
 	message := r.progress.Failure
 	if !r.progress.Over {
-		for i, s := range r.plan.OnFailure {
-			if r.complete(s) {
-				continue
-			}
-			err := r.step(ctx, s, fmt.Sprintf("after the failure, step %d of %d", i+1, len(r.plan.OnFailure)), true)
-			var f *failure
-			if ctx.Err() != nil || (err != nil && (!errors.As(err, &f) || f.final)) {
-				return r.ended(ctx, err)
-			}
-			if err != nil {
-				message += "; also, SyncFail: " + f.message
-				break
-			}
+		more, err := r.failureHooks(ctx)
+		if err != nil {
+			return r.ended(ctx, err)
 		}
+		message += more
 		r.progress.Over, r.progress.Failure = true, message
 		if err := r.saveHooked(ctx); err != nil {
 			return r.ended(ctx, err)
@@ -210,6 +220,29 @@ func (r *run) afterFailure(ctx context.Context) Result {
 		return r.result(Errored, message)
 	}
 	return r.result(Failed, message)
+}
+
+// failureHooks runs the steps of the SyncFail hooks up to the first that fails,
+// and returns what that adds to the operation's message.
+func (r *run) failureHooks(ctx context.Context) (message string, err error) {
+	for i, s := range r.plan.OnFailure {
+		if r.complete(s) {
+			continue
+		}
+		err := r.step(ctx, s, fmt.Sprintf("after the failure, step %d of %d", i+1, len(r.plan.OnFailure)), true)
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		if err == nil {
+			continue
+		}
+		f, goesOn := followed(ctx, err)
+		if !goesOn {
+			return "", err
+		}
+		return "; also, SyncFail: " + f.message, nil
+	}
+	return "", nil
 }
 
 // ended turns an error that ends the operation into its result.

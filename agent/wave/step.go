@@ -91,25 +91,8 @@ func (r *run) steps(ctx context.Context) error {
 		}
 		s.Prunes = slices.Concat(left, s.Prunes)
 		left = nil
-		follows := i+1 < len(r.plan.Steps)
-		r.progress.Phase, r.progress.Wave = s.Phase, s.Wave
-		if i > 0 && !s.hooks() { // a step with hooks is written down together with them
-			if err := r.save(ctx); err != nil {
-				return err
-			}
-		}
-		if err := r.gate(ctx, i); err != nil {
+		if err := r.numbered(ctx, i, s); err != nil {
 			return err
-		}
-		failpoint.Here(failpoint.WaveStepBefore)
-		if err := r.step(ctx, s, fmt.Sprintf("step %d of %d (%s, wave %d)", i+1, len(r.plan.Steps), s.Phase, s.Wave), follows); err != nil {
-			return err
-		}
-		failpoint.Here(failpoint.WaveStepAfter)
-		if follows && r.config.WaveDelay > 0 {
-			if err := pause(ctx, r.config.WaveDelay); err != nil {
-				return err
-			}
 		}
 	}
 	if err := r.confirmed(ctx, Step{Prunes: left}); err != nil {
@@ -118,12 +101,30 @@ func (r *run) steps(ctx context.Context) error {
 	return r.prune(ctx, left, &[]Item{})
 }
 
-// gate waits until the step with a number may begin.
-func (r *run) gate(ctx context.Context, step int) error {
-	if step == 0 {
+// numbered runs the step with a number: it saves where the operation is, waits
+// for the gate, runs the step, and pauses before the next one.
+func (r *run) numbered(ctx context.Context, i int, s Step) error {
+	follows := i+1 < len(r.plan.Steps)
+	r.progress.Phase, r.progress.Wave = s.Phase, s.Wave
+	if i > 0 && !s.hooks() { // a step with hooks is saved together with them
+		if err := r.save(ctx); err != nil {
+			return err
+		}
+	}
+	if i > 0 {
+		if err := r.pass(ctx); err != nil {
+			return err
+		}
+	}
+	failpoint.Here(failpoint.WaveStepBefore)
+	if err := r.step(ctx, s, fmt.Sprintf("step %d of %d (%s, wave %d)", i+1, len(r.plan.Steps), s.Phase, s.Wave), follows); err != nil {
+		return err
+	}
+	failpoint.Here(failpoint.WaveStepAfter)
+	if !follows || r.config.WaveDelay <= 0 {
 		return nil
 	}
-	return r.pass(ctx)
+	return pause(ctx, r.config.WaveDelay)
 }
 
 // pass waits while the operation must not continue; the deadline is stopped
@@ -217,26 +218,25 @@ func (r *run) wave(ctx context.Context, s Step, name string, follows bool) error
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	w := waitList{name: name}
-	if follows || r.plan.deletion {
+	w := waitList{name: name, hooks: r.runningHooks(s)}
+	if applied == nil && (follows || r.plan.deletion) {
 		w.pruned = going
 	}
-	for _, it := range slices.Concat(s.Groups...) {
-		switch {
-		case it.Hook && r.progress.Hooks[it.ID()].State == HookRunning:
-			w.hooks = append(w.hooks, it)
-		case !it.Hook && !it.NoWait && applied == nil && (follows || s.hooks()):
-			w.healthy = append(w.healthy, it)
-		}
-	}
-	if applied != nil {
-		w.pruned = nil
+	if applied == nil && (follows || s.hooks()) {
+		w.healthy = slices.DeleteFunc(slices.Concat(s.Groups...), func(it Item) bool { return it.Hook || it.NoWait })
 	}
 	waited := r.wait(ctx, w)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return both(applied, waited)
+}
+
+// runningHooks returns the hooks of a step that have not ended.
+func (r *run) runningHooks(s Step) []Item {
+	return slices.DeleteFunc(slices.Concat(s.Groups...), func(it Item) bool {
+		return !it.Hook || r.progress.Hooks[it.ID()].State != HookRunning
+	})
 }
 
 // failedBefore restores the results of a step's hooks that ended before a

@@ -18,7 +18,19 @@ type waitList struct {
 	pruned  []Item // pruned objects that must be gone (ENG-12)
 }
 
-func (w waitList) empty() bool { return len(w.healthy)+len(w.hooks)+len(w.pruned) == 0 }
+func (w waitList) empty() bool { return w.len() == 0 }
+
+func (w waitList) len() int { return len(w.healthy) + len(w.hooks) + len(w.pruned) }
+
+// waitingFor is the message while the list is not empty. first describes one
+// item; empty: no state could be read.
+func (w waitList) waitingFor(first string) string {
+	text := w.name + ": waiting for " + orElse(first, "the cluster's current state")
+	if n := w.len() - 1; n > 0 {
+		text += fmt.Sprintf(", and %d more", n)
+	}
+	return text
+}
 
 // wait checks everything on the list until nothing is left to wait for. A
 // failure ends it, but only when no hook runs any more, so that no hook is
@@ -27,18 +39,7 @@ func (r *run) wait(ctx context.Context, w waitList) error {
 	var failed problems
 	for !w.empty() {
 		changed := r.target.Changed() // before checking, so that no change is missed
-		first := ""
-		note := func(it Item, what, why string) {
-			if text := what + " " + it.Key.Describe(); first == "" || text < first {
-				first = text
-				if why != "" {
-					first += ": " + why
-				}
-			}
-		}
-		w.hooks = r.refreshStates(ctx, w.hooks, func(it Item, s State) bool { return r.hookDone(it, s, &failed, note) }, &failed)
-		w.healthy = r.refreshStates(ctx, w.healthy, func(it Item, s State) bool { return r.isHealthy(it, s, &failed, note) }, &failed)
-		w.pruned = r.refreshStates(ctx, w.pruned, func(it Item, s State) bool { return isGone(it, s, note) }, &failed)
+		first := r.checkStates(ctx, &w, &failed)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -48,11 +49,7 @@ func (r *run) wait(ctx context.Context, w waitList) error {
 		if w.empty() {
 			break
 		}
-		first = orElse(first, "the cluster's current state")
-		if n := len(w.hooks) + len(w.healthy) + len(w.pruned) - 1; n > 0 {
-			first += fmt.Sprintf(", and %d more", n)
-		}
-		r.say(w.name + ": waiting for " + first)
+		r.say(w.waitingFor(first))
 		if len(w.hooks) > 0 {
 			failpoint.Here(failpoint.WaveHookRunning)
 		}
@@ -62,6 +59,23 @@ func (r *run) wait(ctx context.Context, w waitList) error {
 	}
 	r.say("")
 	return failed.failure("one or more tasks did not succeed", false)
+}
+
+// checkStates reads the states of everything on the list, removes what is done,
+// and describes the first of what is left.
+func (r *run) checkStates(ctx context.Context, w *waitList, failed *problems) (first string) {
+	note := func(it Item, what, why string) {
+		if text := what + " " + it.Key.Describe(); first == "" || text < first {
+			first = text
+			if why != "" {
+				first += ": " + why
+			}
+		}
+	}
+	w.hooks = r.refreshStates(ctx, w.hooks, func(it Item, s State) bool { return r.hookDone(it, s, failed, note) }, failed)
+	w.healthy = r.refreshStates(ctx, w.healthy, func(it Item, s State) bool { return r.isHealthy(it, s, failed, note) }, failed)
+	w.pruned = r.refreshStates(ctx, w.pruned, func(it Item, s State) bool { return isGone(it, s, note) }, failed)
+	return first
 }
 
 // rest waits for a notification, within a minimum and a maximum.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
@@ -27,11 +28,11 @@ func (s *Server) ListResourceActions(ctx context.Context, r gen.ListResourceActi
 	if err != nil {
 		return nil, err
 	}
-	return gen.ListResourceActions200JSONResponse{Items: collect(all, func(a hub.Action) gen.ResourceAction {
-		return gen.ResourceAction{
+	return gen.ListResourceActions200JSONResponse{Items: collect(all, func(a hub.Action) apimodel.ResourceAction {
+		return apimodel.ResourceAction{
 			Name: a.Name, DisplayName: a.DisplayName, IconClass: a.IconClass, Disabled: a.Disabled, Permitted: may(a.Name),
-			Params: collect(a.Params, func(p hub.ActionParam) gen.ResourceActionParam {
-				return gen.ResourceActionParam{Name: p.Name, Value: p.Value, Type: p.Type, Default: p.Default}
+			Params: collect(a.Params, func(p hub.ActionParam) apimodel.ResourceActionParam {
+				return apimodel.ResourceActionParam{Name: p.Name, Value: p.Value, Type: p.Type, Default: p.Default}
 			}),
 		}
 	})}, nil
@@ -68,7 +69,7 @@ func (s *Server) RunResourceAction(ctx context.Context, r gen.RunResourceActionR
 	if failed != nil {
 		return nil, failed
 	}
-	return gen.RunResourceAction200JSONResponse{Changes: collect(changes, func(c hub.ActionChange) gen.ResourceActionChange {
-		return gen.ResourceActionChange{Created: c.Created, Group: c.Group, Version: c.Version, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
+	return gen.RunResourceAction200JSONResponse{Changes: collect(changes, func(c hub.ActionChange) apimodel.ResourceActionChange {
+		return apimodel.ResourceActionChange{Created: c.Created, Group: c.Group, Version: c.Version, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
 	})}, nil
 }

@@ -19,7 +19,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/capstan-cd/capstan/hub/api/console"
 	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/api/openapi"
+	"github.com/capstan-cd/capstan/hub/api/ratelimit"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
@@ -46,7 +49,7 @@ type Config struct {
 	// DocsURL is where error codes are explained; empty: nowhere.
 	DocsURL string
 	// Rates of requests in a second, and how many may come at once.
-	Rates Rates
+	Rates ratelimit.Rates
 	// AgentCommand and AgentHelm are what an enrolment shows to start an
 	// agent; {token} and {cluster} are filled in. No AgentHelm: none is shown.
 	AgentCommand string
@@ -72,7 +75,7 @@ func (c Config) withDefaults() Config {
 	if c.AgentCommand == "" {
 		c.AgentCommand = "capstan-agent run --kubeconfig KUBECONFIG --state-dir \"$HOME/.local/state/capstan-agent\" --join-token-file <(printf %s {token})"
 	}
-	c.Rates = c.Rates.withDefaults()
+	c.Rates = c.Rates.WithDefaults()
 	return c
 }
 
@@ -112,8 +115,8 @@ type Server struct {
 	Parts
 	cfg        Config
 	external   *url.URL
-	operations map[string]*operation // by method and echo path
-	limits     *limits
+	operations map[string]*openapi.Operation // by method and echo path
+	limits     *ratelimit.Limits
 	streams    streams
 	echo       *echo.Echo
 }
@@ -129,11 +132,11 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	operations, err := readDocument(document)
+	operations, err := openapi.Read(document)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Parts: parts, cfg: cfg, external: external, operations: operations, limits: newLimits(cfg.Rates)}
+	s := &Server{Parts: parts, cfg: cfg, external: external, operations: operations, limits: ratelimit.New(cfg.Rates)}
 	s.streams.held, s.streams.over = map[string]int{}, make(chan struct{})
 	s.echo = s.routes()
 	return s, nil
@@ -163,4 +166,15 @@ func (s *Server) routes() *echo.Echo {
 // openAPI returns the document.
 func (s *Server) openAPI(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/yaml", document)
+}
+
+// console serves the browser application.
+func (s *Server) console(e *echo.Echo) {
+	if s.cfg.Console == nil {
+		return
+	}
+	serve := console.Handler(s.cfg.Console, errNoOperation())
+	e.GET("/", serve)
+	e.GET("/*", serve)
+	e.HEAD("/*", serve)
 }

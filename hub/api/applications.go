@@ -12,6 +12,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
@@ -28,9 +30,9 @@ func (s *Server) ListApplications(ctx context.Context, r gen.ListApplicationsReq
 	if err != nil {
 		return nil, err
 	}
-	body := gen.ApplicationList{
-		ApiVersion: catalog.ArgoVersion, Kind: "ApplicationList", Cursor: page.Cursor,
-		Items: collect(page.Items, func(v catalog.View) gen.Application { return presentListed(v, string(r.Params.View)) }),
+	body := apimodel.ApplicationList{
+		ApiVersion: validation.ArgoVersion, Kind: "ApplicationList", Cursor: page.Cursor,
+		Items: collect(page.Items, func(v catalog.View) apimodel.Application { return presentListed(v, string(r.Params.View)) }),
 	}
 	if page.More {
 		last := page.Items[len(page.Items)-1]
@@ -50,7 +52,7 @@ func (s *Server) ListApplications(ctx context.Context, r gen.ListApplicationsReq
 }
 
 // listTag is the version of a page. Where the stream stands is no part of it.
-func listTag(l gen.ApplicationList) (string, error) {
+func listTag(l apimodel.ApplicationList) (string, error) {
 	l.Cursor = ""
 	b, err := json.Marshal(l)
 	if err != nil {
@@ -60,7 +62,7 @@ func listTag(l gen.ApplicationList) (string, error) {
 	return `"` + hex.EncodeToString(sum[:16]) + `"`, nil
 }
 
-func filter(p gen.ListApplicationsParams) (hub.ApplicationFilter, error) {
+func filter(p apimodel.ListApplicationsParams) (hub.ApplicationFilter, error) {
 	f := hub.ApplicationFilter{Projects: p.Project, Namespaces: p.Namespace, Query: p.Q, Limit: p.Limit}
 	for _, url := range p.Repo {
 		if normal, err := hub.NormalizeRepoURL(url); err == nil {
@@ -134,8 +136,8 @@ func (s *Server) UpdateApplication(ctx context.Context, r gen.UpdateApplicationR
 	return gen.UpdateApplication200JSONResponse{ApplicationAnswerJSONResponse: answer}, nil
 }
 
-func (s *Server) putApplication(ctx context.Context, a gen.Application, o catalog.PutOptions) (gen.ApplicationAnswerJSONResponse, error) {
-	if err := checkType(a.ApiVersion, a.Kind, catalog.KindApplication); err != nil {
+func (s *Server) putApplication(ctx context.Context, a apimodel.Application, o catalog.PutOptions) (gen.ApplicationAnswerJSONResponse, error) {
+	if err := checkType(a.ApiVersion, a.Kind, validation.KindApplication); err != nil {
 		return gen.ApplicationAnswerJSONResponse{}, err
 	}
 	o.Operation = a.Operation
@@ -254,7 +256,7 @@ func (s *Server) DeleteApplication(ctx context.Context, r gen.DeleteApplicationR
 }
 
 // propagationOf reads the policy of a deletion under either of its names.
-func propagationOf(p gen.DeleteApplicationParams) (gen.Propagation, error) {
+func propagationOf(p apimodel.DeleteApplicationParams) (apimodel.Propagation, error) {
 	switch {
 	case p.Propagation == "":
 		return p.PropagationPolicy, nil
@@ -270,7 +272,7 @@ func (s *Server) GetApplicationTree(ctx context.Context, r gen.GetApplicationTre
 	if err != nil {
 		return nil, err
 	}
-	out := gen.Tree{Nodes: collect(t.Resources, presentNode), Cursor: t.Cursor, Paused: presentPaused(t.Application)}
+	out := apimodel.Tree{Nodes: collect(t.Resources, presentNode), Cursor: t.Cursor, Paused: presentPaused(t.Application)}
 	if t.On != nil {
 		out.AsOf, out.Connected = at(t.On.LastSeen), t.On.Connected
 	}
@@ -316,7 +318,7 @@ func (s *Server) GetManifests(ctx context.Context, r gen.GetManifestsRequestObje
 		return nil, err
 	}
 	return gen.GetManifests200JSONResponse{
-		Revision: m.Revision, Items: collect(m.Objects, func(o json.RawMessage) gen.AnyObject { return o }), Paused: presentPaused(m.Application),
+		Revision: m.Revision, Items: collect(m.Objects, func(o json.RawMessage) apimodel.AnyObject { return o }), Paused: presentPaused(m.Application),
 	}, nil
 }
 

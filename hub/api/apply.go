@@ -7,7 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -35,14 +35,14 @@ func (s *Server) apply(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var out gen.ApplyResult
+	var out apimodel.ApplyResult
 	for _, a := range applied {
-		item := gen.ApplyResultItem{
+		item := apimodel.ApplyResultItem{
 			Index: a.Index, ApiVersion: a.APIVersion, Kind: a.Kind, Namespace: a.Namespace, Name: a.Name,
-			Result: gen.ApplyResultItemResult(a.Outcome), Warnings: a.Warnings,
+			Result: apimodel.ApplyResultItemResult(a.Outcome), Warnings: a.Warnings,
 		}
 		if a.Err != nil {
-			item.Result = gen.ApplyResultItemResultFailed
+			item.Result = apimodel.ApplyResultItemResultFailed
 			_, item.Error = s.present(c, a.Err)
 			s.noteInternal(c, a.Err)
 			out.Failed++
@@ -62,5 +62,5 @@ func (s *Server) webhook(c echo.Context) error {
 	if err := s.Webhook.Receive(r.Context(), r.Header, body); err != nil {
 		return err
 	}
-	return c.JSON(http.StatusAccepted, gen.WebhookAnswer{})
+	return c.JSON(http.StatusAccepted, apimodel.WebhookAnswer{})
 }

@@ -5,7 +5,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
-	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -36,8 +37,8 @@ func (s *Server) AddCertificates(ctx context.Context, r gen.AddCertificatesReque
 	case r.Body.Fingerprint != "":
 		err = fault.With(fault.New(fault.Invalid, "a fingerprint picks host keys, not TLS certificates"), "", "leave the fingerprint out")
 	default:
-		of := collect(r.Body.Tls, func(c gen.ServerCertificates) catalog.AuthoritiesOf {
-			return catalog.AuthoritiesOf{Server: c.ServerName, PEM: c.Data}
+		of := collect(r.Body.Tls, func(c apimodel.ServerCertificates) tenancy.AuthoritiesOf {
+			return tenancy.AuthoritiesOf{Server: c.ServerName, PEM: c.Data}
 		})
 		stored, err = s.Catalog.PutAuthorities(ctx, callerOf(ctx), of, r.Body.Upsert)
 	}
@@ -57,19 +58,19 @@ func (s *Server) DeleteCertificates(ctx context.Context, r gen.DeleteCertificate
 	return gen.DeleteCertificates200JSONResponse{Items: certificates(keys, stored)}, nil
 }
 
-func certificates(keys []hub.HostKey, stored []hub.Authority) []gen.Certificate {
+func certificates(keys []hub.HostKey, stored []hub.Authority) []apimodel.Certificate {
 	return append(collect(keys, presentHostKey), collect(stored, presentAuthority)...)
 }
 
-func presentHostKey(k hub.HostKey) gen.Certificate {
-	return gen.Certificate{
-		ServerName: k.Host, Type: gen.CertificateTypeSsh, SubType: k.Type, Data: k.Key, Fingerprint: k.Fingerprint(), BuiltIn: k.BuiltIn, CreatedAt: k.CreatedAt.UTC(),
+func presentHostKey(k hub.HostKey) apimodel.Certificate {
+	return apimodel.Certificate{
+		ServerName: k.Host, Type: apimodel.CertificateTypeSsh, SubType: k.Type, Data: k.Key, Fingerprint: k.Fingerprint(), BuiltIn: k.BuiltIn, CreatedAt: k.CreatedAt.UTC(),
 	}
 }
 
-func presentAuthority(a hub.Authority) gen.Certificate {
-	return gen.Certificate{
-		ServerName: a.Server, Type: gen.CertificateTypeHttps, SubType: a.KeyType(), Data: a.PEM(), Info: a.Cert.Subject.String(), Fingerprint: a.Fingerprint(),
+func presentAuthority(a hub.Authority) apimodel.Certificate {
+	return apimodel.Certificate{
+		ServerName: a.Server, Type: apimodel.CertificateTypeHttps, SubType: a.KeyType(), Data: a.PEM(), Info: a.Cert.Subject.String(), Fingerprint: a.Fingerprint(),
 		ExpiresAt: a.Cert.NotAfter.UTC(),
 	}
 }

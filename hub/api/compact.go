@@ -5,8 +5,9 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 // compactView is the value of the parameter view for what lists need. Lists and
@@ -14,7 +15,7 @@ import (
 const compactView = "compact"
 
 // presentListed returns an application as a list or the stream has it.
-func presentListed(v catalog.View, view string) gen.Application {
+func presentListed(v catalog.View, view string) apimodel.Application {
 	if view == compactView {
 		return presentCompact(v)
 	}
@@ -22,11 +23,11 @@ func presentListed(v catalog.View, view string) gen.Application {
 }
 
 // presentCompact returns the fields of an application that a list shows.
-func presentCompact(v catalog.View) gen.Application {
+func presentCompact(v catalog.View) apimodel.Application {
 	full := presentStatus(v, true)
-	out := gen.Application{
-		ApiVersion: catalog.ArgoVersion, Kind: catalog.KindApplication, Spec: hub.RedactJSON(compactSpec(v.Spec)),
-		Metadata: gen.Metadata{Name: v.Name, Namespace: v.Namespace, ResourceVersion: resourceVersion(v.Version)},
+	out := apimodel.Application{
+		ApiVersion: validation.ArgoVersion, Kind: validation.KindApplication, Spec: hub.RedactJSON(compactSpec(v.Spec)),
+		Metadata: apimodel.Metadata{Name: v.Name, Namespace: v.Namespace, ResourceVersion: resourceVersion(v.Version)},
 	}
 	if len(v.Labels) > 0 {
 		out.Metadata.Labels = v.Labels
@@ -41,7 +42,7 @@ func presentCompact(v catalog.View) gen.Application {
 	st.Capstan.Target, st.Capstan.Accepted, st.Capstan.RefreshedAt = "", "", time.Time{}
 	st.Capstan.FollowsRevision, st.Capstan.KeepsLive = false, false // automation says it
 	if op := full.OperationState; op.Id != "" {
-		st.OperationState = gen.OperationState{
+		st.OperationState = apimodel.OperationState{
 			Id: op.Id, Kind: op.Kind, Phase: op.Phase, Message: op.Message, StartedAt: op.StartedAt, FinishedAt: op.FinishedAt, RetryAt: op.RetryAt,
 		}
 		st.OperationState.Operation.InitiatedBy = op.Operation.InitiatedBy
@@ -77,23 +78,23 @@ func compactSpec(spec json.RawMessage) json.RawMessage {
 
 // presentPaused is what answers say of an application that is paused; empty for
 // any other.
-func presentPaused(a hub.Application) gen.Paused {
+func presentPaused(a hub.Application) apimodel.Paused {
 	p := a.Pin
 	if p == nil {
-		return gen.Paused{}
+		return apimodel.Paused{}
 	}
 	name := a.Name
-	if a.Namespace != catalog.DefaultNamespace {
+	if a.Namespace != validation.DefaultNamespace {
 		name = a.Namespace + "/" + a.Name
 	}
-	return gen.Paused{
+	return apimodel.Paused{
 		Since: p.At.UTC(), By: p.By, Reason: p.Reason, Revision: a.Status.Revision, HistoryId: p.History, Skipped: p.Skipped,
 		Message: p.Sentence(a.Status.Revision), Resume: "capstan app resume " + name,
 	}
 }
 
 // presentCompared is what the cluster of an application is compared with.
-func presentCompared(v catalog.View) gen.ComparedTo {
+func presentCompared(v catalog.View) apimodel.ComparedTo {
 	var spec struct {
 		Source            json.RawMessage   `json:"source"`
 		Sources           []json.RawMessage `json:"sources"`
@@ -101,7 +102,7 @@ func presentCompared(v catalog.View) gen.ComparedTo {
 		IgnoreDifferences []json.RawMessage `json:"ignoreDifferences"`
 	}
 	if v.Status.Target == "" || json.Unmarshal(hub.RedactJSON(v.Spec), &spec) != nil {
-		return gen.ComparedTo{}
+		return apimodel.ComparedTo{}
 	}
-	return gen.ComparedTo{Source: spec.Source, Sources: spec.Sources, Destination: spec.Destination, IgnoreDifferences: spec.IgnoreDifferences}
+	return apimodel.ComparedTo{Source: spec.Source, Sources: spec.Sources, Destination: spec.Destination, IgnoreDifferences: spec.IgnoreDifferences}
 }

@@ -7,12 +7,11 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/labstack/echo/v4"
 
-	"github.com/capstan-cd/capstan/hub/api/gen"
-	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/api/openapi"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
@@ -60,7 +59,7 @@ func (s *Server) noteInternal(c echo.Context, err error) {
 }
 
 // present returns status and body of an error.
-func (s *Server) present(c echo.Context, err error) (int, gen.Error) {
+func (s *Server) present(c echo.Context, err error) (int, apimodel.Error) {
 	e, ok := fault.As(err)
 	if !ok {
 		e = &fault.Error{Kind: fault.Internal}
@@ -71,16 +70,16 @@ func (s *Server) present(c echo.Context, err error) (int, gen.Error) {
 	status, code := statusOf(e)
 	body := s.errorBody(e, code)
 	body.RequestId = requestID(c)
-	if status == http.StatusConflict && e.Code == catalog.CodeStale && c.Request().Header.Get("If-Match") != "" {
+	if status == http.StatusConflict && e.Code == transact.CodeStale && c.Request().Header.Get("If-Match") != "" {
 		status = http.StatusPreconditionFailed
 	}
 	return status, body
 }
 
 // errorBody is the one shape of errors, without the request's id.
-func (s *Server) errorBody(e *fault.Error, code string) gen.Error {
+func (s *Server) errorBody(e *fault.Error, code string) apimodel.Error {
 	if e.Kind == fault.Internal {
-		return gen.Error{
+		return apimodel.Error{
 			Code: code, Message: "something went wrong on our side", Fix: "try again; if it stays, give the request id to the operator of the hub",
 			Retryable: true, DocUrl: s.docURL(code),
 		}
@@ -89,7 +88,7 @@ func (s *Server) errorBody(e *fault.Error, code string) gen.Error {
 	if e.Object != "" {
 		message = e.Object + ": " + message
 	}
-	return gen.Error{
+	return apimodel.Error{
 		Code: code, Message: message, Object: e.Object, Cause: e.Cause, Fix: e.Fix, Line: e.Line,
 		Retryable: retryable(e.Kind, code), DocUrl: s.docURL(code),
 	}
@@ -170,15 +169,11 @@ func fromEcho(e *echo.HTTPError) error {
 	case http.StatusRequestEntityTooLarge:
 		return errTooLarge(maxBody)
 	case http.StatusUnsupportedMediaType:
-		return errMediaType()
+		return openapi.ErrMediaType()
 	case http.StatusBadRequest:
 		return fault.Wrap(fault.Invalid, e, "the request cannot be read")
 	}
 	return fmt.Errorf("answer %d: %w", e.Code, e)
-}
-
-func errMediaType() error {
-	return fault.With(fault.New(fault.Invalid, "the content type of the request is not supported here"), "", "send application/json")
 }
 
 // badRequest says in one sentence what the document does not allow. Values
@@ -188,57 +183,5 @@ func badRequest(err error) error {
 	if errors.As(err, &body) {
 		return errTooLarge(body.Limit)
 	}
-	var request *openapi3filter.RequestError
-	if !errors.As(err, &request) {
-		return fault.Wrap(fault.Invalid, err, "the request is not valid")
-	}
-	where := "the request"
-	if request.Parameter != nil {
-		where = "parameter " + request.Parameter.Name
-	}
-	var schema *openapi3.SchemaError
-	if errors.As(request.Err, &schema) {
-		if at := strings.Join(schema.JSONPointer(), "."); at != "" && request.Parameter == nil {
-			where = at
-		}
-		return fault.With(fault.Wrap(fault.Invalid, err, "%s: %s", where, reason(schema)), "", "/openapi.yaml documents what is accepted")
-	}
-	switch {
-	case errors.Is(request.Err, openapi3filter.ErrInvalidRequired):
-		return fault.New(fault.Invalid, "%s is missing", where)
-	case strings.HasPrefix(request.Reason, "header Content-Type"):
-		return errMediaType()
-	}
-	return fault.Wrap(fault.Invalid, err, "%s cannot be read", where)
-}
-
-// reason is what is wrong with a value, without the value.
-func reason(e *openapi3.SchemaError) string {
-	if e.Schema == nil {
-		// The library leaves the schema out of some errors of bodies.
-		return "its " + e.SchemaField + " is out of bounds"
-	}
-	switch e.SchemaField {
-	case "type":
-		if e.Schema.Type == nil {
-			return "it is of the wrong type"
-		}
-		return "it must be of type " + strings.Join(e.Schema.Type.Slice(), " or ")
-	case "pattern":
-		return "it must match " + e.Schema.Pattern
-	case "minLength":
-		return fmt.Sprintf("it must have at least %d characters", e.Schema.MinLength)
-	case "maxLength":
-		if e.Schema.MaxLength == nil {
-			return "it is too long"
-		}
-		return fmt.Sprintf("it must have at most %d characters", *e.Schema.MaxLength)
-	case "enum":
-		return fmt.Sprintf("it must be one of %v", e.Schema.Enum)
-	case "required":
-		return e.Reason // names the property
-	case "properties", "additionalProperties":
-		return "it has a field that there is none of: " + e.Reason
-	}
-	return "its " + e.SchemaField + " is out of bounds"
+	return openapi.Explain(err)
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -110,8 +110,8 @@ func idsOf[T ~string](changes []hub.Change, kinds ...string) []T {
 
 // event is one change as the stream sends it; false if this stream does not
 // send it.
-func (s visibleChanges) event(c hub.Change, only hub.ApplicationID, view string) (gen.StreamEvent, bool) {
-	e := gen.StreamEvent{Kind: gen.StreamEventKind(c.Kind), Id: c.ID, Gone: c.Gone}
+func (s visibleChanges) event(c hub.Change, only hub.ApplicationID, view string) (apimodel.StreamEvent, bool) {
+	e := apimodel.StreamEvent{Kind: apimodel.StreamEventKind(c.Kind), Id: c.ID, Gone: c.Gone}
 	if c.Gone {
 		return e, only == "" || string(only) == c.ID
 	}
@@ -138,7 +138,7 @@ func (s visibleChanges) event(c hub.Change, only hub.ApplicationID, view string)
 	return s.other(e, c, only)
 }
 
-func (s visibleChanges) other(e gen.StreamEvent, c hub.Change, only hub.ApplicationID) (gen.StreamEvent, bool) {
+func (s visibleChanges) other(e apimodel.StreamEvent, c hub.Change, only hub.ApplicationID) (apimodel.StreamEvent, bool) {
 	if only != "" {
 		return e, false
 	}

@@ -7,8 +7,9 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/api/gen"
-	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
@@ -32,14 +33,14 @@ func (s *Server) Login(ctx context.Context, r gen.LoginRequestObject) (gen.Login
 }
 
 // signIn answers a new session: in a cookie for browsers, else in the body.
-func (s *Server) signIn(ctx context.Context, secret string, who hub.Caller, expires time.Time, mode gen.SignInMode) (gen.SignedInAnswerJSONResponse, error) {
+func (s *Server) signIn(ctx context.Context, secret string, who hub.Caller, expires time.Time, mode apimodel.SignInMode) (gen.SignedInAnswerJSONResponse, error) {
 	var answer gen.SignedInAnswerJSONResponse
 	me, err := s.me(ctx, who)
 	if err != nil {
 		return answer, err
 	}
 	answer.Body.Me, answer.Body.ExpiresAt = me, expires.UTC()
-	if mode == gen.SignInModeToken {
+	if mode == apimodel.SignInModeToken {
 		answer.Body.Token = secret
 		return answer, nil
 	}
@@ -48,29 +49,29 @@ func (s *Server) signIn(ctx context.Context, secret string, who hub.Caller, expi
 }
 
 // me says who is calling and what they may do.
-func (s *Server) me(ctx context.Context, who hub.Caller) (gen.Me, error) {
+func (s *Server) me(ctx context.Context, who hub.Caller) (apimodel.Me, error) {
 	rights, err := s.Catalog.Rights(ctx, who)
 	if err != nil {
-		return gen.Me{}, err
+		return apimodel.Me{}, err
 	}
 	roles := who.Roles
 	if roles == nil {
 		roles = []string{}
 	}
-	return gen.Me{Username: who.Username, Tenant: who.TenantName, Roles: roles, Via: gen.MeVia(who.Via), Permissions: permissions(rights)}, nil
+	return apimodel.Me{Username: who.Username, Tenant: who.TenantName, Roles: roles, Via: apimodel.MeVia(who.Via), Permissions: permissions(rights)}, nil
 }
 
 // permissions is what a face needs to show only what will work. The hub
 // checks again at every write.
-func permissions(rights *access.Index) []gen.Permission {
+func permissions(rights *access.Index) []apimodel.Permission {
 	crud := []string{access.Get, access.Create, access.Update, access.Delete}
-	var out []gen.Permission
+	var out []apimodel.Permission
 	ask := func(resource string, byProject bool, actions ...string) {
 		for _, action := range actions {
 			if !rights.Any(resource, action) {
 				continue
 			}
-			p := gen.Permission{Resource: resource, Action: action, All: true, Projects: []string{}}
+			p := apimodel.Permission{Resource: resource, Action: action, All: true, Projects: []string{}}
 			if byProject {
 				var projects []string
 				if p.All, projects = rights.AllowedProjects(resource, action); !p.All {
@@ -236,8 +237,8 @@ func (s *Server) CreateSetupLink(ctx context.Context, r gen.CreateSetupLinkReque
 	return gen.CreateSetupLink201JSONResponse(s.newTenant(t, secret, until)), nil
 }
 
-func (s *Server) newTenant(t hub.Tenant, secret string, until time.Time) gen.NewTenant {
-	return gen.NewTenant{Tenant: presentTenant(t), SetupToken: secret, SetupLink: SetupLink(s.cfg.ExternalURL, secret), ExpiresAt: until.UTC()}
+func (s *Server) newTenant(t hub.Tenant, secret string, until time.Time) apimodel.NewTenant {
+	return apimodel.NewTenant{Tenant: presentTenant(t), SetupToken: secret, SetupLink: SetupLink(s.cfg.ExternalURL, secret), ExpiresAt: until.UTC()}
 }
 
 // ListUsers answers the local accounts.
@@ -268,9 +269,9 @@ func (s *Server) CreateUser(ctx context.Context, r gen.CreateUserRequestObject) 
 // UpdateUser changes an account.
 func (s *Server) UpdateUser(ctx context.Context, r gen.UpdateUserRequestObject) (gen.UpdateUserResponseObject, error) {
 	who := callerOf(ctx)
-	ch := catalog.UserChange{Disabled: r.Body.Disabled}
+	ch := tenancy.UserChange{Disabled: r.Body.Disabled}
 	if r.Body.Roles != nil {
-		roles := collect(*r.Body.Roles, func(v gen.UpdateUserJSONBodyRoles) string { return string(v) })
+		roles := collect(*r.Body.Roles, func(v apimodel.UpdateUserJSONBodyRoles) string { return string(v) })
 		ch.Roles = &roles
 	}
 	if r.Body.Password != "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/api/openapi"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -37,8 +38,8 @@ func callerOf(ctx context.Context) hub.Caller {
 	return c
 }
 
-func operationOf(c echo.Context) *operation {
-	o, _ := c.Get(keyOperation).(*operation)
+func operationOf(c echo.Context) *openapi.Operation {
+	o, _ := c.Get(keyOperation).(*openapi.Operation)
 	return o
 }
 
@@ -112,7 +113,7 @@ func (s *Server) limited(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		from := clientip.Key(callerOf(c.Request().Context()).Address)
 		o := operationOf(c)
-		if !s.limits.address.allow(from) || (o.public() && unsafeMethod(o.route.Method) && o.action != "webhook" && !s.limits.signIn.allow(from)) {
+		if !s.limits.Address.Allow(from) || (o.Public() && unsafeMethod(o.Route.Method) && o.Action != "webhook" && !s.limits.SignIn.Allow(from)) {
 			return errTooFast()
 		}
 		return next(c)
@@ -147,7 +148,7 @@ func (s *Server) proof(r *http.Request) (secret string, cookie bool) {
 // signedIn finds the caller of an operation that needs one.
 func (s *Server) signedIn(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if operationOf(c).public() {
+		if operationOf(c).Public() {
 			return next(c)
 		}
 		r := c.Request()
@@ -156,7 +157,7 @@ func (s *Server) signedIn(next echo.HandlerFunc) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		if !s.limits.caller.allow(who.Credential) || !s.limits.tenant.allow(string(who.Tenant)) {
+		if !s.limits.Caller.Allow(who.Credential) || !s.limits.Tenant.Allow(string(who.Tenant)) {
 			return errTooFast()
 		}
 		from := callerOf(r.Context())
@@ -175,7 +176,7 @@ func (s *Server) sameSite(next echo.HandlerFunc) echo.HandlerFunc {
 		r := c.Request()
 		o := operationOf(c)
 		_, cookie := s.proof(r)
-		if !unsafeMethod(r.Method) || o.action == "webhook" || (!cookie && !o.public()) {
+		if !unsafeMethod(r.Method) || o.Action == "webhook" || (!cookie && !o.Public()) {
 			return next(c)
 		}
 		site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
@@ -205,9 +206,9 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		limit := int64(maxBody)
 		switch o := operationOf(c); {
-		case o.resource == "apply":
+		case o.Resource == "apply":
 			limit = catalog.MaxApplyBytes
-		case o.action == "webhook":
+		case o.Action == "webhook":
 			limit = maxWebhookBody
 		}
 		r := c.Request()

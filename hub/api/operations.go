@@ -6,8 +6,10 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
-	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/relay"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
@@ -31,7 +33,7 @@ func (s *Server) SyncApplication(ctx context.Context, r gen.SyncApplicationReque
 		return nil, err
 	}
 	if len(b.Manifests) > 0 {
-		if ask.Local, err = catalog.ReadLocal(b.Manifests); err != nil {
+		if ask.Local, err = validation.ReadLocal(b.Manifests); err != nil {
 			return nil, err
 		}
 	}
@@ -49,7 +51,7 @@ func (s *Server) SyncApplication(ctx context.Context, r gen.SyncApplicationReque
 }
 
 // overrideOf is nil if the target is to be applied.
-func overrideOf(b *gen.SyncRequest) (*hub.Override, error) {
+func overrideOf(b *apimodel.SyncRequest) (*hub.Override, error) {
 	o := hub.Override{Revision: b.Revision, Revisions: b.Revisions, Positions: b.SourcePositions}
 	if b.Source.RepoURL != "" {
 		source, err := sourceOf(b.Source)
@@ -72,7 +74,7 @@ func overrideOf(b *gen.SyncRequest) (*hub.Override, error) {
 }
 
 // sourceOf reads a source with all settings of renderers.
-func sourceOf(given gen.Source) (hub.Source, error) {
+func sourceOf(given apimodel.Source) (hub.Source, error) {
 	var out hub.Source
 	text, err := json.Marshal(given)
 	if err == nil {
@@ -99,8 +101,8 @@ func (s *Server) AbandonApplication(ctx context.Context, r gen.AbandonApplicatio
 	if err != nil {
 		return nil, err
 	}
-	return gen.AbandonApplication200JSONResponse{LeftBehind: collect(left, func(o hub.ObjectRef) gen.ResourceSelector {
-		return gen.ResourceSelector{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+	return gen.AbandonApplication200JSONResponse{LeftBehind: collect(left, func(o hub.ObjectRef) apimodel.ResourceSelector {
+		return apimodel.ResourceSelector{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 	})}, nil
 }
 
@@ -120,7 +122,7 @@ func (s *Server) DeleteLiveResource(ctx context.Context, r gen.DeleteLiveResourc
 }
 
 // retryOf is nil if nothing was asked.
-func retryOf(b *gen.SyncRequest) *hub.Retry {
+func retryOf(b *apimodel.SyncRequest) *hub.Retry {
 	r := b.Retry
 	if r.Limit == 0 && r.Backoff.Duration == "" && r.Backoff.MaxDuration == "" && r.Backoff.Factor == 0 && !r.Refresh {
 		return nil
@@ -137,7 +139,7 @@ func retryOf(b *gen.SyncRequest) *hub.Retry {
 
 // RollbackApplication starts a rollback.
 func (s *Server) RollbackApplication(ctx context.Context, r gen.RollbackApplicationRequestObject) (gen.RollbackApplicationResponseObject, error) {
-	op, err := s.Catalog.Rollback(ctx, callerOf(ctx), r.Namespace, r.Name, catalog.RollbackRequest{
+	op, err := s.Catalog.Rollback(ctx, callerOf(ctx), r.Namespace, r.Name, transact.RollbackRequest{
 		Entry: r.Body.Id, Prune: r.Body.Prune, Hooks: r.Body.Hooks, DryRun: r.Body.DryRun, Reason: r.Body.Reason,
 	})
 	if err != nil {
@@ -189,12 +191,12 @@ func (s *Server) ListOperations(ctx context.Context, r gen.ListOperationsRequest
 	if err != nil {
 		return nil, err
 	}
-	return gen.ListOperations200JSONResponse{Items: collect(ops, func(op hub.Operation) gen.Operation { return presentOperation(op, false) })}, nil
+	return gen.ListOperations200JSONResponse{Items: collect(ops, func(op hub.Operation) apimodel.Operation { return presentOperation(op, false) })}, nil
 }
 
-func presentDifference(d relay.Difference) gen.ObjectDiff {
-	return gen.ObjectDiff{
-		Group: d.Group, Version: d.Version, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name, Status: gen.SyncStatusCode(d.Sync),
+func presentDifference(d relay.Difference) apimodel.ObjectDiff {
+	return apimodel.ObjectDiff{
+		Group: d.Group, Version: d.Version, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name, Status: apimodel.SyncStatusCode(d.Sync),
 		Summary: d.Summary, Fields: d.Fields, Desired: d.Desired, Live: d.Live, Applied: d.Applied,
 		NormalizedLive: d.Normal, Predicted: d.Predicted, Problem: d.Problem,
 	}

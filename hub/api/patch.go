@@ -11,6 +11,9 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -21,7 +24,7 @@ const (
 
 // UpdateApplicationSpec replaces the spec alone.
 func (s *Server) UpdateApplicationSpec(ctx context.Context, r gen.UpdateApplicationSpecRequestObject) (gen.UpdateApplicationSpecResponseObject, error) {
-	answer, err := s.changed(ctx, r.Namespace, r.Name, r.Params.IfMatch, func(a gen.Application) (gen.Application, error) {
+	answer, err := s.changed(ctx, r.Namespace, r.Name, r.Params.IfMatch, func(a apimodel.Application) (apimodel.Application, error) {
 		a.Spec = *r.Body
 		return a, nil
 	})
@@ -30,8 +33,8 @@ func (s *Server) UpdateApplicationSpec(ctx context.Context, r gen.UpdateApplicat
 
 // PatchApplication changes parts of what a person wrote of an application.
 func (s *Server) PatchApplication(ctx context.Context, r gen.PatchApplicationRequestObject) (gen.PatchApplicationResponseObject, error) {
-	answer, err := s.changed(ctx, r.Namespace, r.Name, r.Params.IfMatch, func(a gen.Application) (gen.Application, error) {
-		return patched(a, []byte(r.Body.Patch), r.Body.PatchType == gen.Merge)
+	answer, err := s.changed(ctx, r.Namespace, r.Name, r.Params.IfMatch, func(a apimodel.Application) (apimodel.Application, error) {
+		return patched(a, []byte(r.Body.Patch), r.Body.PatchType == apimodel.Merge)
 	})
 	return gen.PatchApplication200JSONResponse{ApplicationAnswerJSONResponse: answer}, err
 }
@@ -39,7 +42,7 @@ func (s *Server) PatchApplication(ctx context.Context, r gen.PatchApplicationReq
 // changed writes what a change makes of an application as it is stored. If
 // somebody else writes it meanwhile and the caller expects no version, the
 // change is made again.
-func (s *Server) changed(ctx context.Context, namespace, name, ifMatch string, change func(gen.Application) (gen.Application, error)) (gen.ApplicationAnswerJSONResponse, error) {
+func (s *Server) changed(ctx context.Context, namespace, name, ifMatch string, change func(apimodel.Application) (apimodel.Application, error)) (gen.ApplicationAnswerJSONResponse, error) {
 	var none gen.ApplicationAnswerJSONResponse
 	expect, err := expected(ifMatch)
 	if err != nil {
@@ -66,7 +69,7 @@ func (s *Server) changed(ctx context.Context, namespace, name, ifMatch string, c
 		}
 		answer, err := s.putApplication(ctx, a, options)
 		var stale *fault.Error
-		if expect == 0 && attempt < patchAttempts && errors.As(err, &stale) && stale.Code == catalog.CodeStale {
+		if expect == 0 && attempt < patchAttempts && errors.As(err, &stale) && stale.Code == transact.CodeStale {
 			continue
 		}
 		return answer, err
@@ -74,15 +77,15 @@ func (s *Server) changed(ctx context.Context, namespace, name, ifMatch string, c
 }
 
 // written is what a person wrote of an application.
-func written(a hub.Application) gen.Application {
-	return gen.Application{
-		ApiVersion: catalog.ArgoVersion, Kind: catalog.KindApplication, Spec: a.Spec,
-		Metadata: gen.Metadata{Namespace: a.Namespace, Name: a.Name, Labels: a.Labels, Annotations: a.Annotations, Finalizers: a.Finalizers},
+func written(a hub.Application) apimodel.Application {
+	return apimodel.Application{
+		ApiVersion: validation.ArgoVersion, Kind: validation.KindApplication, Spec: a.Spec,
+		Metadata: apimodel.Metadata{Namespace: a.Namespace, Name: a.Name, Labels: a.Labels, Annotations: a.Annotations, Finalizers: a.Finalizers},
 	}
 }
 
 // patched applies a patch to an application.
-func patched(a gen.Application, patch []byte, merge bool) (gen.Application, error) {
+func patched(a apimodel.Application, patch []byte, merge bool) (apimodel.Application, error) {
 	document, err := json.Marshal(a)
 	if err != nil {
 		return a, err
@@ -95,7 +98,7 @@ func patched(a gen.Application, patch []byte, merge bool) (gen.Application, erro
 	if err != nil {
 		return a, err
 	}
-	var out gen.Application
+	var out apimodel.Application
 	if err := json.Unmarshal(document, &out); err != nil {
 		return a, fault.With(fault.Wrap(fault.Invalid, err, "what the patch makes is no application"), "", "change fields to values of their types")
 	}

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -39,8 +40,8 @@ func at(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-func metadata(id string, m hub.Meta, generation int64, deleting *time.Time) gen.Metadata {
-	out := gen.Metadata{
+func metadata(id string, m hub.Meta, generation int64, deleting *time.Time) apimodel.Metadata {
+	out := apimodel.Metadata{
 		Uid: id, Name: m.Name, Namespace: m.Namespace, Labels: m.Labels, Annotations: m.Annotations, Finalizers: m.Finalizers,
 		Generation: generation, ResourceVersion: resourceVersion(m.Version), CreationTimestamp: m.CreatedAt.UTC().Format(time.RFC3339),
 	}
@@ -61,20 +62,20 @@ func metadata(id string, m hub.Meta, generation int64, deleting *time.Time) gen.
 
 // presentApplication returns an application in the shape of Argo CD's, with what
 // Capstan knows beyond it. In lists results per object are left out.
-func presentApplication(v catalog.View, list bool) gen.Application {
-	return gen.Application{
-		ApiVersion: catalog.ArgoVersion, Kind: catalog.KindApplication,
+func presentApplication(v catalog.View, list bool) apimodel.Application {
+	return apimodel.Application{
+		ApiVersion: validation.ArgoVersion, Kind: validation.KindApplication,
 		Metadata: applicationMetadata(v), Spec: hub.RedactJSON(v.Spec), Status: presentStatus(v, list), Operation: presentRequested(v),
 	}
 }
 
-func presentStatus(v catalog.View, list bool) gen.ApplicationStatus {
+func presentStatus(v catalog.View, list bool) apimodel.ApplicationStatus {
 	st, now := v.Status, time.Now()
 	shown := st.Show(v.On, now)
-	out := gen.ApplicationStatus{ControllerNamespace: catalog.DefaultNamespace, ReconciledAt: at(st.ComparedAt), Capstan: presentHub(v, now)}
+	out := apimodel.ApplicationStatus{ControllerNamespace: validation.DefaultNamespace, ReconciledAt: at(st.ComparedAt), Capstan: presentHub(v, now)}
 	out.SourceType, out.SourceTypes = presentSourceTypes(v)
-	out.Sync.Status, out.Sync.Revision, out.Sync.Revisions = gen.SyncStatusCode(shown.Sync), st.Revision, st.Revisions
-	out.Health.Status, out.Health.Message, out.Health.LastTransitionTime = gen.HealthStatusCode(shown.Health), st.HealthCause, at(st.HealthSince)
+	out.Sync.Status, out.Sync.Revision, out.Sync.Revisions = apimodel.SyncStatusCode(shown.Sync), st.Revision, st.Revisions
+	out.Health.Status, out.Health.Message, out.Health.LastTransitionTime = apimodel.HealthStatusCode(shown.Health), st.HealthCause, at(st.HealthSince)
 	if shown.Health != st.Health && shown.Stale != nil {
 		out.Health.Message = shown.Stale.Message
 	}
@@ -86,10 +87,10 @@ func presentStatus(v catalog.View, list bool) gen.ApplicationStatus {
 	}
 	out.Capstan.Stale = presentStale(st, shown)
 	for _, c := range st.Conditions {
-		out.Conditions = append(out.Conditions, gen.Condition{Type: c.Type, Message: hub.RedactText(c.Message), LastTransitionTime: c.Since.UTC()})
+		out.Conditions = append(out.Conditions, apimodel.Condition{Type: c.Type, Message: hub.RedactText(c.Message), LastTransitionTime: c.Since.UTC()})
 	}
 	if unreachable := awaitingCluster(v); unreachable != "" {
-		out.Conditions = append(out.Conditions, gen.Condition{Type: hub.DeletionError, Message: unreachable, LastTransitionTime: v.DeletingAt.UTC()})
+		out.Conditions = append(out.Conditions, apimodel.Condition{Type: hub.DeletionError, Message: unreachable, LastTransitionTime: v.DeletingAt.UTC()})
 	}
 	if st.Operation != nil {
 		out.OperationState = presentOperation(*st.Operation, list)
@@ -126,32 +127,32 @@ func awaitingCluster(v catalog.View) string {
 
 // presentStale says why and since when a status is not current, with the
 // states that were known last.
-func presentStale(st hub.ApplicationStatus, shown hub.Shown) gen.Stale {
+func presentStale(st hub.ApplicationStatus, shown hub.Shown) apimodel.Stale {
 	if shown.Stale == nil {
-		return gen.Stale{}
+		return apimodel.Stale{}
 	}
-	out := gen.Stale{Reason: gen.StaleReason(shown.Stale.Reason), Message: shown.Stale.Message, Since: at(shown.Stale.Since)}
+	out := apimodel.Stale{Reason: apimodel.StaleReason(shown.Stale.Reason), Message: shown.Stale.Message, Since: at(shown.Stale.Since)}
 	if out.Since.IsZero() {
 		return out
 	}
-	out.Sync, out.Health = gen.SyncStatusCode(st.Sync), gen.HealthStatusCode(st.Health)
+	out.Sync, out.Health = apimodel.SyncStatusCode(st.Sync), apimodel.HealthStatusCode(st.Health)
 	return out
 }
 
-func presentHub(v catalog.View, now time.Time) gen.HubStatus {
+func presentHub(v catalog.View, now time.Time) apimodel.HubStatus {
 	st := v.Status
-	out := gen.HubStatus{
-		Id: string(v.ID), Generation: v.Generation, Resources: st.Resources, Hold: st.Hold, Automation: gen.HubStatusAutomationManual,
+	out := apimodel.HubStatus{
+		Id: string(v.ID), Generation: v.Generation, Resources: st.Resources, Hold: st.Hold, Automation: apimodel.HubStatusAutomationManual,
 		Target: string(st.Target), Accepted: string(st.Accepted), RefreshedAt: at(st.RefreshedAt), Deleting: v.DeletingAt != nil,
-		Connection: gen.HubStatusConnectionNoCluster,
+		Connection: apimodel.HubStatusConnectionNoCluster,
 	}
 	if spec, err := hub.DecodeSpec(v.Spec); err == nil {
 		out.FollowsRevision, out.KeepsLive = v.Follows(spec), v.KeepsLive(spec)
 	}
 	if out.FollowsRevision {
-		out.Automation = gen.HubStatusAutomationAuto
+		out.Automation = apimodel.HubStatusAutomationAuto
 		if st.Hold != "" {
-			out.Automation = gen.HubStatusAutomationWaiting
+			out.Automation = apimodel.HubStatusAutomationWaiting
 		}
 	}
 	if op := st.Operation; op != nil {
@@ -159,47 +160,47 @@ func presentHub(v catalog.View, now time.Time) gen.HubStatus {
 	}
 	if v.On != nil {
 		out.Cluster, out.AsOf = v.On.Name, at(v.On.AsOf())
-		out.Connection = gen.HubStatusConnection(connection(*v.On))
+		out.Connection = apimodel.HubStatusConnection(connection(*v.On))
 	}
 	h := v.Headline(v.On, now)
-	out.Headline = gen.Headline{State: gen.HeadlineState(h.State), Message: h.Message, Since: at(h.Since)}
+	out.Headline = apimodel.Headline{State: apimodel.HeadlineState(h.State), Message: h.Message, Since: at(h.Since)}
 	if v.Parent != nil {
-		out.Parent = gen.ParentApplication{Namespace: v.Parent.Namespace, Name: v.Parent.Name}
+		out.Parent = apimodel.ParentApplication{Namespace: v.Parent.Namespace, Name: v.Parent.Name}
 	}
 	if v.Pin != nil {
-		out.Automation, out.Hold, out.Paused = gen.HubStatusAutomationPaused, "", presentPaused(v.Application)
+		out.Automation, out.Hold, out.Paused = apimodel.HubStatusAutomationPaused, "", presentPaused(v.Application)
 	}
 	return out
 }
 
-func connection(c hub.Cluster) gen.ClusterConnection {
+func connection(c hub.Cluster) apimodel.ClusterConnection {
 	switch {
 	case c.Connected:
-		return gen.ClusterConnectionConnected
+		return apimodel.ClusterConnectionConnected
 	case c.LastSeen == nil:
-		return gen.ClusterConnectionNeverConnected
+		return apimodel.ClusterConnectionNeverConnected
 	}
-	return gen.ClusterConnectionDisconnected
+	return apimodel.ClusterConnectionDisconnected
 }
 
-func presentOperation(op hub.Operation, list bool) gen.OperationState {
-	out := gen.OperationState{
-		Id: string(op.ID), Kind: gen.OperationStateKind(op.Kind), Phase: gen.OperationPhase(op.Phase), Message: op.Message, Reason: op.Reason,
+func presentOperation(op hub.Operation, list bool) apimodel.OperationState {
+	out := apimodel.OperationState{
+		Id: string(op.ID), Kind: apimodel.OperationStateKind(op.Kind), Phase: apimodel.OperationPhase(op.Phase), Message: op.Message, Reason: op.Reason,
 		StartedAt: op.CreatedAt.UTC(), FinishedAt: at(op.FinishedAt), HealthyAt: at(op.HealthyAt), RetryAt: at(op.RetryAt),
 		RetryCount: op.Attempt, Deadline: op.Deadline.UTC(),
 	}
 	if op.StartedAt != nil {
 		out.StartedAt = op.StartedAt.UTC()
 	}
-	out.Operation.InitiatedBy = gen.InitiatedBy{Username: op.Initiator.Username, Automated: op.Initiator.Automated}
-	out.Operation.Sync = gen.OperationSync{
+	out.Operation.InitiatedBy = apimodel.InitiatedBy{Username: op.Initiator.Username, Automated: op.Initiator.Automated}
+	out.Operation.Sync = apimodel.OperationSync{
 		Revision: op.Revision, Prune: op.Options.Prune, DryRun: op.Options.DryRun, SyncOptions: op.Options.SyncOptions,
 	}
 	for _, r := range op.Options.Resources {
 		out.Operation.Sync.Resources = append(out.Operation.Sync.Resources, parseSelector(r))
 	}
 	for _, i := range op.Options.Infos {
-		out.Operation.Info = append(out.Operation.Info, gen.Info(i))
+		out.Operation.Info = append(out.Operation.Info, apimodel.Info(i))
 	}
 	if o := op.Options.Override; o != nil {
 		out.Operation.Sync.Revisions, out.Operation.Sync.Local = o.Revisions, o.Local
@@ -215,15 +216,15 @@ func presentOperation(op hub.Operation, list bool) gen.OperationState {
 	return out
 }
 
-func presentResult(r hub.ObjectResult) gen.ObjectResult {
-	return gen.ObjectResult{
+func presentResult(r hub.ObjectResult) apimodel.ObjectResult {
+	return apimodel.ObjectResult{
 		Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Status: r.Status, Message: r.Message,
 		HookType: r.HookType, HookPhase: r.HookPhase, SyncPhase: r.SyncPhase, Wave: r.Wave,
 	}
 }
 
 // selector writes a resource as operations do: group:kind:namespace/name.
-func selector(r gen.ResourceSelector) string {
+func selector(r apimodel.ResourceSelector) string {
 	name := r.Name
 	if r.Namespace != "" {
 		name = r.Namespace + "/" + name
@@ -234,73 +235,73 @@ func selector(r gen.ResourceSelector) string {
 	return r.Group + ":" + r.Kind + ":" + name
 }
 
-func parseSelector(s string) gen.ResourceSelector {
+func parseSelector(s string) apimodel.ResourceSelector {
 	s, exclude := strings.CutPrefix(s, "!")
 	group, rest, _ := strings.Cut(s, ":")
 	kind, name, _ := strings.Cut(rest, ":")
-	out := gen.ResourceSelector{Group: group, Kind: kind, Name: name, Exclude: exclude}
+	out := apimodel.ResourceSelector{Group: group, Kind: kind, Name: name, Exclude: exclude}
 	if namespace, bare, found := strings.Cut(name, "/"); found {
 		out.Namespace, out.Name = namespace, bare
 	}
 	return out
 }
 
-func presentHistory(h hub.HistoryEntry) gen.HistoryEntry {
+func presentHistory(h hub.HistoryEntry) apimodel.HistoryEntry {
 	source := hub.RedactJSON(h.Source)
 	var sources []json.RawMessage
 	if json.Unmarshal(source, &sources) == nil && len(sources) > 0 {
 		source = nil
 	}
-	return gen.HistoryEntry{
+	return apimodel.HistoryEntry{
 		Id: h.ID, Revision: h.Revision, Revisions: h.Revisions, Source: source, Sources: sources, Reason: h.Reason,
 		Operation: string(h.Operation), Snapshot: string(h.Snapshot),
-		InitiatedBy:     gen.InitiatedBy{Username: h.Initiator.Username, Automated: h.Initiator.Automated},
+		InitiatedBy:     apimodel.InitiatedBy{Username: h.Initiator.Username, Automated: h.Initiator.Automated},
 		DeployStartedAt: h.StartedAt.UTC(), DeployedAt: h.DeployedAt.UTC(),
-		Commit: gen.Commit{Author: h.Commit.Author, Message: h.Commit.Message, At: h.Commit.At},
+		Commit: apimodel.Commit{Author: h.Commit.Author, Message: h.Commit.Message, At: h.Commit.At},
 	}
 }
 
-func presentProject(p hub.Project) gen.AppProject {
-	return gen.AppProject{
-		ApiVersion: catalog.ArgoVersion, Kind: catalog.KindProject,
+func presentProject(p hub.Project) apimodel.AppProject {
+	return apimodel.AppProject{
+		ApiVersion: validation.ArgoVersion, Kind: validation.KindProject,
 		Metadata: metadata(string(p.ID), p.Meta, 0, nil), Spec: hub.RedactJSON(p.Spec),
 	}
 }
 
-func presentRepository(r hub.Repository) gen.Repository {
-	out := gen.Repository{
+func presentRepository(r hub.Repository) apimodel.Repository {
+	out := apimodel.Repository{
 		Id: string(r.ID), Url: r.URL, Type: string(r.Type), Name: r.Name, Project: r.Project, Username: r.Username,
 		HasCredential: r.HasCredential, Insecure: r.Insecure, Registered: r.Registered, CreatedAt: r.CreatedAt.UTC(),
 	}
-	out.Connection = gen.Connection{Status: gen.ConnectionStatusUnknown, FetchedAt: at(r.FetchedAt), AttemptedAt: at(r.FetchedAt)}
+	out.Connection = apimodel.Connection{Status: apimodel.ConnectionStatusUnknown, FetchedAt: at(r.FetchedAt), AttemptedAt: at(r.FetchedAt)}
 	switch {
 	case r.Error != "":
-		out.Connection.Status, out.Connection.Message, out.Connection.AttemptedAt = gen.ConnectionStatusFailed, r.Error, at(r.ErrorAt)
+		out.Connection.Status, out.Connection.Message, out.Connection.AttemptedAt = apimodel.ConnectionStatusFailed, r.Error, at(r.ErrorAt)
 	case r.FetchedAt != nil:
-		out.Connection.Status = gen.ConnectionStatusSuccessful
+		out.Connection.Status = apimodel.ConnectionStatusSuccessful
 	}
 	return out
 }
 
-func presentCluster(c hub.Cluster, invitations []hub.Enrolment) gen.Cluster {
-	out := gen.Cluster{
+func presentCluster(c hub.Cluster, invitations []hub.Enrolment) apimodel.Cluster {
+	out := apimodel.Cluster{
 		Id: string(c.ID), Name: c.Name, Server: c.Server, Labels: c.Labels, Annotations: c.Annotations, Connection: connection(c),
 		LastSeen: at(c.LastSeen), KubeVersion: c.KubeVersion, AgentVersion: c.AgentVersion, Seq: c.Seq, AckedSeq: c.AckedSeq,
 		CreatedAt: c.CreatedAt.UTC(), ResourceVersion: strconv.FormatInt(c.Version, 10),
 		Fingerprint: c.Fingerprint, Backlog: int64(c.Backlog), LagSeconds: float32(c.Lag.Seconds()), Held: c.Held, Upgradable: c.Upgradable,
 	}
 	if r := c.Rewind; r != nil {
-		out.Rewind = gen.Rewind{Since: r.Since.UTC(), SeenAt: r.SeenAt.UTC(), Reason: r.Reason, Proven: r.Proven, AgentSeq: r.AgentSeq, HubSeq: r.HubSeq}
+		out.Rewind = apimodel.Rewind{Since: r.Since.UTC(), SeenAt: r.SeenAt.UTC(), Reason: r.Reason, Proven: r.Proven, AgentSeq: r.AgentSeq, HubSeq: r.HubSeq}
 	}
 	if q := c.Quarantine; q != nil {
-		out.Quarantine = gen.Quarantine{Since: q.Since.UTC(), Known: q.Known, Other: q.Other, Address: q.Address}
+		out.Quarantine = apimodel.Quarantine{Since: q.Since.UTC(), Known: q.Known, Other: q.Other, Address: q.Address}
 	}
 	if r := c.Refused; r != nil {
-		out.Refused = gen.RefusedAgent{Address: r.Address, At: r.At.UTC()}
+		out.Refused = apimodel.RefusedAgent{Address: r.Address, At: r.At.UTC()}
 	}
 	if u := c.Upgrade; u != nil {
-		out.Upgrade = gen.AgentUpgrade{
-			Id: u.ID, Image: u.Image, From: u.From, Phase: gen.AgentUpgradePhase(u.Phase), Message: u.Message, By: u.By,
+		out.Upgrade = apimodel.AgentUpgrade{
+			Id: u.ID, Image: u.Image, From: u.From, Phase: apimodel.AgentUpgradePhase(u.Phase), Message: u.Message, By: u.By,
 			OrderedAt: u.OrderedAt.UTC(), EndedAt: at(u.EndedAt), DeadlineSeconds: int64(u.Deadline.Seconds()),
 		}
 	}
@@ -312,7 +313,7 @@ func presentCluster(c hub.Cluster, invitations []hub.Enrolment) gen.Cluster {
 		out.Refusal.Message, out.Refusal.AgentVersion = r.Message, r.AgentVersion
 	}
 	for _, e := range invitations {
-		info := gen.EnrolmentInfo{Id: string(e.ID), Prefix: e.Prefix, ExpiresAt: e.ExpiresAt.UTC(), UsedAt: at(e.UsedAt), CreatedBy: e.CreatedBy}
+		info := apimodel.EnrolmentInfo{Id: string(e.ID), Prefix: e.Prefix, ExpiresAt: e.ExpiresAt.UTC(), UsedAt: at(e.UsedAt), CreatedBy: e.CreatedBy}
 		for _, a := range e.Attempts {
 			info.Attempts = append(info.Attempts, struct {
 				Address string    `json:"address"`
@@ -325,40 +326,40 @@ func presentCluster(c hub.Cluster, invitations []hub.Enrolment) gen.Cluster {
 	return out
 }
 
-func presentNode(r hub.Resource) gen.Node {
-	out := gen.Node{
+func presentNode(r hub.Resource) apimodel.Node {
+	out := apimodel.Node{
 		Uid: r.UID, Parent: r.Parent, Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name,
-		Managed: r.Managed, Status: gen.SyncStatusCode(r.Sync), Health: gen.HealthStatusCode(r.Health), Message: r.Message,
+		Managed: r.Managed, Status: apimodel.SyncStatusCode(r.Sync), Health: apimodel.HealthStatusCode(r.Health), Message: r.Message,
 		RequiresPruning: r.RequiresPrune, Hook: r.Hook, SyncWave: r.Wave, Diff: r.DiffSummary, Orphaned: r.Orphan, CreatedAt: at(r.CreatedAt), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 	out.RequiresDeletionConfirmation, out.Links = r.Confirm, presentLinks(r.Links)
 	for _, i := range r.Info {
-		out.Info = append(out.Info, gen.Info(i))
+		out.Info = append(out.Info, apimodel.Info(i))
 	}
 	return out
 }
 
-func presentAudit(r hub.AuditRecord) gen.AuditRecord {
-	return gen.AuditRecord{
+func presentAudit(r hub.AuditRecord) apimodel.AuditRecord {
+	return apimodel.AuditRecord{
 		Seq: r.Seq, At: r.At.UTC(), Actor: r.Actor, Via: r.Via, Address: r.Address, Action: r.Action, Resource: r.Resource, Object: r.Object,
 		Result: r.Result, Reason: hub.RedactText(r.Reason), Detail: hub.RedactJSON(r.Detail), Request: string(r.Request), Prev: hex.EncodeToString(r.Prev), Hash: hex.EncodeToString(r.Hash),
 	}
 }
 
-func presentTenant(t hub.Tenant) gen.Tenant {
-	return gen.Tenant{Id: string(t.ID), Name: t.Name, DisplayName: t.DisplayName, Suspended: t.Suspended, CreatedAt: t.CreatedAt.UTC()}
+func presentTenant(t hub.Tenant) apimodel.Tenant {
+	return apimodel.Tenant{Id: string(t.ID), Name: t.Name, DisplayName: t.DisplayName, Suspended: t.Suspended, CreatedAt: t.CreatedAt.UTC()}
 }
 
-func presentUser(u hub.User) gen.User {
+func presentUser(u hub.User) apimodel.User {
 	roles := u.Roles
 	if roles == nil {
 		roles = []string{}
 	}
-	return gen.User{Name: u.Name, Roles: roles, Disabled: u.Disabled, CreatedAt: u.CreatedAt.UTC()}
+	return apimodel.User{Name: u.Name, Roles: roles, Disabled: u.Disabled, CreatedAt: u.CreatedAt.UTC()}
 }
 
-func presentToken(t hub.APIToken) gen.Token {
-	return gen.Token{Id: string(t.ID), Name: t.Name, Prefix: t.Prefix, CreatedAt: t.CreatedAt.UTC(), ExpiresAt: at(t.ExpiresAt), UsedAt: at(t.UsedAt)}
+func presentToken(t hub.APIToken) apimodel.Token {
+	return apimodel.Token{Id: string(t.ID), Name: t.Name, Prefix: t.Prefix, CreatedAt: t.CreatedAt.UTC(), ExpiresAt: at(t.ExpiresAt), UsedAt: at(t.UsedAt)}
 }
 
 // collect presents a list; no items are an empty list, never null.
@@ -371,16 +372,16 @@ func collect[In, Out any](in []In, present func(In) Out) []Out {
 }
 
 // given converts the metadata of a write, without what the hub sets.
-func given(m gen.Metadata) hub.Meta {
+func given(m apimodel.Metadata) hub.Meta {
 	return hub.Meta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Annotations: m.Annotations, Finalizers: m.Finalizers}
 }
 
 // checkType refuses an object that says it is something else.
 func checkType(apiVersion, kind, want string) error {
-	if apiVersion == catalog.ArgoVersion && kind == want {
+	if apiVersion == validation.ArgoVersion && kind == want {
 		return nil
 	}
-	return fault.New(fault.Invalid, "the object is a %q of %q; here goes a %s of %s", cut(kind), cut(apiVersion), want, catalog.ArgoVersion)
+	return fault.New(fault.Invalid, "the object is a %q of %q; here goes a %s of %s", cut(kind), cut(apiVersion), want, validation.ArgoVersion)
 }
 
 // checkName refuses an object whose name is not the one of the address

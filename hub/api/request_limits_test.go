@@ -12,6 +12,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api"
+	"github.com/capstan-cd/capstan/hub/api/ratelimit"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	"github.com/capstan-cd/capstan/shared/clientip"
@@ -214,8 +215,8 @@ func (w *world) breakDatabase(t *testing.T) func() {
 func TestRates(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *api.Config) {
-		c.Rates.Caller = api.Rate{PerSecond: 0.001, Burst: 3}
-		c.Rates.SignIn = api.Rate{PerSecond: 0.001, Burst: 4}
+		c.Rates.Caller = ratelimit.Rate{PerSecond: 0.001, Burst: 3}
+		c.Rates.SignIn = ratelimit.Rate{PerSecond: 0.001, Burst: 4}
 	})
 	one, two := w.Admin("acme"), w.User("acme", "two")
 	for range 3 {

@@ -8,6 +8,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 // ListProjects answers the projects.
@@ -44,8 +46,8 @@ func (s *Server) UpdateProject(ctx context.Context, r gen.UpdateProjectRequestOb
 	return gen.UpdateProject200JSONResponse{AppProjectAnswerJSONResponse: answer}, nil
 }
 
-func (s *Server) putProject(ctx context.Context, p gen.AppProject, o catalog.PutOptions) (gen.AppProjectAnswerJSONResponse, error) {
-	if err := checkType(p.ApiVersion, p.Kind, catalog.KindProject); err != nil {
+func (s *Server) putProject(ctx context.Context, p apimodel.AppProject, o catalog.PutOptions) (gen.AppProjectAnswerJSONResponse, error) {
+	if err := checkType(p.ApiVersion, p.Kind, validation.KindProject); err != nil {
 		return gen.AppProjectAnswerJSONResponse{}, err
 	}
 	stored, _, warnings, err := s.Catalog.PutProject(ctx, callerOf(ctx), hub.Project{Meta: given(p.Metadata), Spec: p.Spec}, o)
@@ -141,8 +143,8 @@ func (s *Server) ListRepositoryCredentials(ctx context.Context, _ gen.ListReposi
 	if err != nil {
 		return nil, err
 	}
-	return gen.ListRepositoryCredentials200JSONResponse{Items: collect(templates, func(t hub.RepositoryTemplate) gen.RepositoryCredential {
-		return gen.RepositoryCredential{Id: string(t.ID), Url: t.URL, Type: string(t.Type), Name: t.Name, Username: t.Username, CreatedAt: t.CreatedAt.UTC()}
+	return gen.ListRepositoryCredentials200JSONResponse{Items: collect(templates, func(t hub.RepositoryTemplate) apimodel.RepositoryCredential {
+		return apimodel.RepositoryCredential{Id: string(t.ID), Url: t.URL, Type: string(t.Type), Name: t.Name, Username: t.Username, CreatedAt: t.CreatedAt.UTC()}
 	})}, nil
 }
 
@@ -161,7 +163,7 @@ func (s *Server) ListClusters(ctx context.Context, _ gen.ListClustersRequestObje
 		return nil, err
 	}
 	return gen.ListClusters200JSONResponse{
-		Items: collect(clusters, func(c hub.Cluster) gen.Cluster { return presentCluster(c, nil) }), Cursor: cursor,
+		Items: collect(clusters, func(c hub.Cluster) apimodel.Cluster { return presentCluster(c, nil) }), Cursor: cursor,
 	}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/settings"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -39,7 +40,7 @@ func (s *Server) PatchSettings(ctx context.Context, r gen.PatchSettingsRequestOb
 	}
 	answer, err := s.settings(ctx)
 	if fault.KindOf(err) == fault.Denied { // who may change settings need not see them
-		answer.Headers.ETag, answer.Body = etag(patch.Version), gen.Settings{Version: patch.Version, Items: []gen.Setting{}, Known: []gen.KnownSetting{}}
+		answer.Headers.ETag, answer.Body = etag(patch.Version), apimodel.Settings{Version: patch.Version, Items: []apimodel.Setting{}, Known: []apimodel.KnownSetting{}}
 		err = nil
 	}
 	if err != nil {
@@ -54,12 +55,12 @@ func (s *Server) settings(ctx context.Context) (gen.SettingsAnswerJSONResponse, 
 	if err != nil {
 		return gen.SettingsAnswerJSONResponse{}, err
 	}
-	body := gen.Settings{Version: version, Items: collect(all, presentSetting), Known: collect(settings.Catalogue(), presentKnown)}
+	body := apimodel.Settings{Version: version, Items: collect(all, presentSetting), Known: collect(settings.Catalogue(), presentKnown)}
 	return gen.SettingsAnswerJSONResponse{Body: body, Headers: gen.SettingsAnswerResponseHeaders{ETag: etag(version)}}, nil
 }
 
-func presentSetting(v hub.Setting) gen.Setting {
-	out := gen.Setting{
+func presentSetting(v hub.Setting) apimodel.Setting {
+	out := apimodel.Setting{
 		Map: v.Map, Key: v.Key, Secret: v.Secret, Used: settings.Unused(v.Map, v.Key) == "", UpdatedAt: v.UpdatedAt.UTC(), UpdatedBy: v.UpdatedBy,
 	}
 	if !v.Secret {
@@ -68,6 +69,6 @@ func presentSetting(v hub.Setting) gen.Setting {
 	return out
 }
 
-func presentKnown(k settings.Known) gen.KnownSetting {
-	return gen.KnownSetting{Map: k.Map, Key: k.Key, About: k.About, Sample: k.Sample, Used: k.Used}
+func presentKnown(k settings.Known) apimodel.KnownSetting {
+	return apimodel.KnownSetting{Map: k.Map, Key: k.Key, About: k.About, Sample: k.Sample, Used: k.Used}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -38,7 +39,7 @@ func (s *Server) Healthz(ctx context.Context, _ gen.HealthzRequestObject) (gen.H
 	if err := s.alive(ctx); err != nil {
 		return nil, err
 	}
-	return gen.Healthz200JSONResponse{Status: gen.Ok}, nil
+	return gen.Healthz200JSONResponse{Status: apimodel.Ok}, nil
 }
 
 // Livez answers whether the process works.
@@ -46,7 +47,7 @@ func (s *Server) Livez(ctx context.Context, _ gen.LivezRequestObject) (gen.Livez
 	if err := s.alive(ctx); err != nil {
 		return nil, err
 	}
-	return gen.Livez200JSONResponse{Status: gen.Ok}, nil
+	return gen.Livez200JSONResponse{Status: apimodel.Ok}, nil
 }
 
 func (s *Server) alive(ctx context.Context) error {
@@ -64,5 +65,5 @@ func (s *Server) Readyz(ctx context.Context, _ gen.ReadyzRequestObject) (gen.Rea
 		}
 		return nil, err
 	}
-	return gen.Readyz200JSONResponse{Status: gen.Ok}, nil
+	return gen.Readyz200JSONResponse{Status: apimodel.Ok}, nil
 }

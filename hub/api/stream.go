@@ -161,12 +161,11 @@ func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 		if err != nil {
 			return err
 		}
-		if text == "" && time.Since(lastSent) >= heartbeat {
-			// The id moves on over what this caller may not see.
-			text = fmt.Sprintf("id: %s\nevent: alive\ndata: {\"kind\":\"alive\",\"id\":\"\"}\n\n", reader.Cursor())
-		}
 		if text == "" {
-			continue
+			if time.Since(lastSent) < heartbeat {
+				continue
+			}
+			text = alive(reader.Cursor())
 		}
 		if err := l.write(ctx, text); err != nil {
 			return nil
@@ -174,6 +173,11 @@ func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 		lastSent = time.Now()
 	}
 	return nil
+}
+
+// alive is a keep-alive event. Its id moves on over what the caller may not see.
+func alive(cursor string) string {
+	return fmt.Sprintf("id: %s\nevent: alive\ndata: {\"kind\":\"alive\",\"id\":\"\"}\n\n", cursor)
 }
 
 // next waits for changes, no longer than the caller's rights go unasked.

@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -18,7 +19,7 @@ const toggleAutoSync = "toggle-auto-sync"
 // isApplication reports whether an object of an application's tree is an
 // application of the hub.
 func isApplication(o hub.ObjectRef) bool {
-	return o.Group == manifest.HubGroup && o.Kind == catalog.KindApplication
+	return o.Group == manifest.HubGroup && o.Kind == validation.KindApplication
 }
 
 // actionsOf lists what an object of an application's tree offers.
@@ -53,7 +54,7 @@ func (s *Server) act(ctx context.Context, on catalog.View, o hub.ObjectRef, a hu
 	// parent may not change a child of another project.
 	by := callerOf(ctx)
 	by.Idempotency = hub.IdempotencyKey{} // it was settled when the action began
-	_, err := s.changed(context.WithValue(ctx, callerKey{}, by), o.Namespace, o.Name, "", func(app gen.Application) (gen.Application, error) {
+	_, err := s.changed(context.WithValue(ctx, callerKey{}, by), o.Namespace, o.Name, "", func(app apimodel.Application) (apimodel.Application, error) {
 		var err error
 		app.Spec, _, err = toggled(app.Spec)
 		return app, err

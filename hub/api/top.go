@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 // healthInTree means that the health of objects is read from the tree, as in
@@ -17,7 +18,7 @@ const healthInTree = "appTree"
 
 // addResources adds what an application consists of to its status (APP-09,
 // APP-18).
-func addResources(st *gen.ApplicationStatus, resources []hub.Resource) {
+func addResources(st *apimodel.ApplicationStatus, resources []hub.Resource) {
 	st.ResourceHealthSource = healthInTree
 	images, addresses := map[string]bool{}, map[string]bool{}
 	for _, r := range resources {
@@ -26,42 +27,49 @@ func addResources(st *gen.ApplicationStatus, resources []hub.Resource) {
 		}
 		if r.Managed {
 			st.Resources = append(st.Resources, presentTop(r))
-			st.Summary.IsAppOfApps = st.Summary.IsAppOfApps || r.Group == "argoproj.io" && r.Kind == catalog.KindApplication
+			st.Summary.IsAppOfApps = st.Summary.IsAppOfApps || r.Group == "argoproj.io" && r.Kind == validation.KindApplication
 		}
 		for _, l := range r.Links {
 			addresses[l] = true
 		}
-		if r.Kind != "Pod" || r.Group != "" {
-			continue
-		}
-		for _, column := range r.Info {
-			if column.Name == "images" {
-				for image := range strings.FieldsSeq(column.Value) {
-					images[image] = true
-				}
-			}
+		for _, image := range podImages(r) {
+			images[image] = true
 		}
 	}
 	st.Summary.Images = slices.Sorted(maps.Keys(images))
 	st.Summary.ExternalURLs = slices.Sorted(maps.Keys(addresses))
 }
 
-func presentTop(r hub.Resource) gen.TopResource {
-	out := gen.TopResource{
-		Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Status: gen.SyncStatusCode(r.Sync),
-		Hook: r.Hook, RequiresPruning: r.RequiresPrune, RequiresDeletionConfirmation: r.Confirm, SyncWave: int64(r.Wave),
+// podImages are the images of a pod, and none of another object.
+func podImages(r hub.Resource) []string {
+	if r.Kind != "Pod" || r.Group != "" {
+		return nil
 	}
-	if r.Health != "" {
-		out.Health.Status, out.Health.Message = gen.HealthStatusCode(r.Health), r.Message
+	var out []string
+	for _, column := range r.Info {
+		if column.Name == "images" {
+			out = append(out, strings.Fields(column.Value)...)
+		}
 	}
 	return out
 }
 
-func presentLinks(links []string) []gen.Link {
-	var out []gen.Link
+func presentTop(r hub.Resource) apimodel.TopResource {
+	out := apimodel.TopResource{
+		Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Status: apimodel.SyncStatusCode(r.Sync),
+		Hook: r.Hook, RequiresPruning: r.RequiresPrune, RequiresDeletionConfirmation: r.Confirm, SyncWave: int64(r.Wave),
+	}
+	if r.Health != "" {
+		out.Health.Status, out.Health.Message = apimodel.HealthStatusCode(r.Health), r.Message
+	}
+	return out
+}
+
+func presentLinks(links []string) []apimodel.Link {
+	var out []apimodel.Link
 	for _, l := range links {
 		if title, address, ok := hub.SplitLink(l); ok {
-			out = append(out, gen.Link{Title: title, Url: address})
+			out = append(out, apimodel.Link{Title: title, Url: address})
 		}
 	}
 	return out
@@ -69,7 +77,7 @@ func presentLinks(links []string) []gen.Link {
 
 // applicationMetadata adds the finalizers that the hooks of its deletion stand
 // for (APP-30).
-func applicationMetadata(v catalog.View) gen.Metadata {
+func applicationMetadata(v catalog.View) apimodel.Metadata {
 	m := v.Meta
 	m.Finalizers = append(slices.Clone(m.Finalizers), hub.HookFinalizers(v.Status.DeletionHooks)...)
 	return metadata(string(v.ID), m, v.Generation, v.DeletingAt)
@@ -98,7 +106,7 @@ func presentRequested(v catalog.View) json.RawMessage {
 }
 
 // presentFrom says what an operation applies, and how it is tried again.
-func presentFrom(o hub.OperationOptions, out *gen.OperationState) {
+func presentFrom(o hub.OperationOptions, out *apimodel.OperationState) {
 	if o.Retry != nil {
 		out.Operation.Retry = raw(o.Retry)
 	}
@@ -116,7 +124,7 @@ func presentFrom(o hub.OperationOptions, out *gen.OperationState) {
 	}
 }
 
-func collectOrNil(sources []hub.Source) (out []gen.AnyObject) {
+func collectOrNil(sources []hub.Source) (out []apimodel.AnyObject) {
 	for _, s := range sources {
 		out = append(out, raw(s))
 	}
@@ -124,7 +132,7 @@ func collectOrNil(sources []hub.Source) (out []gen.AnyObject) {
 }
 
 // raw is a value of ours as JSON, which all of its parts have.
-func raw(v any) gen.AnyObject {
+func raw(v any) apimodel.AnyObject {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
@@ -39,8 +40,8 @@ func activeOnly(in []syncwindow.State) []syncwindow.State {
 	return out
 }
 
-func presentWindow(w syncwindow.State) gen.SyncWindow {
-	return gen.SyncWindow{
+func presentWindow(w syncwindow.State) apimodel.SyncWindow {
+	return apimodel.SyncWindow{
 		Kind: w.Kind, Schedule: w.Schedule, Duration: w.Duration, TimeZone: w.TimeZone, Description: w.Description,
 		Applications: w.Applications, Namespaces: w.Namespaces, Clusters: w.Clusters,
 		ManualSync: w.ManualSync, AndOperator: w.AndOperator, SyncOverrun: w.SyncOverrun, SelfHeal: w.SelfHeal,
@@ -48,6 +49,6 @@ func presentWindow(w syncwindow.State) gen.SyncWindow {
 	}
 }
 
-func presentDecision(d catalog.WindowDecision) gen.WindowDecision {
-	return gen.WindowDecision{Allowed: d.Allowed, Reason: d.Reason, NextChange: at(d.NextChange)}
+func presentDecision(d catalog.WindowDecision) apimodel.WindowDecision {
+	return apimodel.WindowDecision{Allowed: d.Allowed, Reason: d.Reason, NextChange: at(d.NextChange)}
 }

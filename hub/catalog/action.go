@@ -22,7 +22,7 @@ func (c *Catalog) Actions(ctx context.Context, by hub.Caller, namespace, name st
 		return on, nil, err
 	}
 	err = c.read(ctx, by, func(_ context.Context, r *reader) error {
-		rights, object := r.rights, objectOf(on.Application)
+		rights, object := r.Rights, objectOf(on.Application)
 		may = func(action string) bool { return rights.Check(access.Applications, actionRight(want, action), object) }
 		return nil
 	})
@@ -52,7 +52,7 @@ func (c *Catalog) BeginAction(ctx context.Context, by hub.Caller, namespace, nam
 		if err := w.limit(ctx, &a, v); err != nil {
 			return err
 		}
-		w.note(actionRight(want, a.Name), access.Applications, objectOf(app), "asked", nil, actionDetail(want, a, nil))
+		w.Note(actionRight(want, a.Name), access.Applications, objectOf(app), "asked", nil, actionDetail(want, a, nil))
 		return nil
 	})
 	return v, a, err
@@ -84,7 +84,7 @@ func (c *Catalog) EndAction(ctx context.Context, by hub.Caller, on View, want hu
 		if failed != nil {
 			reason = "failed: " + fault.Sentence(failed)
 		}
-		w.note(actionRight(want, a.Name), access.Applications, objectOf(on.Application), reason, nil, actionDetail(want, a, changes))
+		w.Note(actionRight(want, a.Name), access.Applications, objectOf(on.Application), reason, nil, actionDetail(want, a, changes))
 		return nil
 	})
 }

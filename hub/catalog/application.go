@@ -9,6 +9,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -28,7 +30,7 @@ type Page struct {
 
 // object is what policies call an application (RBAC-05).
 func object(project string, key hub.ApplicationKey) string {
-	if key.Namespace == DefaultNamespace {
+	if key.Namespace == validation.DefaultNamespace {
 		return project + "/" + key.Name
 	}
 	return project + "/" + key.Namespace + "/" + key.Name
@@ -40,7 +42,7 @@ func objectOf(a hub.Application) string {
 
 // title is how errors name an application.
 func title(namespace, name string) string {
-	if namespace == DefaultNamespace || namespace == "" {
+	if namespace == validation.DefaultNamespace || namespace == "" {
 		return name
 	}
 	return namespace + "/" + name
@@ -50,10 +52,10 @@ func title(namespace, name string) string {
 func (r *reader) visible(ctx context.Context, namespace, name string) (hub.Application, error) {
 	a, err := r.Application(ctx, namespace, name)
 	if err != nil {
-		return a, hide(err, access.Applications, title(namespace, name))
+		return a, transact.Hide(err, access.Applications, title(namespace, name))
 	}
-	if !r.rights.Check(access.Applications, access.Get, objectOf(a)) {
-		return hub.Application{}, missing(access.Applications, title(namespace, name))
+	if !r.Rights.Check(access.Applications, access.Get, objectOf(a)) {
+		return hub.Application{}, transact.Missing(access.Applications, title(namespace, name))
 	}
 	return a, nil
 }
@@ -63,12 +65,12 @@ func (r *reader) visible(ctx context.Context, namespace, name string) (hub.Appli
 func (w *writer) forWrite(ctx context.Context, namespace, name, action string) (hub.Application, error) {
 	a, err := w.locked(ctx, namespace, name)
 	if err != nil {
-		return a, hide(err, access.Applications, title(namespace, name))
+		return a, transact.Hide(err, access.Applications, title(namespace, name))
 	}
-	if !w.rights.Check(access.Applications, access.Get, objectOf(a)) {
-		return a, w.refuse(access.Applications, action, objectOf(a), missing(access.Applications, title(namespace, name)))
+	if !w.Rights.Check(access.Applications, access.Get, objectOf(a)) {
+		return a, w.Refuse(access.Applications, action, objectOf(a), transact.Missing(access.Applications, title(namespace, name)))
 	}
-	return a, w.need(access.Applications, action, objectOf(a))
+	return a, w.Need(access.Applications, action, objectOf(a))
 }
 
 // locked returns an application that nobody else changes until the transaction
@@ -84,7 +86,7 @@ func (w *writer) locked(ctx context.Context, namespace, name string) (hub.Applic
 	}
 	a, there := held[a.ID]
 	if !there || a.Namespace != namespace || a.Name != name {
-		return a, missing(access.Applications, title(namespace, name))
+		return a, transact.Missing(access.Applications, title(namespace, name))
 	}
 	return a, nil
 }
@@ -94,7 +96,7 @@ func (c *Catalog) Applications(ctx context.Context, by hub.Caller, f hub.Applica
 	var page Page
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		page = Page{}
-		if err := r.may(access.Applications, access.Get); err != nil {
+		if err := r.May(access.Applications, access.Get); err != nil {
 			return err
 		}
 		var err error
@@ -102,7 +104,7 @@ func (c *Catalog) Applications(ctx context.Context, by hub.Caller, f hub.Applica
 			return err
 		}
 		f := f
-		f.All, f.Allowed = r.rights.AllowedProjects(access.Applications, access.Get)
+		f.All, f.Allowed = r.Rights.AllowedProjects(access.Applications, access.Get)
 		if f.Clusters, err = r.clusterIDs(ctx, clusters); err != nil {
 			return err
 		}
@@ -137,7 +139,7 @@ func (r *reader) page(ctx context.Context, f hub.ApplicationFilter) ([]hub.Appli
 		}
 		for _, a := range found {
 			f.After = hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}
-			if r.rights.Check(access.Applications, access.Get, objectOf(a)) {
+			if r.Rights.Check(access.Applications, access.Get, objectOf(a)) {
 				out = append(out, a)
 			}
 		}
@@ -216,7 +218,7 @@ func (c *Catalog) ApplicationsByID(ctx context.Context, by hub.Caller, ids []hub
 		}
 		var apps []hub.Application
 		for _, a := range found {
-			if r.rights.Check(access.Applications, access.Get, objectOf(a)) {
+			if r.Rights.Check(access.Applications, access.Get, objectOf(a)) {
 				apps = append(apps, a)
 			}
 		}
@@ -228,16 +230,6 @@ func (c *Catalog) ApplicationsByID(ctx context.Context, by hub.Caller, ids []hub
 	})
 	return out, err
 }
-
-// An Outcome is what became of a write.
-type Outcome string
-
-// The outcomes.
-const (
-	Created    Outcome = "created"
-	Configured Outcome = "configured"
-	Unchanged  Outcome = "unchanged"
-)
 
 // A PutOptions says which writes a put may become.
 type PutOptions struct {
@@ -254,23 +246,23 @@ type PutOptions struct {
 
 // PutApplication makes or changes an application. Its namespace and project
 // are filled in. It comes back as stored, with warnings for people.
-func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Application, o PutOptions) (View, Outcome, []string, error) {
-	spec, warnings, err := checkApplication(&a)
+func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Application, o PutOptions) (View, transact.Outcome, []string, error) {
+	spec, warnings, err := validation.CheckApplication(&a)
 	if err != nil {
-		return View{}, "", nil, fault.With(err, "application "+title(a.Namespace, short(a.Name)), "")
+		return View{}, "", nil, fault.With(err, "application "+title(a.Namespace, validation.Shorten(a.Name)), "")
 	}
-	asked, err := readRequested(o.Operation)
+	asked, err := validation.ReadRequested(o.Operation)
 	if err != nil {
 		return View{}, "", nil, fault.With(err, "application "+title(a.Namespace, a.Name), "")
 	}
 	var v View
-	var out Outcome
+	var out transact.Outcome
 	var problems []string
 	var follows func()
 	through := c.Pace.Alone(by.Tenant)
 	defer func() { through(follows) }()
 	err = c.writeOr(ctx, by, o.DryRun, func(ctx context.Context, w *writer) error {
-		there, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, nameOf(spec.Destination))
+		there, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, validation.DestinationName(spec.Destination))
 		if err != nil {
 			return err
 		}
@@ -291,9 +283,9 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 		}
 		v, out = View{stored, on}, outcome
 		problems = c.deliveryProblems(hub.Refresh{Application: stored, Cluster: on, Project: there.Project}, spec)
-		w.due = append(w.due, hub.WorkFetch, hub.WorkRefresh)
+		w.Due = append(w.Due, hub.WorkFetch, hub.WorkRefresh)
 		if asked == nil {
-			w.later = func(f func()) { follows = f }
+			w.Later = func(f func()) { follows = f }
 		}
 		return nil
 	})
@@ -316,30 +308,30 @@ func enforced(p *hub.Project, a hub.Application) error {
 	return nil
 }
 
-func (w *writer) putApplication(ctx context.Context, there hub.WriteContext, a hub.Application, spec hub.ApplicationSpec, o PutOptions) (hub.Application, *hub.Cluster, Outcome, error) {
+func (w *writer) putApplication(ctx context.Context, there hub.WriteContext, a hub.Application, spec hub.ApplicationSpec, o PutOptions) (hub.Application, *hub.Cluster, transact.Outcome, error) {
 	if old := there.Application; old != nil {
-		on := stay(spec.Destination, there.Clusters, sameDestination(*old, spec))
+		on := validation.KeepCluster(spec.Destination, there.Clusters, validation.SameDestination(*old, spec))
 		stored, outcome, err := w.changeApplication(ctx, *old, placed(a, on), o)
-		if err == nil && outcome != Unchanged {
+		if err == nil && outcome != transact.Unchanged {
 			err = enforced(there.Project, a)
 		}
 		return stored, on, outcome, err
 	}
 	if !o.Create {
-		return a, nil, "", missing(access.Applications, title(a.Namespace, a.Name))
+		return a, nil, "", transact.Missing(access.Applications, title(a.Namespace, a.Name))
 	}
-	if err := w.need(access.Applications, access.Create, objectOf(a)); err != nil {
+	if err := w.Need(access.Applications, access.Create, objectOf(a)); err != nil {
 		return a, nil, "", err
 	}
 	if err := enforced(there.Project, a); err != nil {
 		return a, nil, "", err
 	}
-	on := pick(spec.Destination, there.Clusters)
+	on := validation.PickCluster(spec.Destination, there.Clusters)
 	stored, err := w.CreateApplication(ctx, placed(a, on))
 	if err == nil {
-		w.note(access.Create, access.Applications, objectOf(a), "", nil, written(a.Meta, a.Spec))
+		w.Note(access.Create, access.Applications, objectOf(a), "", nil, validation.Written(a.Meta, a.Spec))
 	}
-	return stored, on, Created, err
+	return stored, on, transact.Created, err
 }
 
 // refreshSources has the sources of an application fetched if its annotation asks for
@@ -355,46 +347,46 @@ func (w *writer) refreshSources(ctx context.Context, a hub.Application) error {
 // changeApplication updates what is there. Rights are asked on the
 // application as it is stored; a move to another project needs the right to
 // create it there as well.
-func (w *writer) changeApplication(ctx context.Context, old, a hub.Application, o PutOptions) (hub.Application, Outcome, error) {
+func (w *writer) changeApplication(ctx context.Context, old, a hub.Application, o PutOptions) (hub.Application, transact.Outcome, error) {
 	name := title(a.Namespace, a.Name)
-	seen := w.rights.Check(access.Applications, access.Get, objectOf(old))
+	seen := w.Rights.Check(access.Applications, access.Get, objectOf(old))
 	switch {
 	case !seen && o.Create:
 		// It must look as if only the right to create were lacking.
-		return a, "", w.refuse(access.Applications, access.Create, objectOf(a),
-			denied(access.Rule{Resource: access.Applications, Action: access.Create, Object: objectOf(a)}))
+		return a, "", w.Refuse(access.Applications, access.Create, objectOf(a),
+			transact.Denied(access.Rule{Resource: access.Applications, Action: access.Create, Object: objectOf(a)}))
 	case !seen:
-		return a, "", w.refuse(access.Applications, access.Update, objectOf(old), missing(access.Applications, name))
+		return a, "", w.Refuse(access.Applications, access.Update, objectOf(old), transact.Missing(access.Applications, name))
 	case !o.Update:
-		if err := w.need(access.Applications, access.Create, objectOf(a)); err != nil {
+		if err := w.Need(access.Applications, access.Create, objectOf(a)); err != nil {
 			return a, "", err
 		}
-		return a, "", errTaken("application " + name)
+		return a, "", transact.ErrTaken("application " + name)
 	}
-	if err := w.need(access.Applications, access.Update, objectOf(old)); err != nil {
+	if err := w.Need(access.Applications, access.Update, objectOf(old)); err != nil {
 		return a, "", err
 	}
 	if a.Project != old.Project {
-		if err := w.need(access.Applications, access.Create, objectOf(a)); err != nil {
+		if err := w.Need(access.Applications, access.Create, objectOf(a)); err != nil {
 			return a, "", err
 		}
 	}
 	if o.Expect != 0 && o.Expect != old.Version {
-		return a, "", errStale("application " + name)
+		return a, "", transact.ErrStale("application " + name)
 	}
 	if old.DeletingAt != nil {
 		return a, "", fault.With(fault.New(fault.Conflict, "it is being deleted"), "application "+name, "wait until it is gone")
 	}
-	if old.Cluster == a.Cluster && sameMeta(old.Meta, a.Meta) && sameJSON(old.Spec, a.Spec) {
-		return old, Unchanged, nil
+	if old.Cluster == a.Cluster && validation.SameMeta(old.Meta, a.Meta) && validation.SameJSON(old.Spec, a.Spec) {
+		return old, transact.Unchanged, nil
 	}
 	a.ID, a.CreatedAt = old.ID, old.CreatedAt
 	stored, err := w.UpdateApplication(ctx, a, old.Version)
 	if err == nil {
-		w.note(access.Update, access.Applications, objectOf(a), "", written(old.Meta, old.Spec), written(a.Meta, a.Spec))
-		w.wakes = append(w.wakes, old.Cluster, a.Cluster)
+		w.Note(access.Update, access.Applications, objectOf(a), "", validation.Written(old.Meta, old.Spec), validation.Written(a.Meta, a.Spec))
+		w.Wakes = append(w.Wakes, old.Cluster, a.Cluster)
 	}
-	return stored, Configured, err
+	return stored, transact.Configured, err
 }
 
 // deliveryProblems says in words what would keep the application from being delivered.
@@ -413,7 +405,7 @@ func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespac
 	through := c.Pace.Alone(by.Tenant)
 	defer func() { through(follows) }()
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
-		left, w.later = nil, func(f func()) { follows = f }
+		left, w.Later = nil, func(f func()) { follows = f }
 		a, err := w.forWrite(ctx, namespace, name, access.Delete)
 		if err != nil {
 			return err
@@ -449,12 +441,12 @@ func (w *writer) deleteApplication(ctx context.Context, a hub.Application, d hub
 			d.Propagation = propagation
 		}
 	}
-	wakes, err := w.Deploy.Delete(ctx, a.ID, d, initiator(w.by))
+	wakes, err := w.Deploy.Delete(ctx, a.ID, d, initiator(w.By))
 	if err != nil {
 		return err
 	}
-	w.wakes = append(w.wakes, wakes...)
-	w.note(access.Delete, access.Applications, objectOf(a), fmt.Sprintf("cascade %v", d.Cascade), written(a.Meta, a.Spec), nil)
+	w.Wakes = append(w.Wakes, wakes...)
+	w.Note(access.Delete, access.Applications, objectOf(a), fmt.Sprintf("cascade %v", d.Cascade), validation.Written(a.Meta, a.Spec), nil)
 	return nil
 }
 
@@ -465,46 +457,4 @@ func hasFinalizer(m hub.Meta) bool {
 	return slices.ContainsFunc(m.Finalizers, func(f string) bool {
 		return f == argoFinalizer || strings.HasPrefix(f, argoFinalizer+"/")
 	})
-}
-
-// written is what the audit log keeps of an object: what a person wrote.
-func written(m hub.Meta, spec json.RawMessage) any {
-	return struct {
-		Labels      map[string]string `json:"labels,omitempty"`
-		Annotations map[string]string `json:"annotations,omitempty"`
-		Finalizers  []string          `json:"finalizers,omitempty"`
-		Spec        json.RawMessage   `json:"spec"`
-	}{m.Labels, m.Annotations, m.Finalizers, spec}
-}
-
-func sameMeta(a, b hub.Meta) bool {
-	return sameMap(a.Labels, b.Labels) && sameMap(a.Annotations, b.Annotations) && slices.Equal(a.Finalizers, b.Finalizers) && a.Namespace == b.Namespace
-}
-
-func sameMap(a, b map[string]string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if w, ok := b[k]; !ok || w != v {
-			return false
-		}
-	}
-	return true
-}
-
-// errTaken is the answer to making what the caller may see that there is.
-func errTaken(object string) error {
-	return fault.With(fault.New(fault.Conflict, "it is there already"), object, "change it instead, or choose another name")
-}
-
-// CodeStale is the code of the error for a version that is no longer the
-// newest.
-const CodeStale = "CAP-1412"
-
-func errStale(object string) error {
-	return &fault.Error{
-		Kind: fault.Conflict, Code: CodeStale, Object: object,
-		Cause: "it was changed by someone else in the meantime", Fix: "read it again and repeat the change",
-	}
 }

@@ -2,13 +2,13 @@ package catalog
 
 import (
 	"context"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -18,17 +18,8 @@ const (
 	maxJoinLifetime = 7 * 24 * time.Hour
 )
 
-// clusterNames is what policies call a cluster: its name, and its server URL
-// as Argo CD does (RBAC-05).
-func clusterNames(c hub.Cluster) []string {
-	if c.Server == "" {
-		return []string{c.Name}
-	}
-	return []string{c.Name, c.Server}
-}
-
 func (r *reader) seesCluster(c hub.Cluster) bool {
-	return r.rights.CheckAny(access.Clusters, access.Get, clusterNames(c)...)
+	return r.Rights.CheckAny(access.Clusters, access.Get, validation.ClusterNames(c)...)
 }
 
 // Clusters lists the clusters that the caller may see.
@@ -37,7 +28,7 @@ func (c *Catalog) Clusters(ctx context.Context, by hub.Caller) ([]hub.Cluster, s
 	var cursor string
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		out = nil
-		if err := r.may(access.Clusters, access.Get); err != nil {
+		if err := r.May(access.Clusters, access.Get); err != nil {
 			return err
 		}
 		var err error
@@ -62,10 +53,10 @@ func (c *Catalog) Cluster(ctx context.Context, by hub.Caller, name string) (hub.
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		var err error
 		if cl, err = r.Tx.Cluster(ctx, name); err != nil {
-			return hide(err, access.Clusters, short(name))
+			return transact.Hide(err, access.Clusters, validation.Shorten(name))
 		}
 		if !r.seesCluster(cl) {
-			return missing(access.Clusters, short(name))
+			return transact.Missing(access.Clusters, validation.Shorten(name))
 		}
 		invitations, err = r.Enrolments(ctx, cl.ID)
 		return err
@@ -98,10 +89,10 @@ type Invitation struct {
 // Enroll makes a cluster, or takes an existing one, and a join token for its
 // agent. Labels and server nil leave an existing cluster's as they are.
 func (c *Catalog) Enroll(ctx context.Context, by hub.Caller, cl hub.Cluster, lifetime string) (Invitation, error) {
-	if err := checkCluster(cl); err != nil {
+	if err := validation.CheckCluster(cl); err != nil {
 		return Invitation{}, err
 	}
-	lasts, err := within(lifetime, joinLifetime, maxJoinLifetime)
+	lasts, err := validation.BoundedDuration(lifetime, joinLifetime, maxJoinLifetime)
 	if err != nil {
 		return Invitation{}, err
 	}
@@ -115,56 +106,43 @@ func (c *Catalog) Enroll(ctx context.Context, by hub.Caller, cl hub.Cluster, lif
 		if err != nil {
 			return err
 		}
-		out.Cluster, out.ExpiresAt = made, w.now.Add(lasts)
+		out.Cluster, out.ExpiresAt = made, w.Now.Add(lasts)
 		_, err = w.CreateEnrolment(ctx, hub.Enrolment{Cluster: made.ID, Prefix: prefix, ExpiresAt: out.ExpiresAt, CreatedBy: by.Username}, hash)
-		w.note("enroll", access.Clusters, made.Name, "", nil, map[string]any{"prefix": prefix, "expiresAt": out.ExpiresAt})
+		w.Note("enroll", access.Clusters, made.Name, "", nil, map[string]any{"prefix": prefix, "expiresAt": out.ExpiresAt})
 		return err
 	})
 	return out, err
 }
 
-func checkCluster(cl hub.Cluster) error {
-	if err := checkLabel("cluster", cl.Name); err != nil {
-		return err
-	}
-	if cl.Server != "" {
-		u, err := url.Parse(cl.Server)
-		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return fault.With(fault.New(fault.Invalid, "server is no URL of a cluster"), "cluster "+cl.Name, "write it like https://prod.k8s.example.com")
-		}
-	}
-	return fault.With(checkMaps(cl.Labels, cl.Annotations), "cluster "+cl.Name, "")
-}
-
 // putCluster makes a cluster or merges what is given into the one of that
 // name.
-func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (hub.Cluster, Outcome, error) {
+func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (hub.Cluster, transact.Outcome, error) {
 	old, err := w.Tx.Cluster(ctx, cl.Name)
 	if fault.KindOf(err) == fault.Missing {
-		if err := w.need(access.Clusters, access.Create, cl.Name); err != nil {
+		if err := w.Need(access.Clusters, access.Create, cl.Name); err != nil {
 			return cl, "", err
 		}
 		made, err := w.CreateCluster(ctx, cl)
 		if err != nil {
 			return cl, "", err
 		}
-		w.note(access.Create, access.Clusters, cl.Name, "", nil, clusterText(made))
-		if err := w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return withoutCluster(all, made.ID) }); err != nil {
+		w.Note(access.Create, access.Clusters, cl.Name, "", nil, clusterText(made))
+		if err := tenancy.Redeliver(ctx, w.Reader, w.Changes, func(all []hub.Cluster) []hub.Cluster { return validation.WithoutCluster(all, made.ID) }); err != nil {
 			return cl, "", err
 		}
-		return made, Created, w.resettle(ctx, made)
+		return made, transact.Created, w.resettle(ctx, made)
 	}
 	if err != nil {
 		return cl, "", err
 	}
 	if !w.seesCluster(old) {
-		return cl, "", w.refuse(access.Clusters, access.Create, cl.Name, denied(access.Rule{Resource: access.Clusters, Action: access.Create, Object: cl.Name}))
+		return cl, "", w.Refuse(access.Clusters, access.Create, cl.Name, transact.Denied(access.Rule{Resource: access.Clusters, Action: access.Create, Object: cl.Name}))
 	}
 	action := access.Update
 	if enroll {
 		action = access.Create // a join token takes the place of the present agent
 	}
-	if err := w.need(access.Clusters, action, clusterNames(old)...); err != nil {
+	if err := w.Need(access.Clusters, action, validation.ClusterNames(old)...); err != nil {
 		return cl, "", err
 	}
 	if cl.Server == "" {
@@ -179,22 +157,9 @@ func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (h
 	return w.changeCluster(ctx, old, cl, 0)
 }
 
-// withoutCluster leaves one out.
-func withoutCluster(all []hub.Cluster, id hub.ClusterID) []hub.Cluster {
-	return slices.DeleteFunc(all, func(c hub.Cluster) bool { return c.ID == id })
-}
-
-// withCluster puts one in, instead of what it is otherwise; by name, as the
-// store lists them.
-func withCluster(all []hub.Cluster, cl hub.Cluster) []hub.Cluster {
-	all = append(withoutCluster(all, cl.ID), cl)
-	slices.SortFunc(all, func(a, b hub.Cluster) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}
-
-func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect int64) (hub.Cluster, Outcome, error) {
-	if old.Server == cl.Server && sameMap(old.Labels, cl.Labels) && sameMap(old.Annotations, cl.Annotations) {
-		return old, Unchanged, nil
+func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect int64) (hub.Cluster, transact.Outcome, error) {
+	if old.Server == cl.Server && validation.SameMap(old.Labels, cl.Labels) && validation.SameMap(old.Annotations, cl.Annotations) {
+		return old, transact.Unchanged, nil
 	}
 	now := old
 	now.Server, now.Labels, now.Annotations = cl.Server, cl.Labels, cl.Annotations
@@ -202,25 +167,25 @@ func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect 
 	if err != nil {
 		return cl, "", err
 	}
-	w.note(access.Update, access.Clusters, old.Name, "", clusterText(old), clusterText(stored))
+	w.Note(access.Update, access.Clusters, old.Name, "", clusterText(old), clusterText(stored))
 	if old.Skips() != stored.Skips() {
 		if err := w.refreshCluster(ctx, stored.ID); err != nil {
 			return cl, "", err
 		}
 	}
 	if old.Server == stored.Server {
-		return stored, Configured, nil
+		return stored, transact.Configured, nil
 	}
-	if err := w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return withCluster(all, old) }); err != nil {
+	if err := tenancy.Redeliver(ctx, w.Reader, w.Changes, func(all []hub.Cluster) []hub.Cluster { return validation.WithCluster(all, old) }); err != nil {
 		return cl, "", err
 	}
-	return stored, Configured, w.resettle(ctx, stored, old.Server)
+	return stored, transact.Configured, w.resettle(ctx, stored, old.Server)
 }
 
 // refreshCluster has all applications on a cluster looked at anew.
 func (w *writer) refreshCluster(ctx context.Context, cluster hub.ClusterID) error {
 	f := hub.ApplicationFilter{All: true, Clusters: []hub.ClusterID{cluster}, Limit: 500}
-	w.due = append(w.due, hub.WorkRefresh)
+	w.Due = append(w.Due, hub.WorkRefresh)
 	for {
 		apps, err := w.Tx.Applications(ctx, f)
 		if err != nil {
@@ -228,7 +193,7 @@ func (w *writer) refreshCluster(ctx context.Context, cluster hub.ClusterID) erro
 		}
 		for _, a := range apps {
 			f.After = hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}
-			if err := w.Enqueue(ctx, hub.WorkRefresh, string(a.ID), w.now, false); err != nil {
+			if err := w.Enqueue(ctx, hub.WorkRefresh, string(a.ID), w.Now, false); err != nil {
 				return err
 			}
 		}
@@ -245,7 +210,7 @@ func clusterText(c hub.Cluster) any {
 
 // UpdateCluster changes what people wrote of a cluster.
 func (c *Catalog) UpdateCluster(ctx context.Context, by hub.Caller, cl hub.Cluster, expect int64) (hub.Cluster, error) {
-	if err := checkCluster(cl); err != nil {
+	if err := validation.CheckCluster(cl); err != nil {
 		return cl, err
 	}
 	var out hub.Cluster
@@ -255,7 +220,7 @@ func (c *Catalog) UpdateCluster(ctx context.Context, by hub.Caller, cl hub.Clust
 			return err
 		}
 		if expect != 0 && expect != old.Version {
-			return errStale("cluster " + cl.Name)
+			return transact.ErrStale("cluster " + cl.Name)
 		}
 		out, _, err = w.changeCluster(ctx, old, cl, expect)
 		return err
@@ -264,12 +229,12 @@ func (c *Catalog) UpdateCluster(ctx context.Context, by hub.Caller, cl hub.Clust
 }
 
 // PutCluster registers a cluster by name, without an agent yet.
-func (c *Catalog) PutCluster(ctx context.Context, by hub.Caller, cl hub.Cluster, dryRun bool) (hub.Cluster, Outcome, error) {
-	if err := checkCluster(cl); err != nil {
+func (c *Catalog) PutCluster(ctx context.Context, by hub.Caller, cl hub.Cluster, dryRun bool) (hub.Cluster, transact.Outcome, error) {
+	if err := validation.CheckCluster(cl); err != nil {
 		return cl, "", err
 	}
 	var out hub.Cluster
-	var outcome Outcome
+	var outcome transact.Outcome
 	err := c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
 		var err error
 		out, outcome, err = w.putCluster(ctx, cl, false)
@@ -291,10 +256,10 @@ func (c *Catalog) DeleteCluster(ctx context.Context, by hub.Caller, name string)
 		if err != nil {
 			return err
 		}
-		w.note(access.Delete, access.Clusters, name, "", clusterText(cl), nil)
-		w.wakes = append(w.wakes, cl.ID)
-		w.due = append(w.due, hub.WorkRefresh)
-		w.revoked = true
+		w.Note(access.Delete, access.Clusters, name, "", clusterText(cl), nil)
+		w.Wakes = append(w.Wakes, cl.ID)
+		w.Due = append(w.Due, hub.WorkRefresh)
+		w.Revoked = true
 		// Applications that lost it wait for a person, even if one cluster is
 		// left that their destination could stand for now.
 		if err := w.Tx.DeleteCluster(ctx, cl.ID); err != nil {
@@ -305,7 +270,7 @@ func (c *Catalog) DeleteCluster(ctx context.Context, by hub.Caller, name string)
 				return err
 			}
 		}
-		return w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return withCluster(all, cl) })
+		return tenancy.Redeliver(ctx, w.Reader, w.Changes, func(all []hub.Cluster) []hub.Cluster { return validation.WithCluster(all, cl) })
 	})
 }
 
@@ -316,8 +281,8 @@ func (c *Catalog) endDeletion(ctx context.Context, w *writer, a hub.Application,
 	if err != nil {
 		return fault.With(err, "application "+title(a.Namespace, a.Name), "")
 	}
-	w.wakes = append(w.wakes, wakes...)
-	w.note(access.Delete, access.Applications, objectOf(a), "its cluster "+cluster+" was deleted", written(a.Meta, a.Spec), map[string]any{"leftBehind": named(left)})
+	w.Wakes = append(w.Wakes, wakes...)
+	w.Note(access.Delete, access.Applications, objectOf(a), "its cluster "+cluster+" was deleted", validation.Written(a.Meta, a.Spec), map[string]any{"leftBehind": named(left)})
 	return nil
 }
 
@@ -349,10 +314,10 @@ func (w *writer) leave(ctx context.Context, cluster hub.ClusterID) (deleting []h
 func (w *writer) clusterForWrite(ctx context.Context, name, action string) (hub.Cluster, error) {
 	cl, err := w.Tx.Cluster(ctx, name)
 	if err != nil {
-		return cl, hide(err, access.Clusters, short(name))
+		return cl, transact.Hide(err, access.Clusters, validation.Shorten(name))
 	}
 	if !w.seesCluster(cl) {
-		return cl, w.refuse(access.Clusters, action, cl.Name, missing(access.Clusters, short(name)))
+		return cl, w.Refuse(access.Clusters, action, cl.Name, transact.Missing(access.Clusters, validation.Shorten(name)))
 	}
-	return cl, w.need(access.Clusters, action, clusterNames(cl)...)
+	return cl, w.Need(access.Clusters, action, validation.ClusterNames(cl)...)
 }

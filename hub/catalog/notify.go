@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 )
 
 // batchedNotifier delays notifications until many writes are done, each once.
@@ -44,7 +45,7 @@ func addTo[K comparable](g *batchedNotifier, set *map[K]bool, key K) {
 }
 
 // flush passes them on.
-func (g *batchedNotifier) flush(to Notifier) {
+func (g *batchedNotifier) flush(to transact.Notifier) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, kind := range slices.Sorted(maps.Keys(g.due)) {

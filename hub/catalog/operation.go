@@ -8,6 +8,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -15,7 +17,7 @@ import (
 // the request gives instead. Other sources and manifests of one's own need the
 // right to override.
 func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name string, r hub.SyncRequest) (hub.Operation, error) {
-	if err := checkSync(r); err != nil {
+	if err := validation.CheckSync(r); err != nil {
 		return hub.Operation{}, fault.With(err, "application "+title(namespace, name), "")
 	}
 	r.Initiator = initiator(by)
@@ -35,7 +37,7 @@ func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name strin
 	act := operationChange{action: access.Sync, reason: r.Reason, asked: asked, dryRun: r.Options.DryRun}
 	return c.operate(ctx, by, namespace, name, act, func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
 		if r.Local != nil || r.Override != nil && (r.Override.Source != nil || len(r.Override.Sources) > 0) {
-			if err := w.need(access.Applications, access.Override, objectOf(a)); err != nil {
+			if err := w.Need(access.Applications, access.Override, objectOf(a)); err != nil {
 				return hub.Operation{}, err
 			}
 		}
@@ -45,7 +47,7 @@ func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name strin
 		if err := w.mayReplace(ctx, a, r); err != nil {
 			return hub.Operation{}, err
 		}
-		w.due = append(w.due, hub.WorkRefresh)
+		w.Due = append(w.Due, hub.WorkRefresh)
 		if r.Local != nil {
 			return w.Deploy.Local(ctx, keys, a.ID, r)
 		}
@@ -53,21 +55,11 @@ func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name strin
 	})
 }
 
-func checkSync(r hub.SyncRequest) error {
-	if r.Local != nil && r.Override != nil {
-		return fault.With(fault.New(fault.Invalid, "manifests and a revision or source are both given"), "", "give one of them")
-	}
-	if err := hub.RefuseSyncOptions(r.Options.SyncOptions); err != nil {
-		return err
-	}
-	return checkRetry(r.Options.Retry)
-}
-
 // Approve records that a person approves what the operation in progress
 // deletes. It counts for operations that began before it.
 func (c *Catalog) Approve(ctx context.Context, by hub.Caller, namespace, name, reason string) (hub.Operation, error) {
 	return c.operate(ctx, by, namespace, name, operationChange{action: access.Update, reason: reason, asked: "approve"}, func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
-		a.Annotations = a.Annotate(hub.ApprovedAnnotation, w.now.UTC().Format(time.RFC3339Nano))
+		a.Annotations = a.Annotate(hub.ApprovedAnnotation, w.Now.UTC().Format(time.RFC3339Nano))
 		if _, err := w.UpdateApplication(ctx, a, 0); err != nil {
 			return hub.Operation{}, err
 		}
@@ -88,8 +80,8 @@ func (c *Catalog) Abandon(ctx context.Context, by hub.Caller, namespace, name, r
 		if left, wakes, err = w.Deploy.Abandon(ctx, a.ID); err != nil {
 			return err
 		}
-		w.wakes = append(w.wakes, wakes...)
-		w.note(access.Delete, access.Applications, objectOf(a), orElse(reason, "abandoned: its cluster is gone"), written(a.Meta, a.Spec),
+		w.Wakes = append(w.Wakes, wakes...)
+		w.Note(access.Delete, access.Applications, objectOf(a), orElse(reason, "abandoned: its cluster is gone"), validation.Written(a.Meta, a.Spec),
 			map[string]any{"leftBehind": named(left)})
 		return nil
 	})
@@ -119,7 +111,7 @@ func orElse(s, otherwise string) string {
 // Rollback starts an operation that applies what an earlier entry of the
 // history applied, and pauses the application there. Hooks run where the
 // request, or the application, asks for them.
-func (c *Catalog) Rollback(ctx context.Context, by hub.Caller, namespace, name string, r RollbackRequest) (hub.Operation, error) {
+func (c *Catalog) Rollback(ctx context.Context, by hub.Caller, namespace, name string, r transact.RollbackRequest) (hub.Operation, error) {
 	r.Initiator = initiator(by)
 	asked := map[string]any{"entry": r.Entry, "prune": r.Prune}
 	if r.DryRun {
@@ -152,8 +144,8 @@ func (c *Catalog) Resume(ctx context.Context, by hub.Caller, namespace, name, re
 			if err := w.Deploy.Resume(ctx, a.ID); err != nil {
 				return fault.With(err, "application "+title(namespace, name), "")
 			}
-			w.wakes, w.due = append(w.wakes, a.Cluster), append(w.due, hub.WorkRefresh)
-			w.note("resume", access.Applications, objectOf(a), reason, map[string]any{
+			w.Wakes, w.Due = append(w.Wakes, a.Cluster), append(w.Due, hub.WorkRefresh)
+			w.Note("resume", access.Applications, objectOf(a), reason, map[string]any{
 				"paused": pin.Sentence(a.Status.Revision), "revision": a.Status.Revision, "skipped": pin.Skipped,
 			}, nil)
 			if a, err = w.ApplicationByID(ctx, a.ID); err != nil {
@@ -203,14 +195,14 @@ func (c *Catalog) operate(ctx context.Context, by hub.Caller, namespace, name st
 			return err
 		}
 		if op, err = do(ctx, w, a); err != nil {
-			return withObject(err, "application "+title(namespace, name))
+			return transact.WithObject(err, "application "+title(namespace, name))
 		}
-		w.wakes = append(w.wakes, op.Cluster)
+		w.Wakes = append(w.Wakes, op.Cluster)
 		action := what.action
 		if what.dryRun {
 			action += dryRunSuffix
 		}
-		w.note(action, access.Applications, objectOf(a), what.reason, nil, map[string]any{"operation": op.ID, "revision": op.Revision, "asked": what.asked})
+		w.Note(action, access.Applications, objectOf(a), what.reason, nil, map[string]any{"operation": op.ID, "revision": op.Revision, "asked": what.asked})
 		return nil
 	})
 	return op, err
@@ -241,7 +233,7 @@ func (c *Catalog) Refresh(ctx context.Context, by hub.Caller, namespace, name st
 		if err := w.refresh(ctx, a, hard); err != nil {
 			return err
 		}
-		w.note("refresh", access.Applications, objectOf(a), fmt.Sprintf("hard %v", hard), nil, nil)
+		w.Note("refresh", access.Applications, objectOf(a), fmt.Sprintf("hard %v", hard), nil, nil)
 		views, err := w.views(ctx, []hub.Application{a})
 		if err == nil {
 			v = views[0]
@@ -263,7 +255,7 @@ func (w *writer) refresh(ctx context.Context, a hub.Application, hard bool) erro
 	if err != nil {
 		return err
 	}
-	due := w.now
+	due := w.Now
 	for _, url := range spec.RepoURLs() {
 		repo, err := w.RepositoryFor(ctx, url, a.Project)
 		if fault.KindOf(err) == fault.Missing {
@@ -275,9 +267,9 @@ func (w *writer) refresh(ctx context.Context, a hub.Application, hard bool) erro
 		if err := w.FetchFor(ctx, repo.ID); err != nil {
 			return err
 		}
-		due = w.now.Add(refreshAnyway)
+		due = w.Now.Add(refreshAnyway)
 	}
-	w.due = append(w.due, hub.WorkFetch, hub.WorkRefresh)
+	w.Due = append(w.Due, hub.WorkFetch, hub.WorkRefresh)
 	return w.Enqueue(ctx, hub.WorkRefresh, string(a.ID), due, hard)
 }
 
@@ -304,7 +296,7 @@ func (c *Catalog) OperationByID(ctx context.Context, by hub.Caller, id hub.Opera
 		if app, err = r.ApplicationByID(ctx, op.Application); err != nil {
 			return err
 		}
-		if !r.rights.Check(access.Applications, access.Get, objectOf(app)) {
+		if !r.Rights.Check(access.Applications, access.Get, objectOf(app)) {
 			return fault.New(fault.Missing, "there is no such operation")
 		}
 		return nil

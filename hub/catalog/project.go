@@ -8,6 +8,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -17,7 +19,7 @@ func (c *Catalog) Projects(ctx context.Context, by hub.Caller) ([]hub.Project, s
 	var cursor string
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		out = nil
-		if err := r.may(access.Projects, access.Get); err != nil {
+		if err := r.May(access.Projects, access.Get); err != nil {
 			return err
 		}
 		var err error
@@ -26,7 +28,7 @@ func (c *Catalog) Projects(ctx context.Context, by hub.Caller) ([]hub.Project, s
 		}
 		all, err := r.Tx.Projects(ctx)
 		for _, p := range all {
-			if r.rights.Check(access.Projects, access.Get, p.Name) {
+			if r.Rights.Check(access.Projects, access.Get, p.Name) {
 				out = append(out, p)
 			}
 		}
@@ -39,77 +41,77 @@ func (c *Catalog) Projects(ctx context.Context, by hub.Caller) ([]hub.Project, s
 func (c *Catalog) Project(ctx context.Context, by hub.Caller, name string) (hub.Project, error) {
 	var p hub.Project
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
-		if !r.rights.Check(access.Projects, access.Get, name) {
-			return missing(access.Projects, name)
+		if !r.Rights.Check(access.Projects, access.Get, name) {
+			return transact.Missing(access.Projects, name)
 		}
 		var err error
 		p, err = r.Tx.Project(ctx, name)
-		return hide(err, access.Projects, name)
+		return transact.Hide(err, access.Projects, name)
 	})
 	return p, err
 }
 
 // PutProject makes or changes a project. It comes back as stored, with
 // warnings for people.
-func (c *Catalog) PutProject(ctx context.Context, by hub.Caller, p hub.Project, o PutOptions) (hub.Project, Outcome, []string, error) {
-	_, warnings, err := checkProject(&p, func(name string, spec hub.ProjectSpec) error {
+func (c *Catalog) PutProject(ctx context.Context, by hub.Caller, p hub.Project, o PutOptions) (hub.Project, transact.Outcome, []string, error) {
+	_, warnings, err := validation.CheckProject(&p, func(name string, spec hub.ProjectSpec) error {
 		_, _, err := access.ParseProject(name, spec)
 		return err
 	})
 	if err != nil {
-		return p, "", nil, fault.With(err, "project "+short(p.Name), "")
+		return p, "", nil, fault.With(err, "project "+validation.Shorten(p.Name), "")
 	}
 	o.RefuseInvalid = true
 	var stored hub.Project
-	var out Outcome
+	var out transact.Outcome
 	err = c.writeOr(ctx, by, o.DryRun, func(ctx context.Context, w *writer) error {
 		var err error
 		stored, out, err = w.putProject(ctx, p, o)
-		w.due = append(w.due, hub.WorkRefresh)
+		w.Due = append(w.Due, hub.WorkRefresh)
 		return err
 	})
 	return stored, out, warnings, err
 }
 
-func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (hub.Project, Outcome, error) {
+func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (hub.Project, transact.Outcome, error) {
 	old, err := w.Tx.Project(ctx, p.Name)
 	there := err == nil
 	if err != nil && fault.KindOf(err) != fault.Missing {
 		return p, "", err
 	}
-	seen := w.rights.Check(access.Projects, access.Get, p.Name)
+	seen := w.Rights.Check(access.Projects, access.Get, p.Name)
 	switch {
 	case !there && !o.Create, there && !seen && !o.Create:
 		if there {
-			return p, "", w.refuse(access.Projects, access.Update, p.Name, missing(access.Projects, p.Name))
+			return p, "", w.Refuse(access.Projects, access.Update, p.Name, transact.Missing(access.Projects, p.Name))
 		}
-		return p, "", missing(access.Projects, p.Name)
+		return p, "", transact.Missing(access.Projects, p.Name)
 	case !there:
-		if err := w.need(access.Projects, access.Create, p.Name); err != nil {
+		if err := w.Need(access.Projects, access.Create, p.Name); err != nil {
 			return p, "", err
 		}
-		p.CreatedAt = w.now
+		p.CreatedAt = w.Now
 		stored, err := w.CreateProject(ctx, p)
 		if err == nil {
-			w.note(access.Create, access.Projects, p.Name, "", nil, written(p.Meta, p.Spec))
+			w.Note(access.Create, access.Projects, p.Name, "", nil, validation.Written(p.Meta, p.Spec))
 		}
-		return stored, Created, err
+		return stored, transact.Created, err
 	case !seen:
-		return p, "", w.refuse(access.Projects, access.Create, p.Name, denied(access.Rule{Resource: access.Projects, Action: access.Create, Object: p.Name}))
+		return p, "", w.Refuse(access.Projects, access.Create, p.Name, transact.Denied(access.Rule{Resource: access.Projects, Action: access.Create, Object: p.Name}))
 	case !o.Update:
-		if err := w.need(access.Projects, access.Create, p.Name); err != nil {
+		if err := w.Need(access.Projects, access.Create, p.Name); err != nil {
 			return p, "", err
 		}
-		return p, "", errTaken("project " + p.Name)
+		return p, "", transact.ErrTaken("project " + p.Name)
 	}
-	if err := w.need(access.Projects, access.Update, p.Name); err != nil {
+	if err := w.Need(access.Projects, access.Update, p.Name); err != nil {
 		return p, "", err
 	}
 	if o.Expect != 0 && o.Expect != old.Version {
-		return p, "", errStale("project " + p.Name)
+		return p, "", transact.ErrStale("project " + p.Name)
 	}
-	if sameMeta(old.Meta, p.Meta) && sameJSON(old.Spec, p.Spec) {
-		return old, Unchanged, nil
+	if validation.SameMeta(old.Meta, p.Meta) && validation.SameJSON(old.Spec, p.Spec) {
+		return old, transact.Unchanged, nil
 	}
 	if o.RefuseInvalid {
 		if err := w.keepsApplications(ctx, old, p); err != nil {
@@ -119,9 +121,9 @@ func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (h
 	p.ID = old.ID
 	stored, err := w.UpdateProject(ctx, p, old.Version)
 	if err == nil {
-		w.note(access.Update, access.Projects, p.Name, "", written(old.Meta, old.Spec), written(p.Meta, p.Spec))
+		w.Note(access.Update, access.Projects, p.Name, "", validation.Written(old.Meta, old.Spec), validation.Written(p.Meta, p.Spec))
 	}
-	return stored, Configured, err
+	return stored, transact.Configured, err
 }
 
 // maxInvalidated is how many applications an error lists.
@@ -131,7 +133,7 @@ const maxInvalidated = 20
 // applications, and lists them (PROJ-21). Restrictions that are not enforced
 // invalidate none: the applications' conditions report them.
 func (w *writer) keepsApplications(ctx context.Context, old, changed hub.Project) error {
-	if sameJSON(old.Spec, changed.Spec) {
+	if validation.SameJSON(old.Spec, changed.Spec) {
 		return nil
 	}
 	before, err := enforceable(old)
@@ -158,7 +160,7 @@ func (w *writer) keepsApplications(ctx context.Context, old, changed hub.Project
 			filter.After = hub.ApplicationKey{Namespace: v.Namespace, Name: v.Name}
 			switch why := w.invalidated(v, before, after); {
 			case why == nil:
-			case !w.rights.Check(access.Applications, access.Get, objectOf(v.Application)):
+			case !w.Rights.Check(access.Applications, access.Get, objectOf(v.Application)):
 				hidden++
 			default:
 				invalid = append(invalid, title(v.Namespace, v.Name)+" ("+causeOf(why)+")")
@@ -222,10 +224,10 @@ func (c *Catalog) DeleteProject(ctx context.Context, by hub.Caller, name string)
 	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
 		p, err := w.Tx.Project(ctx, name)
 		if err != nil {
-			return hide(err, access.Projects, name)
+			return transact.Hide(err, access.Projects, name)
 		}
-		if !w.rights.Check(access.Projects, access.Get, name) {
-			return w.refuse(access.Projects, access.Delete, name, missing(access.Projects, name))
+		if !w.Rights.Check(access.Projects, access.Get, name) {
+			return w.Refuse(access.Projects, access.Delete, name, transact.Missing(access.Projects, name))
 		}
 		return w.deleteProject(ctx, p)
 	})
@@ -233,12 +235,12 @@ func (c *Catalog) DeleteProject(ctx context.Context, by hub.Caller, name string)
 
 // deleteProject deletes a project that may be deleted.
 func (w *writer) deleteProject(ctx context.Context, p hub.Project) error {
-	if err := w.need(access.Projects, access.Delete, p.Name); err != nil {
+	if err := w.Need(access.Projects, access.Delete, p.Name); err != nil {
 		return err
 	}
 	if p.Name == "default" {
 		return fault.With(fault.New(fault.Conflict, "it cannot be deleted"), "project default", "restrict it instead")
 	}
-	w.note(access.Delete, access.Projects, p.Name, "", written(p.Meta, p.Spec), nil)
+	w.Note(access.Delete, access.Projects, p.Name, "", validation.Written(p.Meta, p.Spec), nil)
 	return w.Tx.DeleteProject(ctx, p.Name)
 }

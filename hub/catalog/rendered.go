@@ -2,14 +2,14 @@ package catalog
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -34,7 +34,7 @@ type parent struct {
 }
 
 // parentOf returns an application of the cluster whose agent is asking.
-func parentOf(ctx context.Context, apps ApplicationReader, projects ProjectReader, cluster hub.ClusterID, id hub.ApplicationID) (*parent, error) {
+func parentOf(ctx context.Context, apps transact.ApplicationReader, projects transact.ProjectReader, cluster hub.ClusterID, id hub.ApplicationID) (*parent, error) {
 	a, err := apps.ApplicationByID(ctx, id)
 	if err == nil && a.Cluster != cluster {
 		err = fault.New(fault.Missing, "there is no such application on this cluster")
@@ -60,7 +60,7 @@ func (p *parent) caller(tenant hub.TenantID) hub.Caller {
 }
 
 func (p *parent) is(ref hub.RenderedRef) bool {
-	return ref.Kind == KindApplication && ref.Namespace == p.Namespace && ref.Name == p.Name
+	return ref.Kind == validation.KindApplication && ref.Namespace == p.Namespace && ref.Name == p.Name
 }
 
 // rules reports whether it may write projects and applications of any project.
@@ -76,7 +76,7 @@ func (p *parent) may(ref hub.RenderedRef, projects ...string) error {
 		return nil
 	}
 	fix := "an owner of the project can name the kind argoproj.io/AppProject in its namespaceResourceWhitelist: what may write projects may write everything"
-	if ref.Kind == KindProject {
+	if ref.Kind == validation.KindProject {
 		return fault.With(fault.New(fault.Denied, "an application of project %s may not write projects", p.Project), ref.Key().Describe(), fix)
 	}
 	for _, other := range projects {
@@ -93,13 +93,13 @@ func (c *Catalog) writeRendered(ctx context.Context, tenant hub.TenantID, cluste
 	do func(ctx context.Context, w *writer, p *parent) error,
 ) error {
 	var p *parent
-	return c.writeAs(ctx, tenant, dryRun, func(ctx context.Context, tx Tx) (hub.Caller, *access.Index, error) {
+	return c.WriteAs(ctx, tenant, dryRun, func(ctx context.Context, tx transact.Tx) (hub.Caller, *access.Index, error) {
 		var err error
 		if p, err = parentOf(ctx, tx.ApplicationReader, tx.ProjectReader, cluster, ref.Parent); err != nil {
 			return hub.Caller{Tenant: tenant}, nil, err
 		}
 		return p.caller(tenant), access.OfApplication(p.Project, p.rules(ref.Namespace)), nil
-	}, func(ctx context.Context, w *writer) error { return do(ctx, w, p) })
+	}, c.writing(func(ctx context.Context, w *writer) error { return do(ctx, w, p) }))
 }
 
 // PutRendered brings an object of the hub to the manifest that an application
@@ -117,31 +117,22 @@ func (c *Catalog) PutRendered(ctx context.Context, tenant hub.TenantID, cluster 
 			return err
 		}
 		switch {
-		case o.GetAPIVersion() != ArgoVersion || want.Kind == KindApplicationSet:
+		case o.GetAPIVersion() != validation.ArgoVersion || want.Kind == KindApplicationSet:
 			return renderedNotServed(o)
-		case want.Kind == KindProject:
+		case want.Kind == validation.KindProject:
 			out, err = w.putRenderedProject(ctx, p, want.RenderedRef, o)
 		default:
 			out, err = w.putRenderedApplication(ctx, p, want.RenderedRef, o)
 		}
-		return about(err, want.Key())
+		return transact.WithObject(err, want.Key().Describe())
 	})
 	return out, err
 }
 
-// about names the object of an error; a refusal stays one.
-func about(err error, key manifest.Key) error {
-	var r *refusal
-	if errors.As(err, &r) {
-		return &refusal{fault.With(r.error, key.Describe(), ""), r.entry}
-	}
-	return fault.With(err, key.Describe(), "")
-}
-
 // renderedNotServed is notServed for an object that an application has rendered.
 func renderedNotServed(o *manifest.Object) error {
-	if o.GetAPIVersion() != ArgoVersion {
-		return notServed(o)
+	if o.GetAPIVersion() != validation.ArgoVersion {
+		return validation.NotServed(o)
 	}
 	return fault.With(fault.New(fault.Invalid, "ApplicationSets are not carried out by this release, and they are no objects of a cluster"),
 		manifest.KeyOf(o).Describe(), "write the Applications that it would make into the repository")
@@ -207,7 +198,7 @@ func (p *parent) names(o hub.ObjectRef, ref hub.RenderedRef) bool {
 	case p.spec.Destination.Namespace != "":
 		return p.spec.Destination.Namespace == ref.Namespace
 	}
-	return ref.Namespace == DefaultNamespace
+	return ref.Namespace == validation.DefaultNamespace
 }
 
 // claimed says which application renders an object, and wants it still.
@@ -262,7 +253,7 @@ func (w *writer) acyclic(ctx context.Context, p *parent, id hub.ApplicationID) e
 
 func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.RenderedRef, o *manifest.Object) (hub.RenderedObject, error) {
 	none := hub.RenderedObject{}
-	meta, spec, _, err := read(o)
+	meta, spec, _, err := validation.ReadObject(o)
 	if err != nil {
 		return none, err
 	}
@@ -272,7 +263,7 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 	if err != nil && fault.KindOf(err) != fault.Missing {
 		return none, err
 	}
-	applied, err := lastWritten(a.Meta, a.Spec)
+	applied, err := validation.LastWritten(a.Meta, a.Spec)
 	if err != nil {
 		return none, err
 	}
@@ -280,13 +271,13 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 	if there {
 		// Whose it is comes first: who may not write it learns nothing of it.
 		if err := p.may(ref, old.Project); err != nil {
-			return none, w.refuse(access.Applications, access.Update, objectOf(old), err)
+			return none, w.Refuse(access.Applications, access.Update, objectOf(old), err)
 		}
 		held, err := w.claimed(ctx, p, ref, string(old.ID))
 		if err != nil {
 			return none, err
 		}
-		if err := merge(held.Applied, &a.Meta, &a.Spec, old.Meta, old.Spec); err != nil {
+		if err := validation.MergeApplied(held.Applied, &a.Meta, &a.Spec, old.Meta, old.Spec); err != nil {
 			return none, err
 		}
 	}
@@ -295,15 +286,15 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 			return none, err
 		}
 	}
-	decoded, _, err := checkApplication(&a)
+	decoded, _, err := validation.CheckApplication(&a)
 	if err != nil {
 		return none, err
 	}
 	projects = append(projects, a.Project)
 	if err := p.may(ref, projects...); err != nil {
-		return none, w.refuse(access.Applications, access.Create, objectOf(a), err)
+		return none, w.Refuse(access.Applications, access.Create, objectOf(a), err)
 	}
-	around, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, nameOf(decoded.Destination))
+	around, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, validation.DestinationName(decoded.Destination))
 	if err != nil {
 		return none, err
 	}
@@ -311,8 +302,8 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 	if err != nil {
 		return none, err
 	}
-	if outcome != Unchanged {
-		w.due = append(w.due, hub.WorkFetch, hub.WorkRefresh)
+	if outcome != transact.Unchanged {
+		w.Due = append(w.Due, hub.WorkFetch, hub.WorkRefresh)
 	}
 	if !p.is(ref) {
 		if err := w.PutRenderedBy(ctx, hub.RenderedBy{Object: string(stored.ID), Kind: ref.Kind, Parent: p.ID, Applied: applied}); err != nil {
@@ -325,14 +316,14 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 func (w *writer) putRenderedProject(ctx context.Context, p *parent, ref hub.RenderedRef, o *manifest.Object) (hub.RenderedObject, error) {
 	none := hub.RenderedObject{}
 	if err := p.may(ref); err != nil {
-		return none, w.refuse(access.Projects, access.Update, ref.Name, err)
+		return none, w.Refuse(access.Projects, access.Update, ref.Name, err)
 	}
-	meta, spec, _, err := read(o)
+	meta, spec, _, err := validation.ReadObject(o)
 	if err != nil {
 		return none, err
 	}
 	project := hub.Project{Meta: meta, Spec: spec}
-	applied, err := lastWritten(project.Meta, project.Spec)
+	applied, err := validation.LastWritten(project.Meta, project.Spec)
 	if err != nil {
 		return none, err
 	}
@@ -343,13 +334,13 @@ func (w *writer) putRenderedProject(ctx context.Context, p *parent, ref hub.Rend
 		if err != nil {
 			return none, err
 		}
-		if err := merge(held.Applied, &project.Meta, &project.Spec, old.Meta, old.Spec); err != nil {
+		if err := validation.MergeApplied(held.Applied, &project.Meta, &project.Spec, old.Meta, old.Spec); err != nil {
 			return none, err
 		}
 	case fault.KindOf(err) != fault.Missing:
 		return none, err
 	}
-	_, _, err = checkProject(&project, func(name string, spec hub.ProjectSpec) error {
+	_, _, err = validation.CheckProject(&project, func(name string, spec hub.ProjectSpec) error {
 		_, _, err := access.ParseProject(name, spec)
 		return err
 	})
@@ -360,8 +351,8 @@ func (w *writer) putRenderedProject(ctx context.Context, p *parent, ref hub.Rend
 	if err != nil {
 		return none, err
 	}
-	if outcome != Unchanged {
-		w.due = append(w.due, hub.WorkRefresh)
+	if outcome != transact.Unchanged {
+		w.Due = append(w.Due, hub.WorkRefresh)
 	}
 	if err := w.PutRenderedBy(ctx, hub.RenderedBy{Object: string(stored.ID), Kind: ref.Kind, Parent: p.ID, Applied: applied}); err != nil {
 		return none, err
@@ -386,12 +377,12 @@ func (c *Catalog) DeleteRendered(ctx context.Context, tenant hub.TenantID, clust
 		if !asked {
 			return fault.With(fault.New(fault.Conflict, "nothing asks for its deletion"), ref.Key().Describe(), "")
 		}
-		if ref.Kind == KindProject {
+		if ref.Kind == validation.KindProject {
 			out, err = w.deleteRenderedProject(ctx, p, ref, uid)
 		} else {
 			out, err = w.deleteRenderedApplication(ctx, p, ref, uid)
 		}
-		return about(err, ref.Key())
+		return transact.WithObject(err, ref.Key().Describe())
 	})
 	return out, err
 }
@@ -425,9 +416,9 @@ func (w *writer) deleteRenderedApplication(ctx context.Context, p *parent, ref h
 		return hub.RenderedDeletion{Other: true}, err
 	}
 	if err := p.may(ref, a.Project); err != nil {
-		return hub.RenderedDeletion{}, w.refuse(access.Applications, access.Delete, objectOf(a), err)
+		return hub.RenderedDeletion{}, w.Refuse(access.Applications, access.Delete, objectOf(a), err)
 	}
-	if err := w.need(access.Applications, access.Delete, objectOf(a)); err != nil {
+	if err := w.Need(access.Applications, access.Delete, objectOf(a)); err != nil {
 		return hub.RenderedDeletion{}, err
 	}
 	if a.DeletingAt != nil {
@@ -449,7 +440,7 @@ func (w *writer) deleteRenderedProject(ctx context.Context, p *parent, ref hub.R
 		return hub.RenderedDeletion{Other: true}, err
 	}
 	if err := p.may(ref); err != nil {
-		return hub.RenderedDeletion{}, w.refuse(access.Projects, access.Delete, ref.Name, err)
+		return hub.RenderedDeletion{}, w.Refuse(access.Projects, access.Delete, ref.Name, err)
 	}
 	users, err := w.Tx.Applications(ctx, hub.ApplicationFilter{All: true, Projects: []string{ref.Name}, Limit: 500})
 	if err != nil {
@@ -460,13 +451,4 @@ func (w *writer) deleteRenderedProject(ctx context.Context, p *parent, ref hub.R
 		return hub.RenderedDeletion{Waits: fmt.Sprintf("%d applications of it are being deleted", len(users))}, nil
 	}
 	return hub.RenderedDeletion{Gone: true}, w.deleteProject(ctx, project)
-}
-
-// lastWritten keeps what an application wrote of an object.
-func lastWritten(m hub.Meta, spec json.RawMessage) (json.RawMessage, error) {
-	text, err := json.Marshal(written(m, spec))
-	if err != nil {
-		return nil, fmt.Errorf("remember what was applied: %w", err)
-	}
-	return text, nil
 }

@@ -1,17 +1,16 @@
 package catalog
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
@@ -20,7 +19,7 @@ import (
 // rendered the object or list it, and its project must permit writing it.
 func (c *Catalog) Rendered(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, refs []hub.RenderedRef) ([]hub.RenderedObject, error) {
 	var out []hub.RenderedObject
-	err := c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
+	err := c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx transact.Tx) error {
 		out = nil
 		l := &lookup{tx: tx, cluster: cluster}
 		if err := l.load(ctx, refs); err != nil {
@@ -42,7 +41,7 @@ func (c *Catalog) Rendered(ctx context.Context, tenant hub.TenantID, cluster hub
 
 // A lookup finds many objects of the hub in one transaction.
 type lookup struct {
-	tx       Tx
+	tx       transact.Tx
 	cluster  hub.ClusterID
 	parents  map[hub.ApplicationID]*parent
 	apps     map[hub.ApplicationKey]hub.Application
@@ -58,7 +57,7 @@ func (l *lookup) load(ctx context.Context, refs []hub.RenderedRef) error {
 	var names []string
 	for _, r := range refs {
 		ids = append(ids, r.Parent)
-		if r.Kind == KindApplication {
+		if r.Kind == validation.KindApplication {
 			keys = append(keys, hub.ApplicationKey{Namespace: r.Namespace, Name: r.Name})
 		} else {
 			names = append(names, r.Name)
@@ -104,7 +103,7 @@ func (l *lookup) object(ctx context.Context, ref hub.RenderedRef) (hub.RenderedO
 	if p == nil {
 		return hub.RenderedObject{}, nil
 	}
-	if ref.Kind == KindProject {
+	if ref.Kind == validation.KindProject {
 		project, there := l.projects[ref.Name]
 		if !there || p.may(ref) != nil {
 			return hub.RenderedObject{}, nil
@@ -115,7 +114,7 @@ func (l *lookup) object(ctx context.Context, ref hub.RenderedRef) (hub.RenderedO
 		return presentProject(p, ref, project, l.by[string(project.ID)].Parent == p.ID)
 	}
 	a, there := l.apps[hub.ApplicationKey{Namespace: ref.Namespace, Name: ref.Name}]
-	if !there || ref.Kind != KindApplication || p.may(ref, a.Project) != nil {
+	if !there || ref.Kind != validation.KindApplication || p.may(ref, a.Project) != nil {
 		return hub.RenderedObject{}, nil
 	}
 	if seen, err := l.mayRead(ctx, p, ref, string(a.ID)); err != nil || !seen {
@@ -201,7 +200,7 @@ func present(p *parent, ref hub.RenderedRef, ours bool, id string, m hub.Meta, d
 	if deleting != nil {
 		meta["deletionTimestamp"] = stamp(deleting)
 	}
-	o := map[string]any{"apiVersion": ArgoVersion, "kind": ref.Kind, "metadata": meta, "spec": spec}
+	o := map[string]any{"apiVersion": validation.ArgoVersion, "kind": ref.Kind, "metadata": meta, "spec": spec}
 	if status != nil {
 		o["status"] = status
 	}
@@ -232,124 +231,4 @@ func or(s, otherwise string) string {
 		return otherwise
 	}
 	return s
-}
-
-// merge writes what an application has rendered over an object that is there:
-// what it wrote before and does not write now goes, what others wrote stays.
-func merge(applied json.RawMessage, m *hub.Meta, spec *json.RawMessage, old hub.Meta, oldSpec json.RawMessage) error {
-	var last struct {
-		Labels      map[string]string `json:"labels"`
-		Annotations map[string]string `json:"annotations"`
-		Finalizers  []string          `json:"finalizers"`
-		Spec        json.RawMessage   `json:"spec"`
-	}
-	if len(applied) > 0 {
-		if err := json.Unmarshal(applied, &last); err != nil {
-			return fmt.Errorf("read what was applied before: %w", err)
-		}
-	}
-	m.Labels, m.Annotations = mergeMap(last.Labels, m.Labels, old.Labels), mergeMap(last.Annotations, m.Annotations, old.Annotations)
-	finalizers := slices.DeleteFunc(slices.Clone(old.Finalizers), func(f string) bool {
-		return slices.Contains(last.Finalizers, f) && !slices.Contains(m.Finalizers, f)
-	})
-	for _, f := range m.Finalizers {
-		if !slices.Contains(finalizers, f) {
-			finalizers = append(finalizers, f)
-		}
-	}
-	m.Finalizers = finalizers
-	before, err := value(last.Spec)
-	if err != nil {
-		return err
-	}
-	want, err := value(*spec)
-	if err != nil {
-		return err
-	}
-	live, err := value(oldSpec)
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(mergeValue(before, want, live))
-	if err != nil {
-		return fmt.Errorf("write the spec: %w", err)
-	}
-	*spec = text
-	if sameValue(text, oldSpec) {
-		*spec = oldSpec // in the order of fields that it has
-	}
-	return nil
-}
-
-func value(raw json.RawMessage) (any, error) {
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return nil, nil
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "the spec cannot be read as JSON")
-	}
-	return v, nil
-}
-
-func sameValue(a, b json.RawMessage) bool {
-	x, errX := value(a)
-	y, errY := value(b)
-	if errX != nil || errY != nil {
-		return false
-	}
-	p, errP := json.Marshal(x)
-	q, errQ := json.Marshal(y)
-	return errP == nil && errQ == nil && bytes.Equal(p, q)
-}
-
-func mergeMap(last, want, live map[string]string) map[string]string {
-	out := map[string]string{}
-	for k, v := range live {
-		if _, was := last[k]; !was {
-			out[k] = v
-		}
-	}
-	for k, v := range want {
-		out[k] = v
-	}
-	if len(out) == 0 {
-		return nil
-	}
-	return out
-}
-
-// mergeValue is mergeMap for any value; lists are replaced as a whole. Source
-// and sources replace each other, and so do server and name.
-func mergeValue(last, want, live any) any {
-	w, ok := want.(map[string]any)
-	if !ok {
-		return want
-	}
-	l, ok := live.(map[string]any)
-	if !ok {
-		return want
-	}
-	was, _ := last.(map[string]any)
-	out := map[string]any{}
-	for k, v := range l {
-		if _, ours := was[k]; !ours && !replaced(k, w) {
-			out[k] = v
-		}
-	}
-	for k, v := range w {
-		out[k] = mergeValue(was[k], v, l[k])
-	}
-	return out
-}
-
-func replaced(field string, by map[string]any) bool {
-	other := strings.NewReplacer("sources", "source", "source", "sources", "server", "name", "name", "server").Replace(field)
-	if field != "source" && field != "sources" && field != "server" && field != "name" {
-		return false
-	}
-	_, there := by[other]
-	return there
 }

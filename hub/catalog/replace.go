@@ -3,9 +3,9 @@ package catalog
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -44,7 +44,7 @@ func replaces(a hub.Application, r hub.SyncRequest) (string, error) {
 	if spec.SyncPolicy != nil {
 		options = spec.SyncPolicy.SyncOptions
 	}
-	if what := replacing(slices.Concat(options, r.Options.SyncOptions)); what != "" || r.Local == nil {
+	if what := validation.ReplaceOption(slices.Concat(options, r.Options.SyncOptions)); what != "" || r.Local == nil {
 		return what, nil
 	}
 	for _, body := range r.Local.Bodies {
@@ -52,18 +52,9 @@ func replaces(a hub.Application, r hub.SyncRequest) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if what := replacing(manifest.Options(o)); what != "" {
+		if what := validation.ReplaceOption(manifest.Options(o)); what != "" {
 			return what + " on " + manifest.KeyOf(o).Describe(), nil
 		}
 	}
 	return "", nil
-}
-
-func replacing(options []string) string {
-	for _, name := range [...]string{"Replace", "Force"} {
-		if v, _ := manifest.Option(options, name); strings.EqualFold(v, "true") {
-			return name
-		}
-	}
-	return ""
 }

@@ -2,10 +2,11 @@ package catalog
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -18,7 +19,7 @@ func repoObject(project, url string) string {
 }
 
 func (r *reader) seesRepo(project, url string) bool {
-	return r.rights.Check(access.Repositories, access.Get, repoObject(project, url))
+	return r.Rights.Check(access.Repositories, access.Get, repoObject(project, url))
 }
 
 // Repositories lists the repositories that the caller may see.
@@ -27,7 +28,7 @@ func (c *Catalog) Repositories(ctx context.Context, by hub.Caller) ([]hub.Reposi
 	var cursor string
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		out = nil
-		if err := r.may(access.Repositories, access.Get); err != nil {
+		if err := r.May(access.Repositories, access.Get); err != nil {
 			return err
 		}
 		var err error
@@ -52,119 +53,65 @@ func (c *Catalog) Repository(ctx context.Context, by hub.Caller, id hub.Reposito
 		var err error
 		repo, err = r.Tx.Repository(ctx, id)
 		if err == nil && !r.seesRepo(repo.Project, repo.URL) {
-			err = missing(access.Repositories, string(id))
+			err = transact.Missing(access.Repositories, string(id))
 		}
-		return hide(err, access.Repositories, short(string(id)))
+		return transact.Hide(err, access.Repositories, validation.Shorten(string(id)))
 	})
 	return repo, err
 }
 
 // PutRepository registers a repository, or changes the one with this URL and
 // project. A nil credential keeps the stored one. It is fetched at once.
-func (c *Catalog) PutRepository(ctx context.Context, by hub.Caller, r hub.Repository, cred *hub.Credential, dryRun bool) (hub.Repository, Outcome, []string, error) {
+func (c *Catalog) PutRepository(ctx context.Context, by hub.Caller, r hub.Repository, cred *hub.Credential, dryRun bool) (hub.Repository, transact.Outcome, []string, error) {
 	given := r.URL
 	url, err := hub.NormalizeRepoURL(given)
 	if err != nil {
 		return r, "", nil, err
 	}
 	r.URL, r.Registered = url, true
-	warnings, err := checkRepository(&r)
+	warnings, err := validation.CheckRepository(&r)
 	if err == nil && hub.IsSSH(url) && r.Username == "" {
 		r.Username = hub.SSHUser(given)
 	}
 	if err == nil {
-		cred, err = checkCredential(url, cred)
+		cred, err = validation.CheckCredential(url, cred)
 	}
 	if err != nil {
 		return r, "", nil, fault.With(err, "repository "+url, "")
 	}
 	var stored hub.Repository
-	var out Outcome
+	var out transact.Outcome
 	err = c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
 		var err error
 		stored, out, err = w.putRepository(ctx, r, cred)
-		w.due = append(w.due, hub.WorkFetch)
+		w.Due = append(w.Due, hub.WorkFetch)
 		return err
 	})
 	return stored, out, warnings, err
 }
 
-func checkRepository(r *hub.Repository) ([]string, error) {
-	if r.Project != "" {
-		if err := checkLabel("project", r.Project); err != nil {
-			return nil, err
-		}
-	}
-	var warnings []string
-	switch r.Type = r.Type.OrDefault(); {
-	case !r.Type.Known():
-		return nil, fault.With(fault.New(fault.Invalid, "type %q is unknown", short(string(r.Type))), "", "set it to git")
-	case !r.Type.Served():
-		warnings = append(warnings, fmt.Sprintf("charts that others depend on come from repositories of type %s; this release does not serve them as sources of applications yet", r.Type))
-	}
-	switch {
-	case r.Insecure && hub.IsSSH(r.URL):
-		warnings = append(warnings, "the server's host key is not verified (insecure)")
-	case r.Insecure:
-		warnings = append(warnings, "the server's certificate is not verified (insecure)")
-	}
-	return warnings, nil
-}
-
-// checkCredential sees to it that a credential is one for its URL, and that a
-// private key can be read.
-func checkCredential(url string, cred *hub.Credential) (*hub.Credential, error) {
-	if cred == nil || *cred == (hub.Credential{}) {
-		return cred, nil
-	}
-	overSSH := hub.IsSSH(url)
-	if cred.TLSClientCert+cred.TLSClientKey != "" {
-		if overSSH {
-			return nil, fault.With(fault.New(fault.Invalid, "a client certificate opens no repository over SSH"), "", "use its https:// URL")
-		}
-		if _, err := hub.ClientCertificate(cred.TLSClientCert, cred.TLSClientKey); err != nil {
-			return nil, err
-		}
-	}
-	switch {
-	case cred.SSHPrivateKey == "" && overSSH && cred.Password+cred.BearerToken != "":
-		return nil, fault.With(fault.New(fault.Invalid, "a password or token opens no repository over SSH"), "", "give it an SSH private key, or use its https:// URL")
-	case cred.SSHPrivateKey == "":
-		return cred, nil
-	case !overSSH && cred.Password+cred.BearerToken+cred.TLSClientCert == "":
-		return nil, fault.With(fault.New(fault.Invalid, "an SSH private key opens no repository over HTTP"), "", "use the repository's SSH URL, such as git@git.example.com:team/repository.git")
-	}
-	key, err := hub.NormalizeSSHKey(cred.SSHPrivateKey)
-	if err != nil {
-		return nil, err
-	}
-	c := *cred
-	c.SSHPrivateKey = key
-	return &c, nil
-}
-
-func (w *writer) putRepository(ctx context.Context, r hub.Repository, cred *hub.Credential) (hub.Repository, Outcome, error) {
+func (w *writer) putRepository(ctx context.Context, r hub.Repository, cred *hub.Credential) (hub.Repository, transact.Outcome, error) {
 	old, err := w.RepositoryByURL(ctx, hub.RepoKey(r.URL, r.Project))
 	there := err == nil && old.Registered
 	if err != nil && fault.KindOf(err) != fault.Missing {
 		return r, "", err
 	}
-	action, outcome := access.Create, Created
+	action, outcome := access.Create, transact.Created
 	if there {
-		action, outcome = access.Update, Configured
+		action, outcome = access.Update, transact.Configured
 		if !w.seesRepo(old.Project, old.URL) {
-			return r, "", w.refuse(access.Repositories, access.Create, r.URL,
-				denied(access.Rule{Resource: access.Repositories, Action: access.Create, Object: repoObject(r.Project, r.URL)}))
+			return r, "", w.Refuse(access.Repositories, access.Create, r.URL,
+				transact.Denied(access.Rule{Resource: access.Repositories, Action: access.Create, Object: repoObject(r.Project, r.URL)}))
 		}
-		if err := w.need(access.Repositories, access.Update, repoObject(old.Project, old.URL)); err != nil {
+		if err := w.Need(access.Repositories, access.Update, repoObject(old.Project, old.URL)); err != nil {
 			return r, "", err
 		}
 	}
-	if err := w.need(access.Repositories, action, repoObject(r.Project, r.URL)); err != nil {
+	if err := w.Need(access.Repositories, action, repoObject(r.Project, r.URL)); err != nil {
 		return r, "", err
 	}
 	if there && cred == nil && old.Type == r.Type && old.Name == r.Name && old.Project == r.Project && old.Insecure == r.Insecure && old.Username == r.Username {
-		return old, Unchanged, nil
+		return old, transact.Unchanged, nil
 	}
 	if there {
 		r.ID = old.ID
@@ -175,16 +122,9 @@ func (w *writer) putRepository(ctx context.Context, r hub.Repository, cred *hub.
 		if there {
 			before = old
 		}
-		w.note(action, access.Repositories, repoObject(r.Project, r.URL), credentialNote(cred), before, stored)
+		w.Note(action, access.Repositories, repoObject(r.Project, r.URL), validation.CredentialNote(cred), before, stored)
 	}
 	return stored, outcome, err
-}
-
-func credentialNote(c *hub.Credential) string {
-	if c == nil {
-		return ""
-	}
-	return "with a new credential"
 }
 
 // DeleteRepository forgets a repository's registration and credential.
@@ -194,8 +134,8 @@ func (c *Catalog) DeleteRepository(ctx context.Context, by hub.Caller, id hub.Re
 		if err != nil {
 			return err
 		}
-		w.note(access.Delete, access.Repositories, repoObject(repo.Project, repo.URL), "", repo, nil)
-		w.due = append(w.due, hub.WorkFetch)
+		w.Note(access.Delete, access.Repositories, repoObject(repo.Project, repo.URL), "", repo, nil)
+		w.Due = append(w.Due, hub.WorkFetch)
 		return w.Tx.DeleteRepository(ctx, id)
 	})
 }
@@ -207,8 +147,8 @@ func (c *Catalog) FetchRepository(ctx context.Context, by hub.Caller, id hub.Rep
 		if err != nil {
 			return err
 		}
-		w.note("refresh", access.Repositories, repoObject(repo.Project, repo.URL), "", nil, nil)
-		w.due = append(w.due, hub.WorkFetch)
+		w.Note("refresh", access.Repositories, repoObject(repo.Project, repo.URL), "", nil, nil)
+		w.Due = append(w.Due, hub.WorkFetch)
 		return w.Fetch(ctx, id)
 	})
 }
@@ -216,13 +156,13 @@ func (c *Catalog) FetchRepository(ctx context.Context, by hub.Caller, id hub.Rep
 func (w *writer) repoForWrite(ctx context.Context, id hub.RepositoryID, action string) (hub.Repository, error) {
 	repo, err := w.Tx.Repository(ctx, id)
 	if err != nil {
-		return repo, hide(err, access.Repositories, short(string(id)))
+		return repo, transact.Hide(err, access.Repositories, validation.Shorten(string(id)))
 	}
 	name := repoObject(repo.Project, repo.URL)
 	if !w.seesRepo(repo.Project, repo.URL) {
-		return repo, w.refuse(access.Repositories, action, name, missing(access.Repositories, string(id)))
+		return repo, w.Refuse(access.Repositories, action, name, transact.Missing(access.Repositories, string(id)))
 	}
-	return repo, w.need(access.Repositories, action, name)
+	return repo, w.Need(access.Repositories, action, name)
 }
 
 // RepositoryTemplates lists the credential templates that the caller may see.
@@ -230,7 +170,7 @@ func (c *Catalog) RepositoryTemplates(ctx context.Context, by hub.Caller) ([]hub
 	var out []hub.RepositoryTemplate
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		out = nil
-		if err := r.may(access.Repositories, access.Get); err != nil {
+		if err := r.May(access.Repositories, access.Get); err != nil {
 			return err
 		}
 		all, err := r.Tx.RepositoryTemplates(ctx)
@@ -246,34 +186,34 @@ func (c *Catalog) RepositoryTemplates(ctx context.Context, by hub.Caller) ([]hub
 
 // PutRepositoryTemplate makes or changes the credential template for a prefix
 // of URLs.
-func (c *Catalog) PutRepositoryTemplate(ctx context.Context, by hub.Caller, t hub.RepositoryTemplate, cred *hub.Credential, dryRun bool) (hub.RepositoryTemplate, Outcome, error) {
+func (c *Catalog) PutRepositoryTemplate(ctx context.Context, by hub.Caller, t hub.RepositoryTemplate, cred *hub.Credential, dryRun bool) (hub.RepositoryTemplate, transact.Outcome, error) {
 	url, err := hub.NormalizeRepoURL(t.URL)
 	if err != nil {
 		return t, "", err
 	}
 	t.URL, t.Type = url, t.Type.OrDefault()
-	if cred, err = checkCredential(url, cred); err != nil {
+	if cred, err = validation.CheckCredential(url, cred); err != nil {
 		return t, "", fault.With(err, "credential template "+url, "")
 	}
 	var stored hub.RepositoryTemplate
-	var out Outcome
+	var out transact.Outcome
 	err = c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
 		all, err := w.Tx.RepositoryTemplates(ctx)
 		if err != nil {
 			return err
 		}
 		action := access.Create
-		out = Created
+		out = transact.Created
 		for _, old := range all {
 			if old.URL == url {
-				action, out, t.ID = access.Update, Configured, old.ID
+				action, out, t.ID = access.Update, transact.Configured, old.ID
 			}
 		}
-		if err := w.need(access.Repositories, action, url); err != nil {
+		if err := w.Need(access.Repositories, action, url); err != nil {
 			return err
 		}
-		w.note(action, access.Repositories, url, "credential template", nil, t)
-		w.due = append(w.due, hub.WorkFetch)
+		w.Note(action, access.Repositories, url, "credential template", nil, t)
+		w.Due = append(w.Due, hub.WorkFetch)
 		stored, err = w.Tx.PutRepositoryTemplate(ctx, t, cred)
 		return err
 	})
@@ -292,14 +232,14 @@ func (c *Catalog) DeleteRepositoryTemplate(ctx context.Context, by hub.Caller, i
 				continue
 			}
 			if !w.seesRepo("", t.URL) {
-				return w.refuse(access.Repositories, access.Delete, t.URL, missing(access.Repositories, string(id)))
+				return w.Refuse(access.Repositories, access.Delete, t.URL, transact.Missing(access.Repositories, string(id)))
 			}
-			if err := w.need(access.Repositories, access.Delete, t.URL); err != nil {
+			if err := w.Need(access.Repositories, access.Delete, t.URL); err != nil {
 				return err
 			}
-			w.note(access.Delete, access.Repositories, t.URL, "credential template", t, nil)
+			w.Note(access.Delete, access.Repositories, t.URL, "credential template", t, nil)
 			return w.Tx.DeleteRepositoryTemplate(ctx, id)
 		}
-		return missing(access.Repositories, short(string(id)))
+		return transact.Missing(access.Repositories, validation.Shorten(string(id)))
 	})
 }

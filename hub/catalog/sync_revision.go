@@ -7,6 +7,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -24,11 +25,11 @@ func (w *writer) mayChoose(ctx context.Context, a hub.Application, o *hub.Overri
 		return err
 	}
 	object := objectOf(a)
-	if w.rights.Check(access.Applications, access.Override, object) {
+	if w.Rights.Check(access.Applications, access.Override, object) {
 		return nil
 	}
-	cause := fault.New(fault.Denied, "you have no right to override, which a sync to revision %s takes because of %s in argocd-cm", short(other), settings.RevisionSyncKey)
-	return w.refuse(access.Applications, access.Override, object,
+	cause := fault.New(fault.Denied, "you have no right to override, which a sync to revision %s takes because of %s in argocd-cm", validation.Shorten(other), settings.RevisionSyncKey)
+	return w.Refuse(access.Applications, access.Override, object,
 		fault.With(cause, "application "+title(a.Namespace, a.Name), "sync to its own revision, or ask an admin of the tenant for: applications, override, "+object))
 }
 

@@ -12,8 +12,8 @@ import (
 // It deletes nothing: objects that the hub does not know stay in the cluster.
 func (c *Catalog) AcceptHub(ctx context.Context, by hub.Caller, name string) (hub.Cluster, error) {
 	return c.decide(ctx, by, name, access.Override, func(ctx context.Context, w *writer, cl hub.Cluster) error {
-		r, err := w.Tx.AcceptHub(ctx, cl.ID, by.Username, w.now)
-		w.note("accept-hub", access.Clusters, name, "", r, nil)
+		r, err := w.Tx.AcceptHub(ctx, cl.ID, by.Username, w.Now)
+		w.Note("accept-hub", access.Clusters, name, "", r, nil)
 		return err
 	})
 }
@@ -22,9 +22,9 @@ func (c *Catalog) AcceptHub(ctx context.Context, by hub.Caller, name string) (hu
 // the identity, the other one is refused.
 func (c *Catalog) KeepCluster(ctx context.Context, by hub.Caller, name, fingerprint string) (hub.Cluster, error) {
 	return c.decide(ctx, by, name, access.Override, func(ctx context.Context, w *writer, cl hub.Cluster) error {
-		w.revoked = true
+		w.Revoked = true
 		q, err := w.Tx.KeepCluster(ctx, cl.ID, fingerprint)
-		w.note("keep", access.Clusters, name, "", q, map[string]any{"fingerprint": fingerprint})
+		w.Note("keep", access.Clusters, name, "", q, map[string]any{"fingerprint": fingerprint})
 		return err
 	})
 }
@@ -33,8 +33,8 @@ func (c *Catalog) KeepCluster(ctx context.Context, by hub.Caller, name, fingerpr
 // and what is in it stay.
 func (c *Catalog) RevokeAgent(ctx context.Context, by hub.Caller, name string) (hub.Cluster, error) {
 	return c.decide(ctx, by, name, access.Delete, func(ctx context.Context, w *writer, cl hub.Cluster) error {
-		w.note("revoke", access.Clusters, name, "", map[string]any{"agent": cl.AgentID}, nil)
-		w.revoked = true
+		w.Note("revoke", access.Clusters, name, "", map[string]any{"agent": cl.AgentID}, nil)
+		w.Revoked = true
 		return w.Tx.RevokeAgent(ctx, cl.ID)
 	})
 }
@@ -51,7 +51,7 @@ func (c *Catalog) decide(ctx context.Context, by hub.Caller, name, action string
 		if err := do(ctx, w, cl); err != nil {
 			return fault.With(err, "cluster "+name, "")
 		}
-		w.wakes = append(w.wakes, cl.ID)
+		w.Wakes = append(w.Wakes, cl.ID)
 		out, err = w.Tx.Cluster(ctx, name)
 		return err
 	})

@@ -34,10 +34,10 @@ func (c *Catalog) UpgradeAgent(ctx context.Context, by hub.Caller, name, image s
 		}
 		u := hub.Upgrade{
 			ID: string(hub.NewID[hub.TokenID]()), Image: image, Phase: hub.UpgradePending, By: by.Username,
-			OrderedAt: w.now, ExpiresAt: w.now.Add(hub.UpgradeExpiry), Deadline: deadline,
+			OrderedAt: w.Now, ExpiresAt: w.Now.Add(hub.UpgradeExpiry), Deadline: deadline,
 		}
-		w.due = append(w.due, hub.WorkUpgrade)
-		w.note("upgrade", access.Clusters, name, "", map[string]any{"agentVersion": cl.AgentVersion}, map[string]any{"id": u.ID, "image": image, "deadline": deadline.String()})
+		w.Due = append(w.Due, hub.WorkUpgrade)
+		w.Note("upgrade", access.Clusters, name, "", map[string]any{"agentVersion": cl.AgentVersion}, map[string]any{"id": u.ID, "image": image, "deadline": deadline.String()})
 		return w.OrderUpgrade(ctx, cl.ID, u)
 	})
 }

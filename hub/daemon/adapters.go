@@ -12,11 +12,12 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/batch"
-	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/dispatch/stream"
 	"github.com/capstan-cd/capstan/hub/metrics"
+	"github.com/capstan-cd/capstan/hub/pacing"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/hub/source"
@@ -97,7 +98,7 @@ type refreshWork struct {
 }
 
 func (w refreshWork) Claim(ctx context.Context, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
-	but := func() []hub.TenantID { return append(w.queue.bulk.tenants(), busy()...) }
+	but := func() []hub.TenantID { return append(w.queue.pacer.Held(pacing.Refresh), busy()...) }
 	return w.queue.ClaimExcept(ctx, hub.WorkRefresh, limit, but, freed)
 }
 
@@ -191,7 +192,8 @@ func newObservations(db *store.DB, q *queue, m *metrics.Metrics) observations {
 		return out, nil
 	}
 	// What a change brings back waits until the change has gone to everyone.
-	return observations{lasting: batch.New(put).After(q.first.wait), passing: batch.New(put).After(q.first.wait), queue: q, metrics: m}
+	sent := func(ctx context.Context) { q.pacer.Wait(ctx, "") }
+	return observations{lasting: batch.New(put).After(sent), passing: batch.New(put).After(sent), queue: q, metrics: m}
 }
 
 func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (hub.Observed, error) {
@@ -331,11 +333,11 @@ func (c credentials) Authorities(ctx context.Context, tenant hub.TenantID, host 
 // catalogStore is the store as the catalogue sees it.
 type catalogStore struct{ db *store.DB }
 
-func (s catalogStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, catalog.Tx) error) error {
+func (s catalogStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, transact.Tx) error) error {
 	return s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Catalog(t)) })
 }
 
-func (s catalogStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, catalog.Tx) error) error {
+func (s catalogStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, transact.Tx) error) error {
 	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Catalog(t)) })
 }
 
@@ -352,11 +354,11 @@ func (h notifications) Due(kind string)             { h.p.due(kind) }
 func (h notifications) Revoked()                    { h.p.revoked() }
 
 func (h notifications) Arriving(tenant hub.TenantID) (arrived func()) {
-	return h.p.queue.bulk.begin(tenant)
+	return h.p.queue.pacer.Arriving(tenant)
 }
 
 func (h notifications) Alone(tenant hub.TenantID) (through func(follows func())) {
-	return h.p.queue.bulk.alone(tenant)
+	return h.p.queue.pacer.Alone(tenant)
 }
 
 // fetchWork is the queue of repositories to fetch, as source sees it.

@@ -36,7 +36,7 @@ func (p *parts) addCollector(context.Context) error {
 		}
 		return lifecycle.Every(ctx, p.clock, statisticsEvery, 0.2, failed, func(ctx context.Context) error {
 			for range mostTables {
-				p.queue.first.wait(ctx) // it would take the time of a change that many wait for
+				p.queue.pacer.Wait(ctx, "") // it would take the time of a change that many wait for
 				if more, err := p.db.System().RefreshStatistics(ctx); err != nil || !more {
 					return err
 				}

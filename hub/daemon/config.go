@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capstan-cd/capstan/hub/api"
+	"github.com/capstan-cd/capstan/hub/api/ratelimit"
 	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -244,10 +244,10 @@ type RateLimits struct {
 	ConnectionsPerAddress int `json:"connectionsPerAddress"` // default 1024
 }
 
-func (l RateLimits) rates() api.Rates {
-	one := api.Rate{PerSecond: l.RequestsPerSecond, Burst: l.Burst}
-	many := api.Rate{PerSecond: max(500, l.RequestsPerSecond), Burst: max(1500, l.Burst)}
-	return api.Rates{Caller: one, Address: many, Tenant: many}
+func (l RateLimits) rates() ratelimit.Rates {
+	one := ratelimit.Rate{PerSecond: l.RequestsPerSecond, Burst: l.Burst}
+	many := ratelimit.Rate{PerSecond: max(500, l.RequestsPerSecond), Burst: max(1500, l.Burst)}
+	return ratelimit.Rates{Caller: one, Address: many, Tenant: many}
 }
 
 // A Duration is written like 30s or 3m.

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/hub/objects"
@@ -31,9 +34,9 @@ const (
 // catalog makes the one write path.
 func (p *parts) catalog() *catalog.Catalog {
 	permits := func(r hub.Refresh, spec hub.ApplicationSpec) error { return plan.Permits(r, spec) }
+	s := &transact.Service{Store: catalogStore{p.db}, Notify: notifications{p}, Now: time.Now, Log: p.log, Cache: access.NewCache()}
 	return catalog.New(catalog.Parts{
-		Store: catalogStore{p.db}, Directory: p.db.System(), SetupLinks: p.db.System(), Notify: notifications{p}, Pace: notifications{p},
-		Inviter: p.inviter, Permits: permits, Now: time.Now, Log: p.log,
+		Service: s, Tenancy: tenancy.New(s, p.db.System(), p.db.System()), Pace: notifications{p}, Inviter: p.inviter, Permits: permits,
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 
 func TestStopping(t *testing.T) {
 	t.Run("FT-H2 a replica that stops says so to probes and sends clients elsewhere", func(t *testing.T) {
-		p := &parts{health: telemetry.NewHealth()}
+		p := &parts{observers: observers{health: telemetry.NewHealth()}}
 		p.health.Ready("replica", p.wanted)
 		if err := p.health.Readiness(t.Context()); err != nil {
 			t.Errorf("not ready: %v", err)

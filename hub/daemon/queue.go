@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/pacing"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
@@ -42,8 +43,7 @@ type queue struct {
 	metrics counts          // nil: no metrics
 	among   func() []string // replicas that share out work; nil or empty: this one is alone
 	closed  func() bool     // nothing is claimed any more; nil: never
-	first   *burstGate      // what goes before outcomes
-	bulk    *bulkGate       // what refreshes wait for
+	pacer   *pacing.Pacer
 	mu      sync.Mutex
 	kinds   map[string]chan struct{}
 	leases  *leases
@@ -71,9 +71,9 @@ type parentKey struct {
 func newQueue(system *store.System, owner string) *queue {
 	q := &queue{
 		system: system, owner: owner, kinds: map[string]chan struct{}{}, leases: newLeases(),
-		leased: map[int64]leasedItem{}, parents: map[parentKey]string{}, pushes: map[parentKey]hub.Pushed{}, first: &burstGate{}, bulk: &bulkGate{},
+		leased: map[int64]leasedItem{}, parents: map[parentKey]string{}, pushes: map[parentKey]hub.Pushed{},
 	}
-	q.bulk.let = func() { q.notify(hub.WorkRefresh, hub.WorkOutcome) }
+	q.pacer = pacing.New(func() { q.notify(hub.WorkRefresh, hub.WorkOutcome) })
 	return q
 }
 
@@ -148,7 +148,7 @@ func (q *queue) continued(ctx context.Context, t *store.Tenant) {
 func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
 	busy := func() []hub.TenantID { return nil }
 	if kind == hub.WorkOutcome {
-		busy = q.bulk.following
+		busy = func() []hub.TenantID { return q.pacer.Held(pacing.Feedback) }
 	}
 	return q.ClaimExcept(ctx, kind, limit, busy, nil)
 }
@@ -160,7 +160,7 @@ func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy fu
 	for {
 		lifecycle.Beat(ctx)
 		if kind == hub.WorkOutcome {
-			q.first.wait(ctx)
+			q.pacer.Wait(ctx, "")
 		}
 		items, err := q.claimBounded(ctx, kind, limit, busy())
 		if err != nil && fault.KindOf(err) != fault.Offline {
@@ -224,7 +224,7 @@ func (q *queue) noteLeased(items []hub.WorkItem) {
 	q.mu.Lock()
 	defer func() {
 		q.mu.Unlock()
-		q.first.add(begun)
+		q.pacer.Refreshing(begun)
 	}()
 	for i := range items {
 		k := parentKey{items[i].Kind, items[i].Tenant, items[i].Key}
@@ -251,7 +251,7 @@ func (q *queue) noteReturned(items []hub.WorkItem, done bool) {
 	q.mu.Lock()
 	defer func() {
 		q.mu.Unlock()
-		q.first.add(-ended)
+		q.pacer.Refreshing(-ended)
 	}()
 	for _, item := range items {
 		t, ok := q.leased[item.Token]

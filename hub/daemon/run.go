@@ -64,31 +64,50 @@ type parts struct {
 	replica  string      // id of this process
 	stopping atomic.Bool // no new work, agents and clients are wanted
 
-	db        *store.DB
-	queue     *queue
+	db       *store.DB
+	queue    *queue
+	replicas *replicas.Replicas
+	feed     *feed.Feed
+
+	pipeline
+	agentSide
+	webSide
+	observers
+
+	running []lifecycle.Part
+}
+
+// pipeline turns commits into rows of desired logs.
+type pipeline struct {
+	sources  *source.Registry
+	pool     *scheduler.Pool
+	stage    *render.Stage
+	dispatch *dispatch.Dispatcher
+	streams  *stream.Server
+}
+
+// agentSide is what agents connect to.
+type agentSide struct {
 	authority *fleet.Authority
-	replicas  *replicas.Replicas
-	feed      *feed.Feed
-	sources   *source.Registry
-	pool      *scheduler.Pool
-	stage     *render.Stage
-	dispatch  *dispatch.Dispatcher
-	streams   *stream.Server
 	fleet     *fleet.Server
 	inviter   fleet.Inviter
-	api       *api.Server
+	webSocket http.Handler // takes agents that come through HTTP
+}
 
+// webSide is what users connect to.
+type webSide struct {
+	api         *api.Server
+	proxies     clientip.Proxies // whose word on where clients are counts
+	connections *connections     // to the HTTP listeners
+}
+
+// observers are what operators see of the process.
+type observers struct {
 	monitor     *lifecycle.Monitor
 	health      *telemetry.Health
 	instruments *metrics.Metrics
 	tracer      *trace.Tracer
 	metrics     *prometheus.Registry
-	webSocket   http.Handler // takes agents that come through HTTP
-
-	proxies     clientip.Proxies // whose word on where clients are counts
-	connections *connections     // to the HTTP listeners
-
-	running []lifecycle.Part
 }
 
 // Run runs a hub until ctx ends.
@@ -111,7 +130,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer p.db.Close()
 	p.addLevel(level)
-	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector, p.addGCTuner} {
+	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector, p.addMemory} {
 		if err := add(ctx); err != nil {
 			return err
 		}
@@ -311,7 +330,7 @@ func (p *parts) addPipeline(context.Context) error {
 	own := dispatchStore{p.db, p.queue}
 	p.streams = stream.New(streamStore{own}, p.changed, p.log)
 	p.streams.Elsewhere(p.replicas.Wake)
-	p.streams.Bursts(p.queue.first)
+	p.streams.Bursts(p.queue.pacer)
 	p.dispatch = dispatch.New(own, p.queue, p.streams, p.changed, p.log)
 	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
 	p.stage.Reads(web.New(web.Config{AllowedNetworks: networks}))
@@ -340,10 +359,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 	p.inviter = fleet.Inviter{Addresses: addresses, Pin: pin}
 	observed := observe.New(newObservations(p.db, p.queue, p.instruments), caller, observe.Notifier{
 		Changed: p.changed, Over: func() { p.queue.notify(hub.WorkOutcome) },
-		Wait: func(ctx context.Context, tenant hub.TenantID) {
-			p.queue.first.wait(ctx)
-			p.queue.bulk.wait(ctx, tenant)
-		},
+		Wait: p.queue.pacer.Wait,
 	}, p.log)
 	p.fleet, err = fleet.New(fleet.Config{
 		Authority: p.authority, Enrolments: system, Revocations: system, Presence: attachments{system, p}, Refusals: attachments{system, p}, Keys: linkKeys{p.db},

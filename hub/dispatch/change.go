@@ -173,7 +173,7 @@ type change struct {
 
 // known is what a change has read.
 type known struct {
-	read       map[hub.ApplicationID]*hub.ReadVersion // when they were rendered
+	specs      map[hub.ApplicationID]*hub.DecodedSpec // when they were rendered
 	apps       map[hub.ApplicationID]hub.Application
 	projects   map[string]hub.ProjectSpec
 	versions   map[string]int64 // of the projects
@@ -288,17 +288,13 @@ func (c *change) snapshotsInUse() []hub.SnapshotID {
 }
 
 func (c *change) lock(ctx context.Context, ids []hub.ApplicationID) (err error) {
-	if len(c.read) > 0 {
-		c.apps, err = c.tx.LockIfUnchanged(ctx, ids, c.read)
-		return err
-	}
 	c.apps, err = c.tx.LockApplications(ctx, ids)
 	return err
 }
 
 // spec is what the spec of a locked application means.
 func (c *change) spec(app hub.Application) (hub.ApplicationSpec, error) {
-	if s := c.read[app.ID]; s != nil && s.Application.Version == app.Version {
+	if s := c.specs[app.ID]; s != nil && s.Version == app.Version {
 		return s.Spec, nil
 	}
 	return hub.DecodeSpec(app.Spec)
@@ -369,11 +365,11 @@ func (c *change) rendered(ctx context.Context, results []hub.Rendered, sealed []
 	c.snaps = map[hub.SnapshotID]hub.Snapshot{}
 	var fresh []hub.Snapshot
 	var old []hub.SnapshotID
-	c.read = make(map[hub.ApplicationID]*hub.ReadVersion, len(results))
+	c.specs = make(map[hub.ApplicationID]*hub.DecodedSpec, len(results))
 	for i, r := range results {
 		ids[i] = r.Application
-		if r.Read != nil {
-			c.read[r.Application] = r.Read
+		if r.Spec != nil {
+			c.specs[r.Application] = r.Spec
 		}
 		if r.Reused {
 			old = append(old, r.Snapshot.ID)

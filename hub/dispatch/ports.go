@@ -42,9 +42,6 @@ type WorkQueue interface {
 // ApplicationLocks reads applications and keeps others from changing them.
 type ApplicationLocks interface {
 	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
-	// LockIfUnchanged is LockApplications that gives those which have not changed
-	// since they were seen as they were.
-	LockIfUnchanged(ctx context.Context, ids []hub.ApplicationID, seen map[hub.ApplicationID]*hub.ReadVersion) (map[hub.ApplicationID]hub.Application, error)
 }
 
 // Destinations are what an application is judged by besides itself.

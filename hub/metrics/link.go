@@ -18,8 +18,8 @@ import (
 func (m *Metrics) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	began := time.Now()
 	res, err := next(ctx, req)
-	m.calls.WithLabelValues(info.FullMethod, code(err)).Inc()
-	m.callTime.WithLabelValues(info.FullMethod).Observe(time.Since(began).Seconds())
+	m.link.calls.WithLabelValues(info.FullMethod, code(err)).Inc()
+	m.link.callTime.WithLabelValues(info.FullMethod).Observe(time.Since(began).Seconds())
 	if info.FullMethod == linkv1.Identity_Enroll_FullMethodName && fault.KindOf(err) == fault.Exceeded && err != nil {
 		m.Enrolled("limit")
 	}
@@ -28,7 +28,7 @@ func (m *Metrics) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo
 
 // Stream counts a stream of an agent and what goes over it.
 func (m *Metrics) Stream(ss grpc.ServerStream, method string) (grpc.ServerStream, func(error), error) {
-	return &counted{ss, m}, func(err error) { m.calls.WithLabelValues(method, code(err)).Inc() }, nil
+	return &counted{ss, m}, func(err error) { m.link.calls.WithLabelValues(method, code(err)).Inc() }, nil
 }
 
 // code is the word for how a call ended.
@@ -62,12 +62,12 @@ func (c *counted) SendMsg(msg any) error {
 	switch v := msg.(type) {
 	case *linkv1.FollowDown:
 		for _, r := range v.GetBatch().GetRows() {
-			c.m.rows.WithLabelValues(rowKind(r.GetKind())).Inc()
+			c.m.link.rows.WithLabelValues(rowKind(r.GetKind())).Inc()
 		}
 		c.m.sent(v.GetBatch().GetBlobs())
 	case *linkv1.FetchReply:
 		c.m.sent(v.GetBlobs())
-		c.m.blobs.WithLabelValues("missing").Add(float64(len(v.GetMissing())))
+		c.m.link.blobs.WithLabelValues("missing").Add(float64(len(v.GetMissing())))
 	}
 	return nil
 }
@@ -80,20 +80,20 @@ func (c *counted) RecvMsg(msg any) error {
 	switch v := msg.(type) {
 	case *linkv1.FollowUp:
 		if v.GetAck() != nil {
-			c.m.acks.Inc()
+			c.m.link.acks.Inc()
 		}
 	case *linkv1.Beat:
 		if trip := time.Duration(v.GetRoundTripNano()); trip > 0 && trip < time.Hour {
-			c.m.roundTrip.Observe(trip.Seconds())
+			c.m.link.roundTrip.Observe(trip.Seconds())
 		}
 	}
 	return nil
 }
 
 func (m *Metrics) sent(blobs []*linkv1.Blob) {
-	m.blobs.WithLabelValues("sent").Add(float64(len(blobs)))
+	m.link.blobs.WithLabelValues("sent").Add(float64(len(blobs)))
 	for _, b := range blobs {
-		m.blobBytes.Add(float64(len(b.GetSealed())))
+		m.link.blobBytes.Add(float64(len(b.GetSealed())))
 	}
 }
 

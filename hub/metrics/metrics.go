@@ -25,35 +25,60 @@ type Metrics struct {
 	options Options
 	reg     prometheus.Registerer
 
-	requests     *prometheus.CounterVec
-	requestTime  *prometheus.HistogramVec
-	logins       *prometheus.CounterVec
-	calls        *prometheus.CounterVec
-	callTime     *prometheus.HistogramVec
-	roundTrip    prometheus.Histogram
-	enrolments   *prometheus.CounterVec
-	rows         *prometheus.CounterVec
-	acks         prometheus.Counter
-	blobs        *prometheus.CounterVec
-	blobBytes    prometheus.Counter
-	batches      *prometheus.CounterVec
-	records      *prometheus.CounterVec
-	batchTime    prometheus.Histogram
+	web      webMetrics
+	link     linkMetrics
+	reports  reportsMetrics
+	work     workMetrics
+	remotes  remotesMetrics
+	byTenant *prometheus.CounterVec
+	argo     argo
+}
+
+// webMetrics count requests of users.
+type webMetrics struct {
+	requests    *prometheus.CounterVec
+	requestTime *prometheus.HistogramVec
+	logins      *prometheus.CounterVec
+	webhooks    *prometheus.CounterVec
+}
+
+// linkMetrics count calls of agents and what they get.
+type linkMetrics struct {
+	calls      *prometheus.CounterVec
+	callTime   *prometheus.HistogramVec
+	roundTrip  prometheus.Histogram
+	enrolments *prometheus.CounterVec
+	rows       *prometheus.CounterVec
+	acks       prometheus.Counter
+	blobs      *prometheus.CounterVec
+	blobBytes  prometheus.Counter
+}
+
+// reportsMetrics count what agents report.
+type reportsMetrics struct {
+	batches   *prometheus.CounterVec
+	records   *prometheus.CounterVec
+	batchTime prometheus.Histogram
+}
+
+// workMetrics count the work queue, renders and operations.
+type workMetrics struct {
 	claimed      *prometheus.CounterVec
 	finished     *prometheus.CounterVec
 	held         *prometheus.HistogramVec
 	renderTime   *prometheus.HistogramVec
 	renderWait   prometheus.Histogram
-	ociRequests  *prometheus.CounterVec
-	ociTime      *prometheus.HistogramVec
-	gitRequests  *prometheus.CounterVec
-	gitTime      *prometheus.HistogramVec
-	fetches      *prometheus.CounterVec
 	operations   *prometheus.CounterVec
 	operationRun *prometheus.HistogramVec
-	webhooks     *prometheus.CounterVec
-	byTenant     *prometheus.CounterVec
-	argo         argo
+}
+
+// remotesMetrics count Git servers and registries.
+type remotesMetrics struct {
+	ociRequests *prometheus.CounterVec
+	ociTime     *prometheus.HistogramVec
+	gitRequests *prometheus.CounterVec
+	gitTime     *prometheus.HistogramVec
+	fetches     *prometheus.CounterVec
 }
 
 // New makes the instruments and registers them.
@@ -62,33 +87,33 @@ func New(reg prometheus.Registerer, o Options) *Metrics {
 		o.MaxSeries = 10_000
 	}
 	m := &Metrics{options: o, reg: reg}
-	m.requests = m.counter("capstan_http_requests_total", "Requests to the HTTP API.", "route", "method", "code")
-	m.requestTime = m.histogram("capstan_http_request_duration_seconds", "Time to answer a request; streams apart.", "route", "method")
-	m.logins = m.counter("capstan_logins_total", "Attempts to sign in.", "result")
-	m.calls = m.counter("capstan_link_calls_total", "Calls of agents that have ended.", "method", "code")
-	m.callTime = m.histogram("capstan_link_call_duration_seconds", "Time to answer a call of an agent; streams apart.", "method")
-	m.roundTrip = m.plain("capstan_link_round_trip_seconds", "Round trips of heartbeats, as agents measured them.")
-	m.enrolments = m.counter("capstan_enrolments_total", "Attempts to enrol an agent, by the stage that they reached; issued is success.", "stage")
-	m.rows = m.counter("capstan_desired_rows_sent_total", "Rows of desired logs sent to agents.", "kind")
-	m.acks = m.counter("capstan_desired_acks_total", "Acknowledgements of desired rows by agents.").WithLabelValues()
-	m.blobs = m.counter("capstan_blobs_sent_total", "Sealed objects sent to agents.", "result")
-	m.blobBytes = m.counter("capstan_blobs_sent_bytes_total", "Bytes of sealed objects sent to agents.").WithLabelValues()
-	m.batches = m.counter("capstan_observation_batches_total", "Reports of agents, by result.", "result")
-	m.records = m.counter("capstan_observation_records_total", "Records in stored reports.", "kind")
-	m.batchTime = m.plain("capstan_observation_store_duration_seconds", "Time to store one report.")
-	m.claimed = m.counter("capstan_work_claimed_total", "Work items claimed by this replica.", "kind")
-	m.finished = m.counter("capstan_work_finished_total", "Items of work given back by this replica.", "kind", "result")
-	m.held = m.histogram("capstan_work_duration_seconds", "Time from taking an item of work to giving it back.", "kind")
-	m.renderTime = m.histogram("capstan_render_duration_seconds", "Time to render an application, waiting for a worker included.", "result")
-	m.renderWait = m.plain("capstan_render_wait_seconds", "Time that renders waited for a worker.")
-	m.ociRequests = m.counter("capstan_oci_requests_total", "Requests to OCI registries.", "type", "result")
-	m.ociTime = m.histogram("capstan_oci_request_duration_seconds", "Time of requests to OCI registries.", "type")
-	m.gitRequests = m.counter("capstan_git_requests_total", "Conversations with Git servers.", "type", "result")
-	m.gitTime = m.histogram("capstan_git_request_duration_seconds", "Time of conversations with Git servers.", "type")
-	m.fetches = m.counter("capstan_fetches_total", "Fetches of repositories.", "result")
-	m.operations = m.counter("capstan_operations_total", "Operations that ended.", "phase")
-	m.operationRun = m.histogram("capstan_operation_duration_seconds", "Time from the start of an operation to its end.", "phase")
-	m.webhooks = m.counter("capstan_webhooks_total", "Push events of Git hosts.", "result")
+	m.web.requests = m.counter("capstan_http_requests_total", "Requests to the HTTP API.", "route", "method", "code")
+	m.web.requestTime = m.histogram("capstan_http_request_duration_seconds", "Time to answer a request; streams apart.", "route", "method")
+	m.web.logins = m.counter("capstan_logins_total", "Attempts to sign in.", "result")
+	m.link.calls = m.counter("capstan_link_calls_total", "Calls of agents that have ended.", "method", "code")
+	m.link.callTime = m.histogram("capstan_link_call_duration_seconds", "Time to answer a call of an agent; streams apart.", "method")
+	m.link.roundTrip = m.plain("capstan_link_round_trip_seconds", "Round trips of heartbeats, as agents measured them.")
+	m.link.enrolments = m.counter("capstan_enrolments_total", "Attempts to enrol an agent, by the stage that they reached; issued is success.", "stage")
+	m.link.rows = m.counter("capstan_desired_rows_sent_total", "Rows of desired logs sent to agents.", "kind")
+	m.link.acks = m.counter("capstan_desired_acks_total", "Acknowledgements of desired rows by agents.").WithLabelValues()
+	m.link.blobs = m.counter("capstan_blobs_sent_total", "Sealed objects sent to agents.", "result")
+	m.link.blobBytes = m.counter("capstan_blobs_sent_bytes_total", "Bytes of sealed objects sent to agents.").WithLabelValues()
+	m.reports.batches = m.counter("capstan_observation_batches_total", "Reports of agents, by result.", "result")
+	m.reports.records = m.counter("capstan_observation_records_total", "Records in stored reports.", "kind")
+	m.reports.batchTime = m.plain("capstan_observation_store_duration_seconds", "Time to store one report.")
+	m.work.claimed = m.counter("capstan_work_claimed_total", "Work items claimed by this replica.", "kind")
+	m.work.finished = m.counter("capstan_work_finished_total", "Items of work given back by this replica.", "kind", "result")
+	m.work.held = m.histogram("capstan_work_duration_seconds", "Time from taking an item of work to giving it back.", "kind")
+	m.work.renderTime = m.histogram("capstan_render_duration_seconds", "Time to render an application, waiting for a worker included.", "result")
+	m.work.renderWait = m.plain("capstan_render_wait_seconds", "Time that renders waited for a worker.")
+	m.remotes.ociRequests = m.counter("capstan_oci_requests_total", "Requests to OCI registries.", "type", "result")
+	m.remotes.ociTime = m.histogram("capstan_oci_request_duration_seconds", "Time of requests to OCI registries.", "type")
+	m.remotes.gitRequests = m.counter("capstan_git_requests_total", "Conversations with Git servers.", "type", "result")
+	m.remotes.gitTime = m.histogram("capstan_git_request_duration_seconds", "Time of conversations with Git servers.", "type")
+	m.remotes.fetches = m.counter("capstan_fetches_total", "Fetches of repositories.", "result")
+	m.work.operations = m.counter("capstan_operations_total", "Operations that ended.", "phase")
+	m.work.operationRun = m.histogram("capstan_operation_duration_seconds", "Time from the start of an operation to its end.", "phase")
+	m.web.webhooks = m.counter("capstan_webhooks_total", "Push events of Git hosts.", "result")
 	if o.PerTenant {
 		m.byTenant = m.counter("capstan_tenant_operations_total", "Operations that ended, by tenant.", "tenant", "phase")
 	}
@@ -124,15 +149,15 @@ func (m *Metrics) Figure(name, help string, counter bool, read func() float64) {
 // Request counts an answered request. Route is a pattern, never an address.
 func (m *Metrics) Request(route, method, code string, took time.Duration) {
 	method = known(method, "GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-	m.requests.WithLabelValues(route, method, code).Inc()
+	m.web.requests.WithLabelValues(route, method, code).Inc()
 	if route != "/api/v1/stream" {
-		m.requestTime.WithLabelValues(route, method).Observe(took.Seconds())
+		m.web.requestTime.WithLabelValues(route, method).Observe(took.Seconds())
 	}
 }
 
 // Login counts an attempt to sign in.
 func (m *Metrics) Login(ok bool) {
-	m.logins.WithLabelValues(result(ok)).Inc()
+	m.web.logins.WithLabelValues(result(ok)).Inc()
 	if m.options.Argo {
 		m.argo.logins.WithLabelValues(map[bool]string{true: "success", false: "failure"}[ok]).Inc()
 	}
@@ -140,29 +165,29 @@ func (m *Metrics) Login(ok bool) {
 
 // Enrolled counts an attempt to enrol by the stage that it reached.
 func (m *Metrics) Enrolled(stage string) {
-	m.enrolments.WithLabelValues(known(stage, "issued", "token", "expired", "used", "csr", "store", "limit")).Inc()
+	m.link.enrolments.WithLabelValues(known(stage, "issued", "token", "expired", "used", "csr", "store", "limit")).Inc()
 }
 
 // Webhook counts a push event.
-func (m *Metrics) Webhook(ok bool) { m.webhooks.WithLabelValues(result(ok)).Inc() }
+func (m *Metrics) Webhook(ok bool) { m.web.webhooks.WithLabelValues(result(ok)).Inc() }
 
 // Claimed counts claimed work items.
-func (m *Metrics) Claimed(kind string, n int) { m.claimed.WithLabelValues(kind).Add(float64(n)) }
+func (m *Metrics) Claimed(kind string, n int) { m.work.claimed.WithLabelValues(kind).Add(float64(n)) }
 
 // Finished counts an item of work that was given back.
 func (m *Metrics) Finished(kind string, done bool, took time.Duration) {
-	m.finished.WithLabelValues(kind, map[bool]string{true: "done", false: "later"}[done]).Inc()
-	m.held.WithLabelValues(kind).Observe(took.Seconds())
+	m.work.finished.WithLabelValues(kind, map[bool]string{true: "done", false: "later"}[done]).Inc()
+	m.work.held.WithLabelValues(kind).Observe(took.Seconds())
 }
 
 // Rendered counts one render.
 func (m *Metrics) Rendered(result string, took time.Duration) {
-	m.renderTime.WithLabelValues(result).Observe(took.Seconds())
+	m.work.renderTime.WithLabelValues(result).Observe(took.Seconds())
 }
 
 // Waited counts how long a render waited for a worker.
 func (m *Metrics) Waited(took time.Duration) {
-	m.renderWait.Observe(took.Seconds())
+	m.work.renderWait.Observe(took.Seconds())
 	if m.options.Argo {
 		m.argo.waited.WithLabelValues("").Observe(took.Seconds())
 	}
@@ -171,8 +196,8 @@ func (m *Metrics) Waited(took time.Duration) {
 // OCI counts a request to a registry: type is get-tags, resolve-revision or
 // extract.
 func (m *Metrics) OCI(kind, repo string, err error, took time.Duration) {
-	m.ociRequests.WithLabelValues(kind, result(err == nil)).Inc()
-	m.ociTime.WithLabelValues(kind).Observe(took.Seconds())
+	m.remotes.ociRequests.WithLabelValues(kind, result(err == nil)).Inc()
+	m.remotes.ociTime.WithLabelValues(kind).Observe(took.Seconds())
 	if m.options.Argo {
 		m.argo.oci(kind, repo, err, took)
 	}
@@ -180,15 +205,15 @@ func (m *Metrics) OCI(kind, repo string, err error, took time.Duration) {
 
 // Git counts a conversation with a Git server: type is ls-remote or fetch.
 func (m *Metrics) Git(kind, repo string, err error, took time.Duration) {
-	m.gitRequests.WithLabelValues(kind, result(err == nil)).Inc()
-	m.gitTime.WithLabelValues(kind).Observe(took.Seconds())
+	m.remotes.gitRequests.WithLabelValues(kind, result(err == nil)).Inc()
+	m.remotes.gitTime.WithLabelValues(kind).Observe(took.Seconds())
 	if m.options.Argo {
 		m.argo.git(kind, repo, err, took)
 	}
 }
 
 // Fetched counts a fetch of a repository.
-func (m *Metrics) Fetched(ok bool) { m.fetches.WithLabelValues(result(ok)).Inc() }
+func (m *Metrics) Fetched(ok bool) { m.remotes.fetches.WithLabelValues(result(ok)).Inc() }
 
 // Stored counts a report of an agent.
 func (m *Metrics) Stored(err error, repeated bool, took time.Duration, records map[string]int) {
@@ -199,11 +224,11 @@ func (m *Metrics) Stored(err error, repeated bool, took time.Duration, records m
 	case repeated:
 		word = "repeated"
 	}
-	m.batches.WithLabelValues(word).Inc()
-	m.batchTime.Observe(took.Seconds())
+	m.reports.batches.WithLabelValues(word).Inc()
+	m.reports.batchTime.Observe(took.Seconds())
 	if word == "stored" {
 		for kind, n := range records {
-			m.records.WithLabelValues(kind).Add(float64(n))
+			m.reports.records.WithLabelValues(kind).Add(float64(n))
 		}
 	}
 }
@@ -211,8 +236,8 @@ func (m *Metrics) Stored(err error, repeated bool, took time.Duration, records m
 // Ended counts an operation that is over.
 func (m *Metrics) Ended(tenant, application, phase string, took time.Duration) {
 	phase = known(phase, "Succeeded", "Failed", "Error")
-	m.operations.WithLabelValues(phase).Inc()
-	m.operationRun.WithLabelValues(phase).Observe(took.Seconds())
+	m.work.operations.WithLabelValues(phase).Inc()
+	m.work.operationRun.WithLabelValues(phase).Observe(took.Seconds())
 	if m.options.Argo {
 		m.argo.ended(application, phase, took)
 	}

@@ -11,7 +11,7 @@ import (
 // goroutine at a time.
 type Access interface {
 	// Ask answers one question. An error has been classified, and it is final:
-	// a renderer hands it on as it is.
+	// a renderer returns it unchanged.
 	Ask(ctx context.Context, q Question) (Answer, error)
 }
 
@@ -21,17 +21,17 @@ type Op string
 // The questions. Names are paths from the root of the source's tree, without
 // "." or ".." in them; the root is ".". Links are followed inside the tree.
 const (
-	OpStat Op = "stat" // what stands at each name: Answer.Stats
+	OpStat Op = "stat" // what is at each name: Answer.Stats
 	OpList Op = "list" // what is in the directory Names[0]: Answer.Entries; Stats[0] is the directory itself
 	OpRead Op = "read" // the contents of each name: Answer.Files
-	OpReal Op = "real" // Names[0] with every link resolved: Answer.Real; Stats[0] is what stands there
-	// OpRemote asks for the contents of the addresses that the spec of the
-	// source names, as they are written there: Answer.Files.
+	OpReal Op = "real" // Names[0] with every link resolved: Answer.Real; Stats[0] is what is there
+	// OpRemote reads the contents of addresses in the spec of the source, as
+	// they are written there: Answer.Files.
 	OpRemote Op = "remote"
-	// OpChart asks for the archives of charts from repositories: Names[0] is the
-	// file that declares them, a Chart.yaml, a requirements.yaml or a
-	// kustomization, and the others are their places in its list, from "0":
-	// Answer.Files, in which one that the project may not have is Refused.
+	// OpChart reads archives of charts from repositories: Answer.Files.
+	// Names[0] is the file that declares them, a Chart.yaml, a
+	// requirements.yaml or a kustomization. The other names are places in its
+	// list, from "0". A chart that the project may not have is Refused.
 	OpChart Op = "chart"
 	OpFact  Op = "fact" // answers about cluster, application and revision: Answer.Facts
 )
@@ -55,7 +55,7 @@ type Answer struct {
 	Facts   []string `json:"a,omitempty"`
 }
 
-// A Stat says what stands at a name: InputFile, InputDir or InputMissing.
+// A Stat is what is at a name: InputFile, InputDir or InputMissing.
 type Stat struct {
 	Kind hub.InputKind `json:"k"`
 }
@@ -67,12 +67,12 @@ type Entry struct {
 	Link bool          `json:"l,omitempty"` // Kind is that of the target
 }
 
-// A File is what stood at a name.
+// A File is what was at a name.
 type File struct {
 	Found   bool     `json:"f"`
 	Size    int64    `json:"s"`
 	Refused *Failure `json:"x,omitempty"` // OpChart: why there is none
-	Data    []byte   `json:"-"`           // travels beside the answer
+	Data    []byte   `json:"-"`           // sent beside the answer
 }
 
 // The facts. The first two and every one that begins with FactAPIVersion are

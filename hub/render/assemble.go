@@ -13,13 +13,13 @@ import (
 )
 
 // Assemble makes the final objects of all sources: checked, normalised, each
-// once, in a stable order and in canonical form. Of an object that was given
-// twice the last one stays, with a warning (SRC-12). namespace is the
-// destination's, in which an object without one will be.
+// once, in a stable order and in canonical form. If an object occurs twice, the
+// last one counts, with a warning (SRC-12). Objects without a namespace are in
+// namespace, that of the destination.
 func Assemble(rendered []Rendered, namespace string, limits Limits) ([]Object, []string, error) {
 	limits = limits.withDefaults()
 	if len(rendered) > limits.Objects {
-		return nil, nil, fault.With(fault.New(fault.Exceeded, "the source makes %d objects, and at most %d are taken", len(rendered), limits.Objects),
+		return nil, nil, fault.With(fault.New(fault.Exceeded, "the source makes %d objects, more than the limit of %d", len(rendered), limits.Objects),
 			"", "split the application")
 	}
 	files := make(map[*manifest.Object]string, len(rendered))
@@ -86,8 +86,8 @@ func dropDuplicates(rendered []Rendered, namespace string) ([]*manifest.Object, 
 	return out, warnings
 }
 
-// checkObject is the last look at what a renderer made: enough to be stored
-// under a name of its own.
+// checkObject is the last check of a renderer's object: it must have what its
+// reference needs.
 func checkObject(o *manifest.Object) error {
 	switch {
 	case o == nil || o.Object == nil:
@@ -106,7 +106,7 @@ func checkObject(o *manifest.Object) error {
 	return checkIdentity(key, manifest.Version(o))
 }
 
-// The longest names that are stored, in bytes. No cluster takes longer ones
+// The longest names that are stored, in bytes. No cluster accepts longer ones
 // of these kinds; only names that are path segments, such as those of roles,
 // have no limit of their own there.
 const (
@@ -116,8 +116,8 @@ const (
 	maxName      = 512
 )
 
-// checkIdentity refuses what no cluster takes as the name of an object, before
-// a database, a log or a screen has to bear it.
+// checkIdentity refuses what no cluster accepts as the name of an object,
+// before it reaches a database, a log or a screen.
 func checkIdentity(key manifest.Key, version string) error {
 	for _, part := range [...]struct {
 		what, text string
@@ -127,18 +127,18 @@ func checkIdentity(key manifest.Key, version string) error {
 		{"its kind", key.Kind, maxKind}, {"metadata.namespace", key.Namespace, maxNamespace}, {"metadata.name", key.Name, maxName},
 	} {
 		if len(part.text) > part.most {
-			return fault.New(fault.Invalid, "an object cannot be named so: %s has %d bytes, and at most %d are taken (%s)",
+			return fault.New(fault.Invalid, "an object cannot have this name: %s has %d bytes, more than the limit of %d (%s)",
 				part.what, len(part.text), part.most, quote(part.text))
 		}
 		if !utf8.ValidString(part.text) || strings.ContainsFunc(part.text, unprintable) {
-			return fault.New(fault.Invalid, "an object cannot be named so: %s holds a character that cannot be printed (%s)", part.what, quote(part.text))
+			return fault.New(fault.Invalid, "an object cannot have this name: %s has a character that cannot be printed (%s)", part.what, quote(part.text))
 		}
 	}
 	return nil
 }
 
-// unprintable are control characters, those that turn the direction of text
-// around, and those that nobody sees.
+// unprintable are control characters, those that change the direction of text,
+// and invisible ones.
 func unprintable(c rune) bool { return !unicode.IsPrint(c) }
 
 func finish(o *manifest.Object) (Object, error) {
@@ -161,9 +161,9 @@ func finish(o *manifest.Object) (Object, error) {
 	return Object{Ref: ref, JSON: text}, nil
 }
 
-// generatedName is what stands in the place of the name of an object that has
-// generateName alone. Only a hook can be made from that; any other object is
-// refused by the agent, alone (SRC-20).
+// generatedName replaces the name of an object that has only generateName. Only
+// a hook can be created from it; the agent refuses any other object, and only
+// this one (SRC-20).
 func generatedName(prefix string, hook bool) string {
 	if hook {
 		return prefix
@@ -189,8 +189,8 @@ func foreignHook(o *manifest.Object) bool {
 	return err == nil && len(hooks) == 1 && hooks[0] == manifest.HookSkip
 }
 
-// misread tells of the annotations that count for nothing, because what they
-// say cannot be understood.
+// misread returns warnings about annotations that are ignored because their
+// values are invalid.
 func misread(o *manifest.Object) []string {
 	out := append(manifest.Misread(o), hub.MisreadSyncOptions(manifest.Options(o), true)...)
 	for i := range out {
@@ -199,8 +199,8 @@ func misread(o *manifest.Object) []string {
 	return out
 }
 
-// inFile says in which file an error about an object was made, and keeps the
-// object's name.
+// inFile adds the file to an error about an object, and preserves the object's
+// name.
 func inFile(file string, err error) error {
 	e, ok := fault.As(err)
 	if !ok {

@@ -6,7 +6,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// What the hub believes that an object is called is what an agent reads.
+// The identity that the hub accepts for an object is the one that an agent
+// reads.
 func FuzzIdentity(f *testing.F) {
 	for _, s := range []string{
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`,
@@ -28,7 +29,7 @@ func FuzzIdentity(f *testing.F) {
 		}
 		o, err := manifest.FromCanonical(body)
 		if err != nil {
-			return // an agent takes nothing that it cannot read
+			return // an agent refuses what it cannot read
 		}
 		want := manifest.KeyOf(o)
 		other := want

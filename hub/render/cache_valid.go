@@ -10,7 +10,7 @@ import (
 
 // Fresh reports whether all recorded inputs are what they were, in the trees of
 // new commits and for the cluster as it is now. If they are, a render would
-// give the same objects again. It reads no file contents. req needs no trees
+// return the same objects again. It reads no file contents. req needs no trees
 // of its own. An error means that the answer could not be found out.
 func Fresh(inputs []hub.Input, trees []hub.Tree, req Request) (bool, error) {
 	req.Trees = trees
@@ -32,7 +32,7 @@ func holds(in hub.Input, trees []hub.Tree, req Request) (bool, error) {
 	}
 	if in.Kind == hub.InputRemote {
 		data, err := req.remote(in.Source, in.Path, maxRemote)
-		// Where it cannot be read, the render says so.
+		// If it cannot be read, the render returns the error.
 		return err == nil && remoteInput(in.Source, in.Path, data) == in, nil
 	}
 	if in.Kind == hub.InputChart {

@@ -11,10 +11,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// A render takes at most so many charts from repositories.
+// A render may use at most so many charts from repositories.
 const maxCharts = 64
 
-// The files of a chart that say what it depends on, and what was chosen.
+// The files of a chart with its dependencies, and with the chosen versions.
 const (
 	chartFile        = "Chart.yaml"
 	requirementsFile = "requirements.yaml"
@@ -35,7 +35,7 @@ func (r *Recorder) charts(tree hub.Tree, q Question) (Answer, error) {
 			return Answer{}, fault.With(fault.New(fault.Invalid, "the file declares no chart at place %s", quote(place)), q.Names[0], "")
 		}
 		if r.fetched++; r.fetched > maxCharts {
-			return Answer{}, fault.New(fault.Exceeded, "the render takes more than %d charts from repositories", maxCharts)
+			return Answer{}, fault.New(fault.Exceeded, "the render uses more than %d charts from repositories", maxCharts)
 		}
 		f, err := r.chart(q.Source, declared[i])
 		if err != nil {
@@ -68,7 +68,7 @@ func (r *Recorder) chart(source int, ref hub.ChartRef) (File, error) {
 
 func (r Request) chart(ref hub.ChartRef, known string) (hub.ChartArchive, error) {
 	if r.Chart == nil {
-		return hub.ChartArchive{}, fault.New(fault.Invalid, "charts cannot be taken from repositories here: %s", quote(ref.Name))
+		return hub.ChartArchive{}, fault.New(fault.Invalid, "charts cannot be fetched from repositories here: %s", quote(ref.Name))
 	}
 	return r.Chart(ref, known)
 }
@@ -93,8 +93,8 @@ func (r *Recorder) declared(tree hub.Tree, source int, name string) ([]hub.Chart
 	return DeclaredCharts(name, file.Data, locked.Data)
 }
 
-// lockFiles names, for each file that declares dependencies, the one that says
-// which versions were chosen.
+// lockFiles names, for each file that declares dependencies, the one with the
+// chosen versions.
 func lockFiles() map[string]string {
 	return map[string]string{chartFile: "Chart.lock", requirementsFile: "requirements.lock"}
 }
@@ -107,9 +107,9 @@ func kustomizationFiles() []string {
 const maxDeclaring = 1 << 20
 
 // DeclaredCharts returns the charts that a Chart.yaml, a requirements.yaml or a
-// kustomization takes from elsewhere, in the order of its list. Those of a chart
-// have the versions of the lock file's text, if there is one. An entry of the
-// list without a chart is an empty ref.
+// kustomization uses from repositories, in the order of its list. Those of a
+// chart have the versions of the lock file's text, if there is one. An entry of
+// the list without a chart is an empty ref.
 func DeclaredCharts(name string, text, lock []byte) ([]hub.ChartRef, error) {
 	if len(text) > maxDeclaring || len(lock) > maxDeclaring {
 		return nil, fault.With(fault.New(fault.Exceeded, "the file or its lock has more than %d bytes", maxDeclaring), name, "")

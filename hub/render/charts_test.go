@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// TestChartsOfATree asks as a worker that is under the control of what it
-// renders would: the hub takes addresses from the tree alone.
+// TestChartsOfATree sends questions as a compromised worker would: the hub
+// reads addresses only from the tree.
 func TestChartsOfATree(t *testing.T) {
 	t.Parallel()
 	const digest = "sha256:aa"

@@ -15,7 +15,7 @@ import (
 const WorkerCommand = "render-worker"
 
 // SandboxNone is the value of Config.Sandbox that lets renderers run without
-// Landlock and seccomp. Whoever can commit to any repository can then read
+// Landlock and seccomp. Users who can commit to any repository can then read
 // what the hub can read.
 const SandboxNone = "none"
 
@@ -35,12 +35,13 @@ type Config struct {
 
 	Limits Limits
 
-	// Waited is told how long each render waited for a worker. Nil: nobody.
+	// Waited is called with the time that each render waited for a worker. It
+	// may be nil.
 	Waited func(took time.Duration)
 }
 
-// Limits bound one render. A render that passes one fails alone, with a
-// sentence that names the limit.
+// Limits bound one render. A render that exceeds one fails, and no other, with
+// a sentence that names the limit.
 type Limits struct {
 	Timeout     time.Duration `json:"timeout"`     // wall clock; default 60 s
 	CPU         time.Duration `json:"cpu"`         // processor time of all threads; default 60 s
@@ -50,7 +51,7 @@ type Limits struct {
 	OutputBytes int64         `json:"outputBytes"` // of all objects, and of rendered text; default 64 MiB
 	FileBytes   int64         `json:"fileBytes"`   // one file that is read; default 32 MiB
 	InputBytes  int64         `json:"inputBytes"`  // all files that are read; default 128 MiB
-	Inputs      int           `json:"inputs"`      // files, directories and names looked at; default 100,000
+	Inputs      int           `json:"inputs"`      // files, directories and names that are read; default 100,000
 	Depth       int           `json:"depth"`       // nesting of one object; default 256
 	// DirectoryBytes bounds the manifests of a plain directory (DIR-07);
 	// default 10 MiB.

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// A FrameKind says what travels in a frame between hub and worker.
+// A FrameKind is the content of a frame between hub and worker.
 type FrameKind byte
 
 // The frames. One render is Ask, then any number of Query and Reply, then any
@@ -29,7 +29,7 @@ const (
 	FrameFailed   FrameKind = 'E' // worker: Failure
 )
 
-// Hello is a worker's first word.
+// Hello is a worker's first message.
 type Hello struct {
 	Version string `json:"version"`
 	Sandbox string `json:"sandbox"` // what holds it, for the hub's status
@@ -96,12 +96,12 @@ type Wire struct {
 	file *os.File
 	in   *bufio.Reader
 	out  []byte
-	// tick is called between reads while nothing arrives, and at least every
-	// time a read took place later than the next tick; an error ends the read.
+	// tick is called between reads while nothing arrives, and before a read
+	// that is later than the next tick. An error ends the read.
 	tick func() error
 }
 
-// NewWire takes over one end of a socket pair in non-blocking mode.
+// NewWire makes a wire of one end of a socket pair in non-blocking mode.
 func NewWire(file *os.File) *Wire {
 	w := &Wire{file: file}
 	w.in = bufio.NewReaderSize(wireReader{w}, 64<<10)
@@ -130,7 +130,7 @@ func (w *Wire) Close() error {
 
 type wireReader struct{ w *Wire }
 
-// Read reads what is there; it asks tick whether to go on waiting.
+// Read reads what is there; it calls tick to find out whether to wait longer.
 func (r wireReader) Read(p []byte) (int, error) {
 	for {
 		if r.w.tick != nil {
@@ -207,7 +207,7 @@ func (w *Wire) flush() error {
 	return nil
 }
 
-// ReadWithin makes reads return every step, so that tick is asked.
+// ReadWithin makes reads return every step, so that tick is called.
 func (w *Wire) ReadWithin(step time.Duration) error {
 	if err := w.file.SetReadDeadline(time.Now().Add(step)); err != nil {
 		return fmt.Errorf("set deadline: %w", err)

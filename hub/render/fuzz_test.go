@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Whatever a worker asks, the hub answers or refuses with a class; what it
-// notes is inside the tree and true of it.
+// Every question of a worker is answered or refused with a class. What the hub
+// records is inside the tree and true of it.
 func FuzzQuestions(f *testing.F) {
 	for _, q := range []string{
 		`{"op":"read","n":["a/x.yaml","a/none"]}`, `{"op":"list","n":["a"],"r":true,"h":true,"l":true}`, `{"op":"list","n":["."],"r":true}`,

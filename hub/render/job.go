@@ -48,13 +48,13 @@ type Files struct {
 // Of reads from another source of the same application.
 func (f Files) Of(source int) Files { return Files{f.Access, source} }
 
-// Stat says what stands at each name.
+// Stat returns what is at each name.
 func (f Files) Stat(ctx context.Context, names ...string) ([]Stat, error) {
 	a, err := f.request(ctx, Question{Op: OpStat, Names: names})
 	return a.Stats, err
 }
 
-// Kind says what stands at one name.
+// Kind returns what is at one name.
 func (f Files) Kind(ctx context.Context, name string) (hub.InputKind, error) {
 	s, err := f.Stat(ctx, name)
 	if err != nil {
@@ -63,8 +63,8 @@ func (f Files) Kind(ctx context.Context, name string) (hub.InputKind, error) {
 	return s[0].Kind, nil
 }
 
-// List returns the names in a directory; q says how far below. The first result
-// is what stands at dir itself, and there are entries only for a directory.
+// List returns the names in a directory; q has the depth. The first result
+// is what is at dir itself, and there are entries only for a directory.
 func (f Files) List(ctx context.Context, dir string, q Question) (hub.InputKind, []Entry, error) {
 	q.Op, q.Names = OpList, []string{dir}
 	a, err := f.request(ctx, q)
@@ -111,7 +111,7 @@ func (f Files) Remote(ctx context.Context, written string) (File, error) {
 }
 
 // Chart returns the archive of a chart that a file of the tree declares, by its
-// place in the file's list. Refused says why there is none.
+// place in the file's list. Refused is the reason if there is none.
 func (f Files) Chart(ctx context.Context, file string, place int) (File, error) {
 	a, err := f.request(ctx, Question{Op: OpChart, Names: []string{file, strconv.Itoa(place)}})
 	if err != nil {
@@ -132,8 +132,8 @@ func (f Files) request(ctx context.Context, q Question) (Answer, error) {
 }
 
 // Within returns the name in the tree that a path written in a spec or in a
-// file means: relative to dir, or to the root if it begins with a slash. A
-// path that leaves the tree is refused, whatever stands there.
+// file means: relative to dir, or to the root if it begins with a slash. A path
+// that leaves the tree is refused, whatever is there.
 func Within(dir, written string) (string, error) {
 	if strings.ContainsRune(written, 0) {
 		return "", fault.New(fault.Invalid, "the path %s holds a zero byte", quote(written))
@@ -154,8 +154,8 @@ func Remote(written string) bool {
 	return err == nil && len(u.Scheme) > 1 && (u.Host != "" || u.Opaque != "" || strings.Contains(written, "://"))
 }
 
-// Substitute replaces $VAR and ${VAR} by the build environment (SRC-18). $$
-// is a dollar sign, and a name that the environment does not have is empty.
+// Substitute replaces $VAR and ${VAR} by the build environment (SRC-18). Write
+// $$ for a dollar sign. An unknown name is empty.
 func (j Job) Substitute(ctx context.Context, s string) (string, error) {
 	if !strings.ContainsRune(s, '$') {
 		return s, nil

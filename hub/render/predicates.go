@@ -12,9 +12,8 @@ func passes(err error) bool {
 	return kind == fault.Offline || kind == fault.Internal
 }
 
-// waits reports whether the application has a target that automation should
-// take up though no input changed: after a change of policy or of the project,
-// for instance.
+// waits reports whether automation should sync the target although no input
+// changed: after a change of policy or of the project, for instance.
 func waits(f hub.Refresh, spec hub.ApplicationSpec, target hub.SnapshotID) bool {
 	app := f.Application
 	return app.Status.Hold != "" || app.Pin != nil || app.Follows(spec) && app.Status.Accepted != target ||
@@ -28,9 +27,9 @@ func unblocked(app hub.Application) bool {
 	return op != nil && (op.Phase == hub.Failed || op.Phase == hub.Errored) && op.Unblocked
 }
 
-// moved reports whether the project is another one than the application was
-// planned for, or what the cluster serves was changed since the application
-// was looked at, after its newest operation had begun and failed.
+// moved reports whether the project has changed since the last plan, or the
+// cluster since the last refresh. The cluster counts if the newest operation
+// was created before that change and failed.
 func moved(f hub.Refresh) bool {
 	st := f.Application.Status
 	if f.Project != nil && f.Project.Version != st.PlannedProject {
@@ -61,7 +60,7 @@ func skipped(f hub.Refresh) bool {
 }
 
 // refuse notes why a specification cannot be carried out. On a cluster that is
-// switched off as a destination nothing may go on by itself either.
+// disabled as a destination, automation stops as well.
 func (r *round) refuse(j *job, err error) {
 	if on := j.refresh.Cluster; on != nil && on.Admits(j.spec.Destination) != nil && j.asked == "" {
 		r.skipped = append(r.skipped, j.refresh.Application.ID)
@@ -69,8 +68,9 @@ func (r *round) refuse(j *job, err error) {
 	r.fail(j, hub.InvalidSpecError, err)
 }
 
-// isRequestedRefresh reports whether this is the look that the application's annotation
-// asks for: all of its repositories have been tried since it was set.
+// isRequestedRefresh reports whether this is the refresh that the application's
+// annotation requests: all of its repositories have been tried since it was
+// set.
 func isRequestedRefresh(f hub.Refresh) bool {
 	if asked, _ := f.Application.AsksRefresh(); !asked {
 		return false

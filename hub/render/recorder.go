@@ -23,18 +23,18 @@ const (
 	maxHops = 40
 )
 
-// Names that are asked for are kept in the hub's memory and in the snapshot,
-// so they are bounded apart from their number; so is the work of one render
-// that asks for the same again and again.
+// Requested names are stored in the hub's memory and in the snapshot, so their
+// bytes are bounded besides their number. Repeated requests of one render are
+// bounded as well.
 const (
 	maxFact       = 512      // bytes of the name of a fact
 	maxInputNames = 16 << 20 // bytes of all recorded names
-	maxRepeats    = 32       // looks at one input, on average
+	maxRepeats    = 32       // reads of one input, on average
 )
 
 // A Recorder answers a renderer's questions from the trees of a request and
-// notes everything that was looked at. It lives in the hub, never in a
-// worker: one that lied about its reads would poison the reuse of snapshots.
+// records everything that was read. It runs in the hub, never in a worker: a
+// worker that lied about its reads could make the hub reuse wrong snapshots.
 type Recorder struct {
 	req      Request
 	limits   Limits
@@ -42,9 +42,9 @@ type Recorder struct {
 	recorded map[readKey]struct{}
 	read     int64
 	names    int   // bytes of the names in inputs
-	lookups  int64 // names that were asked for and entries that were listed
+	lookups  int64 // names that were requested and entries that were listed
 	remotes  int   // files that were read by their address
-	fetched  int   // charts that were asked for
+	fetched  int   // charts that were requested
 	trouble  error // first failure that is not the renderer's fault
 }
 
@@ -60,7 +60,7 @@ func NewRecorder(req Request, limits Limits) *Recorder {
 	return &Recorder{req: req, limits: limits.withDefaults(), inputs: map[hub.Input]struct{}{}, recorded: map[readKey]struct{}{}}
 }
 
-// Inputs returns all that was looked at, each once, in a stable order.
+// Inputs returns all that was read, each once, in a stable order.
 func (r *Recorder) Inputs() []hub.Input {
 	out := make([]hub.Input, 0, len(r.inputs))
 	for in := range r.inputs {
@@ -76,7 +76,7 @@ func (r *Recorder) Inputs() []hub.Input {
 // blame the wrong side. Nil if there was none.
 func (r *Recorder) Trouble() error { return r.trouble }
 
-// Ask answers a question and records what was looked at.
+// Ask answers a question and records what was read.
 func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return Answer{}, fmt.Errorf("render: %w", err)
@@ -125,13 +125,13 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 // countLookups counts what a question costs the hub.
 func (r *Recorder) countLookups(lookups int) error {
 	if r.lookups += int64(lookups); r.lookups > maxRepeats*int64(r.limits.Inputs) {
-		return fault.With(fault.New(fault.Exceeded, "the render asks for files and facts more than %d times", maxRepeats*r.limits.Inputs),
+		return fault.With(fault.New(fault.Exceeded, "the render reads files and facts more than %d times", maxRepeats*r.limits.Inputs),
 			"", "look for a loop in the templates")
 	}
 	return nil
 }
 
-// checkName is the second lock: whatever a worker asks for, only names inside
+// checkName is a second check: whatever a worker requests, only names inside
 // the tree are looked up.
 func checkName(name string) error {
 	if !fs.ValidPath(name) || strings.ContainsRune(name, 0) || len(name) > 4096 {
@@ -178,7 +178,7 @@ func (r *Recorder) stat(ctx context.Context, tree hub.Tree, q Question) (Answer,
 	return a, nil
 }
 
-// resolveName finds out what stands at a name, through links, and records it.
+// resolveName finds out what is at a name, through links, and records it.
 func (r *Recorder) resolveName(tree hub.Tree, source int, name string) (Stat, error) {
 	fi, err := tree.Stat(name)
 	switch {
@@ -204,7 +204,7 @@ func (r *Recorder) list(ctx context.Context, tree hub.Tree, q Question) (Answer,
 	return a, err
 }
 
-// walk lists one directory below the one that was asked for, in name order,
+// walk lists one directory below the requested one, in name order,
 // and what is in its directories after each of them.
 func (r *Recorder) walk(ctx context.Context, tree hub.Tree, q Question, below string, depth int, out *[]Entry) error {
 	dir := path.Join(q.Names[0], below)
@@ -313,7 +313,7 @@ func (r *Recorder) readFile(tree hub.Tree, source int, name string) (File, error
 	case err != nil:
 		return File{}, r.wrong(name, err)
 	case fi.IsDir():
-		return File{}, fault.With(fault.New(fault.Invalid, "a directory stands where a file is expected"), name, "")
+		return File{}, fault.With(fault.New(fault.Invalid, "there is a directory where a file is expected"), name, "")
 	case fi.Size() > r.limits.FileBytes:
 		return File{}, fault.With(fault.New(fault.Exceeded, "the file has %d bytes, and at most %d are read", fi.Size(), r.limits.FileBytes), name, "")
 	case r.read+fi.Size() > r.limits.InputBytes:
@@ -391,7 +391,7 @@ func elements(name string) []string {
 	return slices.DeleteFunc(strings.Split(name, "/"), func(e string) bool { return e == "" || e == "." })
 }
 
-// recordState records what stands at a name now.
+// recordState records what is at a name now.
 func (r *Recorder) recordState(tree hub.Tree, source int, kind hub.InputKind, name string) error {
 	key := readKey{source, kind, name}
 	if _, known := r.recorded[key]; known {
@@ -411,17 +411,17 @@ func (r *Recorder) add(in hub.Input) error {
 		return nil
 	}
 	if len(r.inputs) >= r.limits.Inputs {
-		return fault.New(fault.Exceeded, "the render looks at more than %d files and directories", r.limits.Inputs)
+		return fault.New(fault.Exceeded, "the render reads more than %d files and directories", r.limits.Inputs)
 	}
 	if r.names += len(in.Path); r.names > maxInputNames {
-		return fault.New(fault.Exceeded, "the names of all that the render looks at have more than %d bytes", maxInputNames)
+		return fault.New(fault.Exceeded, "the names of all files that the render reads have more than %d bytes", maxInputNames)
 	}
 	r.inputs[in] = struct{}{}
 	return nil
 }
 
-// wrong turns a tree's error into one for people if the repository is to
-// blame, and remembers it as trouble if it is not.
+// wrong turns a tree's error into one for users if the repository is the cause.
+// Otherwise it records the error as trouble.
 func (r *Recorder) wrong(name string, err error) error {
 	switch {
 	case refused(err):

@@ -16,7 +16,7 @@ const (
 	maxRemote  = 4 << 20
 )
 
-// remote answers what stands at addresses. A worker has no network and may be
+// remote answers what is at addresses. A worker has no network and may be
 // under the control of what it renders; so it chooses among the addresses of
 // the spec and can make up none, which would carry away what it has read.
 func (r *Recorder) remote(q Question) (Answer, error) {

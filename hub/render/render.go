@@ -1,10 +1,10 @@
 // Package render turns a source at a commit into the exact objects that a
 // cluster should hold. It never talks to a cluster, to Git or to a network:
 // trees come in, objects go out. The hub's daemon owns one scheduler.Pool; the
-// stage in this package asks it. Templates and overlays are rendered in sandboxed
-// worker processes that serve one tenant each; the hub reads every file for
-// them and notes what was read. Equal inputs give byte-equal objects, and one
-// render that fails, hangs or grows fails alone.
+// stage in this package calls it. Templates and overlays are rendered in
+// sandboxed worker processes that serve one tenant each; the hub reads every
+// file for them and records what was read. Equal inputs produce byte-equal
+// objects, and a render that fails, hangs or grows affects no other.
 package render
 
 import (
@@ -17,10 +17,10 @@ import (
 )
 
 // Version names the renderers. It is part of every ParamsHash, so it changes
-// whenever equal inputs may give other objects than before.
+// whenever equal inputs may produce other objects than before.
 const Version = "2 helm/3.22.0 sprig/3.3.0 kustomize/0.21.2"
 
-// A Request asks for the objects of one application.
+// A Request has what is needed to render one application.
 type Request struct {
 	Tenant      hub.TenantID
 	Application string
@@ -32,14 +32,14 @@ type Request struct {
 	KubeVersion string     // of the destination; empty: not known yet
 	APIVersions []string   // "apps/v1", "apps/v1/Deployment"; empty: not known yet
 	// Settings are those of the tenant that hub.Renders names, by key. What is
-	// asked of them is an input like a file.
+	// read of them is an input like a file.
 	Settings map[string]string
 	// Fetch reads the file at an address with one of the schemes, of at most so
 	// many bytes. Nil: none can be read.
 	Fetch func(address string, schemes []string, most int64) ([]byte, error)
 	// Chart returns the archive of a chart that the application's project may
 	// have; without Data if it is the one with the digest known. Nil: charts
-	// cannot be had.
+	// cannot be fetched.
 	Chart func(ref hub.ChartRef, known string) (hub.ChartArchive, error)
 }
 
@@ -48,7 +48,7 @@ type Result struct {
 	Objects    []Object
 	SourceType string      // Helm, Kustomize or Directory; several are joined by commas in source order
 	Inputs     []hub.Input // everything that was read, each once, in a stable order
-	Impure     bool        // a template asked for the time or for random data
+	Impure     bool        // a template used the time or random data
 	Warnings   []string
 }
 
@@ -66,15 +66,14 @@ const (
 	TypeDirectory = "Directory"
 )
 
-// RepeatedResource begins the warning about an object that several files or
-// sources gave (SRC-12).
+// RepeatedResource begins the warning about an object that occurs in several
+// files or sources (SRC-12).
 const RepeatedResource = "RepeatedResourceWarning"
 
 // ParamsHash covers all that decides about the outcome of a render besides
 // what it reads: the renderers' version, the application's names and the
-// sources. What stands at a revision is an input, and so are the few answers
-// about the cluster and of the settings that a render asks for; none of them
-// is part of it.
+// sources. The content of a revision is an input, not part of the hash. So are
+// the facts of the cluster and the settings that a render reads.
 func ParamsHash(r Request) [sha256.Size]byte {
 	sources := make([]hub.Source, len(r.Sources))
 	for i, s := range r.Sources {
@@ -95,7 +94,7 @@ func ParamsHash(r Request) [sha256.Size]byte {
 
 // CheckSources refuses sources that cannot be rendered, whatever is in them:
 // contradictory ones, and kinds that are not served. It needs no tree, so it
-// can be asked before anything is fetched.
+// can be called before anything is fetched.
 func CheckSources(sources []hub.Source) error {
 	if len(sources) == 0 {
 		return fault.New(fault.Invalid, "the application has no source")
@@ -109,7 +108,7 @@ func CheckSources(sources []hub.Source) error {
 			continue
 		}
 		if refs[s.Ref] {
-			return fault.With(fault.New(fault.Invalid, "the ref %q is used by another source too", s.Ref), SourceName(i, s), "give every ref a name of its own")
+			return fault.With(fault.New(fault.Invalid, "the ref %q is used by another source too", s.Ref), SourceName(i, s), "use a different name for every ref")
 		}
 		refs[s.Ref] = true
 	}
@@ -152,7 +151,7 @@ func (r Request) Check() error {
 // RefOnly reports whether a source only lends its files to others (SRC-10).
 func RefOnly(s hub.Source) bool { return s.Ref != "" && s.Path == "" && s.Chart == "" }
 
-// SourceName names a source for people, without a credential in its URL.
+// SourceName names a source for users, without a credential in its URL.
 func SourceName(i int, s hub.Source) string {
 	return fmt.Sprintf("source %d (%s)", i+1, hub.RedactURL(s.RepoURL))
 }

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	sharedBytes     = 64 << 20 // of the results that are kept for one tenant
+	sharedBytes     = 64 << 20 // of the results that are cached for one tenant
 	mostSharedBytes = 4 << 20  // of each
-	mostApart       = 4096     // renders that are known to be for one application alone
+	mostApart       = 4096     // renders that are known to be for only one application
 )
 
-// shared keeps the results of a tenant for applications that differ in nothing
-// but their names, as those of one folder in many clusters do, while any of its
-// applications is worked on. A result is used again only if its recorded
-// inputs, read with the other name, are the same: the rule by which a commit
-// goes without a render.
+// shared caches the results of a tenant for applications that differ only in
+// their names, as those of one folder in many clusters. It lives while any
+// application of the tenant is refreshed. A result is used again only if its
+// recorded inputs, read with the other name, are the same: the rule by which a
+// commit goes without a render.
 type shared struct {
 	results *lru.Cache[sharedKey, sharedResult]
 
@@ -45,8 +45,8 @@ func newShared() *shared {
 
 // begin waits while a render is under way that may be another application's
 // too. Where there is no result after that, it is this one's turn to render,
-// and end is to be called; nil: there is one, or it is of no use to others,
-// which wait for nobody.
+// and end is to be called; nil: there is one, or it cannot be shared, so that
+// others do not wait for it.
 func (s *shared) begin(ctx context.Context, key sharedKey) (end func()) {
 	for {
 		under, end := s.next(key)
@@ -92,9 +92,9 @@ func (s *shared) end(key sharedKey, under chan struct{}) {
 	close(under)
 }
 
-// nameless reports whether a kind of source makes the same objects whatever the
-// application is called, but for the files that the name stands in. A Helm
-// release is called like its application.
+// nameless reports whether the objects of a kind of source do not depend on the
+// application's name, except through files that contain it. A Helm release is
+// called like its application.
 func nameless(sourceType string) bool {
 	return !slices.ContainsFunc(strings.Split(sourceType, ","), func(kind string) bool {
 		kind = strings.TrimSpace(kind)
@@ -108,7 +108,7 @@ func keyOf(r Request, commits []string) sharedKey {
 	return sha256.Sum256([]byte(string(params[:]) + strings.Join(commits, "\x00")))
 }
 
-// put keeps a result for others.
+// put stores a result for others.
 func (s *shared) put(key sharedKey, application string, res Result) {
 	size := 0
 	for _, o := range res.Objects {
@@ -134,7 +134,7 @@ func (s *shared) get(key sharedKey, r Request) (Result, bool) {
 			in.Path = renamed(in.Path, found.application, r.Application)
 		}
 	}
-	// An error says that it cannot be found out: then it is rendered.
+	// After an error the answer is unknown: then it is rendered.
 	same, err := Fresh(res.Inputs, r.Trees, r)
 	return res, err == nil && same
 }

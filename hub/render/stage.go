@@ -16,36 +16,36 @@ import (
 	loop "github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// Work is where the stage finds applications to look at anew.
+// Work is where the stage finds applications to refresh.
 type Work interface {
 	// Claim leases up to limit applications and waits for the first one. It
-	// takes none of the tenants that busy gives; freed says that these have
-	// become fewer.
+	// skips the tenants that busy returns; freed is notified when these become
+	// fewer.
 	Claim(ctx context.Context, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error)
 	// Load reads all that is needed for applications of one tenant.
 	Load(ctx context.Context, tenant hub.TenantID, ids []hub.ApplicationID) ([]hub.Refresh, error)
-	// Done gives leased items back as finished.
+	// Done removes leased items as finished.
 	Done(ctx context.Context, items []hub.WorkItem) error
-	// Later gives leased items back for another try at due.
+	// Later releases leased items for another attempt at due.
 	Later(ctx context.Context, items []hub.WorkItem, due time.Time) error
 }
 
 // Sources resolves revisions and serves trees. The source stage provides it.
 type Sources interface {
-	// Resolve returns the commit that a target revision stands for.
+	// Resolve returns the commit that a target revision names.
 	Resolve(ctx context.Context, tenant hub.TenantID, repo hub.Repository, refs []hub.Ref, revision, tagPrefix string) (commit string, err error)
 	// Tree opens the files of a commit for one goroutine.
 	Tree(ctx context.Context, tenant hub.TenantID, repo hub.Repository, commit string) (hub.Tree, error)
 }
 
-// Sink takes what the stage found out. Each call is one transaction.
+// Sink stores the results of the stage. Each call is one transaction.
 type Sink interface {
 	Unchanged(ctx context.Context, tenant hub.TenantID, apps []hub.Unchanged) error
 	Rendered(ctx context.Context, tenant hub.TenantID, results []hub.Rendered) error
 	Failed(ctx context.Context, tenant hub.TenantID, failures []hub.RefreshFailure) error
-	// Skipped says that applications are to be left as they are.
+	// Skipped records that applications are not to be changed.
 	Skipped(ctx context.Context, tenant hub.TenantID, apps []hub.ApplicationID) error
-	// AcknowledgeRefresh says that looks which were asked for are done.
+	// AcknowledgeRefresh records that requested refreshes are done.
 	AcknowledgeRefresh(ctx context.Context, tenant hub.TenantID, done []hub.RefreshAck) error
 }
 
@@ -54,7 +54,7 @@ type Renderer interface {
 	Render(ctx context.Context, r Request) (Result, error)
 }
 
-// Permits judges an application against its project before anything is
+// Permits checks an application against its project before anything is
 // fetched or rendered; the error is the sentence of an InvalidSpecError.
 type Permits func(r hub.Refresh, spec hub.ApplicationSpec) error
 
@@ -65,8 +65,8 @@ type StageConfig struct {
 	Flush    int // results stored in one transaction at most; default 256
 }
 
-// An application whose failure may pass is looked at again after passingFirst,
-// and then less and less often.
+// An application with a transient failure is refreshed again after
+// passingFirst, and then less and less often.
 const (
 	passingFirst = 15 * time.Second
 	passingMax   = 10 * time.Minute
@@ -80,19 +80,19 @@ const loopLimit = 90 * time.Second
 // the pool instead.
 const maxTenantsAtOnce = 2
 
-// batches of one tenant are worked on beside each other, so that what is quick
-// to look at does not wait for slow renders of the same tenant.
+// batches of one tenant run in parallel, so that quick refreshes do not wait
+// for slow renders of the same tenant.
 const batches = 4
 
 // batchDelay is how long the next work waits while some is being done: what comes
-// one by one, such as applications that are being created, is cheaper taken
-// together.
+// one by one, such as applications that are being created, is cheaper in one
+// batch.
 const batchDelay = 40 * time.Millisecond
 
 // A Stage turns applications whose sources may have moved into snapshots. It
 // looks up recorded inputs first and renders only what they do not answer.
-// Each tenant's applications are worked on apart, so that slow renders of one
-// keep no other waiting. Many replicas may run one each.
+// Each tenant's applications are refreshed separately, so that slow renders of
+// one delay no other. Many replicas may run one each.
 type Stage struct {
 	cfg      StageConfig
 	work     Work
@@ -107,7 +107,7 @@ type Stage struct {
 
 	permitsRepository func(r hub.Refresh, repository string) error
 
-	tenantSlots chan struct{} // a token for each tenant that is being looked at
+	tenantSlots chan struct{} // a token for each tenant that is being refreshed
 	freed       chan struct{} // capacity 1: a tenant is no longer busy
 	mu          sync.Mutex
 	busy        map[hub.TenantID]int     // batches in work
@@ -148,7 +148,7 @@ type Charts interface {
 	Chart(ctx context.Context, tenant hub.TenantID, project string, ref hub.ChartRef, known string) (hub.ChartArchive, error)
 }
 
-// Serves lets charts and kustomizations take charts from repositories that
+// Serves lets charts and kustomizations use charts from repositories that
 // permits admits. It comes before Run.
 func (s *Stage) Serves(charts Charts, permits func(r hub.Refresh, repository string) error) {
 	s.charts, s.permitsRepository = charts, permits
@@ -226,7 +226,7 @@ func (s *Stage) Run(ctx context.Context) error {
 	return nil
 }
 
-// batch refreshes the leased applications of one tenant and gives them back.
+// batch refreshes the leased applications of one tenant and releases them.
 func (s *Stage) batch(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) {
 	own, done := loop.Watch(ctx, "render", loopLimit)
 	var passing map[hub.ApplicationID]bool
@@ -235,7 +235,7 @@ func (s *Stage) batch(ctx context.Context, tenant hub.TenantID, items []hub.Work
 		return err
 	})
 	done()
-	// The lease is given back even while the replica stops.
+	// The lease is released even while the replica stops.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err == nil {
@@ -248,8 +248,8 @@ func (s *Stage) batch(ctx context.Context, tenant hub.TenantID, items []hub.Work
 	}
 }
 
-// giveBack ends what was looked at, and lets what failed for a cause that may
-// pass be looked at again: no commit will come to mend it.
+// giveBack ends refreshed items, and schedules another refresh of those with a
+// transient failure: no commit would trigger one.
 func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[hub.ApplicationID]bool) error {
 	var done []hub.WorkItem
 	for _, item := range items {
@@ -269,7 +269,7 @@ func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[
 	return s.work.Done(ctx, done)
 }
 
-// refresh looks at applications. Those whose failure may pass are returned.
+// refresh refreshes applications. Those with a transient failure are returned.
 func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (map[hub.ApplicationID]bool, error) {
 	r := &round{
 		Stage: s, tenant: tenant, leases: map[hub.ApplicationID]int64{}, passing: map[hub.ApplicationID]bool{},
@@ -322,13 +322,13 @@ type round struct {
 	now       time.Time
 	leases    map[hub.ApplicationID]int64 // of the work that is being done
 	commits   map[resolveKey]resolved
-	trees     treeSet // of the goroutine that looks
+	trees     treeSet // of the goroutine that refreshes
 	shared    *shared
 	unchanged []hub.Unchanged
 	failures  []hub.RefreshFailure
 	skipped   []hub.ApplicationID
 	refreshed []hub.RefreshAck           // by request
-	passing   map[hub.ApplicationID]bool // failed for a cause that may pass by itself
+	passing   map[hub.ApplicationID]bool // failed for a transient cause
 }
 
 type resolveKey struct {
@@ -345,7 +345,7 @@ type resolved struct {
 type job struct {
 	refresh hub.Refresh
 	spec    hub.ApplicationSpec
-	asked   hub.OperationID // the operation that it is rendered for alone; empty: for the target
+	asked   hub.OperationID // the operation that needs this render; empty: for the target
 	commits []string        // by source
 	params  [sha256.Size]byte
 	old     *hub.Snapshot // reuse this one instead of rendering
@@ -393,7 +393,7 @@ func (r *round) resolveApplication(ctx context.Context, f hub.Refresh) *job {
 		return j
 	case j.asked == "" && old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f, spec, old.ID):
 		r.count(func(c *Counters) { c.Reused++ })
-		// Also where nothing moved: whoever asked for the look waits for its time.
+		// Also without a change: a requested refresh waits for this time.
 		r.unchanged = append(r.unchanged, hub.Unchanged{
 			Application: f.Application.ID, Revision: j.commits[0], Revisions: j.commits, RefreshedAt: r.now,
 			Lease: r.leases[f.Application.ID],
@@ -404,8 +404,8 @@ func (r *round) resolveApplication(ctx context.Context, f hub.Refresh) *job {
 	return j
 }
 
-// order takes up the operation that waits for manifests of its own, if there
-// is one. The target is looked at again when these are there.
+// order selects the operation that waits for manifests of its own, if there is
+// one. The target is refreshed again when these are there.
 func (r *round) order(j *job) (err error) {
 	if op := j.refresh.Application.Awaited(); op != nil {
 		j.asked = op.ID
@@ -447,8 +447,8 @@ func (r *round) resolveOne(ctx context.Context, state hub.SourceState, source hu
 	return resolved{commit, err}
 }
 
-// errNotFetched stands for a repository that is still being fetched for the
-// first time: no problem to show, the fetch enqueues the application again.
+// errNotFetched means that a repository is still being fetched for the first
+// time: no problem to show, the fetch enqueues the application again.
 var errNotFetched = fault.New(fault.Offline, "the repository has not been fetched yet")
 
 // answered finds a stored snapshot that the recorded inputs prove to be the

@@ -101,7 +101,7 @@ func TestStageDefects(t *testing.T) {
 	})
 }
 
-// runWith is run with a judge of applications.
+// runWith is run with a check of applications.
 func (w *stageWorld) runWith(ctx context.Context, permits render.Permits) {
 	ctx, w.stop = context.WithCancel(ctx)
 	defer w.stop()

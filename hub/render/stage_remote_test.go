@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// remoteWorld renders what stands at an address, as its tenant may read it.
+// remoteWorld renders what is at an address, as its tenant may read it.
 type remoteWorld struct {
 	*stageWorld
 	contents string

@@ -92,7 +92,7 @@ func (s *Stage) pauseForBatch(ctx context.Context) {
 // resolveApplications finds out which of the applications have to be rendered. Those that
 // fail already come last: they may well be slow to fail again.
 func (r *round) resolveApplications(ctx context.Context, items []hub.WorkItem) ([]*job, error) {
-	loop.Rest(ctx) // others look, and are watched themselves
+	loop.Rest(ctx) // others refresh, with watchdogs of their own
 	select {
 	case r.tenantSlots <- struct{}{}:
 		defer func() { <-r.tenantSlots }()
@@ -129,8 +129,8 @@ func (r *round) resolveApplications(ctx context.Context, items []hub.WorkItem) (
 	return append(jobs, last...), ctx.Err()
 }
 
-// resolveApplicationSafely looks at one application in its own trace. A defect is the failure
-// of that application, which is looked at again later.
+// resolveApplicationSafely resolves one application in its own trace. A defect
+// is the failure of that application, which is refreshed again later.
 func (r *round) resolveApplicationSafely(ctx context.Context, f hub.Refresh, parent string) (j *job) {
 	loop.Beat(ctx)
 	err := loop.Safely(trace.Resume(ctx, parent), "render", func(ctx context.Context) error {
@@ -156,7 +156,7 @@ func (r *round) resolveApplicationSafely(ctx context.Context, f hub.Refresh, par
 type outcome struct {
 	rendered *hub.Rendered
 	failed   *hub.RefreshFailure
-	passing  bool  // the failure may pass by itself
+	passing  bool  // the failure is transient
 	err      error // the job must be tried again
 }
 
@@ -207,7 +207,7 @@ func (r *round) renderAll(ctx context.Context, jobs []*job) error {
 	return failed
 }
 
-// drain takes what is ready, up to limit, beginning with o.
+// drain returns what is ready, up to limit, beginning with o.
 func drain(o outcome, results <-chan outcome, limit int) []outcome {
 	batch := []outcome{o}
 	for len(batch) < limit {
@@ -257,9 +257,9 @@ func (r *round) flush(ctx context.Context, batch []outcome) error {
 	return first
 }
 
-// safely renders one job in its own trace, and is watched by itself: others of
-// the batch that go on must not hide it. A defect is the failure of that
-// application, which is looked at again later.
+// safely renders one job in its own trace, with a watchdog of its own: progress
+// of other jobs must not hide it. A defect is the failure of that application,
+// which is refreshed again later.
 func (r *round) safely(ctx context.Context, j *job, trees *treeSet) (out outcome) {
 	ctx, done := loop.Watch(ctx, "render", loopLimit)
 	defer done()
@@ -290,7 +290,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 		Lease: r.leases[app.ID],
 	}
 	if j.asked == "" {
-		out.Read = &hub.ReadVersion{Application: app, Version: j.refresh.Version, Spec: j.spec}
+		out.Spec = &hub.DecodedSpec{Version: app.Version, Spec: j.spec}
 	}
 	if j.old != nil {
 		r.count(func(c *Counters) { c.Reused++ })
@@ -320,8 +320,8 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	return outcome{rendered: &out}
 }
 
-// renderOrShare renders, unless another application of the tenant that is
-// worked on gives the very same result. A person who asks for a render gets one.
+// renderOrShare renders, unless another application of the tenant has the same
+// result. A render that a user requests is always done.
 func (r *round) renderOrShare(ctx context.Context, j *job, opened []hub.Tree) (Result, error) {
 	req := r.connected(ctx, j, j.request(r.tenant, opened))
 	key := keyOf(req, j.commits)

@@ -50,7 +50,7 @@ type stageWorld struct {
 
 	takes      time.Duration // of one render
 	sourceType string        // empty: a directory
-	asks       bool          // a render asks for the version of the cluster
+	asks       bool          // a render reads the version of the cluster
 }
 
 func newStageWorld(files map[string]string, apps ...string) *stageWorld {
@@ -239,8 +239,8 @@ func (w *stageWorld) Failed(_ context.Context, _ hub.TenantID, failures []hub.Re
 	return nil
 }
 
-// Whatever a commit does: what an application did not read costs no render,
-// what it did read costs one, and what is stored is the state of the commit.
+// For any commit: a change of what an application did not read costs no render,
+// and of what it did read costs one. What is stored is the state of the commit.
 func TestStageRendersOnlyWhatChanged(t *testing.T) {
 	t.Parallel()
 	names := []string{"a/x.yaml", "a/y.yaml", "b/x.yaml", "b/z.yaml", "README", "docs/a/x.yaml"}

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// A treeSet keeps the trees that one goroutine has open.
+// A treeSet has the open trees of one goroutine.
 type treeSet map[string]hub.Tree
 
 func (t *treeSet) open(ctx context.Context, s *Stage, tenant hub.TenantID, j *job) ([]hub.Tree, error) {
@@ -33,15 +33,15 @@ func (t *treeSet) open(ctx context.Context, s *Stage, tenant hub.TenantID, j *jo
 	return out, nil
 }
 
-// An answeredTree answers the questions that many applications of one folder
-// ask from memory, after the first of them. It belongs to one goroutine.
+// An answeredTree caches the answers that many applications of one folder need.
+// It belongs to one goroutine.
 type answeredTree struct {
 	hub.Tree
 	inputs map[question]hub.Input
 	stats  map[string]stat
 }
 
-// A stat is what stands at a name, or that nothing does.
+// A stat is what is at a name, or that there is nothing.
 type stat struct {
 	info fs.FileInfo
 	err  error
@@ -52,7 +52,7 @@ type question struct {
 	path string
 }
 
-// mostAnswers bounds the memory that one tree may take.
+// mostAnswers bounds the memory of one tree.
 const mostAnswers = 4096
 
 // Stat is that of the tree.

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// countedTree counts what is asked of it.
+// countedTree counts its calls.
 type countedTree struct {
 	hub.Tree
 	files fstest.MapFS

@@ -11,9 +11,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// CheckObject checks one object of a worker before it is believed: its reference
-// must speak of its body, because limits of projects are judged by references,
-// and must be fit for the store.
+// CheckObject validates one object of a worker. Its reference must match its
+// body, because limits of projects are checked by references. It must also be
+// valid for the store.
 func CheckObject(ref hub.ObjectRef, body []byte) error {
 	found, version, err := identity(body, ref.Hook != "")
 	if err != nil {
@@ -32,7 +32,7 @@ func CheckObject(ref hub.ObjectRef, body []byte) error {
 	return nil
 }
 
-// hidden takes the class from an error: what a worker should have refused is
+// hidden removes the class of an error: what a worker should have refused is
 // not the source's fault.
 func hidden(err error) error {
 	if e, ok := fault.As(err); ok {

@@ -20,21 +20,21 @@ import (
 // Work is where the loop finds repositories that are due, and leaves what it
 // found. The daemon provides it from the store.
 type Work interface {
-	// Claim leases up to limit repositories that are due, taking tenants in
-	// turn, and waits for the first one.
+	// Claim leases up to limit repositories that are due, tenants in turn, and
+	// waits for the first one.
 	Claim(ctx context.Context, limit int) ([]hub.WorkItem, error)
 	// Load reads the repository of an item and its credential. The error is
 	// fault.Missing once the repository is gone.
 	Load(ctx context.Context, item hub.WorkItem) (hub.Repository, hub.Credential, error)
-	// Fetched replaces the refs of the repository, clears its error, gives
-	// the lease back, and makes the repository due again at next.
+	// Fetched replaces the refs of the repository, clears its error, releases
+	// the lease, and makes the repository due again at next.
 	Fetched(ctx context.Context, item hub.WorkItem, refs []hub.Ref, next time.Time) error
 	// Failed stores why the repository could not be fetched and leaves its
 	// refs as they are; lease and next as above.
 	Failed(ctx context.Context, item hub.WorkItem, sentence string, next time.Time) error
-	// Later gives the lease back and stores nothing.
+	// Later releases the lease and makes the item due again; nothing is stored.
 	Later(ctx context.Context, item hub.WorkItem, due time.Time) error
-	// Done gives the lease back for good.
+	// Done removes the item from the queue.
 	Done(ctx context.Context, item hub.WorkItem) error
 }
 
@@ -43,7 +43,7 @@ type Work interface {
 type LoopConfig struct {
 	Parallel  int           // repositories fetched at the same time; default 8
 	PerTenant int           // of one tenant, so that slow servers of one do not hold up the others; default half of Parallel
-	Interval  time.Duration // between two listings of a repository, give or take a fifth; default 3 min
+	Interval  time.Duration // between two listings of a repository, plus or minus a fifth; default 3 min
 	First     time.Duration // wait after the first failure, doubled after each further one; default 5 s
 	Most      time.Duration // longest wait after a failure; default 10 min, and never less than Interval
 }
@@ -97,13 +97,13 @@ func (l *Loop) Run(ctx context.Context) error {
 func (l *Loop) giveBack(ctx context.Context) {
 	for _, item := range l.queue.drain() {
 		if err := l.leave(ctx, item, l.clock.Now()); err != nil {
-			l.log.WarnContext(ctx, "fetch not given back; its lease will run out", logkey.Tenant, item.Tenant, logkey.Repository, item.Key, logkey.Error, err)
+			l.log.WarnContext(ctx, "fetch not released; its lease will expire", logkey.Tenant, item.Tenant, logkey.Repository, item.Key, logkey.Error, err)
 		}
 	}
 }
 
-// leave gives an item back although the replica may be stopping, so that
-// another one takes it over.
+// leave releases an item, also while the replica stops, so that another one can
+// claim it.
 func (l *Loop) leave(ctx context.Context, item hub.WorkItem, due time.Time) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -129,8 +129,8 @@ func (l *Loop) claim(ctx context.Context) error {
 }
 
 // overShare is how long repositories beyond a tenant's share wait before they
-// are looked at again: long enough for others to be claimed first, short enough
-// not to be felt where there are no others.
+// are due again. Others are claimed first in that time, and without others the
+// delay is short.
 const overShare = 200 * time.Millisecond
 
 // handBack puts off what a tenant has over its share. A claim that brought
@@ -147,7 +147,7 @@ func (l *Loop) handBack(ctx context.Context, over []hub.WorkItem, claimed int) e
 	return nil
 }
 
-// worker takes repositories out of the queue.
+// worker fetches repositories of the queue.
 func (l *Loop) worker(ctx context.Context) error {
 	ctx, done := lifecycle.Watch(ctx, "fetch", loopLimit)
 	defer done()
@@ -189,7 +189,7 @@ func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 	item = l.queue.newest(item)
 	item.Trace = parent
 	if ctx.Err() != nil {
-		return l.leave(ctx, item, l.clock.Now()) // the replica stops: another one takes over at once
+		return l.leave(ctx, item, l.clock.Now()) // the replica stops: another one can claim it at once
 	}
 	if err != nil {
 		return l.failed(ctx, item, err)
@@ -202,7 +202,7 @@ func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 	return nil
 }
 
-// fetch fetches what a Git host says was pushed, if it said so, and everything
+// fetch fetches the branch of a push event, if there is one, and everything
 // otherwise. Listed is when all refs were last listed: pushes do not put the
 // next listing off.
 func (l *Loop) fetch(ctx context.Context, item hub.WorkItem, repo hub.Repository, cred hub.Credential) (refs []hub.Ref, listed time.Time, err error) {
@@ -244,7 +244,7 @@ func (l *Loop) failed(ctx context.Context, item hub.WorkItem, err error) error {
 	return nil
 }
 
-// count keeps the number of failures in a row.
+// count counts failures in a row.
 func (l *Loop) count(repo hub.RepositoryID, failed bool) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -113,7 +113,7 @@ func (w *fakeWork) Done(_ context.Context, item hub.WorkItem) error {
 	return nil
 }
 
-// registry serves Git repositories alone.
+// registry serves only Git repositories.
 func registry(t *testing.T, s source.Source) *source.Registry {
 	t.Helper()
 	r, err := source.NewRegistry(map[hub.RepositoryKind]source.Source{hub.GitRepository: s})
@@ -266,7 +266,7 @@ func TestLoopGoesOnUnderANewLease(t *testing.T) {
 	w.add(tenant, repo, hub.Credential{})
 	<-entered
 	w.due <- hub.WorkItem{Kind: hub.WorkFetch, Tenant: tenant, Key: string(repo.ID), Token: 7}
-	// The same claimer takes this one after the one before.
+	// The same claimer claims this one after the one before.
 	w.due <- hub.WorkItem{Kind: hub.WorkFetch, Tenant: "018f3c6e-0000-7000-8000-000000000002", Key: string(hub.NewID[hub.RepositoryID]())}
 	if got := w.result(t); got.what != "done" {
 		t.Errorf("outcome %+v", got)

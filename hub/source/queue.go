@@ -8,9 +8,9 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// A queue holds claimed items until a worker is free and their tenant has
-// fewer running than it may. What a tenant has beyond that is not taken, so
-// that its slow servers never stand before the work of others.
+// A queue holds claimed items until a worker is free and their tenant has fewer
+// running than it may. Items beyond that are not accepted, so that slow servers
+// of one tenant do not block others.
 type queue struct {
 	parallel, perTenant int
 
@@ -27,7 +27,7 @@ func newQueue(cfg LoopConfig) *queue {
 	return q
 }
 
-// wait holds until ready says so or ctx ends. The caller holds the lock.
+// wait blocks until ready returns true or ctx ends. The caller holds the lock.
 func (q *queue) wait(ctx context.Context, ready func() bool) error {
 	stop := context.AfterFunc(ctx, func() {
 		q.mu.Lock()
@@ -41,7 +41,7 @@ func (q *queue) wait(ctx context.Context, ready func() bool) error {
 	return ctx.Err()
 }
 
-// freeWorkers waits for workers with nothing to do and says how many there are.
+// freeWorkers waits for idle workers and returns their number.
 func (q *queue) freeWorkers(ctx context.Context) (n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -52,9 +52,9 @@ func (q *queue) freeWorkers(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// add takes items in and gives back those that their tenant has over its
-// share. An item that is running already was claimed again after its lease
-// ran out: the running one goes on under the new lease.
+// add adds items and returns those beyond the share of their tenant. An item
+// that is running already was claimed again after its lease ran out: the
+// running one goes on under the new lease.
 func (q *queue) add(items []hub.WorkItem) (over []hub.WorkItem) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -102,7 +102,7 @@ func (q *queue) next(ctx context.Context) (item hub.WorkItem, err error) {
 	return item, nil
 }
 
-// drain takes out what no worker has begun.
+// drain removes and returns the items that no worker has begun.
 func (q *queue) drain() []hub.WorkItem {
 	q.mu.Lock()
 	defer q.mu.Unlock()

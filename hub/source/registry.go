@@ -43,7 +43,7 @@ func (r *Registry) Of(repo hub.Repository) (Source, error) {
 	return s, nil
 }
 
-// Resolve asks the Source of the repository.
+// Resolve finds a commit through the Source of the repository.
 func (r *Registry) Resolve(ctx context.Context, tenant hub.TenantID, repo hub.Repository, refs []hub.Ref, revision, tagPrefix string) (string, error) {
 	s, err := r.Of(repo)
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *Registry) Resolve(ctx context.Context, tenant hub.TenantID, repo hub.Re
 	return s.Resolve(ctx, tenant, repo, refs, revision, tagPrefix)
 }
 
-// Fetch asks the Source of the repository.
+// Fetch updates the repository through the Source of the repository.
 func (r *Registry) Fetch(ctx context.Context, tenant hub.TenantID, repo hub.Repository, cred hub.Credential) ([]hub.Ref, error) {
 	s, err := r.Of(repo)
 	if err != nil {
@@ -61,7 +61,7 @@ func (r *Registry) Fetch(ctx context.Context, tenant hub.TenantID, repo hub.Repo
 	return s.Fetch(ctx, tenant, repo, cred)
 }
 
-// Tree asks the Source of the repository.
+// Tree opens a commit through the Source of the repository.
 func (r *Registry) Tree(ctx context.Context, tenant hub.TenantID, repo hub.Repository, commit string) (hub.Tree, error) {
 	s, err := r.Of(repo)
 	if err != nil {
@@ -70,8 +70,8 @@ func (r *Registry) Tree(ctx context.Context, tenant hub.TenantID, repo hub.Repos
 	return s.Tree(ctx, tenant, repo, commit)
 }
 
-// Remove has every Source forget the repository: when it is gone nobody knows
-// its kind any more, and that may have been changed before.
+// Remove removes the repository from every Source. Its kind is unknown once it
+// is deleted, and may have changed before.
 func (r *Registry) Remove(ctx context.Context, tenant hub.TenantID, repo hub.RepositoryID) error {
 	var errs []error
 	for _, kind := range slices.Sorted(maps.Keys(r.kinds)) {

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// noted is a source that writes down what it is asked for. Its methods are
+// noted is a source that records its calls. Its methods are
 // those of a second kind, which the hub does not have yet.
 type noted struct {
 	asked chan string
@@ -45,7 +45,7 @@ func (n *noted) Remove(_ context.Context, _ hub.TenantID, repo hub.RepositoryID)
 	return n.fail
 }
 
-// pushable is a noted source that takes pushes.
+// pushable is a noted source that accepts pushes.
 type pushable struct{ *noted }
 
 func (p pushable) FetchPushed(_ context.Context, _ hub.TenantID, _ hub.Repository, _ hub.Credential, pushed hub.Pushed, since time.Time) ([]hub.Ref, time.Time, error) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -69,10 +68,9 @@ const (
 		              WHERE  p.cluster_id = a.cluster_id
 		                AND  CASE WHEN p.connected THEN p.lag_ms < 60000 ELSE p.seen_at - p.lag_ms * interval '1 millisecond' >= now() - interval '60 seconds' END))`
 
-	applicationByName       = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
-	applicationsByID        = selectApplications + ` AND a.id = ANY ($3::uuid[])`
-	applicationsWithVersion = `SELECT` + applicationColumns + `,` + versionColumns + applicationTables + ` AND a.id = ANY ($3::uuid[])`
-	applicationPage         = selectApplications + applicationFilter + `
+	applicationByName = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
+	applicationsByID  = selectApplications + ` AND a.id = ANY ($3::uuid[])`
+	applicationPage   = selectApplications + applicationFilter + `
 		  AND  (a.name, a.namespace) > ($13, $14)
 		ORDER  BY a.name, a.namespace
 		LIMIT  $15`
@@ -93,7 +91,8 @@ const (
 		         JOIN   repository w ON w.tenant_id = v.tenant_id AND w.id = v.repository_id
 		         WHERE  v.tenant_id = a.tenant_id AND v.application_id = a.id AND w.address = ANY ($12)))`
 	// Destinations are compared as package catalog does. A destination that
-	// stands for Argo CD's own cluster stays where it is once it is somewhere.
+	// means Argo CD's own cluster does not move after it was resolved to a
+	// cluster.
 	applicationsBound = `
 		SELECT a.id FROM application a
 		CROSS  JOIN LATERAL (
@@ -125,15 +124,6 @@ const (
 		SET    labels = $3, annotations = $4, finalizers = $5, project = $6, spec = $7, cluster_id = nullif($8, '')::uuid,
 		       version = version + 1, updated_at = $9
 		WHERE  tenant_id = $1 AND id = $2`
-	// What makes conditions is in other tables, whose changes leave no mark here.
-	versionColumns    = ` pg_postmaster_start_time(), a.xmin, s.xmin, o.xmin, r.xmin, ` + isFailing
-	selectRowVersions = `
-		SELECT a.id,` + versionColumns + `
-		FROM   application a
-		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
-		LEFT   JOIN operation o ON o.tenant_id = s.tenant_id AND o.id = s.operation_id
-		LEFT   JOIN rendered r ON r.tenant_id = a.tenant_id AND r.object_id = a.id
-		WHERE  a.tenant_id = $1 AND a.id = ANY ($2::uuid[])`
 	raiseGeneration = `UPDATE application_status SET generation = generation + 1 WHERE tenant_id = $1 AND application_id = $2`
 	lockStatus      = `
 		SELECT application_id FROM application_status
@@ -250,9 +240,10 @@ func (t *Tenant) Applications(ctx context.Context, f hub.ApplicationFilter) ([]h
 	return list(ctx, t.tx, "applications", scanApplications(), applicationPage, args...)
 }
 
-// ApplicationsBound returns the applications whose destinations may stand for
-// another cluster when clusters of these names and servers come, go or change:
-// those that name one, and those for Argo CD's own cluster that are on none.
+// ApplicationsBound returns the applications whose destinations may resolve to
+// another cluster when clusters of these names and servers are created, deleted
+// or changed: those that name one, and those for Argo CD's own cluster that are
+// on none.
 func (t *Tenant) ApplicationsBound(ctx context.Context, names, servers []string) ([]hub.ApplicationID, error) {
 	trimmed := make([]string, 0, len(servers))
 	for _, s := range servers {
@@ -321,44 +312,6 @@ func (t *Tenant) LockApplications(ctx context.Context, want []hub.ApplicationID)
 		return nil, err
 	}
 	return found(), nil
-}
-
-// LockIfUnchanged is LockApplications that reads again only those that have
-// changed since they were read, and returns the others unchanged.
-func (t *Tenant) LockIfUnchanged(ctx context.Context, want []hub.ApplicationID, seen map[hub.ApplicationID]*hub.ReadVersion) (map[hub.ApplicationID]hub.Application, error) {
-	type marked struct {
-		id hub.ApplicationID
-		by hub.RowVersion
-	}
-	var locked []string
-	now := make([]marked, 0, len(want))
-	b := &pgx.Batch{}
-	b.Queue(planOnce)
-	queueList(b, "application locks", pgx.RowTo[string], &locked, lockStatus, t.id, ids(want))
-	queueList(b, "marks of applications", func(row pgx.CollectableRow) (m marked, err error) {
-		var mark nullVersion
-		err = row.Scan(append([]any{&m.id}, mark.dest()...)...)
-		m.by = mark.version()
-		return m, err
-	}, &now, selectRowVersions, t.id, ids(want))
-	if err := send(ctx, t.tx, "lock applications", b); err != nil {
-		return nil, err
-	}
-	out := make(map[hub.ApplicationID]hub.Application, len(now))
-	var again []hub.ApplicationID
-	for _, m := range now {
-		if s := seen[m.id]; s != nil && m.by != (hub.RowVersion{}) && s.Version == m.by {
-			out[m.id] = s.Application
-			continue
-		}
-		again = append(again, m.id)
-	}
-	if len(again) == 0 {
-		return out, nil
-	}
-	changed, err := t.ApplicationsByID(ctx, again)
-	maps.Copy(out, changed)
-	return out, err
 }
 
 // queueApplications reads applications in a batch. The function returns them
@@ -484,7 +437,7 @@ func sourcesOf(a hub.Application) (spec string, urls []string, err error) {
 
 func (t *Tenant) appChanged(id hub.ApplicationID) { t.changed(changeApplication, string(id)) }
 
-// UpdateApplication changes what people wrote of an application. A change of
+// UpdateApplication changes what users wrote of an application. A change of
 // spec, project, cluster or of the annotations that steer it raises the
 // generation; the application is refreshed in any case. The error is fault.Conflict if its version is not
 // the expected one; 0 expects any.
@@ -580,7 +533,7 @@ func (t *Tenant) MarkDeleting(ctx context.Context, app hub.ApplicationID, cascad
 	return err
 }
 
-// RemoveApplication forgets an application with its snapshots, operations,
+// RemoveApplication deletes an application with its snapshots, operations,
 // history, tombstones and resources. Nothing in any cluster is touched.
 func (t *Tenant) RemoveApplication(ctx context.Context, app hub.ApplicationID) error {
 	if !hub.ValidID(string(app)) {

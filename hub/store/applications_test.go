@@ -91,7 +91,7 @@ func TestApplications(t *testing.T) {
 			refs    []hub.Ref
 			want    bool
 			apps    int
-			shown   int // applications in the feed before they have been looked at
+			shown   int // applications in the feed before they were refreshed
 		}{
 			{"the same refs", "", []hub.Ref{{Name: "HEAD", Commit: "1"}, {Name: "refs/heads/main", Commit: "1"}}, false, 0, 0},
 			{"an error", "the host is away", nil, false, 1, 1},
@@ -100,8 +100,8 @@ func TestApplications(t *testing.T) {
 			{"a branch that is gone", "", []hub.Ref{{Name: "HEAD", Commit: "1"}}, true, 1, 0},
 			{"a branch that moved", "", []hub.Ref{{Name: "HEAD", Commit: "2"}}, true, 1, 0},
 		}
-		// What is stored, and not what the feed gives out: that waits for
-		// transactions of others.
+		// What is stored, and not what the feed returns: that waits for other
+		// transactions.
 		super, before := storetest.Connect(t, urls.Superuser), 0
 		shown := func() int {
 			var all int

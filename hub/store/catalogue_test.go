@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// inTenant runs fn and gives its error.
+// inTenant runs fn and returns its error.
 func inTenant(t *testing.T, db *store.DB, id hub.TenantID, fn func(context.Context, *store.Tenant) error) error {
 	t.Helper()
 	return db.InTenant(t.Context(), id, fn)

@@ -127,7 +127,7 @@ func (t *Tenant) Clusters(ctx context.Context) ([]hub.Cluster, error) {
 	return list(ctx, t.tx, "clusters", scanCluster, selectClusters, t.id)
 }
 
-// ClusterNames is Clusters with id, name and server alone: a tenant may have
+// ClusterNames is Clusters with only id, name and server: a tenant may have
 // thousands.
 func (t *Tenant) ClusterNames(ctx context.Context) ([]hub.Cluster, error) {
 	return list(ctx, t.tx, "names of clusters", func(row pgx.CollectableRow) (c hub.Cluster, err error) {
@@ -152,9 +152,9 @@ func (t *Tenant) ClustersByID(ctx context.Context, want []hub.ClusterID) (map[hu
 	return out, err
 }
 
-// ClusterPlaces returns those of the clusters that there are, with their names,
-// servers, annotations, the time of their last change, and whether the tenant
-// has switched Argo CD's own one off.
+// ClusterPlaces returns the clusters that exist, with their names, servers,
+// annotations and the time of their last change. Each has InClusterOff set if
+// the tenant has disabled the destination in-cluster.
 func (t *Tenant) ClusterPlaces(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
 	out := make(map[hub.ClusterID]hub.Cluster, len(want))
 	_, err := list(ctx, t.tx, "places of clusters", func(row pgx.CollectableRow) (none struct{}, err error) {
@@ -168,7 +168,7 @@ func (t *Tenant) ClusterPlaces(ctx context.Context, want []hub.ClusterID) (map[h
 	return out, err
 }
 
-// clusterPlatforms returns places with what templates may ask for. Clusters that
+// clusterPlatforms returns places with what templates may read. Clusters that
 // serve the same APIs share the list.
 func (t *Tenant) clusterPlatforms(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
 	out := make(map[hub.ClusterID]hub.Cluster, len(want))
@@ -245,7 +245,7 @@ func clusterFault(err error, c hub.Cluster) error {
 	return err
 }
 
-// UpdateCluster changes what people wrote of a cluster. The error is
+// UpdateCluster changes what users wrote of a cluster. The error is
 // fault.Conflict if its version is not the expected one; 0 expects any.
 func (t *Tenant) UpdateCluster(ctx context.Context, c hub.Cluster, expect int64) (hub.Cluster, error) {
 	if !hub.ValidID(string(c.ID)) {
@@ -269,9 +269,9 @@ func (t *Tenant) UpdateCluster(ctx context.Context, c hub.Cluster, expect int64)
 	return now, nil
 }
 
-// DeleteCluster forgets a cluster: its agent is revoked, its join tokens die,
-// and nothing in it is touched. The error is fault.Conflict while applications
-// are on it.
+// DeleteCluster deletes a cluster: its agent is revoked, its join tokens become
+// invalid, and nothing in it is touched. The error is fault.Conflict while
+// applications are on it.
 func (t *Tenant) DeleteCluster(ctx context.Context, id hub.ClusterID) error {
 	agent, err := t.lockAgent(ctx, id)
 	if err != nil {

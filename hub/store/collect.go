@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// How long unused rows are kept.
+// How long unused rows are stored.
 const (
 	keepSnapshots   = 10 // newest of each application, for renders of known inputs
 	keepChanges     = time.Hour
@@ -90,8 +90,8 @@ const (
 		DELETE FROM idempotency
 		WHERE  tenant_id = $1 AND created_at < $2 AND (caller, key) IN (
 		         SELECT i.caller, i.key FROM idempotency i WHERE i.tenant_id = $1 AND i.created_at < $2 ORDER BY i.created_at LIMIT $3)`
-	// The oldest go first, so that the floor of the feed rises no further than
-	// what is gone.
+	// The oldest are deleted first, so that feed_floor rises no further than
+	// what is deleted.
 	collectChanges = `
 		WITH gone AS (
 			DELETE FROM change
@@ -110,7 +110,7 @@ const (
 )
 
 // expiring are the tables of the directory whose rows expire, and the column
-// that says when.
+// with the time.
 func expiring() map[string]string {
 	return map[string]string{
 		"session": "expires_at", "token": "expires_at", "setup_link": "expires_at", "login_failure": "last_at",
@@ -124,8 +124,8 @@ func collectExpired(table, column string) string {
 	return fmt.Sprintf(`DELETE FROM directory.%[1]s WHERE ctid = ANY (ARRAY (SELECT x.ctid FROM directory.%[1]s x WHERE x.%[2]s < $1 LIMIT $2))`, table, column)
 }
 
-// Collect removes what nothing needs any more, a bounded part at a time, and
-// says whether there is more to remove at once. The daemon calls it for each
+// Collect removes what nothing needs any longer, a bounded part at a time, and
+// reports whether there is more to remove at once. The daemon calls it for each
 // tenant now and then.
 func (t *Tenant) Collect(ctx context.Context, now time.Time) (more bool, err error) {
 	b := &pgx.Batch{}
@@ -143,10 +143,10 @@ func (t *Tenant) Collect(ctx context.Context, now time.Time) (more bool, err err
 	return more, nil
 }
 
-// fullParts notes whether a statement has found as much as it may take.
+// fullParts notes whether a statement has found as many rows as it may delete.
 type fullParts struct{ more *bool }
 
-// queue adds a statement whose last argument is how many rows it may take.
+// queue adds a statement whose last argument is how many rows it may delete.
 func (f fullParts) queue(b *pgx.Batch, most int64, statement string, args ...any) {
 	b.Queue(statement, append(args, most)...).Exec(func(done pgconn.CommandTag) error {
 		*f.more = *f.more || done.RowsAffected() >= most
@@ -154,7 +154,7 @@ func (f fullParts) queue(b *pgx.Batch, most int64, statement string, args ...any
 	})
 }
 
-// Collect removes a part of the expired rows of the directory, and says
+// Collect removes a part of the expired rows of the directory, and reports
 // whether there is more to remove at once.
 func (s *System) Collect(ctx context.Context, now time.Time) (more bool, err error) {
 	err = s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -173,7 +173,7 @@ func (s *System) Collect(ctx context.Context, now time.Time) (more bool, err err
 
 // RefreshStatistics refreshes the statistics of one of the tables that have
 // grown much, and reports whether there was one. Before that the database would
-// scan it where an index is meant.
+// scan it instead of using an index.
 func (s *System) RefreshStatistics(ctx context.Context) (refreshed bool, err error) {
 	var tables int
 	if err := s.db.system.QueryRow(ctx, refreshStatistics).Scan(&tables); err != nil {

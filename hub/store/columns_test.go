@@ -115,7 +115,7 @@ func TestOperationsOfOneChange(t *testing.T) {
 			if got.Initiator != want[i].Initiator {
 				t.Errorf("operation %d was started by %+v, want %+v", i, got.Initiator, want[i].Initiator)
 			}
-			// Whoever adds to a list adds to its own.
+			// Appending to a list changes only the caller's copy.
 			_ = append(got.Options.SyncOptions, "Force=true")
 		}
 		return nil

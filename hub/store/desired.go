@@ -43,7 +43,7 @@ const (
 
 	// Only what still matters: the newest state of each application and the
 	// newest settings, the operations that are not over with what ends them,
-	// and what to forget.
+	// and the removals.
 	selectRows = `
 		SELECT r.seq, r.kind, r.application_id, coalesce(r.operation_id::text, ''), r.body, r.chain
 		FROM   log_row r
@@ -53,8 +53,8 @@ const (
 		  AND  ` + rowMatters + `
 		ORDER  BY r.seq
 		LIMIT  $4`
-	// What keeps a row r of the log alive. The parameters are lifeParameters:
-	// the kinds of rows by what their lives depend on.
+	// Whether a row r of the log is still needed. The parameters are
+	// lifeParameters: the kinds of rows by what supersedes them.
 	rowMatters = `
 		       CASE WHEN r.kind = ANY ($5::smallint[]) THEN h.seq = r.seq
 		            WHEN r.kind = ANY ($6::smallint[]) THEN h.seq IS NULL
@@ -92,7 +92,7 @@ const (
 )
 
 // LockClusters returns and locks the ends of the desired logs of those of the
-// clusters that exist until the transaction ends. Locks are taken in order of
+// clusters that exist until the transaction ends. Rows are locked in order of
 // id.
 func (t *Tenant) LockClusters(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error) {
 	out := make(map[hub.ClusterID]hub.LogHead, len(want))
@@ -223,7 +223,7 @@ func (a *appended) add(cluster hub.ClusterID, head hub.LogHead, rows []hub.LogRo
 		a.body, a.links = append(a.body, nonNil(r.Body)), append(a.links, r.Chain)
 	}
 	a.of, a.heads, a.chains = append(a.of, string(cluster)), append(a.heads, head.Seq), append(a.chains, head.Chain)
-	for app, l := range newest { // a nil leaf means forgotten
+	for app, l := range newest { // a nil leaf means removed
 		to := &a.put
 		if l == nil {
 			to, l = &a.drop, &leaf{}
@@ -357,8 +357,8 @@ func (t *Tenant) Holders(ctx context.Context, apps []hub.ApplicationID) (map[hub
 	return out, err
 }
 
-// OpenTombstones asks for the deletion of objects. One that is open already
-// stays as it is.
+// OpenTombstones stores tombstones of objects. One that is open already is not
+// changed.
 func (t *Tenant) OpenTombstones(ctx context.Context, tombstones []hub.Tombstone) error {
 	if len(tombstones) == 0 {
 		return nil

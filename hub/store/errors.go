@@ -62,9 +62,9 @@ type beginError struct{ error }
 
 func (e *beginError) Unwrap() error { return e.error }
 
-// isStale reports whether the pool returned a connection that had died, as all
-// do when the server restarts: another one may work. It does not wait for an
-// unreachable server.
+// isStale reports whether the pool returned a connection that was closed, as
+// all are when the server restarts: another one may work. It does not wait for
+// an unreachable server.
 func (e *beginError) isStale() bool {
 	var connect *pgconn.ConnectError
 	if errors.As(e, &connect) || errors.Is(e, context.Canceled) || errors.Is(e, context.DeadlineExceeded) {
@@ -96,11 +96,11 @@ func classify(err error) error {
 	case c == pausedTooLong:
 		return fault.With(fault.Wrap(fault.Offline, err, "the database ended a transaction in which this process had paused"), "", "try again in a moment")
 	case c == notInEncoding:
-		return fault.Wrap(fault.Invalid, err, "a text holds a character that cannot be stored, such as NUL")
+		return fault.Wrap(fault.Invalid, err, "a text has a character that cannot be stored, such as NUL")
 	case c == limitExceeded:
 		return fault.Wrap(fault.Exceeded, err, "a name is too long to be stored")
 	case c == readOnlyTransaction || c == diskFull:
-		return fault.With(fault.Wrap(fault.Offline, err, "the database takes no writes"), "", "ask the operator to look at its disk and its role")
+		return fault.With(fault.Wrap(fault.Offline, err, "the database accepts no writes"), "", "ask the operator to look at its disk and its role")
 	case strings.HasPrefix(c, "08"), strings.HasPrefix(c, "57P"), strings.HasPrefix(c, "53"), strings.HasPrefix(c, "28"), c == "3D000":
 		return offline(err)
 	case c == "" && disconnected(err):
@@ -142,8 +142,8 @@ func (p plain) Error() string {
 
 func (p plain) Unwrap() error { return p.err }
 
-// missing turns "no row" into fault.Missing with the sentence given, and
-// leaves other errors alone.
+// missing turns "no row" into fault.Missing with the given sentence, and
+// returns other errors unchanged.
 func missing(err error, format string, args ...any) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fault.New(fault.Missing, format, args...)

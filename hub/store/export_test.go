@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// Settings takes every connection of the tenants' pool at once and gives the
-// tenant setting of each.
+// Settings acquires every connection of the tenants' pool at once and returns
+// the tenant setting of each.
 func (db *DB) Settings(ctx context.Context) ([]string, error) {
 	var out []string
 	var held []*pgxpool.Conn
@@ -78,7 +78,7 @@ func RowsOfClaim(ctx context.Context, db *DB, kind string, limit int, lease time
 	return plans[0].Plan.rows(), nil
 }
 
-// A planStep is a step of a plan that was carried out, as the server tells it.
+// A planStep is a step of an executed plan, as the server reports it.
 type planStep struct {
 	Rows    float64    `json:"Actual Rows"`
 	Loops   float64    `json:"Actual Loops"`
@@ -95,8 +95,8 @@ func (p planStep) rows() int {
 	return n
 }
 
-// Plans says how often the connection of a transaction has planned its
-// statements that take lists: for these values alone, and once for all.
+// Plans returns how often the connection of a transaction has planned its
+// statements with lists: custom plans, and generic plans.
 func Plans(ctx context.Context, t *Tenant) (own, general int, err error) {
 	err = t.tx.QueryRow(ctx, `
 		SELECT coalesce(sum(custom_plans), 0), coalesce(sum(generic_plans), 0)

@@ -30,7 +30,7 @@ type touch struct{ kind, id string }
 // changed puts a thing into the feed when the transaction commits, once.
 func (t *Tenant) changed(kind, id string) { t.touch(kind, id, false) }
 
-// removed says in the feed that a thing is gone.
+// removed adds to the feed that a thing was deleted.
 func (t *Tenant) removed(kind, id string) { t.touch(kind, id, true) }
 
 func (t *Tenant) touch(kind, id string, gone bool) {
@@ -148,11 +148,11 @@ func (t *Tenant) parseCursor(ctx context.Context, cursor string) (position, erro
 			}
 		}
 	}
-	return position{}, fault.With(fault.New(fault.Invalid, "the cursor is none that the feed gave out"), "", "read the list again and follow from the cursor that comes with it")
+	return position{}, fault.With(fault.New(fault.Invalid, "the cursor is not one of the feed"), "", "read the list again and follow from its cursor")
 }
 
 func errForgotten() error {
-	return fault.With(fault.New(fault.Missing, "the cursor is too old"), "", "read the list again and follow from the cursor that comes with it")
+	return fault.With(fault.New(fault.Missing, "the cursor is too old"), "", "read the list again and follow from its cursor")
 }
 
 // Changes returns what changed after a cursor, in an order that is the same for

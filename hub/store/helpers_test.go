@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
-// now is a time that the database keeps without loss.
+// now is a time that the database stores without loss.
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 func must[T any](t testing.TB) func(T, error) T {

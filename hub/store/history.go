@@ -114,7 +114,7 @@ func (t *Tenant) unrecorded(ctx context.Context, entries []hub.HistoryEntry) ([]
 		})
 	}
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
-		return nil, fmt.Errorf("look for the history of %d operations: %w", len(entries), err)
+		return nil, fmt.Errorf("read the history of %d operations: %w", len(entries), err)
 	}
 	return out, nil
 }

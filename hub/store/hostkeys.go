@@ -34,9 +34,8 @@ func (t *Tenant) HostKeys(ctx context.Context) ([]hub.HostKey, error) {
 	}, selectHostKeys, t.id)
 }
 
-// PutHostKeys stores keys of SSH servers, each in the place of the one that
-// its host had of that type, and has the repositories fetched that may be
-// waiting for one.
+// PutHostKeys stores keys of SSH servers. Each replaces the host's key of that
+// type. Repositories that may wait for a key are fetched.
 func (t *Tenant) PutHostKeys(ctx context.Context, keys []hub.HostKey) error {
 	now := micro(time.Now())
 	for _, k := range keys {
@@ -49,7 +48,7 @@ func (t *Tenant) PutHostKeys(ctx context.Context, keys []hub.HostKey) error {
 	return t.fetchOverSSH(ctx)
 }
 
-// DeleteHostKeys forgets the keys of an SSH server, or the one of a type.
+// DeleteHostKeys deletes the keys of an SSH server, or the one of a type.
 func (t *Tenant) DeleteHostKeys(ctx context.Context, host, keyType string) error {
 	if _, err := exec(ctx, t.tx, "delete host keys", deleteHostKeys, t.id, host, keyType); err != nil {
 		return err

@@ -167,7 +167,7 @@ func (q *queries) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 
 func (q *queries) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// The user name of an SSH address does not keep a template's key away.
+// The user name of an SSH address does not exclude a template's key.
 func TestTemplatesOverSSH(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t)

@@ -18,12 +18,12 @@ const (
 		ON CONFLICT (tenant_id, caller, key) DO NOTHING`
 	selectIdempotent = `SELECT request_hash, status, body FROM idempotency WHERE tenant_id = $1 AND caller = $2 AND key = $3`
 	// The key of a crashed request expires soon: two concurrent attempts do no
-	// harm, because only one of them can take effect.
+	// harm, because only one of them can be effective.
 	retakeIdempotent = `
 		UPDATE idempotency SET created_at = now()
 		WHERE  tenant_id = $1 AND caller = $2 AND key = $3 AND status IS NULL AND created_at < now() - interval '10 seconds'`
 	dropIdempotent = `DELETE FROM idempotency WHERE tenant_id = $1 AND caller = $2 AND key = $3 AND status IS NULL`
-	// 102: it has taken effect, and its response is not stored (yet). The body
+	// 102: it is effective, and its response is not stored (yet). The body
 	// then names the attempt that did it.
 	settleIdempotent = `
 		UPDATE idempotency SET status = 102, body = $4
@@ -33,13 +33,12 @@ const (
 		WHERE  tenant_id = @tenant AND caller = @caller AND key = @key AND (status IS NULL OR (status = 102 AND body = @attempt))`
 )
 
-// effective is the status of a request that has taken effect without a stored
-// response.
+// effective is the status of an effective request without a stored response.
 const effective = 102
 
 // SettleIdempotent records, in the transaction of its effect, that a request
-// with a key has taken effect. The error is fault.Conflict if another attempt
-// of the same request was faster.
+// with a key is effective. The error is fault.Conflict if another attempt of
+// the same request was faster.
 func (t *Tenant) SettleIdempotent(ctx context.Context, once hub.IdempotencyKey, caller string) error {
 	n, err := exec(ctx, t.tx, "settle idempotency key", settleIdempotent, t.id, caller, once.Key, []byte(once.Attempt))
 	if err == nil && n == 0 {
@@ -84,8 +83,8 @@ func (t *Tenant) BeginIdempotent(ctx context.Context, key, caller string, hash [
 }
 
 // FinishIdempotent stores the response of the request with the key; with status
-// 0 it releases the key, because there is no response, unless the request has
-// taken effect. The response is encrypted, because it may show a secret once.
+// 0 it releases the key, because there is no response, unless the request is
+// effective. The response is encrypted, because it may show a secret once.
 func (t *Tenant) FinishIdempotent(ctx context.Context, once hub.IdempotencyKey, caller string, status int, body []byte) error {
 	if status == 0 {
 		_, err := exec(ctx, t.tx, "give idempotency key back", dropIdempotent, t.id, caller, once.Key)

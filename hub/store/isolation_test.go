@@ -217,7 +217,7 @@ func columnsOf(t *testing.T, conn *pgx.Conn, table string) string {
 		WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''`, table)
 }
 
-// attempt runs one statement bound to a tenant and takes it back.
+// attempt runs one statement bound to a tenant and rolls it back.
 func attempt(t *testing.T, conn *pgx.Conn, tenant, sql string, args ...any) (int64, error) {
 	t.Helper()
 	ctx := t.Context()
@@ -422,4 +422,4 @@ func disturbed(t *testing.T, db *store.DB, id hub.TenantID, r *rand.Rand) {
 // names.
 // TestEveryMethodKeepsToItsTenant calls every method of Tenant as one tenant
 // with all ids and names of another: once as it is, and once with row
-// security switched off, so that the predicates stand alone.
+// security switched off, so that only the predicates protect.

@@ -38,8 +38,8 @@ const (
 		SET    agent_id = @agent, fingerprint = @fingerprint, agent_version = @agent_version, updated_at = @now, version = version + 1
 		WHERE  tenant_id = @tenant AND id = @id`
 	noteRefusal = `UPDATE cluster SET refusal = $3 WHERE tenant_id = $1 AND id = $2`
-	// A clone stays visible until it is dealt with: that the original
-	// connects says nothing about it.
+	// A clone stays visible until it is dealt with: a connection of the
+	// original does not prove that it is gone.
 	dropRefusal = `
 		UPDATE cluster SET refusal = NULL
 		WHERE  tenant_id = $1 AND id = $2 AND refusal IS NOT NULL AND refusal ->> 'stage' <> 'fingerprint'`
@@ -316,7 +316,7 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 		}
 		if refusal != "" {
 			t.changed(changeCluster, string(a.Cluster))
-			return nil // committed: that it was refused is shown to people
+			return nil // committed, because users see the refusal
 		}
 		if err := t.putFacts(ctx, a); err != nil {
 			return err

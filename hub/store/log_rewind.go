@@ -90,7 +90,7 @@ func errHeld() error {
 func (t *Tenant) open(ctx context.Context) error {
 	var held bool
 	if err := t.tx.QueryRow(ctx, selectHeld).Scan(&held); err != nil {
-		return fmt.Errorf("ask whether the hub was restored: %w", err)
+		return fmt.Errorf("check whether the hub was restored: %w", err)
 	}
 	if held {
 		return errHeld()

@@ -9,9 +9,9 @@ import (
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 )
 
-// An application that is accepted while a fetch ends is neither among those
-// that the fetch refreshes, nor does a look at it see what was fetched, unless
-// one of the two waits for the other.
+// An application is accepted while a fetch ends. Unless one of the two waits
+// for the other, the fetch does not refresh it, and its own refresh does not
+// read the result.
 func TestAcceptedWhileAFetchEnds(t *testing.T) {
 	t.Parallel()
 	urls := storetest.Database(t)

@@ -69,8 +69,8 @@ func TestEveryMethodKeepsToItsTenant(t *testing.T) {
 			before := sums(t, super, tables, b.tenant)
 			work := queryOne[string](t, super, `SELECT string_agg(x::text, '|' ORDER BY x::text) FROM work.item x WHERE tenant_id = $1`, b.tenant)
 			methods := reflect.TypeFor[*store.Tenant]()
-			// First all are taken back, so that what one stored is not mistaken
-			// for what another gave away; then all are committed.
+			// First all are rolled back, so that what one stored is not
+			// mistaken for what another returned. Then all are committed.
 			for _, commit := range []bool{false, true} {
 				for i := range methods.NumMethod() {
 					m := methods.Method(i)
@@ -113,7 +113,7 @@ func callForeign(t *testing.T, db *store.DB, as hub.TenantID, m reflect.Method, 
 				return err
 			}
 			text, _ := json.Marshal(out.Interface())
-			// Whoever brings the mark may get it back.
+			// A method that was called with the mark may return it.
 			if strings.Contains(string(text), f.w.mark) && !writes && !commit {
 				t.Errorf("it gave away %s", text)
 			}

@@ -47,7 +47,7 @@ const (
 		LIMIT  $2`
 )
 
-// Queues says how much work of each kind waits.
+// Queues returns how much work of each kind waits.
 func (s *System) Queues(ctx context.Context) ([]hub.QueueFigures, error) {
 	out, err := list(ctx, s.db.system, "queues", pgx.RowToStructByName[hub.QueueFigures], countQueues)
 	return out, classify(err)
@@ -63,7 +63,7 @@ func (t *Tenant) ClusterFigures(ctx context.Context, limit int) ([]hub.ClusterFi
 	return list(ctx, t.tx, "figures of clusters", pgx.RowToStructByName[hub.ClusterFigures], clusterFigures, t.id, limit)
 }
 
-// PoolStats is how one pool of connections stands.
+// PoolStats are figures of one pool of connections.
 type PoolStats struct {
 	Name          string
 	Open, InUse   int32
@@ -74,7 +74,7 @@ type PoolStats struct {
 	AcquireFailed int64         // given up by the caller
 }
 
-// Pools says how the pools of connections stand.
+// Pools returns the figures of the connection pools.
 func (db *DB) Pools() []PoolStats {
 	one := func(name string, p *pgxpool.Pool) PoolStats {
 		s := p.Stat()

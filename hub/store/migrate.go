@@ -28,7 +28,7 @@ const (
 // Migrate brings the database to the schema of this program. It connects as
 // the owner of the database, who is used for nothing else. Roles that do not
 // exist are created if the owner may do so. Replicas that start together wait
-// for each other. A newer schema is left alone. Migrations that the database
+// for each other. A newer schema is not changed. Migrations that the database
 // lacks are run in order, also those that are older than the newest one which
 // it has.
 func Migrate(ctx context.Context, ownerURL string, log *slog.Logger) error {
@@ -83,7 +83,7 @@ func createRoles(ctx context.Context, conn *pgx.Conn) error {
 	for role, statement := range map[string]string{appRole: createApp, systemRole: createSys} {
 		var there bool
 		if err := conn.QueryRow(ctx, selectRole, role).Scan(&there); err != nil {
-			return fmt.Errorf("look for role %s: %w", role, err)
+			return fmt.Errorf("read role %s: %w", role, err)
 		}
 		if there {
 			continue
@@ -119,7 +119,7 @@ func (db *DB) check(ctx context.Context) error {
 		var name string
 		var unbound, owns bool
 		if err := pool.QueryRow(ctx, selectSelf).Scan(&name, &unbound, &owns); err != nil {
-			return classify(fmt.Errorf("look at the database role: %w", err))
+			return classify(fmt.Errorf("check the database role: %w", err))
 		}
 		if unbound || owns {
 			return fault.With(fault.New(fault.Invalid, "row security does not bind it, so tenants would not be kept apart"),

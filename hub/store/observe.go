@@ -20,11 +20,11 @@ const (
 		FROM   unnest(@clusters::uuid[], @epochs::text[], @seqs::bigint[], @snapshots::bigint[], @marks::bigint[]) AS u (cluster, epoch, seq, snapshot, mark)
 		WHERE  o.tenant_id = @tenant AND o.cluster_id = u.cluster`
 	lazyCommit = `SELECT set_config('synchronous_commit', 'off', true)`
-	// Left to itself, the server plans the statements below anew for each few
-	// reports, which takes it longer than to run them: it believes that one row
-	// is cheaper than the ten that it supposes of arrays it has not seen. What
-	// they look for has a key. The plans are made again when the server learns
-	// more of a table.
+	// By default the server plans the statements below again for every few
+	// reports, which costs more than to run them. It assumes ten rows for
+	// unknown arrays, and plans for one row cost less than for ten. Their
+	// lookups use a key. The plans are made again when the statistics of a
+	// table change.
 	planOnce = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)`
 	// An agent may report the applications whose destination is its cluster,
 	// and those that its log still contains.
@@ -296,7 +296,7 @@ func (t *Tenant) queueUnblocked(b *pgx.Batch, reports []report) {
 	})
 }
 
-// queueDeletions ends the deletions of applications of which an agent says
+// queueDeletions ends the deletions of applications of which an agent reports
 // that nothing is left: that they ended is known even if the result is lost.
 func (t *Tenant) queueDeletions(b *pgx.Batch, reports []report) {
 	var cluster, app []string
@@ -382,7 +382,7 @@ type resourceKeys struct {
 	cluster, app, group, kind, namespace, name []string
 }
 
-// resourceStates are what reports say of resources.
+// resourceStates are the states of resources in reports.
 type resourceStates struct {
 	version, uid, parent          []string
 	sync, health, message, diff   []string
@@ -435,7 +435,7 @@ func (t *Tenant) queueResources(b *pgx.Batch, c resourceColumns) {
 	}).Query(t.touchApps(changeResources))
 }
 
-// agentConditions replaces what the agent says about applications.
+// agentConditions replaces the agent's conditions of applications.
 func (t *Tenant) agentConditions(ctx context.Context, apps []hub.ApplicationObservation) error {
 	if len(apps) == 0 {
 		return nil

@@ -246,7 +246,7 @@ func TestObservedApplications(t *testing.T) {
 	t.Run("closed tombstones go", func(t *testing.T) {
 		seq++
 		closed := w.tombstone()
-		closed.Cluster = hub.NewID[hub.ClusterID]() // an agent speaks for its own cluster, whatever it says
+		closed.Cluster = hub.NewID[hub.ClusterID]() // an agent reports only its own cluster, whatever it sends
 		observe(t, db, w, hub.Observation{Epoch: "acme", Seq: seq, Closed: []hub.Tombstone{closed}})
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			if open := must[map[hub.ApplicationID][]hub.Tombstone](t)(tx.Tombstones(ctx, []hub.ApplicationID{w.app.ID})); len(open) != 0 {

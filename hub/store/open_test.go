@@ -130,7 +130,7 @@ func TestMigrate(t *testing.T) {
 	})
 }
 
-// schema says what is in a database: columns, functions, views, policies and
+// schema lists what is in a database: columns, functions, views, policies and
 // rights.
 func schema(t *testing.T, urls storetest.URLs) []string {
 	t.Helper()
@@ -170,7 +170,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 	if fault.KindOf(err) != fault.Offline {
 		t.Errorf("FT-D1 a connection that is cut: error %v, want Offline", err)
 	}
-	// The pool notices and works again by itself.
+	// The pool notices and recovers.
 	until(t, func() bool {
 		return db.InTenant(t.Context(), tenant, func(ctx context.Context, tx *store.Tenant) error {
 			_, err := tx.Users(ctx)
@@ -179,8 +179,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 	})
 }
 
-// A burst opens as many connections as there may be; what nobody uses any more
-// is given back to the database.
+// A burst opens as many connections as there may be; unused ones are closed.
 func TestIdleConnections(t *testing.T) {
 	t.Parallel()
 	urls := storetest.Database(t)

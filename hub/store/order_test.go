@@ -48,7 +48,8 @@ func TestLockOrder(t *testing.T) {
 			for waiting := 0; waiting == 0; { // until the other one waits for a row
 				check(t, super.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`).Scan(&waiting))
 			}
-			// Whoever waits for the lower one does not hold the higher one.
+			// A transaction that waits for the lower one does not hold the
+			// higher one.
 			_, err := tx.LockClusters(ctx, []hub.ClusterID{high})
 			return err
 		})

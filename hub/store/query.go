@@ -48,7 +48,7 @@ func one[T any](ctx context.Context, q querier, what string, scan pgx.RowToFunc[
 	return out, nil
 }
 
-// exec runs a statement and says how many rows it touched.
+// exec runs a statement and returns how many rows it touched.
 func exec(ctx context.Context, q querier, what, sql string, args ...any) (int64, error) {
 	tag, err := q.Exec(ctx, sql, args...)
 	if err != nil {
@@ -57,8 +57,8 @@ func exec(ctx context.Context, q querier, what, sql string, args ...any) (int64,
 	return tag.RowsAffected(), nil
 }
 
-// queueList has a batch run a query and read all its rows into out, whose room
-// is used.
+// queueList has a batch run a query and read all its rows into out, whose
+// capacity is used.
 func queueList[T any](b *pgx.Batch, what string, scan pgx.RowToFunc[T], out *[]T, sql string, args ...any) {
 	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
 		if *out, err = pgx.AppendRows((*out)[:0], rows, scan); err != nil {

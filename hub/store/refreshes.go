@@ -39,11 +39,9 @@ func (t *Tenant) Refreshes(ctx context.Context, want []hub.ApplicationID, recent
 	b := &pgx.Batch{}
 	b.Queue(planOnce)
 	queueList(b, "applications", func(row pgx.CollectableRow) (r hub.Refresh, err error) {
-		var mark nullVersion
-		r.Application, err = w.application(row, mark.dest()...)
-		r.Version = mark.version()
+		r.Application, err = w.application(row)
 		return r, err
-	}, &out, applicationsWithVersion, t.id, false, ids(want))
+	}, &out, applicationsByID, t.id, false, ids(want))
 	if err := send(ctx, t.tx, "read applications", b); err != nil || len(out) == 0 {
 		return nil, err
 	}

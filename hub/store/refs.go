@@ -37,8 +37,8 @@ const (
 
 // Fetched stores the result of a fetch: refs, or an error, which leaves the
 // refs as they were. When a ref changed, and when an error began or ended,
-// every application that uses the repository is refreshed; with asked, in any
-// case. It reports whether a ref changed.
+// every application that uses the repository is refreshed. If asked is set, it
+// is refreshed in any case. It reports whether a ref changed.
 func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Ref, at time.Time, sentence string, asked bool) (bool, error) {
 	if !hub.ValidID(string(id)) {
 		return false, noRepository()
@@ -116,7 +116,7 @@ func (t *Tenant) replaceRefs(ctx context.Context, id hub.RepositoryID, refs []hu
 }
 
 // repositoryMoved refreshes the applications that use the repository. Shown
-// says that there is something to be seen in them before that.
+// means that users can see a change in them before that.
 func (t *Tenant) repositoryMoved(ctx context.Context, id hub.RepositoryID, at time.Time, shown bool) error {
 	apps, err := list(ctx, t.tx, "applications of repository", pgx.RowTo[string], selectRepositoryApps, t.id, id)
 	if err != nil {

@@ -34,8 +34,8 @@ func (t *Tenant) ApplicationsNamed(ctx context.Context, keys []hub.ApplicationKe
 	return list(ctx, t.tx, "applications", scanApplications(), applicationsNamed, t.id, false, namespaces, names)
 }
 
-// RenderedBy says of objects of the hub which application has rendered them;
-// those that none has are left out.
+// RenderedBy returns which application has rendered each of these objects of
+// the hub. Objects without one are left out.
 func (t *Tenant) RenderedBy(ctx context.Context, objects []string) (map[string]hub.RenderedBy, error) {
 	found, err := list(ctx, t.tx, "renditions", func(row pgx.CollectableRow) (r hub.RenderedBy, err error) {
 		err = row.Scan(&r.Object, &r.Kind, &r.Parent, (*rawJSON)(&r.Applied))
@@ -57,7 +57,7 @@ func (t *Tenant) PutRenderedBy(ctx context.Context, r hub.RenderedBy) error {
 		"tenant": t.id, "object": r.Object, "is_app": r.Kind == "Application", "parent": r.Parent, "applied": string(r.Applied),
 	})
 	if code(err) == foreignKeyViolation {
-		return fault.New(fault.Conflict, "the object, or the application that renders it, is gone meanwhile")
+		return fault.New(fault.Conflict, "the object, or the application that renders it, was deleted meanwhile")
 	}
 	return err
 }

@@ -89,7 +89,7 @@ func (s *System) Beat(ctx context.Context, r hub.Replica, life time.Duration) ([
 	return out, err
 }
 
-// Leave says that a replica has stopped. What it had leased is free.
+// Leave records that a replica has stopped, and releases its leases.
 func (s *System) Leave(ctx context.Context, replica string) error {
 	return s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := exec(ctx, tx, "take leave", dropReplica, replica); err != nil {
@@ -144,7 +144,7 @@ func (s *System) RenewAttachments(ctx context.Context, heartbeats []hub.Heartbea
 	return lost, err
 }
 
-// Attachment says where the agent of a cluster is attached now. The error is
+// Attachment returns where the agent of a cluster is attached now. The error is
 // fault.Offline if it is nowhere.
 func (s *System) Attachment(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.AgentHome, error) {
 	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(cluster)) {

@@ -225,7 +225,7 @@ func TestAttachments(t *testing.T) {
 		if more := must[[]hub.AgentHome](t)(s.Attachments(ctx, last.Fence)); len(more) != 0 {
 			t.Errorf("news without a change: %v", more)
 		}
-		heartbeat("s2") // a renewal is no news
+		heartbeat("s2") // a renewal is no change
 		check(t, s.Disconnected(ctx, w.tenant, w.cluster.ID, "s2"))
 		more := must[[]hub.AgentHome](t)(s.Attachments(ctx, last.Fence))
 		if len(more) != 1 || more[0].Session != "" || more[0].Cluster != w.cluster.ID {

@@ -21,9 +21,9 @@ func (t *Tenant) PutObservation(ctx context.Context, cluster hub.ClusterID, o hu
 
 // PutObservations stores reports of agents: the newest values of what they
 // see, written only where they changed. Reports of an epoch are numbered; one
-// that was stored before changes nothing, and after a gap the agent is asked
-// to send everything again. Work "outcome" is enqueued for operations that
-// became over. There is one answer for each report, in their order.
+// that was stored before changes nothing, and after a gap the agent must send
+// everything again. Work "outcome" is enqueued for operations that became over.
+// There is one answer for each report, in their order.
 func (t *Tenant) PutObservations(ctx context.Context, reports []hub.ClusterObservation) ([]hub.Observed, error) {
 	out := make([]hub.Observed, 0, len(reports))
 	for len(reports) > 0 {
@@ -172,7 +172,7 @@ type progress struct {
 	passing       bool // as the agent sent it, whatever was left out of it
 }
 
-// advance moves on by one report, and says whether earlier ones are missing.
+// advance moves on by one report, and reports whether earlier ones are missing.
 func (p *progress) advance(o hub.Observation) (gap bool) {
 	fresh := p.epoch != o.Epoch
 	gap = o.Seq != p.seq+1
@@ -194,7 +194,7 @@ func (p *progress) advance(o hub.Observation) (gap bool) {
 	return gap
 }
 
-// here returns the fresh reports without what their agents have no say in:
+// here returns the fresh reports without what their agents may not report:
 // applications that are gone or elsewhere.
 func (t *Tenant) here(ctx context.Context, reports []hub.ClusterObservation, fresh []int) ([]hub.Observation, error) {
 	var clusters, apps []string

@@ -200,7 +200,7 @@ func (t *Tenant) Credential(ctx context.Context, id hub.RepositoryID) (hub.Crede
 	if sealed == nil && (own == "" || hub.IsSSH(url)) {
 		err := t.tx.QueryRow(ctx, selectTemplateFor, t.id, url).Scan(&id, &username, &sealed)
 		if err := missing(err, "no template"); err != nil && fault.KindOf(err) != fault.Missing {
-			return hub.Credential{}, fmt.Errorf("look for a credential template: %w", err)
+			return hub.Credential{}, fmt.Errorf("find a credential template: %w", err)
 		}
 	}
 	c, err := t.unsealed(ctx, id, sealed)
@@ -216,8 +216,8 @@ func (t *Tenant) Credential(ctx context.Context, id hub.RepositoryID) (hub.Crede
 
 // AccessTo returns what opens the repository with a normalised URL for
 // applications of a project, and whether its server's certificate is to be
-// verified. An address that nobody registered is opened by a template, or by
-// nothing.
+// verified. An address that is not registered gets the credential of a
+// template, or none.
 func (t *Tenant) AccessTo(ctx context.Context, url, project string) (c hub.Credential, insecure bool, err error) {
 	r, err := t.RepositoryFor(ctx, url, project)
 	if err == nil {
@@ -235,7 +235,7 @@ func (t *Tenant) AccessTo(ctx context.Context, url, project string) (c hub.Crede
 		if fault.KindOf(err) == fault.Missing {
 			return c, false, nil
 		}
-		return c, false, fmt.Errorf("look for a credential template: %w", err)
+		return c, false, fmt.Errorf("find a credential template: %w", err)
 	}
 	c, err = t.unsealed(ctx, id, sealed)
 	c.Username = cmp.Or(c.Username, username)
@@ -257,7 +257,7 @@ func (t *Tenant) unsealed(ctx context.Context, id hub.RepositoryID, sealed []byt
 	return c, nil
 }
 
-// DeleteRepository forgets a repository with its credential. One that
+// DeleteRepository deletes a repository with its credential. One that
 // applications name stays known, unregistered; where it was a project's, they
 // use the one without a project from then on.
 func (t *Tenant) DeleteRepository(ctx context.Context, id hub.RepositoryID) error {
@@ -302,8 +302,8 @@ func (t *Tenant) Fetch(ctx context.Context, id hub.RepositoryID) error {
 	return nil
 }
 
-// FetchFor is Fetch for somebody who waits: when the look is over, the
-// applications that use the repository are refreshed whatever it found.
+// FetchFor is Fetch for a caller that waits: after the fetch, the applications
+// that use the repository are refreshed, whatever it found.
 func (t *Tenant) FetchFor(ctx context.Context, id hub.RepositoryID) error {
 	if err := t.Fetch(ctx, id); err != nil {
 		return err
@@ -375,7 +375,7 @@ func (t *Tenant) RepositoryTemplates(ctx context.Context) ([]hub.RepositoryTempl
 	return list(ctx, t.tx, "credential templates", pgx.RowToStructByName[hub.RepositoryTemplate], selectTemplates, t.id)
 }
 
-// DeleteRepositoryTemplate forgets a credential template.
+// DeleteRepositoryTemplate deletes a credential template.
 func (t *Tenant) DeleteRepositoryTemplate(ctx context.Context, id hub.RepositoryID) error {
 	const none = "there is no such credential template"
 	if !hub.ValidID(string(id)) {

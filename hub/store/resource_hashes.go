@@ -60,7 +60,7 @@ func (t *Tenant) queueStamps(b *pgx.Batch, reports []report) {
 }
 
 // compare finds where the agent's data differs from what the hub has stored;
-// nil if it did not ask.
+// nil if it sent no hashes.
 func (t *Tenant) compare(ctx context.Context, cluster hub.ClusterID, asked *hub.Sums) (*hub.Comparison, error) {
 	if asked == nil {
 		return nil, nil

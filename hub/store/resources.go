@@ -20,7 +20,7 @@ const selectResources = `
 	ORDER  BY kind, api_group, namespace, name, cluster_id`
 
 // fingerprint returns the columns of a resource as text and a hash of all that
-// people see of it; equal hashes cost no write.
+// users see of it; equal hashes cost no write.
 func fingerprint(r hub.Resource) (info *string, hash []byte, err error) {
 	if len(r.Info) > 0 {
 		text, err := jsonText(r.Info)

@@ -109,7 +109,7 @@ func (t *Tenant) ChangeSettings(ctx context.Context, put, drop []hub.Setting) er
 	return nil
 }
 
-// SettingSecret opens the value of a secret, for the hub's own use alone. It
+// SettingSecret opens the value of a secret, only for the hub's own use. It
 // is empty and not found if there is none of that name.
 func (t *Tenant) SettingSecret(ctx context.Context, name, key string) (value string, found bool, err error) {
 	var sealed []byte

@@ -39,7 +39,7 @@ func TestSleepInATransaction(t *testing.T) {
 			return tx.Enqueue(ctx, hub.WorkFetch, key, time.Now(), false)
 		}
 		var err error
-		for len(held) == 0 { // a slow process may lose its transaction before it has looked
+		for len(held) == 0 { // a slow process may lose its transaction before it has checked
 			err = sleeper.InTenant(t.Context(), tenant, sleep)
 		}
 		if err != nil && fault.KindOf(err) != fault.Offline {

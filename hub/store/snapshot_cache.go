@@ -11,8 +11,9 @@ import (
 const keptBytes = 16 << 20
 
 // Snapshots in memory never differ from those in the database, for these never
-// change: which there are is asked of the database each time. A transaction
-// that is rolled back may leave one here that there is not; nothing names it.
+// change: which of them exist is read from the database each time. A
+// transaction that is rolled back may leave one here that does not exist;
+// nothing refers to it.
 type snapshots = lru.Cache[snapshotKey, hub.Snapshot]
 
 type snapshotKey struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Objects are stored at least this long after their last use, and their date is
+// Objects are stored at least this long after their last use. Their date is
 // updated only once a day, so that using them costs no write.
 const (
 	keepObjects = 7 * 24 * time.Hour
@@ -24,9 +24,9 @@ const (
 )
 
 const (
-	// Rows that are there are locked as well, so that a collection that runs at
-	// the same moment cannot take them. Transactions share that lock: nearly
-	// always many use the same objects at once.
+	// Rows that are there are locked as well, so that a concurrent collection
+	// cannot delete them. Transactions share that lock: nearly always many use
+	// the same objects at once.
 	putObjects = `
 		WITH held AS MATERIALIZED (
 			SELECT digest FROM object
@@ -72,7 +72,7 @@ const (
 		SELECT id, application_id, revision, revisions, params_hash, inputs, lists, source_type, impure, warnings, commit, created_at
 		FROM   snapshot
 		WHERE  tenant_id = $1 AND id = ANY ($2::uuid[])`
-	// What an agent may ask for: objects of what its applications compare
+	// What an agent may request: objects of what its applications compare
 	// with and enforce, of operations that are not over, and what states refer
 	// to themselves.
 	selectReachable = `
@@ -240,7 +240,7 @@ func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) err
 	if err != nil {
 		return err
 	}
-	for _, s := range snapshots { // the next commit asks for them
+	for _, s := range snapshots { // the next commit needs them
 		s.Tenant = t.id
 		s.Revisions, s.Warnings, s.CreatedAt = cleaned(s.Revisions), cleaned(s.Warnings), micro(s.CreatedAt)
 		t.keepInputs(s)
@@ -317,7 +317,7 @@ func (t *Tenant) SnapshotObjects(ctx context.Context, id hub.SnapshotID) ([]hub.
 }
 
 // RecentSnapshots returns the newest n snapshots of each application, and its
-// target if that is older, newest first, with their inputs and without their
+// target if that is older, newest first. They have their inputs and not their
 // objects.
 func (t *Tenant) RecentSnapshots(ctx context.Context, apps []hub.ApplicationID, n int) (map[hub.ApplicationID][]hub.Snapshot, error) {
 	recent := make(map[hub.ApplicationID][]hub.SnapshotID, len(apps))

@@ -101,7 +101,7 @@ func (t *Tenant) takeSources(ctx context.Context, r hub.Repository) error {
 func (t *Tenant) giveSources(ctx context.Context, r hub.Repository) error {
 	var used bool
 	if err := t.tx.QueryRow(ctx, selectUsed, t.id, r.ID).Scan(&used); err != nil {
-		return fmt.Errorf("look whether repository %q is used: %w", r.ID, err)
+		return fmt.Errorf("check whether repository %q is used: %w", r.ID, err)
 	}
 	if !used {
 		return nil

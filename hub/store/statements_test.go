@@ -51,8 +51,7 @@ func statements(t *testing.T) map[string]string {
 	return out
 }
 
-// numbered gives a statement whose parameters have names those that the
-// database knows.
+// numbered replaces named parameters of a statement by numbered ones.
 func numbered(t *testing.T, text string) string {
 	t.Helper()
 	if !regexp.MustCompile(`@[a-z]`).MatchString(text) {

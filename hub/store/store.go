@@ -40,8 +40,8 @@ type Keys interface {
 	Unwrap(wrapped []byte) ([]byte, error)
 }
 
-// Config says where the database is. Both URLs name the same database, each
-// with its own role.
+// Config has the addresses of the database. Both URLs name the same database,
+// each with its own role.
 type Config struct {
 	AppURL    string // role capstan_app: tenants' data, one tenant at a time
 	SystemURL string // role capstan_system: directory and work queue
@@ -62,7 +62,7 @@ type Config struct {
 
 const (
 	defaultConns     = 8
-	maxAttempts      = 16 // more than a pool has connections that may all be dead
+	maxAttempts      = 16 // more than the connections of a pool, which may all be closed
 	statementTimeout = 30 * time.Second
 	defaultSleep     = 15 * time.Second
 	defaultIdle      = time.Minute
@@ -78,7 +78,7 @@ func (c Config) Validate() error {
 			errs = append(errs, fault.New(fault.Invalid, "the database URL of the %s role is not set", name))
 		} else if _, err := pgxpool.ParseConfig(url); err != nil {
 			// The parser's text may hold the password.
-			errs = append(errs, fault.New(fault.Invalid, "the database URL of the %s role cannot be read; it looks like postgres://user@host:5432/capstan", name))
+			errs = append(errs, fault.New(fault.Invalid, "the database URL of the %s role cannot be read; it must have the form postgres://user@host:5432/capstan", name))
 		}
 	}
 	if c.MaxConns < 0 {
@@ -159,9 +159,9 @@ func openPool(ctx context.Context, c Config, url string, conns int32, own map[st
 	params["statement_timeout"] = fmt.Sprint(statementTimeout.Milliseconds())
 	params["idle_in_transaction_session_timeout"] = fmt.Sprint(c.Sleep.Milliseconds())
 	params["timezone"] = "UTC"
-	// Statements are short: to compile one takes longer than it runs, and their
-	// data is in memory as a rule, where a random page costs no more than the
-	// next one.
+	// Statements are short: to compile one needs more time than to run it.
+	// Their data is usually in memory, where a random page costs no more than
+	// the next one.
 	params["jit"], params["random_page_cost"] = "off", "1.1"
 	maps.Copy(params, own)
 	cfg.AfterConnect = knowTypes
@@ -190,8 +190,8 @@ func (db *DB) Ping(ctx context.Context) error {
 }
 
 // A Tenant is the database as one tenant sees it, for the length of one
-// transaction. Every query that it runs carries the tenant, so no method can
-// forget to. It belongs to one goroutine.
+// transaction. Every query that it runs has the tenant as a parameter. It
+// belongs to one goroutine.
 type Tenant struct {
 	tx            pgx.Tx
 	db            *DB
@@ -298,7 +298,7 @@ func (t *Tenant) bind(ctx context.Context) error {
 }
 
 // flush writes what methods left for the end of the transaction: work, feed
-// entries and, last of all because they take the tenant's audit lock, audit
+// entries and, last of all because they need the tenant's audit lock, audit
 // records.
 func (t *Tenant) flush(ctx context.Context) error {
 	b := &pgx.Batch{}

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// The owners of conditions. Each replaces its own and leaves the others alone.
+// The owners of conditions. Each replaces only its own.
 const (
 	byRefresh  = "refresh"
 	byDispatch = "dispatch"
@@ -20,8 +20,8 @@ const (
 )
 
 const (
-	// A new target has not been compared yet: it cannot be Synced, and what
-	// the agent said of the old one is void.
+	// A new target has not been compared yet: it cannot be Synced, and what the
+	// agent reported of the old one is void.
 	setTargets = `
 		UPDATE application_status s
 		SET    target_id   = nullif(u.target, '')::uuid,
@@ -49,7 +49,7 @@ const (
 		WHERE  s.tenant_id = @tenant AND s.application_id = u.app
 		RETURNING s.application_id AS app, before.revision <> u.revision OR before.revisions <> u.revisions::text[] AS moved`
 
-	// Conditions that are said again keep the time since which they hold.
+	// The time of a condition does not change when it is reported again.
 	dropConditions = `
 		DELETE FROM condition c
 		USING  unnest(@apps::uuid[]) AS a (app)
@@ -74,8 +74,8 @@ type conditionRow struct {
 	message string
 }
 
-// replaceConditions makes what is given the whole of what owner says about
-// these types for these applications, in two statements.
+// replaceConditions replaces the owner's conditions of these types and
+// applications by the given ones, in two statements.
 func (t *Tenant) replaceConditions(ctx context.Context, owner string, types []string, apps []hub.ApplicationID, now []conditionRow) error {
 	var app, kind, message []string
 	for _, s := range now {
@@ -112,11 +112,11 @@ func (t *Tenant) replaceConditions(ctx context.Context, owner string, types []st
 // refreshErrors are the types of conditions that every refresh decides.
 func refreshErrors() []string { return []string{hub.ComparisonError, hub.InvalidSpecError} }
 
-// SetTargets sets the snapshots that applications are compared with and, where
-// Accepted is set, what is enforced, and clears the errors of earlier refreshes
-// where the sources were refreshed. The error is fault.Conflict if an
-// application has a higher generation than the change or is gone: an older one
-// never wins.
+// SetTargets sets the snapshots that applications are compared with. Where
+// Accepted is set, it also sets what is enforced. Errors of earlier refreshes
+// are cleared where the sources were refreshed. The error is fault.Conflict if
+// an application has a higher generation than the change or is gone: an older
+// one never wins.
 func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) error {
 	if len(changes) == 0 {
 		return nil
@@ -137,13 +137,13 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 	}
 	n, err := exec(ctx, t.tx, "set targets", setTargets, columns.args(t.id, time.Now()))
 	if code(err) == foreignKeyViolation {
-		return fault.New(fault.Conflict, "a snapshot that was to be the target is gone")
+		return fault.New(fault.Conflict, "a snapshot that was to be the target does not exist")
 	}
 	if err != nil {
 		return err
 	}
 	if int(n) != len(changes) {
-		return fault.New(fault.Conflict, "%d of %d applications were changed meanwhile, or are gone", len(changes)-int(n), len(changes))
+		return fault.New(fault.Conflict, "%d of %d applications were changed or deleted meanwhile", len(changes)-int(n), len(changes))
 	}
 	if len(seen.apps) > 0 {
 		if err := t.replaceConditions(ctx, byRefresh, append(refreshErrors(), hub.RenderWarning), seen.apps, seen.warnings); err != nil {
@@ -193,7 +193,7 @@ func (v *targetColumns) args(tenant hub.TenantID, now time.Time) pgx.StrictNamed
 	}
 }
 
-// An evaluated is what renders say of applications.
+// An evaluated are the conditions that renders set on applications.
 type evaluated struct {
 	apps     []hub.ApplicationID
 	warnings []conditionRow
@@ -206,7 +206,7 @@ func (e *evaluated) add(c *hub.TargetChange) {
 	}
 }
 
-// Unchanged records that applications were refreshed and keep their target, and
+// Unchanged records that applications were refreshed without a new target, and
 // clears the errors of earlier refreshes. It appears in the feed only where the
 // revision or a condition changed.
 func (t *Tenant) Unchanged(ctx context.Context, apps []hub.Unchanged) error {
@@ -238,8 +238,8 @@ func (t *Tenant) Unchanged(ctx context.Context, apps []hub.Unchanged) error {
 	return t.replaceConditions(ctx, byRefresh, refreshErrors(), all, nil)
 }
 
-// SetFailures stores why applications could not be refreshed. A repeated
-// failure keeps its time.
+// SetFailures stores why applications could not be refreshed. The time of a
+// repeated failure does not change.
 func (t *Tenant) SetFailures(ctx context.Context, failures []hub.RefreshFailure) error {
 	var apps []hub.ApplicationID
 	var now []conditionRow

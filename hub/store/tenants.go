@@ -83,8 +83,8 @@ func (s *System) beginTenant(ctx context.Context, tenant hub.Tenant) error {
 	})
 }
 
-// found writes the first rows of a tenant. It cannot use InTenant, which asks
-// for one of them.
+// found writes the first rows of a tenant. It cannot use InTenant, which reads
+// one of them.
 func (db *DB) found(ctx context.Context, tenant hub.Tenant) error {
 	digest, err := db.newWrappedKey()
 	if err != nil {

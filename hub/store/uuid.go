@@ -10,12 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// A uuidCodec sends identifiers, which are strings here, as the 16 bytes that
-// they stand for. The driver's own one has no such way: it first makes an error
-// of the whole list of them, and then a text that the database has to read.
+// A uuidCodec sends identifiers, which are strings here, as their 16 bytes. The
+// driver's own codec cannot do so: it first makes an error of the whole list,
+// and then a text that the database has to parse.
 type uuidCodec struct{ pgtype.UUIDCodec }
 
-// PlanEncode says how a value is sent.
+// PlanEncode returns how a value is sent.
 func (c uuidCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
 	if t := reflect.TypeOf(value); format == pgtype.BinaryFormatCode && t != nil && t.Kind() == reflect.String {
 		return uuidPlan{}
@@ -25,8 +25,8 @@ func (c uuidCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any
 
 type uuidPlan struct{}
 
-// Encode appends an identifier. One that is none goes as text, and the
-// database says so.
+// Encode appends an identifier. An invalid one is sent as text, and the
+// database refuses it.
 func (uuidPlan) Encode(value any, buf []byte) ([]byte, error) {
 	id, err := uuid.Parse(reflect.ValueOf(value).String())
 	if err != nil {

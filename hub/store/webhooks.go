@@ -28,8 +28,8 @@ const (
 		FROM   (SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS v (tenant_id, repository_id) ORDER BY 1, 2) u`
 )
 
-// A WebhookTarget is a tenant whose repositories are at a place that an event
-// names, with the secrets of which its events have to prove one.
+// A WebhookTarget is a tenant with repositories at the address of an event. Its
+// events must prove one of the secrets.
 type WebhookTarget struct {
 	Tenant       hub.TenantID
 	Repositories []hub.RepositoryID

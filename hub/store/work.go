@@ -47,8 +47,8 @@ func (t *Tenant) Held(ctx context.Context, kind string, leases map[string]int64)
 }
 
 // Enqueue makes work of this tenant due; it becomes visible when the
-// transaction commits. Enqueueing the same again keeps the earlier time, and
-// forced stays until the item is done.
+// transaction commits. If the same item is enqueued again, the earlier time
+// counts, and forced stays set until the item is done.
 func (t *Tenant) Enqueue(_ context.Context, kind, key string, due time.Time, forced bool) error {
 	if !hub.ValidID(key) {
 		return fault.New(fault.Internal, "work %q for %q, which is no id", kind, key)
@@ -94,17 +94,17 @@ func (t *Tenant) queueWork(b *pgx.Batch) {
 const (
 	systemEnqueue = `SELECT work.put($1, ARRAY[$2], ARRAY[$3::uuid], ARRAY[$4::timestamptz], ARRAY[$5::boolean])`
 
-	// Tenants take turns: the oldest item of each comes before the second
-	// oldest of any. The tenants are found by jumping through the index, so
-	// the cost goes with their number and not with the length of the queue.
-	// While nothing is due, it is one look into another index. What was found is
-	// taken by its place: looked for by its key, each item would be searched for
-	// among all that are due, for the queue fills faster than the database learns
-	// of it. So that there is no other way to make that join, the second look at
-	// ready is one that no index answers, and this role scans no tables: a plan
-	// made while the queue was empty would compare each place with each item. An
-	// item that is enqueued again in this very moment has another place by then,
-	// and is left for the claim that its hint brings.
+	// Tenants are served in turn: the oldest item of each comes before the
+	// second oldest of any. The tenants are found by skipping through the
+	// index, so the cost depends on their number and not on the length of the
+	// queue. While nothing is due, it is one lookup in another index. Found
+	// items are locked by ctid (place). A lookup by key would search each item
+	// among all due ones, because the queue fills faster than statistics are
+	// updated. The second condition on ready cannot use an index, and this role
+	// scans no tables, so no other join is possible. A plan made while the
+	// queue was empty would compare each place with each item. An item that is
+	// enqueued again at the same time has another place by then. It is left to
+	// the next claim.
 	claimHead = `
 		WITH RECURSIVE waiting AS (
 			(SELECT i.tenant_id FROM work.item i
@@ -147,14 +147,14 @@ const (
 				        OR $2 = (SELECT r FROM unnest($6::text[]) r ORDER BY hashtextextended(coalesce(i.route, i.key)::text || r, 0) DESC LIMIT 1))` + claimTail
 
 	// A transaction that enqueues an item again may be about to commit. Only with
-	// the rows locked do the next two statements see the same: else the first
-	// one finds nothing to keep, the second one nothing to drop, and the item
-	// sleeps until its lease ends.
+	// the rows locked do the next two statements see the same: Otherwise the
+	// first one finds nothing to update, the second one nothing to delete, and
+	// the item waits until its lease ends.
 	//
-	// Items are looked for all at once and not one by one: the queue fills and
-	// empties faster than the database learns of it, and one look by the wrong
-	// index is cheap where one for each item is not. A token is that of one item,
-	// so these are the items that were meant.
+	// All items are looked up at once and not one by one. The queue fills and
+	// empties faster than statistics are updated. One lookup by the wrong index
+	// is cheap; one for each item is not. A token belongs to one item, so no
+	// other items match.
 	lockWork = `
 		SELECT FROM work.item i
 		WHERE  i.kind = ANY ($1::text[]) AND i.tenant_id = ANY ($2::uuid[]) AND i.key = ANY ($3::uuid[]) AND $4::bigint[] IS NOT NULL
@@ -211,8 +211,8 @@ func (s *System) Enqueue(ctx context.Context, kind string, tenant hub.TenantID, 
 	return classify(err)
 }
 
-// Claim leases up to limit items that are due to owner. Tenants take turns.
-// An item that is neither done nor put off within the lease is due again.
+// Claim leases up to limit items that are due to owner. Tenants are served in
+// turn. An item that is neither done nor put off within the lease is due again.
 func (s *System) Claim(ctx context.Context, kind, owner string, limit int, lease time.Duration) ([]hub.WorkItem, error) {
 	return s.ClaimExcept(ctx, kind, owner, limit, lease, nil)
 }
@@ -290,7 +290,7 @@ func (s *System) Finish(ctx context.Context, items []hub.WorkItem) (again bool, 
 			return err
 		}
 		if err := tx.QueryRow(ctx, keepWork, kinds, tenants, keys, tokens).Scan(&again); err != nil {
-			return fmt.Errorf("keep work that came again: %w", err)
+			return fmt.Errorf("store work that was enqueued again: %w", err)
 		}
 		_, err := exec(ctx, tx, "drop finished work", dropWork, kinds, tenants, keys, tokens)
 		return err
@@ -305,7 +305,7 @@ func (s *System) Later(ctx context.Context, items []hub.WorkItem, due time.Time)
 	return err
 }
 
-// PutOff is Later, and says whether some of it is due already.
+// PutOff is Later, and reports whether some of it is due already.
 func (s *System) PutOff(ctx context.Context, items []hub.WorkItem, due time.Time) (now bool, err error) {
 	if len(items) == 0 {
 		return false, nil
@@ -320,8 +320,8 @@ func (s *System) PutOff(ctx context.Context, items []hub.WorkItem, due time.Time
 	return now, err
 }
 
-// Succeed ends all leases of earlier processes of a replica of that name: they
-// are dead, or will find that they have lost their leases.
+// Succeed ends all leases of earlier processes of a replica of that name. Those
+// processes have ended, or will find that they have lost their leases.
 func (s *System) Succeed(ctx context.Context, name, id string) (int, error) {
 	var n int64
 	err := s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -342,7 +342,7 @@ func (s *System) Succeed(ctx context.Context, name, id string) (int, error) {
 	return int(n), err
 }
 
-// GiveBack ends all leases of an owner, whose earlier process is dead, and
+// GiveBack ends all leases of an owner, whose earlier process has ended, and
 // returns their number. Its items are due again.
 func (s *System) GiveBack(ctx context.Context, owner string) (int, error) {
 	var n int64

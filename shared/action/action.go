@@ -1,9 +1,9 @@
-// Package action offers what people may do with a live object beyond a
-// synchronisation: restart a Deployment, promote a Rollout. Scripts say which
-// actions there are and what each does, bundled ones and those of users. The
-// package never touches a cluster: it says what is to be patched or created,
-// and the agent does it. A script can change only the object that it was run
-// for, and create others; everything else is refused here.
+// Package action runs resource actions on live objects, such as the restart of
+// a Deployment or the promotion of a Rollout. Scripts define which actions
+// there are and what each does; some are bundled, others are the users'. The
+// package never changes a cluster: it returns what to patch or create, and the
+// agent does it. A script can change only the object that it was run for, and
+// create others; everything else is refused here.
 package action
 
 import (
@@ -29,16 +29,16 @@ const (
 type Set struct {
 	Discovery    string            // script that says which actions there are
 	Scripts      map[string]string // by name of the action
-	MergeBuiltin bool              // the bundled actions are offered as well
+	MergeBuiltin bool              // the bundled actions are offered, too
 	OpenLibs     bool
 }
 
-// An Action is what an object offers.
+// An Action is one that an object offers.
 type Action struct {
 	Name        string
 	DisplayName string
 	Icon        string // class of an icon font, from the script
-	Disabled    bool   // it cannot be run as the object is now
+	Disabled    bool   // it cannot be run in the current state of the object
 	Params      []Param
 }
 
@@ -50,8 +50,8 @@ type Param struct {
 	Default string
 }
 
-// A Change is what an action demands: an object's new content, or an object
-// that is to be created.
+// A Change is one result of an action: an object's new content, or an object to
+// create.
 type Change struct {
 	Create bool
 	Object map[string]any
@@ -152,7 +152,7 @@ func names(all []Action) string {
 	return strings.Join(out, ", ")
 }
 
-// known refuses parameters that an action has not, if it names those it has.
+// known refuses parameters that an action does not declare, if it declares any.
 func known(a Action, params map[string]string) error {
 	if len(a.Params) == 0 {
 		return nil
@@ -234,7 +234,7 @@ func offered(result any, into map[string]Action) error {
 	return nil
 }
 
-// text is a text, or the text of a number or a bool.
+// text converts a string, a number or a bool to text.
 func text(v any) string {
 	switch v := v.(type) {
 	case nil, map[string]any, []any:

@@ -7,8 +7,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// changes reads what an action returned: the object as it is to be, or a list
-// of {operation, resource}.
+// changes reads what an action returned: the object's new content, or a list of
+// {operation, resource}.
 func changes(result any, source map[string]any) ([]Change, error) {
 	switch r := result.(type) {
 	case map[string]any:
@@ -54,8 +54,8 @@ func listed(list []any, source map[string]any) ([]Change, error) {
 	return out, nil
 }
 
-// checked refuses a change of another object than the one that the action was
-// run for, and a new object that is none.
+// checked refuses a change of any object but the one that the action was run
+// for, and a new object that is not valid.
 func checked(c Change, source map[string]any) (Change, error) {
 	is, own := identify(c.Object), identify(source)
 	if !c.Create {
@@ -78,7 +78,7 @@ func checked(c Change, source map[string]any) (Change, error) {
 	return c, nil
 }
 
-// given are the fields of metadata that only an API server sets.
+// given are the fields of metadata that the API server sets.
 func given() []string {
 	return []string{"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "deletionTimestamp"}
 }
@@ -104,7 +104,7 @@ func (i identity) String() string {
 }
 
 // Patch returns the JSON merge patches that change live to the action's result:
-// of the object itself, and of its status. A nil one changes nothing.
+// of the object itself, and of its status. A nil patch changes nothing.
 func Patch(live, want map[string]any) (body, status map[string]any) {
 	body = merge(live, want)
 	for _, field := range given() {
@@ -125,7 +125,8 @@ func Patch(live, want map[string]any) (body, status map[string]any) {
 	return body, status
 }
 
-// merge is the merge patch from one map to another. A null counts as nothing.
+// merge is the merge patch from one map to another. A null counts as a missing
+// field.
 func merge(from, to map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, was := range from {

@@ -1,10 +1,9 @@
-// Package buckethash finds which of many things differ between two sides, for
-// the price of a few hashes. Things are distributed by their keys over 256
+// Package buckethash finds which of many values differ between two sides by
+// comparing a few hashes. Values are distributed by their keys over 256
 // buckets, and each of these over 256 again; the sides compare one number per
 // bucket. It stores nothing and does no I/O. Agent and hub call it with equal
-// keys and values; what is equal on both sides is never sent. The numbers find
-// differences and prove nothing: a side that lies about its own things harms
-// only itself.
+// keys and values, so equal values are never sent. The numbers find differences
+// and prove nothing: a side that sends wrong numbers harms only itself.
 package buckethash
 
 import (
@@ -21,7 +20,7 @@ const (
 	size  = 8 // bytes of a number
 )
 
-// separator stands between the parts of a key; no name of Kubernetes has it.
+// separator separates the parts of a key; no Kubernetes name contains it.
 const separator = "\x1f"
 
 // Resource is the key of an object of an application.
@@ -32,14 +31,14 @@ func Resource(app, group, kind, namespace, name string) string {
 // Application is the key of the report on a whole application.
 func Application(app string) string { return "application" + separator + app }
 
-// Of returns the bucket of a key: the first byte counts at the first level, the
-// second one at the second.
+// Of returns the bucket of a key: the first byte selects the bucket of the
+// first level, the second that of the second.
 func Of(key string) uint16 {
 	sum := sha256.Sum256([]byte(key))
 	return binary.BigEndian.Uint16(sum[:])
 }
 
-// Leaf is what one thing adds to its bucket. It is never 0.
+// Leaf is what one value adds to its bucket. It is never 0.
 func Leaf(key string, value []byte) uint64 {
 	h := sha256.New()
 	h.Write([]byte(key))
@@ -58,7 +57,7 @@ func (s Sums) Add(bucket uint16, leaf uint64) {
 	}
 }
 
-// First returns the numbers of the first level, as they travel.
+// First returns the encoded numbers of the first level.
 func (s Sums) First() []byte {
 	var sums [Width]uint64
 	for b, v := range s {

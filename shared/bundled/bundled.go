@@ -1,7 +1,7 @@
-// Package bundled contains the health rules and actions for custom kinds that
-// come with the product: those of the Argo project, unchanged. It only returns
-// their text and never runs it; agent/rule and shared/action do. The same kind
-// always has the same text.
+// Package bundled contains the built-in health rules and actions for custom
+// kinds: those of the Argo project, unchanged. It only returns their text and
+// never runs it; agent/rule and shared/action do. The same kind always has the
+// same text.
 package bundled
 
 import (
@@ -20,7 +20,7 @@ func Files() fs.FS { return resource_customizations.Embedded }
 
 // A Catalogue finds what is bundled for a kind. Many goroutines may use it.
 type Catalogue struct {
-	patterns []string // folders with a star, in order
+	patterns []string // folders whose names are patterns, in order
 }
 
 // New reads which folders there are.
@@ -36,11 +36,11 @@ func New() *Catalogue {
 	return c
 }
 
-// wild stands for any text in the name of a folder.
+// wild matches any text in the name of a folder.
 const wild = "_"
 
-// Health returns the rule for a kind: the one of its very name, else the first
-// whose pattern fits.
+// Health returns the rule for a kind: the one of its exact name, else the first
+// whose pattern matches.
 func (c *Catalogue) Health(group, kind string) (source string, ok bool) {
 	if !named(group, kind) {
 		return "", false
@@ -75,7 +75,7 @@ func (c *Catalogue) Action(group, kind, name string) (source string, ok bool) {
 	if source, ok = read(path.Join(dir, "action.lua")); ok {
 		return source, true
 	}
-	return read(path.Join(dir, "actions.lua")) // one is named so
+	return read(path.Join(dir, "actions.lua")) // a kind has exactly this name
 }
 
 // named reports whether a kind can have a folder: names that come from a cluster
@@ -88,7 +88,7 @@ func plain(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/_*\\")
 }
 
-// matches reports whether a name is what a pattern describes.
+// matches reports whether a name matches a pattern.
 func matches(pattern, name string) bool {
 	ok, err := path.Match(strings.ReplaceAll(pattern, wild, "*"), name)
 	return err == nil && ok

@@ -1,7 +1,7 @@
 // Package clientip determines the client of a connection or a request: the
-// address that limits count, and the one that trusted proxies name. It opens no
-// connection and has no state. hub and shared/tunnel call it. What an untrusted
-// peer claims never counts.
+// address that rate limits use, and the one that trusted proxies report. It
+// opens no connection and has no state. hub and shared/tunnel call it. What an
+// untrusted peer claims is ignored.
 package clientip
 
 import (
@@ -12,12 +12,13 @@ import (
 	"strings"
 )
 
-// ipv6Site is how much of an IPv6 address names one site. Its hosts choose
-// the rest freely, so limits count them as one.
+// ipv6Site is how much of an IPv6 address names one site. Its hosts choose the
+// rest freely, so limits treat them as one client.
 const ipv6Site = 64
 
-// Key is what limits count an address under, with or without a port: an IPv4
-// address itself, the /64 network of an IPv6 address. Other text is its own key.
+// Key is the key of an address, with or without a port, in rate limits: an IPv4
+// address itself, the /64 network of an IPv6 address. Other text is its own
+// key.
 func Key(address string) string {
 	a, ok := parse(address)
 	if !ok {
@@ -52,7 +53,7 @@ func Host(address string) string {
 	return address
 }
 
-// Proxies are the networks of the proxies whose word counts.
+// Proxies are the networks of the trusted proxies.
 type Proxies []netip.Prefix
 
 // ParseProxies reads networks (10.0.0.0/8) and single addresses.
@@ -76,7 +77,8 @@ func ParseProxies(texts []string) (Proxies, error) {
 	return out, nil
 }
 
-// Trust reports whether an address, with or without a port, is a proxy's.
+// Trust reports whether an address, with or without a port, is that of a
+// trusted proxy.
 func (p Proxies) Trust(address string) bool {
 	a, ok := parse(address)
 	if !ok {
@@ -90,9 +92,9 @@ func (p Proxies) Trust(address string) bool {
 	return false
 }
 
-// Client is the address, without a port, that a request comes from. It is
-// that of the peer; where the peer is a trusted proxy, X-Forwarded-For is
-// followed from the right to the first address that is not a trusted one's.
+// Client is the address, without a port, that a request comes from. It is the
+// peer's, unless the peer is a trusted proxy. Then it is the last address of
+// X-Forwarded-For that is not a trusted proxy's.
 func (p Proxies) Client(r *http.Request) string {
 	client := Host(r.RemoteAddr)
 	if len(p) == 0 {

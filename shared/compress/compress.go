@@ -17,11 +17,11 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Least is the shortest text that is worth packing, in bytes.
+// Least is the shortest text that is worth compressing, in bytes.
 const Least = 4 << 10
 
-// MaxText is the longest text that is unpacked, and the longest base that is
-// used, in bytes.
+// MaxText is the longest text that is decompressed, and the longest base that
+// is used, in bytes.
 const MaxText = 8 << 20
 
 // Name is the short hash, 16 bytes, by which both sides name a base.
@@ -30,11 +30,11 @@ func Name(base []byte) []byte {
 	return slices.Clone(sum[:16])
 }
 
-// ErrBase says that the base is not the one that was packed against.
+// ErrBase means that the base is not the one that the text was compressed with.
 var ErrBase = errors.New("the text was packed against another base")
 
-// Pack returns text packed against base, which may be nil, and the base's name.
-// ok says whether it is the shorter form.
+// Pack returns text compressed with base as dictionary, which may be nil, and
+// the base's name. ok reports whether the result is shorter than text.
 func Pack(text, base []byte) (packed, name []byte, ok bool, err error) {
 	if len(text) < Least || len(text) > MaxText {
 		return nil, nil, false, nil

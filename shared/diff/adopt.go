@@ -7,7 +7,7 @@ import (
 )
 
 // Former reports whether a manager is a tool that applied whole manifests, so
-// that the next applier gets what it owns.
+// that its fields are transferred to the next applier.
 func Former(manager string) bool {
 	switch manager {
 	case "argocd-controller", "kubectl-client-side-apply", "kubectl", "helm":
@@ -19,8 +19,9 @@ func Former(manager string) bool {
 // Adopt returns the managedFields of a live object in which everything of
 // former managers is transferred to manager, as if it had applied it. From then
 // on a field that is removed from the manifests is removed from the object.
-// taken names those that owned anything; if there are none, nothing changes.
-// Entries of subresources and of other versions of the kind stay as they are.
+// taken names the former managers that owned fields; if there are none, nothing
+// changes. Entries of subresources and of other versions of the kind stay as
+// they are.
 func Adopt(live *manifest.Object, manager string, former func(string) bool) (entries []any, taken []string) {
 	ours := map[string]any{}
 	var rest []any
@@ -57,7 +58,7 @@ func Adopt(live *manifest.Object, manager string, former func(string) bool) (ent
 }
 
 // union joins two sets of fields. A leaf means that the field itself is owned,
-// which beside other members is written as ".".
+// which next to other members is written as ".".
 func union(a, b map[string]any, top bool) map[string]any {
 	out := make(map[string]any, len(a)+len(b))
 	for k, v := range a {

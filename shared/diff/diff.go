@@ -41,35 +41,35 @@ func (h *Hash) UnmarshalText(text []byte) error {
 // Owned is what is stored of one applied object.
 type Owned struct {
 	Manager    string `json:"m"`
-	APIVersion string `json:"v"`           // that it was applied in; live must be read in the same
-	UID        string `json:"u,omitempty"` // empty for what a dry run said of an object that did not exist
+	APIVersion string `json:"v"`           // in which it was applied; live must be read in the same
+	UID        string `json:"u,omitempty"` // empty for the dry run of an object that did not exist
 	Digest     Hash   `json:"d"`           // of the desired object
-	Fields     []byte `json:"f"`           // what is ours, as fieldsV1 JSON
+	Fields     []byte `json:"f"`           // our fields, as fieldsV1 JSON
 	Hash       Hash   `json:"h"`           // of the values of these fields
 	Leaves     []byte `json:"l"`           // eight bytes of hash for each field, to name those that differ
 	Rules      uint64 `json:"r,omitempty"` // hash of the ignore rules that were applied; 0: none
 }
 
-// A Result is what a comparison says.
+// A Result is that of one comparison.
 type Result struct {
 	Equal bool
 	// Fields are the paths that differ, such as spec.replicas or
 	// spec.template.spec.containers[name=web].image; at most 50.
 	Fields []string
-	// Void says why the record cannot be compared with (another apiVersion,
-	// another object of that name, changed ignore rules). One dry run makes a
-	// new one. Equal is false then.
+	// Void is why the record cannot be used: another apiVersion, another object
+	// of that name, or changed ignore rules. A dry run makes a new record.
+	// Equal is false then.
 	Void string
 
 	paths []path
 }
 
-// A Comparer hashes with a key, so that a stolen record is no help in guessing
-// the small secrets that it was made of. The zero value has no key.
+// A Comparer hashes with a key, so that short secrets cannot be guessed from a
+// stolen record. The zero value has no key.
 type Comparer struct{ Key []byte }
 
-// Own makes the record of an object from the answer of an apply, or of a dry
-// run of it, by the manager that applied. digest names the desired object.
+// Own makes the record of an object from the response of an apply, or of its
+// dry run, by the manager that applied. digest names the desired object.
 func (c Comparer) Own(response *manifest.Object, manager string, digest [32]byte, ignore *Ignore) (Owned, error) {
 	fields, err := managedFields(response, manager)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c Comparer) Own(response *manifest.Object, manager string, digest [32]byte
 }
 
 // Replaced makes the record of an object that was written without server-side
-// apply: ours is every field that the desired object names.
+// apply: every field of the desired object is ours.
 func (c Comparer) Replaced(desired, response *manifest.Object, manager string, digest [32]byte, ignore *Ignore) (Owned, error) {
 	return c.record(response, manager, digest, fieldsOf(desired), ignore)
 }
@@ -169,9 +169,8 @@ func resultOf(differ []path) Result {
 	return v
 }
 
-// Writers names the managers that hold fields which differ, apart from the
-// applies of own and from those that only report a status. A field that is no
-// longer there has no manager.
+// Writers returns the managers of the fields that differ, except own and those
+// that only write a status. A missing field has no manager.
 func (v Result) Writers(live *manifest.Object, own string) []string {
 	var out []string
 	for _, entry := range managedEntries(live) {
@@ -198,7 +197,7 @@ func Own(response *manifest.Object, manager string, digest [32]byte, ignore *Ign
 	return Comparer{}.Own(response, manager, digest, ignore)
 }
 
-// Expect is what an apply would leave behind, as a dry run of it answered.
+// Expect is the record of the response of an apply's dry run.
 func Expect(response *manifest.Object, manager string, digest [32]byte, ignore *Ignore) (Owned, error) {
 	return Comparer{}.Own(response, manager, digest, ignore)
 }
@@ -216,7 +215,7 @@ func (c Comparer) project(tree *field, object map[string]any) (projection, error
 	return p, err
 }
 
-// A projection is the values of all owned fields of one object, behind the key.
+// A projection is the values of all owned fields of one object, after the key.
 type projection struct {
 	walker
 	key []byte

@@ -62,8 +62,8 @@ func keyText(canonical string) string {
 }
 
 // A field is a node of the tree of owned fields. A node without children is a
-// leaf: its whole value is ours. A node with children is only itself ours
-// (it exists) if it is owned.
+// leaf: its whole value is ours. A node with children is itself ours (its
+// existence) only if it is owned.
 type field struct {
 	element
 	owned    bool
@@ -145,6 +145,7 @@ func (p *fieldParser) accept(c byte) bool {
 
 const deepest = 512
 
+// object reads the fields of one node.
 func (p *fieldParser) object(into *field, depth int) error {
 	if depth > deepest {
 		return fmt.Errorf("nested more than %d deep", deepest)
@@ -156,24 +157,8 @@ func (p *fieldParser) object(into *field, depth int) error {
 		return nil
 	}
 	for {
-		name, err := p.text()
-		if err != nil {
+		if err := p.member(into, depth); err != nil {
 			return err
-		}
-		if !p.accept(':') {
-			return fmt.Errorf("no colon at byte %d", p.at)
-		}
-		child, err := newField(name)
-		if err != nil {
-			return err
-		}
-		if err := p.object(child, depth+1); err != nil {
-			return err
-		}
-		if child.kind == '.' {
-			into.owned = true
-		} else {
-			into.children = append(into.children, child)
 		}
 		if p.accept('}') {
 			return nil
@@ -182,6 +167,30 @@ func (p *fieldParser) object(into *field, depth int) error {
 			return fmt.Errorf("no comma at byte %d", p.at)
 		}
 	}
+}
+
+// member reads one key of a node with the node below it.
+func (p *fieldParser) member(into *field, depth int) error {
+	name, err := p.text()
+	if err != nil {
+		return err
+	}
+	if !p.accept(':') {
+		return fmt.Errorf("no colon at byte %d", p.at)
+	}
+	child, err := newField(name)
+	if err != nil {
+		return err
+	}
+	if err := p.object(child, depth+1); err != nil {
+		return err
+	}
+	if child.kind == '.' {
+		into.owned = true
+	} else {
+		into.children = append(into.children, child)
+	}
+	return nil
 }
 
 // text reads a JSON string.

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// A Rule says which differences of which objects do not count (DIFF-06).
+// A Rule says which differences of which objects are ignored (DIFF-06).
 type Rule struct {
 	Group        string // glob; kinds of the core group need the empty one or "*"
 	Kind         string // glob
@@ -22,7 +22,7 @@ type Rule struct {
 	Namespace    string // exact; empty: all
 	JSONPointers []string
 	JQ           []string // path expressions
-	Managers     []string // fields that these own in live state do not count
+	Managers     []string // fields that these managers own in the live state are ignored
 }
 
 // Ignore is a set of rules, ready to use. It may be used by several goroutines.
@@ -40,36 +40,44 @@ type compiled struct {
 func NewIgnore(rules []Rule) (*Ignore, error) {
 	out := &Ignore{}
 	for _, r := range rules {
-		c := compiled{Rule: r}
-		for _, glob := range [...]string{r.Group, r.Kind} {
-			if _, err := pathpkg.Match(glob, ""); err != nil {
-				return nil, fault.New(fault.Invalid, "ignoreDifferences: %q is not a pattern", glob)
-			}
-		}
-		for _, text := range r.JSONPointers {
-			p, err := parsePointer(text)
-			if err != nil {
-				return nil, err
-			}
-			c.pointers = append(c.pointers, p)
-		}
-		for _, text := range r.JQ {
-			q, err := compileJQ(text)
-			if err != nil {
-				return nil, err
-			}
-			c.queries = append(c.queries, q)
-		}
-		text, err := json.Marshal([3][]string{r.JSONPointers, r.JQ, r.Managers})
+		c, err := compileRule(r)
 		if err != nil {
-			return nil, fault.Wrap(fault.Internal, err, "write an ignore rule")
+			return nil, err
 		}
-		h := fnv.New64a()
-		_, _ = h.Write(text) // hash.Hash never returns an error
-		c.sum = h.Sum64()
 		out.rules = append(out.rules, c)
 	}
 	return out, nil
+}
+
+func compileRule(r Rule) (compiled, error) {
+	c := compiled{Rule: r}
+	for _, glob := range [...]string{r.Group, r.Kind} {
+		if _, err := pathpkg.Match(glob, ""); err != nil {
+			return c, fault.New(fault.Invalid, "ignoreDifferences: %q is not a pattern", glob)
+		}
+	}
+	for _, text := range r.JSONPointers {
+		p, err := parsePointer(text)
+		if err != nil {
+			return c, err
+		}
+		c.pointers = append(c.pointers, p)
+	}
+	for _, text := range r.JQ {
+		q, err := compileJQ(text)
+		if err != nil {
+			return c, err
+		}
+		c.queries = append(c.queries, q)
+	}
+	text, err := json.Marshal([3][]string{r.JSONPointers, r.JQ, r.Managers})
+	if err != nil {
+		return c, fault.Wrap(fault.Internal, err, "write an ignore rule")
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(text) // hash.Hash never returns an error
+	c.sum = h.Sum64()
+	return c, nil
 }
 
 // Managers returns the managers that rules for an object name; for such objects
@@ -114,11 +122,15 @@ func (g *Ignore) forObject(k manifest.Key) ruleSet {
 	return s
 }
 
-// hash stands for the rules in a record; 0 is no rule.
+func (s ruleSet) empty() bool {
+	return len(s.pointers) == 0 && len(s.queries) == 0 && len(s.managers) == 0
+}
+
+// hash identifies the rules in a record; 0 means that there are none.
 func (s ruleSet) hash() uint64 { return s.sum }
 
 // strip returns the object without what the rules ignore. The object itself is
-// not changed; without rules it is given back as it is.
+// not changed; without rules it is returned itself.
 func (s ruleSet) strip(o *manifest.Object) (map[string]any, error) {
 	if len(s.pointers) == 0 && len(s.queries) == 0 {
 		return o.Object, nil

@@ -11,9 +11,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// The limits of one jq expression on one object (DIFF-07). They hold against
-// expressions made to hurt: what could build large values in few steps is not
-// accepted in the first place.
+// The limits of one jq expression on one object (DIFF-07), also for malicious
+// expressions: functions that could build large values in few steps are
+// refused.
 const (
 	jqText   = 4096 // bytes of the expression
 	jqSteps  = 200_000
@@ -41,8 +41,8 @@ func compileJQ(text string) (*gojq.Code, error) {
 	return code, nil
 }
 
-// runJQ returns the places that an expression selects in an object. An
-// expression that does not fit the object selects nothing from there on.
+// runJQ returns the places that an expression selects in an object. Where an
+// expression does not match the object, it selects nothing more.
 func runJQ(code *gojq.Code, object map[string]any) ([][]any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), jqPeriod)
 	defer cancel()
@@ -120,9 +120,9 @@ func forJQ(v any) any {
 	}
 }
 
-// forbidden names the first thing in an expression that is not allowed; empty
-// if there is none. Allowed is what selects: paths, comparisons, conditions,
-// and functions whose results are not larger than what they are given.
+// forbidden returns the first part of an expression that is not allowed; empty
+// if there is none. Allowed are paths, comparisons, conditions, and functions
+// whose results are not larger than their arguments.
 func forbidden(q *gojq.Query) string {
 	if q == nil {
 		return ""
@@ -197,7 +197,7 @@ func forbiddenString(s *gojq.String) string {
 	return ""
 }
 
-// forbiddenArray lets arrays of constants pass, as IN and inside need them.
+// forbiddenArray allows arrays of constants, which IN and inside need.
 func forbiddenArray(q *gojq.Query) string {
 	switch {
 	case q == nil:

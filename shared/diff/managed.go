@@ -30,8 +30,8 @@ func managedFields(o *manifest.Object, manager string) ([]byte, error) {
 	return nil, fault.With(fault.New(fault.Missing, "manager %q has applied nothing of it", manager), manifest.KeyOf(o).Describe(), "")
 }
 
-// ManagedBy returns what the named managers own of a live object, whichever way
-// they wrote it and through whichever subresource.
+// ManagedBy returns what the given managers own of a live object, by any
+// operation and through any subresource.
 func ManagedBy(o *manifest.Object, managers []string) []Managed {
 	return managed(o, func(m string) bool { return slices.Contains(managers, m) })
 }
@@ -65,9 +65,9 @@ func managedEntries(o *manifest.Object) []map[string]any {
 	return out
 }
 
-// fieldsOf writes as fieldsV1 all that an object names: maps field by field,
-// lists whose items have names of their own item by item, other lists whole.
-// What names the object, and its status, is left out.
+// fieldsOf returns the fields of an object as fieldsV1: maps by field, lists by
+// item if the items have names, other lists whole. The fields that identify the
+// object, and its status, are omitted.
 func fieldsOf(o *manifest.Object) []byte {
 	top := make(map[string]any, len(o.Object))
 	for k, v := range o.Object {
@@ -133,8 +133,8 @@ func itemNames(list []any) []string {
 	return out
 }
 
-// locate turns the place of a value in an object, as keys and indexes, into
-// the path by which a tree of owned fields may know it.
+// locate converts the place of a value in an object, as keys and indexes, to
+// its path in a tree of owned fields.
 func locate(tree *field, object any, place []any) (path, error) {
 	var p path
 	at, v := tree, object
@@ -165,8 +165,8 @@ func locate(tree *field, object any, place []any) (path, error) {
 	return p, nil
 }
 
-// itemElement finds how the tree names an item of a list; by its place if the
-// tree does not know it.
+// itemElement returns the tree's element of an item of a list; by index if the
+// tree does not have it.
 func itemElement(at *field, item any, index int) (element, error) {
 	if at != nil {
 		for _, c := range at.children {

@@ -13,8 +13,8 @@ type walker struct {
 	ends []int // where each leaf ends in buf
 }
 
-// walk writes what the children of f own in values. There may be none, and
-// there may be several: a list can hold items with equal keys, and all count.
+// walk writes what the children of f own in values. There may be none, or
+// several: a list can contain items with equal keys, and all are written.
 func (w *walker) walk(f *field, values []any) error {
 	var lists itemIndex
 	for _, c := range f.children {
@@ -44,7 +44,7 @@ func (w *walker) count(n int) {
 	w.ends = append(w.ends, len(w.buf))
 }
 
-// leaf writes whole values; of a set only how often it contains the value.
+// leaf writes whole values; for a set only how often it contains the value.
 func (w *walker) leaf(c *field, found []any) error {
 	w.buf = binary.AppendUvarint(w.buf, uint64(len(found)))
 	if c.kind != 'v' {
@@ -66,7 +66,7 @@ type itemIndex struct {
 	items map[string][]any
 }
 
-// match returns everything in values that a child stands for.
+// match returns everything in values that a child selects.
 func (x *itemIndex) match(c *field, values []any) ([]any, error) {
 	switch c.kind {
 	case 'f':
@@ -90,7 +90,7 @@ func (x *itemIndex) match(c *field, values []any) ([]any, error) {
 }
 
 func fieldValues(name string, values []any) []any {
-	if len(values) == 1 { // nearly always
+	if len(values) == 1 { // the usual case
 		if m, ok := values[0].(map[string]any); ok {
 			if v, ok := m[name]; ok {
 				return []any{v}
@@ -109,8 +109,8 @@ func fieldValues(name string, values []any) []any {
 	return out
 }
 
-// read files all items of the lists under the text of their keys, or under
-// their own text where keys is empty (a set).
+// read indexes all items of the lists by the text of their keys, or by their
+// own text if keys is empty (a set).
 func (x *itemIndex) read(keys []string, values []any) error {
 	x.keys, x.items = keys, make(map[string][]any)
 	var buf []byte
@@ -132,8 +132,7 @@ func (x *itemIndex) read(keys []string, values []any) error {
 	return nil
 }
 
-// itemText writes the text under which an item is found; nothing if it lacks
-// the keys.
+// itemText writes the index text of an item; nothing if it lacks the keys.
 func itemText(buf []byte, keys []string, item any) ([]byte, error) {
 	if len(keys) == 0 {
 		return manifest.AppendCanonical(buf, item)

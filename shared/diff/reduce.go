@@ -2,12 +2,11 @@ package diff
 
 import "github.com/capstan-cd/capstan/shared/manifest"
 
-// Reduce returns of a live object what the other objects speak of, so that a
-// person who compares it with them is not shown what the API server filled in
-// or others have set. Items of lists are found by the names that they have;
-// in lists without names each item is reduced to the one at its place. Items
-// that only live has stay whole: they are a difference. Others may be nil; if
-// all are, live comes back as it is.
+// Reduce returns the fields of a live object that the other objects have, too.
+// A person who compares them is not shown defaults of the API server, or fields
+// that others have set. Items of lists are matched by their names, or by their
+// index where they have none. Items that only live has stay whole: they are a
+// difference. Others may be nil; if all are, live is returned unchanged.
 func Reduce(live *manifest.Object, others ...*manifest.Object) *manifest.Object {
 	var of []any
 	for _, o := range others {
@@ -25,43 +24,49 @@ func Reduce(live *manifest.Object, others ...*manifest.Object) *manifest.Object 
 func reduce(live any, of []any) any {
 	switch l := live.(type) {
 	case map[string]any:
-		maps := only[map[string]any](of)
-		if len(maps) == 0 {
-			return live
+		if maps := only[map[string]any](of); len(maps) > 0 {
+			return reduceMap(l, maps)
 		}
-		out := map[string]any{}
-		for k, v := range l {
-			var next []any
-			for _, m := range maps {
-				if w, ok := m[k]; ok {
-					next = append(next, w)
-				}
-			}
-			if len(next) > 0 {
-				out[k] = reduce(v, next)
-			}
-		}
-		return out
 	case []any:
-		lists := only[[]any](of)
-		if len(lists) == 0 {
-			return live
+		if lists := only[[]any](of); len(lists) > 0 {
+			return reduceList(l, lists)
 		}
-		out := make([]any, len(l))
-		for i, item := range l {
-			var next []any
-			for _, list := range lists {
-				if w, ok := counterpart(item, list, i); ok {
-					next = append(next, w)
-				}
-			}
-			if out[i] = item; len(next) > 0 {
-				out[i] = reduce(item, next)
-			}
-		}
-		return out
 	}
 	return live
+}
+
+// reduceMap returns the entries whose keys other maps have, too.
+func reduceMap(live map[string]any, others []map[string]any) map[string]any {
+	out := map[string]any{}
+	for k, v := range live {
+		var next []any
+		for _, m := range others {
+			if w, ok := m[k]; ok {
+				next = append(next, w)
+			}
+		}
+		if len(next) > 0 {
+			out[k] = reduce(v, next)
+		}
+	}
+	return out
+}
+
+// reduceList returns all items, each reduced to its counterparts in other lists.
+func reduceList(live []any, others [][]any) []any {
+	out := make([]any, len(live))
+	for i, item := range live {
+		var next []any
+		for _, list := range others {
+			if w, ok := counterpart(item, list, i); ok {
+				next = append(next, w)
+			}
+		}
+		if out[i] = item; len(next) > 0 {
+			out[i] = reduce(item, next)
+		}
+	}
+	return out
 }
 
 func only[T any](of []any) []T {

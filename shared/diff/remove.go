@@ -6,11 +6,11 @@ import (
 )
 
 // remove returns a copy of an object without the values at the given places.
-// Only what lies on the way to them is copied.
+// Only the maps and lists that contain them are copied.
 func remove(object map[string]any, places [][]any) map[string]any {
 	out := clone(object)
 	sorted := slices.Clone(places)
-	slices.SortFunc(sorted, func(a, b []any) int { return -comparePlaces(a, b) }) // items from the end, what is deeper first
+	slices.SortFunc(sorted, func(a, b []any) int { return -comparePlaces(a, b) }) // items from the end, deeper places first
 	sorted = slices.CompactFunc(sorted, func(a, b []any) bool { return comparePlaces(a, b) == 0 })
 	for _, p := range sorted {
 		if v, ok := removeAt(out, p).(map[string]any); ok {

@@ -9,31 +9,24 @@ import (
 
 // Respect returns the object to apply where ignored fields keep their live
 // values (RespectIgnoreDifferences, DIFF-15). An ignored field is never simply
-// left out: leaving out a field that only we own deletes it. If another
-// manager also owns it in live, it is left out; if only we own it, it is sent
-// with its live value, and guarded says that the apply must carry the
-// resourceVersion of live. If live lacks the field, or there is no live object
-// (nil), the desired value stays. live must still have its managedFields;
-// manager is ours. The desired object is not changed; status is none of it.
+// left out: leaving out a field that only we own deletes it. If another manager
+// also owns it in live, it is left out; if only we own it, it is sent with its
+// live value, and guarded says that the apply must carry the resourceVersion of
+// live. If live lacks the field, or there is no live object (nil), the desired
+// value stays. live must still have its managedFields; manager is our own. The
+// desired object is not changed, and has no status.
 func Respect(desired, live *manifest.Object, ignore *Ignore, manager string) (apply *manifest.Object, guarded bool, err error) {
 	rules := ignore.forObject(manifest.KeyOf(desired))
-	if live == nil || (len(rules.pointers) == 0 && len(rules.queries) == 0 && len(rules.managers) == 0) {
+	if live == nil || rules.empty() {
 		return desired, false, nil
 	}
 	others, err := trees(managed(live, func(m string) bool { return m != manager }))
 	if err != nil {
 		return nil, false, err
 	}
-	places, err := rules.places(desired.Object)
-	if err != nil {
-		return nil, false, fault.With(err, manifest.KeyOf(desired).Describe(), "")
-	}
-	ignored, err := trees(ManagedBy(live, rules.managers))
+	places, err := rules.ignoredPlaces(desired, live)
 	if err != nil {
 		return nil, false, err
-	}
-	for _, t := range ignored {
-		places = append(places, placesOf(t, desired.Object)...)
 	}
 	ours, err := trees(managed(live, func(m string) bool { return m == manager }))
 	if err != nil {
@@ -62,8 +55,25 @@ func Respect(desired, live *manifest.Object, ignore *Ignore, manager string) (ap
 	return &manifest.Object{Object: remove(out, omit)}, guarded, nil
 }
 
-// singleValues goes from a place down to what has one owner at a time: single
-// values, whole lists, and maps that some manager owns as a whole.
+// ignoredPlaces returns the places of desired that the rules ignore, by their
+// paths or because a manager that they name owns them in live.
+func (s ruleSet) ignoredPlaces(desired, live *manifest.Object) ([][]any, error) {
+	places, err := s.places(desired.Object)
+	if err != nil {
+		return nil, fault.With(err, manifest.KeyOf(desired).Describe(), "")
+	}
+	ignored, err := trees(ManagedBy(live, s.managers))
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range ignored {
+		places = append(places, placesOf(t, desired.Object)...)
+	}
+	return places, nil
+}
+
+// singleValues splits the value at a place into parts that have one owner each:
+// single values, whole lists, and maps that some manager owns as a whole.
 func singleValues(v any, place []any, object any, owners []*field, out [][]any) [][]any {
 	whole, items := heldAs(place, object, owners)
 	switch c := v.(type) {
@@ -141,32 +151,39 @@ func foreignValue(place []any, desired, live *manifest.Object, others []*field) 
 // are found by the names that they have in both, else by their place.
 func liveValue(place []any, desired, live any) (any, bool) {
 	for _, step := range place {
+		var ok bool
 		switch step := step.(type) {
 		case string:
-			d, _ := desired.(map[string]any)
-			l, ok := live.(map[string]any)
-			if !ok {
-				return nil, false
-			}
-			next, ok := l[step]
-			if !ok {
-				return nil, false
-			}
-			desired, live = d[step], next
+			desired, live, ok = bothFields(desired, live, step)
 		case int:
-			d, _ := desired.([]any)
-			l, _ := live.([]any)
-			if step < 0 || step >= len(d) {
-				return nil, false
-			}
-			next, ok := counterpart(d[step], l, step)
-			if !ok {
-				return nil, false
-			}
-			desired, live = d[step], next
+			desired, live, ok = bothItems(desired, live, step)
+		default:
+			continue
+		}
+		if !ok {
+			return nil, false
 		}
 	}
 	return live, true
+}
+
+// bothFields returns a field of both; ok is false if live does not have it.
+func bothFields(desired, live any, name string) (any, any, bool) {
+	d, _ := desired.(map[string]any)
+	l, _ := live.(map[string]any)
+	next, ok := l[name]
+	return d[name], next, ok
+}
+
+// bothItems returns an item of desired and its counterpart in live.
+func bothItems(desired, live any, index int) (any, any, bool) {
+	d, _ := desired.([]any)
+	l, _ := live.([]any)
+	if index < 0 || index >= len(d) {
+		return nil, nil, false
+	}
+	next, ok := counterpart(d[index], l, index)
+	return d[index], next, ok
 }
 
 func counterpart(item any, list []any, index int) (any, bool) {
@@ -189,8 +206,8 @@ func counterpart(item any, list []any, index int) (any, bool) {
 	return nil, false
 }
 
-// fixed reports whether a place must stay as it is: what names the object, and
-// its status, which an apply does not write.
+// fixed reports whether a place must not change: the fields that identify the
+// object, and its status, which an apply does not write.
 func fixed(place []any) bool {
 	if len(place) == 0 {
 		return true
@@ -258,7 +275,7 @@ func steps(c *field, v any) []step {
 	return out
 }
 
-// replaceAt returns a value in which another stands at a place.
+// replaceAt returns a value with another one at a place.
 func replaceAt(v any, place []any, with any) any {
 	if len(place) == 0 {
 		return with

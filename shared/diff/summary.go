@@ -8,10 +8,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// Summary says in few words how live differs from the desired object:
+// Summary describes in a few words how live differs from the desired object:
 // "spec.replicas: 3 → 5; metadata.labels.team: a → (none); 4 more". At most
-// limit fields are named. Values of Secrets are never shown, of other objects
-// only short single ones.
+// limit fields are named. Values of Secrets are never shown; of other objects
+// only short scalars.
 func (v Result) Summary(desired, live *manifest.Object, limit int) string {
 	if v.Void != "" {
 		return "not comparable: " + v.Void
@@ -62,7 +62,7 @@ func lookup(object map[string]any, p path) (any, bool) {
 	return values[0], true
 }
 
-// shown writes a single value; nothing for what is no single value.
+// shown writes a scalar; nothing for other values.
 func shown(v any, found bool) string {
 	if !found {
 		return "(none)"

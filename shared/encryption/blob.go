@@ -10,13 +10,13 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// MaxBlob is the largest text that a blob may hold. A blob that would unpack
-// to more is refused before the memory is spent.
+// MaxBlob is the largest text of a blob. A blob that would decompress to more
+// is refused before memory is allocated.
 const MaxBlob = 64 << 20
 
 // SealBlob packs one canonical object for storage and transport: compressed
-// with zstd, then sealed, with its digest as associated data, so that bytes
-// that open are the bytes that the digest names.
+// with zstd, then sealed, with its digest as associated data, so that the
+// decrypted bytes are those of the digest.
 func SealBlob(key [KeySize]byte, digest [32]byte, plain []byte) ([]byte, error) {
 	if len(plain) > MaxBlob {
 		return nil, fault.New(fault.Exceeded, "an object of %d bytes is over the limit of %d", len(plain), MaxBlob)
@@ -50,8 +50,8 @@ func OpenBlob(key [KeySize]byte, digest [32]byte, sealed []byte) ([]byte, error)
 	return plain, nil
 }
 
-// The pools keep scratch memory, not state: coders are expensive to make and
-// hold nothing of a text between two calls that a caller could reach.
+// The pools keep scratch memory, not state: coders are expensive to create, and
+// between two calls no caller can access a text through them.
 //
 //nolint:gochecknoglobals // caches of stateless coders
 var encoders, decoders sync.Pool

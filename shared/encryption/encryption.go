@@ -1,8 +1,9 @@
-// Package encryption names, encrypts and decrypts what must not be read where
-// it is stored or transferred: rendered objects and credentials. It stores no
-// key, prints none, and does no I/O. Hub and agent call it. Open returns
-// exactly what was encrypted under the same key and associated data, or an
-// error. Encrypting the same text twice returns different bytes.
+// Package encryption encrypts and decrypts rendered objects and credentials,
+// which are secret where they are stored or transferred, and computes their
+// keyed digests. It stores and prints no key, and does no I/O. Hub and agent
+// call it. Open returns exactly what was encrypted under the same key and
+// associated data, or an error. Encrypting the same text twice returns
+// different bytes.
 package encryption
 
 import (
@@ -23,9 +24,9 @@ const KeySize = 32
 
 // The purposes that keys are derived for from a tenant's data key.
 const (
-	ObjectKey     = "capstan object key v1"     // seals the objects of snapshots; agents of the tenant hold it
-	CredentialKey = "capstan credential key v1" // seals repository credentials; never leaves the hub
-	FeedKey       = "capstan feed key v1"       // seals places in the tenant's feed; never leaves the hub
+	ObjectKey     = "capstan object key v1"     // encrypts the objects of snapshots; agents of the tenant have it
+	CredentialKey = "capstan credential key v1" // encrypts repository credentials; never leaves the hub
+	FeedKey       = "capstan feed key v1"       // encrypts positions in the tenant's feed; never leaves the hub
 )
 
 // A Key is 32 secret bytes. No formatter, logger or encoder prints it.
@@ -51,15 +52,15 @@ func KeyFrom(b []byte) (Key, error) {
 // Format hides the key from every verb of package fmt.
 func (Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("(key)")) }
 
-// MarshalText refuses: a key is stored sealed or not at all.
+// MarshalText fails: a key is only stored encrypted.
 func (Key) MarshalText() ([]byte, error) { return nil, errors.New("a key is never encoded") }
 
-// MarshalJSON refuses for the same reason.
+// MarshalJSON fails for the same reason.
 func (Key) MarshalJSON() ([]byte, error) { return nil, errors.New("a key is never encoded") }
 
-// Derive makes the key for one purpose out of another. Keys of different
-// purposes say nothing of each other. It is HKDF-SHA-256 without salt (RFC
-// 5869), written out because one block of output needs no loop and no error.
+// Derive derives the key for one purpose. Keys of different purposes reveal
+// nothing about each other. It is HKDF-SHA-256 without salt (RFC 5869), written
+// out because one block of output needs no loop and no error.
 func Derive(from [KeySize]byte, purpose string) Key {
 	extract := hmac.New(sha256.New, make([]byte, sha256.Size))
 	extract.Write(from[:])
@@ -69,17 +70,17 @@ func Derive(from [KeySize]byte, purpose string) Key {
 	return Key(expand.Sum(nil))
 }
 
-// Digest is the keyed name of a canonical text: HMAC-SHA-256. Without the key a
-// guess cannot be verified.
+// Digest is the keyed digest of a canonical text: HMAC-SHA-256. Without the key
+// a guess cannot be verified.
 func Digest(key [KeySize]byte, canonical []byte) [32]byte {
 	m := hmac.New(sha256.New, key[:])
 	m.Write(canonical)
 	return [32]byte(m.Sum(nil))
 }
 
-// Seal encrypts plain under key and binds it to ad, which must be given again
-// to open it. The result is a fresh 24-byte nonce followed by the ciphertext
-// of XChaCha20-Poly1305.
+// Seal encrypts plain under key and binds it to ad, which must be passed again
+// to open it. The result is a fresh 24-byte nonce followed by the ciphertext of
+// XChaCha20-Poly1305.
 func Seal(key [KeySize]byte, ad, plain []byte) ([]byte, error) {
 	box, err := aead(key)
 	if err != nil {
@@ -92,8 +93,8 @@ func Seal(key [KeySize]byte, ad, plain []byte) ([]byte, error) {
 	return box.Seal(out, out, plain, ad), nil
 }
 
-// Open undoes Seal. Another key, other associated data or changed bytes give
-// fault.Invalid, and nothing of the content.
+// Open undoes Seal. Another key, other associated data or changed bytes result
+// in fault.Invalid, without any of the content.
 func Open(key [KeySize]byte, ad, sealed []byte) ([]byte, error) {
 	box, err := aead(key)
 	if err != nil {

@@ -22,7 +22,7 @@ func SealToken(key [KeySize]byte, plain []byte) ([]byte, error) {
 	return out, crypt(key, out)
 }
 
-// OpenToken undoes SealToken. What it has not made is fault.Invalid.
+// OpenToken undoes SealToken. Any other text is fault.Invalid.
 func OpenToken(key [KeySize]byte, sealed []byte) ([]byte, error) {
 	if len(sealed) < tokenIV {
 		return nil, errToken()
@@ -48,7 +48,7 @@ func tokenMAC(key [KeySize]byte, plain []byte) []byte {
 	return m.Sum(nil)[:tokenIV]
 }
 
-// crypt encrypts or decrypts what follows the IV, in place.
+// crypt encrypts or decrypts the bytes after the IV, in place.
 func crypt(key [KeySize]byte, token []byte) error {
 	k := Derive(key, "token encryption")
 	block, err := aes.NewCipher(k[:])

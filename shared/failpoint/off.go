@@ -2,11 +2,11 @@
 
 package failpoint
 
-// Enabled says whether this binary has its points.
+// Enabled reports whether this binary contains the points.
 const Enabled = false
 
 // Here is a point at which a process may be killed, delayed or made to panic.
 func Here(string) {}
 
-// Fail is a point that can also give an error.
+// Fail is a point that can also return an error.
 func Fail(string) error { return nil }

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Enabled says whether this binary has its points.
+// Enabled reports whether this binary contains the points.
 const Enabled = true
 
 // Here is a point at which a process may be killed, delayed or made to panic.
 func Here(point string) { _ = all().hit(point) }
 
-// Fail is a point that can also give an error.
+// Fail is a point that can also return an error.
 func Fail(point string) error { return all().hit(point) }
 
 // all is the only table of a process. It is made at the first hit, from the
@@ -27,7 +27,7 @@ var all = sync.OnceValue(func() *table {
 	t := &table{file: os.Getenv("CAPSTAN_FAILPOINTS_FILE"), hits: map[string]int{}}
 	t.fixed = parse(os.Getenv("CAPSTAN_FAILPOINTS"))
 	if path := os.Getenv("CAPSTAN_FAILPOINTS_LOG"); path != "" {
-		// Without the file the tests would count no hit and say so.
+		// Without the file the tests count no hit, and fail.
 		t.log, _ = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	}
 	return t
@@ -52,8 +52,8 @@ type table struct {
 	loaded  map[string]term
 }
 
-// hit counts and acts. The log is written first, so that a process that ends
-// here has said so.
+// hit counts a hit and runs the action. The log is written first, so that it
+// contains the hit of a process that ends here.
 func (t *table) hit(point string) error {
 	t.mu.Lock()
 	t.hits[point]++
@@ -74,7 +74,7 @@ func (t *table) hit(point string) error {
 	switch a.action {
 	case "exit":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // the signal is on its way
+		select {} // until the signal arrives
 	case "panic":
 		panic("failpoint " + point)
 	case "error":
@@ -117,8 +117,8 @@ func (t *table) term(point string) (term, bool) {
 	return a, ok
 }
 
-// load applies what the file contains now, at a hit of a point, which is the
-// first that counts. Points armed before keep their counts.
+// load applies the file's current content at a hit, which is the first that
+// counts. Points that were armed before keep their counts.
 func (t *table) load(now map[string]term, at string) {
 	if t.before == nil {
 		t.before = map[string]int{}
@@ -135,8 +135,8 @@ func (t *table) load(now map[string]term, at string) {
 	t.loaded = now
 }
 
-// parse reads terms. A term that is none would make a test prove nothing, so
-// it ends the process.
+// parse reads terms. An invalid term would make a test meaningless, so it ends
+// the process.
 func parse(text string) map[string]term {
 	out := map[string]term{}
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' || r == ' ' }) {

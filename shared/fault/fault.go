@@ -1,7 +1,7 @@
 // Package fault classifies errors once, where their cause is understood, so
-// that every edge (HTTP, gRPC, console, CLI) answers the same way. It knows
-// nothing of transports. Everyone may import it. An unclassified error is
-// always Internal, and Internal texts are never shown to a user.
+// that every edge (HTTP, gRPC, console, CLI) answers the same way. It does not
+// depend on any transport. Every package may import it. An unclassified error
+// is always Internal, and Internal texts are never shown to a user.
 package fault
 
 import (
@@ -19,10 +19,10 @@ const (
 	Internal Kind = "internal" // our defect: log it, show only a reference
 	Invalid  Kind = "invalid"  // the request or manifest is wrong: show why
 	Unknown  Kind = "unknown"  // not signed in, or invalid credentials: sign in
-	Denied   Kind = "denied"   // the caller may not: show nothing more
-	Missing  Kind = "missing"  // no such thing, or none the caller may see
-	Conflict Kind = "conflict" // someone changed it first: reload and retry
-	Exceeded Kind = "exceeded" // a limit of size, time, memory or rate was passed
+	Denied   Kind = "denied"   // the caller has no right: show nothing more
+	Missing  Kind = "missing"  // it does not exist, or the caller may not see it
+	Conflict Kind = "conflict" // it was changed concurrently: reload and retry
+	Exceeded Kind = "exceeded" // a limit of size, time, memory or rate was exceeded
 	Offline  Kind = "offline"  // the other side is unreachable: try again later
 )
 
@@ -30,14 +30,14 @@ const (
 type Error struct {
 	Kind   Kind
 	Code   string // stable reference such as "CAP-2101"; empty: derived from Kind
-	Object string // what it is about, such as "application shop"; may be empty
+	Object string // the object, such as "application shop"; may be empty
 	Cause  string // one sentence without secrets: what is wrong
 	Fix    string // one sentence: what to do about it; may be empty
-	Line   int    // line of the text that was read, from 1; 0: it is about no text, or about all of it
+	Line   int    // line of the text that was read, from 1; 0: none
 	Err    error  // the chain for the log; may be nil; never shown
 
-	// RetryAfter is how long the other side asks to wait before the next try;
-	// zero: it does not say.
+	// RetryAfter is how long the other side asks to wait before a retry; zero:
+	// unknown.
 	RetryAfter time.Duration
 }
 
@@ -63,13 +63,13 @@ func New(kind Kind, format string, args ...any) error {
 	return &Error{Kind: kind, Cause: err.Error(), Err: hide(errors.Unwrap(err))}
 }
 
-// Wrap classifies an existing chain under a sentence of its own. The chain is
-// for the log; users read only the sentence.
+// Wrap classifies an existing chain and adds a sentence. The chain is for the
+// log; users read only the sentence.
 func Wrap(kind Kind, err error, format string, args ...any) error {
 	return &Error{Kind: kind, Cause: fmt.Sprintf(format, args...), Err: err}
 }
 
-// With adds object and fix to a classified error, and leaves others alone.
+// With adds object and fix to a classified error, and returns others unchanged.
 // Fields that are already set stay.
 func With(err error, object, fix string) error {
 	var e *Error
@@ -86,8 +86,8 @@ func With(err error, object, fix string) error {
 	return &c
 }
 
-// KindOf is the one question that an edge asks. It is "" for nil and
-// Internal for anything unclassified.
+// KindOf returns the kind of an error: "" for nil, and Internal for an
+// unclassified one.
 func KindOf(err error) Kind {
 	if err == nil {
 		return ""
@@ -123,7 +123,7 @@ func Sentence(err error) string {
 	return s
 }
 
-// hidden is a chain for errors.Is and errors.As that is not printed twice.
+// hidden is a chain for errors.Is and errors.As that is not printed again.
 type hidden struct{ error }
 
 func (h hidden) Unwrap() error { return h.error }

@@ -1,12 +1,13 @@
 // Package glob matches names with the patterns that projects, access policies
 // and sync windows use, in the syntax that Argo CD's users know: * any run of
 // characters, ? one character, [abc] and [a-z] a class, [!a] its opposite,
-// {a,b} alternatives, and \ in front of a character that is to mean itself.
+// {a,b} alternatives, and \ in front of a literal character.
 //
-// Hub and agent both decide by these patterns, so both must read them alike.
+// Hub and agent both use these patterns, so both must interpret them alike.
 // Patterns become regular expressions of the standard library, whose time is
-// linear: strangers write them. github.com/gobwas/glob is not used for
-// decisions, because it accepts unclosed braces and lets ? match nothing.
+// linear, because untrusted users write them. github.com/gobwas/glob is not
+// used for decisions, because it accepts unclosed braces and lets ? match
+// nothing.
 package glob
 
 import (
@@ -23,8 +24,8 @@ import (
 const MaxPattern = 1 << 10
 
 // Match reports whether s as a whole matches a pattern. * and ? match slashes
-// too. A malformed pattern matches nothing; Check refuses it where it is
-// written.
+// too. A malformed pattern matches nothing; Check refuses it when it is
+// entered.
 func Match(pattern, s string) bool {
 	if !strings.ContainsAny(pattern, `[{\`) {
 		return simple(pattern, s)
@@ -144,13 +145,11 @@ func expression(pattern string, path bool) (*regexp.Regexp, error) {
 		c, size := utf8.DecodeRuneInString(rest)
 		rest = rest[size:]
 		switch {
+		case c == '*' && strings.HasPrefix(rest, "*"):
+			rest = strings.TrimLeft(rest, "*")
+			out.WriteString(".*")
 		case c == '*':
-			if strings.HasPrefix(rest, "*") {
-				rest = strings.TrimLeft(rest, "*")
-				out.WriteString(".*")
-			} else {
-				out.WriteString(one + "*")
-			}
+			out.WriteString(one + "*")
 		case c == '?':
 			out.WriteString(one)
 		case c == '[':
@@ -186,7 +185,7 @@ func expression(pattern string, path bool) (*regexp.Regexp, error) {
 	return regexp.Compile(out.String())
 }
 
-// class translates what follows a [ and returns what stands behind its ].
+// class translates the text after a [ and returns the rest after its ].
 func class(s string) (expression, after string, err error) {
 	var out strings.Builder
 	out.WriteString("[")

@@ -35,7 +35,7 @@ func Next(prev []byte, seq uint64, kind int32, appID string, body []byte) []byte
 	return h.Sum(nil)
 }
 
-// Leaf stands for the newest state of one application: SHA-256 of its id, a
+// Leaf is the hash of the newest state of one application: SHA-256 of its id, a
 // zero byte, and the body of its newest state row.
 func Leaf(appID string, body []byte) [32]byte {
 	h := sha256.New()
@@ -45,9 +45,9 @@ func Leaf(appID string, body []byte) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// Root stands for everything that a cluster should know: SHA-256 over id, a
-// zero byte and leaf of each application, in order of id. The root of no
-// application is the hash of nothing.
+// Root is the hash of the newest states of all applications of a cluster:
+// SHA-256 over id, a zero byte and leaf of each, in order of id. Without
+// applications it is the hash of the empty text.
 func Root(leaves map[string][32]byte) []byte {
 	h := sha256.New()
 	for _, id := range slices.Sorted(maps.Keys(leaves)) {

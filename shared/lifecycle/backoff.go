@@ -7,8 +7,8 @@ import (
 )
 
 // A Backoff says how long to wait before the next try: with full jitter, so
-// that many who failed together do not come back together. The zero value
-// waits up to 1 s first and up to 60 s at most. One goroutine may use it.
+// that clients that failed together do not retry together. The zero value waits
+// up to 1 s first and up to 60 s at most. One goroutine may use it.
 type Backoff struct {
 	First time.Duration  // most to wait before the first retry; zero: 1 s
 	Max   time.Duration  // most to wait at all; zero: 60 s
@@ -39,7 +39,7 @@ func (b *Backoff) Next() time.Duration {
 	return time.Duration(random() * float64(ceiling))
 }
 
-// Tries is how many waits were given since the last Reset.
+// Tries is the number of waits since the last Reset.
 func (b *Backoff) Tries() int { return b.tries }
 
 // Reset starts again from First.

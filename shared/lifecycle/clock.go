@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Clock is time as a part sees it. The daemons give System; tests give one
-// that moves by hand.
+// A Clock tells a part the time. The daemons use System; tests use one that
+// they advance.
 type Clock interface {
 	Now() time.Time
 	// After returns a channel that receives once d has passed, and a function

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// A Group runs functions side by side that live and die together: the first
-// that returns, with an error or without, ends the context of the others.
+// A Group runs functions concurrently. The first that returns, with or without
+// an error, ends the context of the others.
 type Group struct {
-	parent context.Context //nolint:containedctx // a group is the life of a context below this one
+	parent context.Context //nolint:containedctx // the group owns a context below this one
 	ctx    context.Context //nolint:containedctx // the same
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
@@ -28,7 +28,7 @@ func (g *Group) Go(fn func(ctx context.Context) error) {
 	g.wait.Go(func() {
 		err := Safely(g.ctx, "a group", fn)
 		g.once.Do(func() {
-			if g.parent.Err() == nil { // else it was asked to stop
+			if g.parent.Err() == nil { // otherwise it was asked to stop
 				g.err = err
 			}
 		})

@@ -22,7 +22,7 @@ type Part struct {
 	Run func(ctx context.Context) error
 	// Ready, if set, is closed by the part once later parts may start.
 	Ready <-chan struct{}
-	// Once says that a return without an error is no reason to stop.
+	// Once means that a return without an error does not stop the others.
 	Once bool
 	// Grace is how long the part may take to stop; zero means 30 s.
 	Grace time.Duration
@@ -65,8 +65,8 @@ type running struct {
 }
 
 func start(ctx context.Context, p Part, ended chan<- struct{}) *running {
-	// The part ends by its own cancel only, so that parts stop in reverse
-	// order and not all at once when the process is asked to stop.
+	// The part ends only by its own cancel, so that parts stop in reverse order
+	// and not all at once.
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &running{Part: p, cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -78,8 +78,8 @@ func start(ctx context.Context, p Part, ended chan<- struct{}) *running {
 	return r
 }
 
-// safely runs a part. One that throws is started again after a growing wait,
-// so that a defect in one part neither ends nor restarts the process.
+// safely runs a part. After a panic it starts the part again with growing
+// delays, so that a defect in one part does not end the process.
 func (p Part) safely(ctx context.Context) error {
 	back := Backoff{}
 	for {
@@ -94,10 +94,10 @@ func (p Part) safely(ctx context.Context) error {
 	}
 }
 
-// firstRestart is the least wait before a part that threw runs again.
+// firstRestart is the shortest wait before a part runs again after a panic.
 const firstRestart = 100 * time.Millisecond
 
-// ready waits until the part lets others start.
+// ready waits until the next part may start.
 func (r *running) ready(ctx context.Context, ended <-chan struct{}, started []*running) error {
 	if r.Ready == nil {
 		return nil
@@ -116,7 +116,7 @@ func (r *running) ready(ctx context.Context, ended <-chan struct{}, started []*r
 	}
 }
 
-// failure returns the error of the first part that ended and should not have.
+// failure returns the error of the first part that ended unexpectedly.
 func failure(parts []*running) error {
 	for _, r := range parts {
 		select {

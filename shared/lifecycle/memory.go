@@ -8,14 +8,21 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// BoundMemory has the process collect garbage in time to stay below a part,
-// above 0 and at most 1, of the memory that its control group may use: beyond
-// all of it the kernel kills the process. GOMEMLIMIT in the environment goes
-// before. Without such a group nothing is bounded.
-func BoundMemory(part float64, log *slog.Logger) { boundMemory(memlimit.FromCgroup, part, log) }
+// BoundMemory sets the soft memory limit of the runtime to a share, above 0 and
+// at most 1, of the limit of the process's control group. Above that limit the
+// kernel kills the process. Without such a group the limit is the share alone of
+// the machine's memory; 0: there is none. GOMEMLIMIT in the environment takes
+// precedence.
+func BoundMemory(share, alone float64, log *slog.Logger) {
+	boundMemory(memlimit.FromCgroup, memlimit.FromSystem, share, alone, log)
+}
 
-func boundMemory(allowed memlimit.Provider, part float64, log *slog.Logger) {
-	if _, err := memlimit.Set(memlimit.WithProvider(allowed), memlimit.WithRatio(part)); err != nil {
+func boundMemory(group, machine memlimit.Provider, share, alone float64, log *slog.Logger) {
+	allowed := memlimit.ApplyRatio(group, share)
+	if alone > 0 {
+		allowed = memlimit.ApplyFallback(allowed, memlimit.ApplyRatio(machine, alone))
+	}
+	if _, err := memlimit.Set(memlimit.WithProvider(allowed), memlimit.WithRatio(1)); err != nil {
 		log.Info("memory is not bounded by what the control group may use", logkey.Error, err)
 	}
 }

@@ -34,7 +34,7 @@ type monitorKey struct{}
 
 type loopKey struct{}
 
-// With makes everything below ctx watched by m.
+// With returns a context below which m monitors loops.
 func (m *Monitor) With(ctx context.Context) context.Context {
 	return context.WithValue(ctx, monitorKey{}, m)
 }
@@ -54,8 +54,8 @@ type loop struct {
 	reported bool      // it was reported as stuck
 }
 
-// Watch monitors what runs under the context that it returns: it must make
-// progress at least every limit, by Beat, Expect or Rest. The function ends the
+// Watch monitors the loop under the context that it returns: it must report
+// progress by Beat, Expect or Rest within each limit. The function ends the
 // monitoring.
 func Watch(ctx context.Context, name string, limit time.Duration) (context.Context, func()) {
 	m := monitorOf(ctx)
@@ -108,8 +108,8 @@ func signal(ctx context.Context, set func(*loop, time.Time)) {
 	}
 }
 
-// Excuse restarts the limit of every loop: what all of them wait for is known
-// to be unreachable, and a restart would not help.
+// Excuse restarts the limit of every loop. It is for dependencies that are
+// known to be unreachable, where a restart would not help.
 func (m *Monitor) Excuse() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,9 +160,9 @@ func (m *Monitor) overdue(report bool) (names []string, changed bool) {
 	return slices.Compact(names), changed
 }
 
-// Guard checks the loops until ctx ends, then returns nil. Once for each time
-// that a loop is stuck it calls stuck with the names of all stuck loops, and
-// the stacks of all goroutines. away reports that what the loops depend on is
+// Guard checks the loops until ctx ends, then returns nil. Each time a loop
+// becomes stuck, it calls stuck with the names of all stuck loops and the
+// stacks of all goroutines. away reports that a dependency of the loops is
 // known to be unreachable, which excuses them.
 func (m *Monitor) Guard(ctx context.Context, every time.Duration, away func(context.Context) bool, stuck func(names []string, stacks string)) error {
 	return Every(ctx, m.clock, every, 0, nil, func(ctx context.Context) error {
@@ -192,19 +192,19 @@ func stacks() string {
 	}
 }
 
-// A PanicError is a defect that was caught.
+// A PanicError is a recovered panic.
 type PanicError struct {
-	Where string // what it was caught in
-	Value string // what was thrown
+	Where string // where it was recovered
+	Value string // the value of the panic
 	Stack string
 }
 
 // Error says what happened, without the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("defect in %s: %s", e.Where, e.Value) }
 
-// Safely runs fn. Under a Monitor a defect in it becomes an error that is
-// counted, so that one bad item cannot end the process; the caller leaves the
-// item for later. Elsewhere a defect stays one.
+// Safely runs fn. Under a Monitor a panic in it becomes an error and is
+// counted, so that one bad item cannot end the process; the caller retries the
+// item later. Without a Monitor the panic continues.
 func Safely(ctx context.Context, where string, fn func(ctx context.Context) error) (err error) {
 	m := monitorOf(ctx)
 	if m == nil {
@@ -218,7 +218,7 @@ func Safely(ctx context.Context, where string, fn func(ctx context.Context) erro
 	return fn(ctx)
 }
 
-// Caught counts a defect that somebody has recovered from by himself.
+// Caught counts a panic that the caller has recovered.
 func (m *Monitor) Caught(ctx context.Context, where string, value any) *PanicError {
 	p := &PanicError{Where: where, Value: strings.ToValidUTF8(fmt.Sprint(value), "?"), Stack: string(debug.Stack())}
 	m.mu.Lock()
@@ -230,7 +230,7 @@ func (m *Monitor) Caught(ctx context.Context, where string, value any) *PanicErr
 	return p
 }
 
-// Panics returns how many defects were caught, by where.
+// Panics returns the number of recovered panics by place.
 func (m *Monitor) Panics() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

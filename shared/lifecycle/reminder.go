@@ -7,7 +7,7 @@ import "time"
 // uses a minute and an hour. One goroutine may use it.
 type Reminder struct {
 	First time.Duration // until the second time; zero: 1 min
-	Max   time.Duration // most between two tellings; zero: 1 h
+	Max   time.Duration // longest time between two messages; zero: 1 h
 
 	cause string
 	next  time.Time
@@ -15,7 +15,7 @@ type Reminder struct {
 }
 
 // Due reports whether a cause is to be logged now. An empty cause means that it
-// is gone, which is not logged here; told reports whether it had been logged.
+// has ended, which is not logged here; told reports whether it had been logged.
 func (r *Reminder) Due(now time.Time, cause string) (due, reported bool) {
 	reported = r.cause != ""
 	first, most := r.First, r.Max

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	stepBytes       = 32  // estimate of what an instruction allocates, at most about ten times that in reality
+	stepBytes       = 32  // estimated allocation of an instruction; the real one is at most about ten times higher
 	valueBytes      = 16  // a slot in a table or on the stack
 	entryBytes      = 128 // a named entry of a table
 	frameBytes      = 96  // a place on the call stack
-	fewValues       = 256 // on the stack of one call, that need no counting
+	fewValues       = 256 // on the stack of one call, which are not counted
 	clockCheckEvery = 16  // instructions between two checks of the clock
 )
 
-// A budget is what is left of a run's limits. One goroutine uses it at a time.
+// A budget is the rest of a run's limits. One goroutine uses it at a time.
 type budget struct {
 	limits     Limits
 	deadline   time.Time
-	parent     context.Context //nolint:containedctx // lives as long as the run that it bounds
+	parent     context.Context //nolint:containedctx // ends with the run that it limits
 	closed     chan struct{}
 	steps      int64
 	memory     int64
@@ -50,8 +50,7 @@ func newBudget(ctx context.Context, l Limits) *budget {
 	return &budget{limits: l, deadline: time.Now().Add(l.Time), parent: ctx, closed: closed}
 }
 
-// spend counts steps and bytes. It returns the limit that is exceeded, and the
-// same one from then on.
+// spend counts steps and bytes. It returns the first limit that was exceeded.
 func (b *budget) spend(steps, bytes int64) error {
 	if b.err != nil {
 		return b.err
@@ -101,8 +100,8 @@ func (b *budget) text(n int) error {
 	return b.spend(int64(n)/64, int64(n))
 }
 
-// A meter lets the interpreter count: it asks its context before each
-// instruction whether it is done.
+// A meter counts instructions: the interpreter checks its context before each
+// one.
 type meter struct {
 	context.Context //nolint:containedctx // it is one
 

@@ -15,8 +15,9 @@ import (
 // maxDepth is how deep values may nest on their way in and out.
 const maxDepth = 200
 
-// fromGo returns a Go value of an object to the script. Lua has no null: in a
-// map it is no entry, in a list it is false to keep the places of the others.
+// fromGo converts a value of an object for the script. Lua has no null: in a
+// map the entry is missing, in a list it is false, so that the indexes of the
+// others stay.
 func (r *running) fromGo(v any, depth int) (glua.LValue, error) {
 	if depth > maxDepth {
 		return nil, fault.New(fault.Exceeded, "the object nests deeper than %d levels", maxDepth)
@@ -29,38 +30,46 @@ func (r *running) fromGo(v any, depth int) (glua.LValue, error) {
 	case string:
 		return glua.LString(v), nil
 	case []any:
-		t := r.l.CreateTable(len(v), 0)
-		r.origins[t] = v
-		for _, e := range v {
-			x, err := r.fromGo(e, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			if e == nil {
-				x = glua.LFalse
-			}
-			t.Append(x)
-		}
-		return t, nil
+		return r.fromList(v, depth)
 	case map[string]any:
-		t := r.l.CreateTable(0, len(v))
-		r.origins[t] = v
-		for k, e := range v {
-			x, err := r.fromGo(e, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			if x != glua.LNil {
-				t.RawSetString(k, x)
-			}
-		}
-		return t, nil
+		return r.fromMap(v, depth)
 	}
 	n, ok := number(v)
 	if !ok {
 		return nil, fmt.Errorf("value of type %T in an object", v)
 	}
 	return n, nil
+}
+
+func (r *running) fromList(list []any, depth int) (glua.LValue, error) {
+	t := r.l.CreateTable(len(list), 0)
+	r.origins[t] = list
+	for _, e := range list {
+		x, err := r.fromGo(e, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if e == nil {
+			x = glua.LFalse
+		}
+		t.Append(x)
+	}
+	return t, nil
+}
+
+func (r *running) fromMap(m map[string]any, depth int) (glua.LValue, error) {
+	t := r.l.CreateTable(0, len(m))
+	r.origins[t] = m
+	for k, e := range m {
+		x, err := r.fromGo(e, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if x != glua.LNil {
+			t.RawSetString(k, x)
+		}
+	}
+	return t, nil
 }
 
 func number(v any) (glua.LNumber, bool) {
@@ -81,7 +90,8 @@ func number(v any) (glua.LNumber, bool) {
 }
 
 // toGo converts a value of the script. Origin is the value at the same path of
-// the object, or nil: what the script did not change is returned unchanged.
+// the object, or nil: a value that the script did not change is returned
+// unchanged.
 func (r *running) toGo(v glua.LValue, origin any, depth int) (any, error) {
 	if err := r.b.spend(1, entryBytes); err != nil {
 		return nil, err
@@ -129,8 +139,8 @@ func backNumber(v glua.LNumber, origin any) (any, error) {
 	return f, nil
 }
 
-// backTable distinguishes lists from maps by their keys. An empty table is what
-// it was made from, or what is at its path; a new one is a map.
+// backTable distinguishes lists from maps by their keys. An empty table has the
+// type of its origin, or of the value at its path; a new one is a map.
 func (r *running) backTable(t *glua.LTable, origin any, depth int) (any, error) {
 	first, _ := t.Next(glua.LNil)
 	if first == glua.LNil {

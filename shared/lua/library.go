@@ -103,7 +103,7 @@ func (r *running) require(l *glua.LState) int {
 	return 1
 }
 
-// thread lets a coroutine be made whose instructions count like all others.
+// thread creates a coroutine whose instructions are counted like all others.
 func (r *running) thread(make *glua.LFunction) glua.LGFunction {
 	return func(l *glua.LState) int {
 		l.CheckFunction(1)
@@ -121,7 +121,7 @@ func (r *running) thread(make *glua.LFunction) glua.LGFunction {
 	}
 }
 
-// threadOf finds the thread in what the library made: itself, or the function
+// threadOf finds the thread in the library's result: itself, or the function
 // that resumes it.
 func threadOf(v glua.LValue) *glua.LState {
 	switch v := v.(type) {

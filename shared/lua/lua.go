@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	chunkName  = "line"    // what the interpreter puts before a line's number
+	chunkName  = "line"    // what the interpreter writes before a line number
 	maxSource  = 256 << 10 // bytes of one script
 	maxMessage = 1 << 10   // bytes of an error that a script raises
 	callDepth  = 180       // calls inside one another
@@ -33,7 +33,7 @@ const (
 type Limits struct {
 	Time   time.Duration // on the clock
 	Steps  int64         // instructions, and steps of the functions that a script calls
-	Memory int64         // bytes of text and tables that it makes, all in all
+	Memory int64         // bytes of all texts and tables that it creates
 	Text   int           // bytes of one text
 }
 
@@ -73,7 +73,7 @@ func Compile(name, source string) (s *Script, err error) {
 	return &Script{name: name, hash: sha256.Sum256([]byte(source)), proto: proto}, nil
 }
 
-// broken is the answer to a script that is no Lua.
+// broken is the error for a script that is not valid Lua.
 func broken(name, message string) error {
 	message = strings.TrimPrefix(strings.Join(strings.Fields(message), " "), chunkName+" ")
 	return fault.With(fault.New(fault.Invalid, "the script is not valid Lua: %s", short(message)), name, "correct the script")
@@ -82,7 +82,7 @@ func broken(name, message string) error {
 // Hash distinguishes scripts of different text.
 func (s *Script) Hash() [sha256.Size]byte { return s.hash }
 
-// A Call is what one run is given.
+// A Call contains the inputs of one run.
 type Call struct {
 	Object map[string]any    // the global obj; never changed
 	Params map[string]string // the global actionParams
@@ -109,8 +109,8 @@ func (s *Script) Run(ctx context.Context, c Call) (result any, err error) {
 	return result, nil
 }
 
-// brokenDown is the answer to a script in which the interpreter itself failed.
-// A limit that was passed before is the cause, whatever came of it.
+// brokenDown is the error for a script in which the interpreter itself failed.
+// A limit that was exceeded before is the cause.
 func (r *running) brokenDown(recovered any) error {
 	if r.b.err != nil {
 		return r.b.err
@@ -118,7 +118,7 @@ func (r *running) brokenDown(recovered any) error {
 	return fault.New(fault.Invalid, "the script failed: %s", short(fmt.Sprint(recovered)))
 }
 
-// failure is the answer to a script that did not reach its end.
+// failure is the error for a script that did not reach its end.
 func failure(err error) error {
 	var api *glua.ApiError
 	if !errors.As(err, &api) {
@@ -143,7 +143,7 @@ func failure(err error) error {
 	return fault.New(fault.Invalid, "the script failed: %s", short(message))
 }
 
-// short bounds what a script says of itself.
+// short truncates a script's own error text.
 func short(s string) string {
 	s = strings.ToValidUTF8(strings.TrimSpace(s), "?")
 	if len(s) <= maxMessage {

@@ -7,14 +7,14 @@ import (
 
 const (
 	maxCaptures = 32
-	maxCalls    = 200 // of the matcher inside itself
+	maxCalls    = 200 // recursion depth of the matcher
 
 	openCapture     = -1
 	positionCapture = -2
 )
 
-// A matcher matches one of Lua's patterns with a text. It counts every step, so
-// that a pattern with exponential backtracking ends at the run's limit.
+// A matcher matches a Lua pattern with a text. It counts every step, so that a
+// pattern with exponential backtracking ends at the run's limit.
 type matcher struct {
 	src, pattern string
 	step         func() error
@@ -43,124 +43,138 @@ func (m *matcher) match(s, p int) (int, error) {
 		if p == len(m.pattern) {
 			return s, nil
 		}
-		switch m.pattern[p] {
-		case '(':
-			if strings.HasPrefix(m.pattern[p:], "()") {
-				return m.begin(s, p+2, positionCapture)
-			}
-			return m.begin(s, p+1, openCapture)
-		case ')':
-			return m.end(s, p+1)
-		case '$':
-			if p+1 == len(m.pattern) {
-				if s == len(m.src) {
-					return s, nil
-				}
-				return -1, nil
-			}
-		case '%':
-			if p+1 < len(m.pattern) {
-				next, done, err := m.special(s, p)
-				if err != nil || done {
-					return next, err
-				}
-				if next >= 0 {
-					s, p = next, p+2
-					if m.pattern[p-1] == 'b' {
-						p += 2
-					} else if m.pattern[p-1] == 'f' {
-						e, err := m.classEnd(p)
-						if err != nil {
-							return 0, err
-						}
-						p = e
-					}
-					continue
-				}
-			}
+		at, err := m.advance(s, p)
+		if err != nil || at.over {
+			return at.s, err
 		}
-		ep, err := m.classEnd(p)
-		if err != nil {
-			return 0, err
-		}
-		var suffix byte
-		if ep < len(m.pattern) {
-			suffix = m.pattern[ep]
-		}
-		fits := s < len(m.src) && m.single(m.src[s], p, ep)
-		switch suffix {
-		case '?':
-			if fits {
-				if e, err := m.match(s+1, ep+1); err != nil || e >= 0 {
-					return e, err
-				}
-			}
-			p = ep + 1
-		case '+':
-			if !fits {
-				return -1, nil
-			}
-			return m.most(s+1, p, ep)
-		case '*':
-			return m.most(s, p, ep)
-		case '-':
-			return m.least(s, p, ep)
-		default:
-			if !fits {
-				return -1, nil
-			}
-			s, p = s+1, ep
-		}
+		s, p = at.s, at.p
 	}
 }
 
-// special handles %b, %f and back references. A negative next without done
-// means that the item is an ordinary class.
-func (m *matcher) special(s, p int) (next int, done bool, err error) {
-	switch c := m.pattern[p+1]; {
-	case c == 'b':
-		if p+3 >= len(m.pattern) {
-			return 0, false, errPattern("malformed pattern (missing arguments to '%b')")
-		}
-		e := m.balance(s, m.pattern[p+2], m.pattern[p+3])
-		return e, e < 0, nil
-	case c == 'f':
-		if p+2 >= len(m.pattern) || m.pattern[p+2] != '[' {
-			return 0, false, errPattern("missing '[' after '%f' in pattern")
-		}
-		ep, err := m.classEnd(p + 2)
-		if err != nil {
-			return 0, false, err
-		}
-		var before, at byte
-		if s > 0 {
-			before = m.src[s-1]
-		}
+// A position is the state of a match: how far it is in the text and in the
+// pattern. With over, the match has ended at s, or failed if s is -1.
+type position struct {
+	s, p int
+	over bool
+}
+
+var mismatch = position{s: -1, over: true}
+
+// ended is the position after the rest of the pattern was matched.
+func ended(s int, err error) (position, error) { return position{s: s, over: true}, err }
+
+// advance matches the item of the pattern at p with the text at s.
+func (m *matcher) advance(s, p int) (position, error) {
+	switch rest := m.pattern[p:]; {
+	case strings.HasPrefix(rest, "()"):
+		return ended(m.begin(s, p+2, positionCapture))
+	case rest[0] == '(':
+		return ended(m.begin(s, p+1, openCapture))
+	case rest[0] == ')':
+		return ended(m.end(s, p+1))
+	case rest == "$":
 		if s < len(m.src) {
-			at = m.src[s]
+			return mismatch, nil
 		}
-		if !m.set(before, p+2, ep-1) && m.set(at, p+2, ep-1) {
-			return s, false, nil
-		}
-		return -1, true, nil
-	case c >= '0' && c <= '9':
-		i := int(c) - '1'
-		if i < 0 || i >= len(m.captures) || m.captures[i].length == openCapture {
-			return 0, false, errPattern(fmt.Sprintf("invalid capture index %%%c", c))
-		}
-		if m.captures[i].length == positionCapture {
-			return -1, true, nil
-		}
-		was := m.src[m.captures[i].start : m.captures[i].start+m.captures[i].length]
-		if strings.HasPrefix(m.src[s:], was) {
-			return s + len(was), false, nil
-		}
-		return -1, true, nil
+		return ended(s, nil)
+	case strings.HasPrefix(rest, "%b"):
+		return m.balanced(s, p)
+	case strings.HasPrefix(rest, "%f"):
+		return m.frontier(s, p)
+	case len(rest) > 1 && rest[0] == '%' && digit(rest[1]):
+		return m.reference(s, p)
 	}
-	return -1, false, nil
+	return m.repeated(s, p)
 }
 
-// balance returns the end of a text in brackets; -1 if it has none.
+// repeated matches a class with the suffix that says how often it may occur.
+func (m *matcher) repeated(s, p int) (position, error) {
+	ep, err := m.classEnd(p)
+	if err != nil {
+		return position{}, err
+	}
+	var suffix byte
+	if ep < len(m.pattern) {
+		suffix = m.pattern[ep]
+	}
+	fits := s < len(m.src) && m.single(m.src[s], p, ep)
+	switch {
+	case suffix == '*':
+		return ended(m.most(s, p, ep))
+	case suffix == '-':
+		return ended(m.least(s, p, ep))
+	case suffix == '?':
+		return m.optional(s, ep+1, fits)
+	case !fits:
+		return mismatch, nil
+	case suffix == '+':
+		return ended(m.most(s+1, p, ep))
+	}
+	return position{s: s + 1, p: ep}, nil
+}
+
+// optional tries the rest of the pattern, from p on, behind a byte that fits,
+// and continues without that byte otherwise.
+func (m *matcher) optional(s, p int, fits bool) (position, error) {
+	if fits {
+		if e, err := m.match(s+1, p); err != nil || e >= 0 {
+			return ended(e, err)
+		}
+	}
+	return position{s: s, p: p}, nil
+}
+
+// balanced matches %b and its two characters.
+func (m *matcher) balanced(s, p int) (position, error) {
+	if p+3 >= len(m.pattern) {
+		return position{}, errPattern("malformed pattern (missing arguments to '%b')")
+	}
+	e := m.balance(s, m.pattern[p+2], m.pattern[p+3])
+	return position{s: e, p: p + 4, over: e < 0}, nil
+}
+
+// frontier matches %f and its set: a place where the set begins to fit.
+func (m *matcher) frontier(s, p int) (position, error) {
+	p += 2
+	if p >= len(m.pattern) || m.pattern[p] != '[' {
+		return position{}, errPattern("missing '[' after '%f' in pattern")
+	}
+	ep, err := m.classEnd(p)
+	if err != nil {
+		return position{}, err
+	}
+	var before, at byte
+	if s > 0 {
+		before = m.src[s-1]
+	}
+	if s < len(m.src) {
+		at = m.src[s]
+	}
+	if m.set(before, p, ep-1) || !m.set(at, p, ep-1) {
+		return mismatch, nil
+	}
+	return position{s: s, p: ep}, nil
+}
+
+// reference matches a back reference such as %1.
+func (m *matcher) reference(s, p int) (position, error) {
+	number := m.pattern[p+1]
+	i := int(number) - '1'
+	if i < 0 || i >= len(m.captures) || m.captures[i].length == openCapture {
+		return position{}, errPattern(fmt.Sprintf("invalid capture index %%%c", number))
+	}
+	c := m.captures[i]
+	if c.length == positionCapture {
+		return mismatch, nil
+	}
+	captured := m.src[c.start : c.start+c.length]
+	if !strings.HasPrefix(m.src[s:], captured) {
+		return mismatch, nil
+	}
+	return position{s: s + len(captured), p: p + 2}, nil
+}
+
+// balance returns the end of a text in brackets; -1 if there is none at s.
 func (m *matcher) balance(s int, open, shut byte) int {
 	if s >= len(m.src) || m.src[s] != open {
 		return -1
@@ -182,6 +196,7 @@ func (m *matcher) balance(s int, open, shut byte) int {
 	return -1
 }
 
+// most matches the item from p to ep as often as possible, then the rest.
 func (m *matcher) most(s, p, ep int) (int, error) {
 	n := 0
 	for s+n < len(m.src) && m.single(m.src[s+n], p, ep) {
@@ -198,6 +213,7 @@ func (m *matcher) most(s, p, ep int) (int, error) {
 	return -1, nil
 }
 
+// least matches the item from p to ep as rarely as possible, then the rest.
 func (m *matcher) least(s, p, ep int) (int, error) {
 	for {
 		if e, err := m.match(s, ep+1); err != nil || e >= 0 {
@@ -210,6 +226,7 @@ func (m *matcher) least(s, p, ep int) (int, error) {
 	}
 }
 
+// begin opens a capture and matches the rest.
 func (m *matcher) begin(s, p, what int) (int, error) {
 	if len(m.captures) >= maxCaptures {
 		return 0, errPattern("too many captures")
@@ -222,6 +239,7 @@ func (m *matcher) begin(s, p, what int) (int, error) {
 	return e, err
 }
 
+// end closes the newest open capture and matches the rest.
 func (m *matcher) end(s, p int) (int, error) {
 	at := -1
 	for i := len(m.captures) - 1; i >= 0; i-- {
@@ -288,32 +306,31 @@ func (m *matcher) single(c byte, p, ep int) bool {
 // set reports whether a byte is in the set that begins at p with [ and ends at
 // end with ].
 func (m *matcher) set(c byte, p, end int) bool {
-	yes := true
 	p++
-	if m.pattern[p] == '^' {
-		yes = false
+	negated := m.pattern[p] == '^'
+	if negated {
 		p++
 	}
 	for p < end {
-		switch {
-		case m.pattern[p] == '%' && p+1 < end:
-			if inClass(c, m.pattern[p+1]) {
-				return yes
-			}
-			p += 2
-		case p+2 < end && m.pattern[p+1] == '-':
-			if m.pattern[p] <= c && c <= m.pattern[p+2] {
-				return yes
-			}
-			p += 3
-		default:
-			if m.pattern[p] == c {
-				return yes
-			}
-			p++
+		fits, next := m.member(c, p, end)
+		if fits {
+			return !negated
 		}
+		p = next
 	}
-	return !yes
+	return negated
+}
+
+// member reports whether a byte fits the class, the range or the character at p
+// of a set, and where the next one begins.
+func (m *matcher) member(c byte, p, end int) (fits bool, next int) {
+	switch {
+	case m.pattern[p] == '%' && p+1 < end:
+		return inClass(c, m.pattern[p+1]), p + 2
+	case p+2 < end && m.pattern[p+1] == '-':
+		return m.pattern[p] <= c && c <= m.pattern[p+2], p + 3
+	}
+	return m.pattern[p] == c, p + 1
 }
 
 func inClass(c, class byte) bool {

@@ -6,8 +6,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// The names under which a script reaches the counted forms of what the
-// interpreter does without asking. No script can write them.
+// The names of the counted forms of operations that the interpreter does not
+// count itself. No script can use them.
 const (
 	nameConcat = "(concat)"
 	nameSet    = "(set)"
@@ -37,7 +37,7 @@ type rewriter struct {
 	err   error
 }
 
-// down reports whether the next level may be entered; up leaves it.
+// down enters the next level if that is allowed; up leaves it.
 func (w *rewriter) down() bool {
 	w.depth++
 	if w.depth > maxNesting && w.err == nil {
@@ -151,7 +151,7 @@ func (w *rewriter) expr(e ast.Expr) ast.Expr {
 	return e
 }
 
-// target rewrites inside what is assigned to, and leaves its last step.
+// target rewrites inside the target of an assignment, except its last step.
 func (w *rewriter) target(e ast.Expr) ast.Expr {
 	if a, ok := e.(*ast.AttrGetExpr); ok {
 		a.Object, a.Key = w.expr(a.Object), w.expr(a.Key)
@@ -159,8 +159,8 @@ func (w *rewriter) target(e ast.Expr) ast.Expr {
 	return e
 }
 
-// fixed reports whether a key is a name written in the script: a table can grow
-// by no more of these than the script has.
+// fixed reports whether a key is a name in the script's text: a table can grow
+// only by as many of these as the script has.
 func fixed(key ast.Expr) bool {
 	_, text := key.(*ast.StringExpr)
 	return text
@@ -168,7 +168,7 @@ func fixed(key ast.Expr) bool {
 
 // assign turns t[k] = v into a counted call. An assignment to several targets
 // becomes a block: first everything is evaluated, then it is assigned one by
-// one. (The interpreter by itself gets a, b = b, a wrong.)
+// one. (The interpreter's own result for a, b = b, a is wrong.)
 func (w *rewriter) assign(s *ast.AssignStmt) ast.Stmt {
 	w.all(s.Rhs)
 	for i := range s.Lhs {

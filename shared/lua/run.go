@@ -15,7 +15,7 @@ type running struct {
 	b       *budget
 	now     func() time.Time
 	open    bool
-	origins map[*glua.LTable]any // what a table was made from: map[string]any or []any
+	origins map[*glua.LTable]any // the value that a table was made from: map[string]any or []any
 	object  map[string]any
 }
 
@@ -27,8 +27,8 @@ func newRun(ctx context.Context, c Call) *running {
 	if r.now == nil {
 		r.now = time.Now
 	}
-	// A call stack of fixed size: the one that grows (MinimizeStackMemory) does
-	// not notice that it is full, and shares its frames between interpreters.
+	// A call stack of fixed size: the growing one (MinimizeStackMemory) does
+	// not detect that it is full, and shares its frames between interpreters.
 	r.l = glua.NewState(glua.Options{
 		SkipOpenLibs: true, CallStackSize: callDepth,
 		RegistrySize: registers, RegistryMaxSize: moreValues, RegistryGrowStep: registers,
@@ -105,14 +105,14 @@ func (r *running) set(l *glua.LState) int {
 	return 0
 }
 
-// key counts a computed key of a table that is being written out.
+// key counts a computed key of a table constructor.
 func (r *running) key(l *glua.LState) int {
 	r.payEntry(l, nil, l.Get(1))
 	l.Push(l.Get(1))
 	return 1
 }
 
-// payEntry counts what an entry makes a table grow by. A number beyond the
+// payEntry counts by how much an entry makes a table grow. A number beyond the
 // end of a list makes the list as long as the number.
 func (r *running) payEntry(l *glua.LState, t, k glua.LValue) {
 	n, ok := k.(glua.LNumber)
@@ -128,7 +128,7 @@ func (r *running) payEntry(l *glua.LState, t, k glua.LValue) {
 	r.pay(l, gap/64, gap*2*valueBytes)
 }
 
-// wrong is the answer to a value that cannot leave a script.
+// wrong is the error for a value that a script cannot return.
 func wrong(format string, args ...any) error {
 	return fault.New(fault.Invalid, "the script returned "+format, args...)
 }

@@ -22,8 +22,8 @@ func textLen(l *glua.LState) int {
 	return 1
 }
 
-// span turns Lua's positions, from 1 and from the end if negative, into a
-// slice of a text of n bytes.
+// span converts Lua's positions, from 1 or from the end if negative, to a slice
+// of a text of n bytes.
 func span(from, to, n int) (int, int) {
 	if from < 0 {
 		from = max(from+n+1, 1)
@@ -247,10 +247,10 @@ func (r *running) textReplace(l *glua.LState) int {
 	default:
 		l.ArgError(3, "string, function or table expected")
 	}
-	most, anchor := l.OptInt(4, len(s)+1), strings.HasPrefix(pattern, "^")
+	most, anchored := l.OptInt(4, len(s)+1), strings.HasPrefix(pattern, "^")
 	m := r.matcher(s, pattern)
 	p := 0
-	if anchor {
+	if anchored {
 		p = 1
 	}
 	var out strings.Builder
@@ -263,36 +263,36 @@ func (r *running) textReplace(l *glua.LState) int {
 		}
 		if e >= 0 {
 			n++
-			text := m.replacement(l, with, at, e)
-			r.payText(l, len(text))
-			if out.Len()+len(text) > r.b.limits.Text {
-				r.payText(l, out.Len()+len(text))
-			}
-			out.WriteString(text)
+			r.appendReplacement(l, &out, m.replacement(l, with, at, e))
 		}
-		switch {
-		case e > at:
+		if e > at {
 			at = e
-		case at < len(s):
-			out.WriteByte(s[at])
-			at++
-		default:
+		} else {
+			out.WriteString(s[at:min(at+1, len(s))])
 			at++
 		}
-		if at > len(s) || anchor {
+		if at > len(s) || anchored {
 			break
 		}
 	}
-	if at < len(s) {
-		out.WriteString(s[at:])
-	}
+	out.WriteString(s[min(at, len(s)):])
 	r.payText(l, out.Len())
 	l.Push(glua.LString(out.String()))
 	l.Push(glua.LNumber(n))
 	return 2
 }
 
-// replacement is what a match is replaced by.
+// appendReplacement adds a replacement to the result, both within the limit of
+// a run's texts.
+func (r *running) appendReplacement(l *glua.LState, out *strings.Builder, text string) {
+	r.payText(l, len(text))
+	if out.Len()+len(text) > r.b.limits.Text {
+		r.payText(l, out.Len()+len(text))
+	}
+	out.WriteString(text)
+}
+
+// replacement returns the text that replaces a match.
 func (m *matcher) replacement(l *glua.LState, with glua.LValue, start, end int) string {
 	var v glua.LValue
 	switch w := with.(type) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The prefixes under which the engine's annotations are read. Our own wins.
+// The prefixes of the engine's annotations. Our own takes precedence.
 const (
 	OwnPrefix  = "capstan.dev/"
 	ArgoPrefix = "argocd.argoproj.io/"
@@ -34,7 +34,7 @@ const (
 )
 
 // Annotation reads one of the engine's annotations by its short name, such as
-// "sync-wave": capstan.dev/sync-wave if it is there, else
+// "sync-wave": capstan.dev/sync-wave if it exists, else
 // argocd.argoproj.io/sync-wave.
 func Annotation(o *Object, name string) (string, bool) {
 	if v, ok := RawAnnotation(o, OwnPrefix+name); ok {
@@ -54,8 +54,8 @@ func RawAnnotation(o *Object, name string) (string, bool) {
 }
 
 // Wave is the wave of an object (ENG-02): its sync-wave annotation, else its
-// Helm hook weight (HELM-19), else 0. A word that is no number counts as if it
-// were not there, as in Argo CD; Misread says so.
+// Helm hook weight (HELM-19), else 0. A value that is not a number is ignored,
+// as in Argo CD; Misread reports it.
 func Wave(o *Object) int32 {
 	for _, text := range waveTexts(o) {
 		if n, ok := waveNumber(text.value); ok {
@@ -85,8 +85,7 @@ const (
 	policyAnnotation = "hook-delete-policy"
 )
 
-// The limits of the range of waves. A number beyond a limit counts as the
-// limit.
+// The limits of the range of waves. A number beyond a limit becomes the limit.
 const (
 	firstWave = math.MinInt32 + 1
 	lastWave  = math.MaxInt32 - 1 // PruneLast needs one after it
@@ -125,7 +124,7 @@ func Misread(o *Object) []string {
 	return out
 }
 
-// excerpt bounds what is quoted of an annotation.
+// excerpt truncates the quoted text of an annotation.
 func excerpt(s string) string {
 	const most = 60
 	if len(s) <= most {
@@ -134,9 +133,9 @@ func excerpt(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// StandIn is what an object is called that has generateName and no name and
-// is no hook (SRC-20). It can never be written, and no other object can have
-// this name.
+// StandIn is the name of an object that has generateName and no name and is not
+// a hook (SRC-20). It can never be written, and no other object can have this
+// name.
 func StandIn(generateName string) string {
 	if generateName == "" {
 		return ""
@@ -145,11 +144,11 @@ func StandIn(generateName string) string {
 }
 
 // Hooks returns the hook types of an object, in the order of the list above and
-// each once; none for an ordinary object. A hook none of whose words is a known
-// type is never applied, and comes back as Skip alone (HOOK-02, HOOK-03); so
-// is a Helm test or rollback hook (HELM-18). A crd-install hook is an ordinary
-// object. The error is always nil today: a hook that cannot be understood is
-// skipped, and UnknownHooks says which words were at fault.
+// each once; none for an ordinary object. A hook without any known type is
+// never applied, and is returned as Skip alone (HOOK-02, HOOK-03); so is a Helm
+// test or rollback hook (HELM-18). A crd-install hook is an ordinary object.
+// The error is always nil: an invalid hook is skipped, and UnknownHooks returns
+// the unknown words.
 func Hooks(o *Object) ([]string, error) {
 	if text, ok := Annotation(o, "hook"); ok {
 		return hookTypes(splitWords(text), argoHook), nil
@@ -217,7 +216,7 @@ func helmHook(word string) string {
 }
 
 // DeletePolicies returns the deletion policies of a hook; BeforeHookCreation if
-// it names none that is known (HOOK-06).
+// it names no known one (HOOK-06).
 func DeletePolicies(o *Object) []string {
 	text, ok := Annotation(o, policyAnnotation)
 	if !ok {
@@ -247,8 +246,8 @@ func deletePolicy(word string) string {
 	return ""
 }
 
-// helmAnnotation reads a Helm hook annotation, unless the object declares
-// hooks of its own, which make Helm's void (HELM-19).
+// helmAnnotation reads a Helm hook annotation, unless the object has hook
+// annotations of the engine, which take precedence (HELM-19).
 func helmAnnotation(o *Object, name string) (string, bool) {
 	if _, own := Annotation(o, "hook"); own {
 		return "", false
@@ -256,9 +255,8 @@ func helmAnnotation(o *Object, name string) (string, bool) {
 	return RawAnnotation(o, name)
 }
 
-// Options returns the sync options that an object asks for, as written
-// ("Prune=false"). Helm's resource policy "keep" adds Prune=false and
-// Delete=false (HELM-23).
+// Options returns the sync options of an object, as written ("Prune=false").
+// Helm's resource policy "keep" adds Prune=false and Delete=false (HELM-23).
 func Options(o *Object) []string {
 	text, _ := Annotation(o, "sync-options")
 	out := splitWords(text)
@@ -268,8 +266,8 @@ func Options(o *Object) []string {
 	return out
 }
 
-// CompareOptions returns the options of comparison that an object asks for, as
-// written ("IgnoreExtraneous").
+// CompareOptions returns the compare options of an object, as written
+// ("IgnoreExtraneous").
 func CompareOptions(o *Object) []string {
 	text, _ := Annotation(o, "compare-options")
 	return splitWords(text)

@@ -15,8 +15,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Canonical is the one text of an object: JSON with sorted keys, no spaces,
-// and numbers in their shortest exact form. Equal objects have equal text.
+// Canonical is the canonical text of an object: JSON with sorted keys, no
+// spaces, and numbers in their shortest exact form. Equal objects have equal
+// text.
 func Canonical(o *Object) ([]byte, error) {
 	out, err := AppendCanonical(make([]byte, 0, 1024), o.Object)
 	if err != nil {

@@ -66,8 +66,8 @@ func hasObjectKey(m map[string]any) bool {
 	return false
 }
 
-// A jsonReader reads JSON token by token, because only so keys that are given
-// twice are seen.
+// A jsonReader reads JSON token by token, because otherwise duplicate keys are
+// not detected.
 type jsonReader struct {
 	p    *parser
 	data []byte
@@ -152,7 +152,8 @@ func (r jsonReader) wrong(err error) error {
 	return r.p.fail(fault.Invalid, r.line(), "not JSON: %s", err.Error())
 }
 
-// jsonNumber follows the same rule as YAML: int64, else exact or a fraction.
+// jsonNumber follows the rule for YAML: int64, else an exact number or a
+// fraction.
 func jsonNumber(n json.Number) (any, error) {
 	if i, err := n.Int64(); err == nil {
 		return i, nil

@@ -18,8 +18,8 @@ import (
 // An Object is one Kubernetes object without a Go type of its own.
 type Object = unstructured.Unstructured
 
-// A Key is what an object is called in one cluster. The version of its API is
-// no part of it: the same object can be read in several versions.
+// A Key identifies an object in one cluster. It has no API version: the same
+// object can be read in several versions.
 type Key struct {
 	Group     string `json:"group,omitempty"`
 	Kind      string `json:"kind"`
@@ -27,8 +27,8 @@ type Key struct {
 	Name      string `json:"name"`
 }
 
-// KeyOf returns the key of an object as it is written; the namespace is empty
-// where the manifest names none.
+// KeyOf returns the key of an object as written; the namespace is empty if the
+// manifest has none.
 func KeyOf(o *Object) Key {
 	group, _ := splitAPIVersion(o.GetAPIVersion())
 	return Key{Group: group, Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
@@ -87,11 +87,11 @@ func Order(objs []*Object) {
 	})
 }
 
-// LastKind is the place of every kind that the list of kinds does not have,
-// but for applications, which come after their projects.
+// LastKind is the position of every kind that is not in the list of kinds,
+// except applications, which come after their projects.
 const LastKind = 1000
 
-// KindOrder is the place of a kind in the order of ENG-04. Kinds that others
+// KindOrder is the position of a kind in the order of ENG-04. Kinds that others
 // depend on come first, unknown kinds last.
 func KindOrder(kind string) int {
 	switch kind {

@@ -33,13 +33,11 @@ func Mask(o *Object, key []byte, annotations ...string) *Object {
 			out.Object[field] = masked(key, "", values)
 		}
 	}
-	if meta, ok := out.Object["metadata"].(map[string]any); ok {
-		if all, ok := meta["annotations"].(map[string]any); ok {
-			for _, name := range append([]string{LastApplied}, annotations...) {
-				if all[name] != nil {
-					all[name] = masked(key, "", all[name])
-				}
-			}
+	meta, _ := out.Object["metadata"].(map[string]any)
+	all, _ := meta["annotations"].(map[string]any)
+	for _, name := range append([]string{LastApplied}, annotations...) {
+		if all[name] != nil {
+			all[name] = masked(key, "", all[name])
 		}
 	}
 	return out
@@ -57,7 +55,7 @@ func masked(key []byte, field string, v any) string {
 	case ok:
 		plain = []byte(s)
 	default:
-		plain, _ = AppendCanonical(nil, v) // a value that has no text is hashed as empty
+		plain, _ = AppendCanonical(nil, v) // a value that cannot be encoded is hashed as empty
 	}
 	m := hmac.New(sha256.New, key)
 	m.Write(plain)

@@ -7,12 +7,12 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Normalize brings a desired object into the form that is digested, stored and
+// Normalize converts a desired object to the form that is hashed, stored and
 // applied. A Secret's stringData is merged into data, because the API server
-// never returns it and a key removed from it would stay for ever. What only a
-// server may write (managedFields, uid, resourceVersion, creationTimestamp,
-// generation, selfLink, status) is removed. Normalizing twice is normalizing
-// once. Errors never contain a value.
+// never returns it and a key removed from it would stay for ever. Fields that
+// only a server may write (managedFields, uid, resourceVersion,
+// creationTimestamp, generation, selfLink, status) are removed. Normalize is
+// idempotent. Errors never contain a value.
 func Normalize(o *Object) error {
 	delete(o.Object, "status")
 	if meta, ok := o.Object["metadata"].(map[string]any); ok {
@@ -51,7 +51,7 @@ func normalizeSecret(o *Object) error {
 		data[k] = base64.StdEncoding.EncodeToString([]byte(v.(string)))
 	}
 	if data == nil {
-		delete(o.Object, "data") // "data: null" means none
+		delete(o.Object, "data") // "data: null" means no data
 		return nil
 	}
 	o.Object["data"] = data

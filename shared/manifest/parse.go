@@ -13,12 +13,12 @@ import (
 	"github.com/capstan-cd/capstan/shared/yamltext"
 )
 
-// Limits bound what Parse reads. A zero field means its default. Hostile text
-// can need some hundred times its size in memory while it is parsed, so a
+// Limits bound what Parse reads. A zero field means its default. Malicious text
+// can need several hundred times its size in memory while it is parsed, so a
 // process without limits of its own should set MaxBytes accordingly.
 type Limits struct {
 	MaxBytes          int64 // of one text; default 10 MiB
-	MaxDocs           int   // documents in one text, and objects after lists are opened; default 20,000
+	MaxDocs           int   // documents in one text, and objects including the items of lists; default 20,000
 	MaxDepth          int   // of nesting; default 256
 	MaxAliasExpansion int   // values that aliases may add in one text; default 50,000
 
@@ -26,10 +26,9 @@ type Limits struct {
 	// do, instead of refusing the map.
 	LastKeyWins bool
 
-	// Strict refuses documents that are no Kubernetes objects, and broken
-	// text of any kind. It is for text that a template engine made. Without
-	// it such documents are passed over if they name none of apiVersion, kind
-	// and metadata (DIR-06).
+	// Strict refuses documents that are not Kubernetes objects, and invalid
+	// text of any kind. It is for the output of template engines. Without it,
+	// documents without apiVersion, kind and metadata are skipped (DIR-06).
 	Strict bool
 
 	// JSON parses the text as one JSON object, whatever the file name.
@@ -54,12 +53,12 @@ func (l Limits) withDefaults() Limits {
 
 // Parse reads all Kubernetes objects of one file: a stream of YAML documents,
 // or, for a name that ends in .json, one JSON object (DIR-05). Lists are
-// opened into their items. Scalars mean what they mean to kubectl (YAML 1.1:
-// "on" is a boolean), with one difference: keys given twice are an
-// error unless LastKeyWins is set.
-// Whole numbers become int64, others float64; a whole number that neither
-// holds exactly is an error. Errors name file, document and line and have
-// kind Invalid, or Exceeded where a limit was passed; they never quote values.
+// replaced by their items. Scalars mean what they mean to kubectl (YAML 1.1:
+// "on" is a boolean), with one difference: keys given twice are an error unless
+// LastKeyWins is set. Whole numbers become int64, others float64; a whole
+// number that neither represents exactly is an error. Errors name file,
+// document and line and have kind Invalid, or Exceeded if a limit was exceeded;
+// they never quote values.
 func Parse(file string, data []byte, l Limits) ([]*Object, error) {
 	l = l.withDefaults()
 	if int64(len(data)) > l.MaxBytes {
@@ -81,8 +80,8 @@ func Parse(file string, data []byte, l Limits) ([]*Object, error) {
 
 // Lines returns, for each object that Parse finds in a YAML stream, a function
 // that returns the line of a field: its path, with items of lists by their
-// index. A field that is not there has the line of the nearest one above it,
-// and no path that of the object. A text that cannot be read has no lines.
+// index. A missing field has the line of the nearest one above it, and an empty
+// path that of the object. A text that cannot be read has no lines.
 func Lines(data []byte, l Limits) []func(path ...string) int {
 	p := &parser{limits: l.withDefaults(), placed: true}
 	if p.stream(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))) != nil {
@@ -132,7 +131,7 @@ func (p *parser) stream(data []byte) error {
 			return nil
 		}
 		if !p.limits.Strict && fault.KindOf(err) != fault.Exceeded && !namesObject(data) {
-			return nil // broken, and no manifest to begin with
+			return nil // invalid, and not a manifest at all
 		}
 		return err
 	}
@@ -147,7 +146,7 @@ func (p *parser) stream(data []byte) error {
 
 func (p *parser) documents(data []byte) (docs []*yaml.Node, err error) {
 	defer func() {
-		if r := recover(); r != nil { // the library panics on some hostile texts
+		if r := recover(); r != nil { // the library panics on some malicious texts
 			docs, err = nil, p.fail(fault.Invalid, 0, "not YAML: %v", r)
 		}
 	}()
@@ -171,7 +170,7 @@ func (p *parser) documents(data []byte) (docs []*yaml.Node, err error) {
 	}
 }
 
-// document turns one document into objects.
+// document converts one document to objects.
 func (p *parser) document(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
 		if p.limits.Strict && !emptyNode(n) {
@@ -196,8 +195,8 @@ func (p *parser) document(n *yaml.Node) error {
 	return p.add(m, func(path ...string) int { return lineOf(n, path) }, 0)
 }
 
-// add checks one object and stores it; a list is opened instead. line finds the
-// line of a field for messages.
+// add checks one object and stores it; a list is replaced by its items. line
+// finds the line of a field for messages.
 func (p *parser) add(m map[string]any, line func(path ...string) int, depth int) error {
 	if items, ok := listItems(m); ok {
 		return p.addItems(m, items, line, depth)
@@ -215,7 +214,7 @@ func (p *parser) add(m map[string]any, line func(path ...string) int, depth int)
 	return nil
 }
 
-// addItems opens a list. Items of a typed list may leave out their kind.
+// addItems adds the items of a list. Items of a typed list may omit their kind.
 func (p *parser) addItems(list map[string]any, items []any, line func(path ...string) int, depth int) error {
 	if depth >= p.limits.MaxDepth {
 		return p.fail(fault.Exceeded, line(), "lists are nested more than %d deep", p.limits.MaxDepth)
@@ -254,7 +253,8 @@ func listItems(m map[string]any) ([]any, bool) {
 	return items, true
 }
 
-// check refuses what no API server would take and what would confuse ours.
+// check refuses objects that every API server would refuse, or that would
+// confuse our own code.
 func (p *parser) check(m map[string]any, line func(path ...string) int) error {
 	for _, field := range [...]string{"apiVersion", "kind"} {
 		if s, ok := m[field].(string); !ok || s == "" || strings.TrimSpace(s) != s {
@@ -335,7 +335,7 @@ func (p *parser) fail(kind fault.Kind, line int, format string, args ...any) err
 	return &fault.Error{Kind: kind, Object: where, Cause: fmt.Sprintf(format, args...), Line: line}
 }
 
-// notYAML turns an error of the library into one that says its line.
+// notYAML converts an error of the library to one with a line.
 func (p *parser) notYAML(data []byte, err error) error {
 	line, cause := yamltext.Place(data, err)
 	return p.fail(fault.Invalid, line, "not YAML: %s", cause)

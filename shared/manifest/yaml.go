@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// value converts one node to a plain value. open has the anchors that are being
-// expanded, so that a recursive one is found.
+// value converts one node to a plain value. open contains the anchors that are
+// being expanded, to detect recursion.
 func (p *parser) value(n *yaml.Node, depth int, open []*yaml.Node) (any, error) {
 	if depth > p.limits.MaxDepth {
 		return nil, p.fail(fault.Exceeded, n.Line, "nested more than %d deep", p.limits.MaxDepth)
@@ -66,7 +66,7 @@ func (p *parser) alias(n *yaml.Node, depth int, open []*yaml.Node) (any, error) 
 	return p.value(n.Alias, depth+1, append(open[:len(open):len(open)], n.Alias))
 }
 
-// mapping reads a map. Keys that come with "<<" give way to the map's own.
+// mapping reads a map. The map's own keys take precedence over those of "<<".
 func (p *parser) mapping(n *yaml.Node, depth int, open []*yaml.Node) (any, error) {
 	out := make(map[string]any, len(n.Content)/2)
 	var merges []*yaml.Node
@@ -118,7 +118,7 @@ func (p *parser) merge(into map[string]any, n *yaml.Node, depth int, open []*yam
 	return nil
 }
 
-// key turns the key of a map into text, as JSON needs it.
+// key converts the key of a map to text, as JSON requires.
 func (p *parser) key(n *yaml.Node) (string, error) {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		n = n.Alias
@@ -144,7 +144,7 @@ func (p *parser) key(n *yaml.Node) (string, error) {
 	}
 }
 
-// scalar reads one value as YAML 1.1 means it.
+// scalar reads one value by the rules of YAML 1.1.
 func (p *parser) scalar(n *yaml.Node) (any, error) {
 	const quoted = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	if n.Style&yaml.TaggedStyle != 0 {
@@ -160,7 +160,7 @@ func (p *parser) scalar(n *yaml.Node) (any, error) {
 	return v, nil
 }
 
-// tagged reads a value that says itself what it is.
+// tagged reads a value with an explicit tag.
 func (p *parser) tagged(n *yaml.Node) (any, error) {
 	wrong := func() (any, error) {
 		return nil, p.fail(fault.Invalid, n.Line, "the value does not fit its tag %s", n.Tag)
@@ -197,7 +197,7 @@ func (p *parser) tagged(n *yaml.Node) (any, error) {
 	return v, nil
 }
 
-// resolve says what an unquoted, untagged scalar stands for. The result is a
+// resolve returns the value of an unquoted, untagged scalar. The result is a
 // string, bool, int64, float64 or nil.
 func resolve(s string) (any, error) {
 	if s == "" {
@@ -255,7 +255,7 @@ func number(f float64) (any, error) {
 }
 
 // bigNumber accepts a whole number beyond int64 if a float represents it
-// exactly: anything else would reach the cluster as another number.
+// exactly: other numbers would be changed.
 func bigNumber(s string) (any, error) {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || strconv.FormatFloat(f, 'f', 0, 64) != strings.TrimPrefix(s, "+") {

@@ -1,6 +1,6 @@
 // Package selector reads the resources of a selective sync (SYNC-03) and says
-// which objects they mean. It knows nothing of operations; the hub refuses
-// with it what names no object, and the agent selects with it what to apply.
+// which objects they mean. It does not depend on operations. The hub refuses
+// selectors that match no object; the agent selects the objects to apply.
 package selector
 
 import (
@@ -15,12 +15,12 @@ import (
 // A Selector is one resource of a selective sync (SYNC-03).
 type Selector struct {
 	Text    string       // as it was written
-	Exclude bool         // what it matches is left out
-	Key     manifest.Key // "*" stands for anything
+	Exclude bool         // matching objects are excluded
+	Key     manifest.Key // "*" matches anything
 }
 
-// Parse reads "group:kind:namespace/name" or "group:kind:name", each
-// with "!" in front to leave out what it matches.
+// Parse reads "group:kind:namespace/name" or "group:kind:name", each with a
+// leading "!" to exclude matching objects.
 func Parse(resources []string) ([]Selector, error) {
 	out := make([]Selector, 0, len(resources))
 	for _, text := range resources {
@@ -38,14 +38,14 @@ func Parse(resources []string) ([]Selector, error) {
 	return out, nil
 }
 
-// Matches reports whether the selector means an object, to select it or to leave
-// it out.
+// Matches reports whether the selector matches an object, to select or to
+// exclude it.
 func (s Selector) Matches(k manifest.Key) bool {
 	return like(s.Key.Group, k.Group) && like(s.Key.Kind, k.Kind) && like(s.Key.Namespace, k.Namespace) && like(s.Key.Name, k.Name)
 }
 
-// Selects reports whether an object is among what the selectors select: all
-// objects if none of them names any.
+// Selects reports whether the selectors select an object: all objects if each
+// of them excludes.
 func Selects(selectors []Selector, k manifest.Key) bool {
 	named, selected := false, false
 	for _, s := range selectors {
@@ -60,8 +60,8 @@ func Selects(selectors []Selector, k manifest.Key) bool {
 
 func like(pattern, s string) bool { return pattern == "*" || pattern == s }
 
-// Nearest returns the objects whose names are most like what a selector says, at
-// most three, the nearest first.
+// Nearest returns the objects that are most similar to a selector, at most
+// three, the nearest first.
 func (s Selector) Nearest(keys []manifest.Key) []manifest.Key {
 	keys = slices.Clone(keys)
 	far := make(map[manifest.Key]int, len(keys))
@@ -78,7 +78,7 @@ func (s Selector) Nearest(keys []manifest.Key) []manifest.Key {
 }
 
 // distance is how much would have to be corrected for a selector to match.
-// Another kind is further than another group or namespace.
+// Another kind counts more than another group or namespace.
 func (s Selector) distance(k manifest.Key) int {
 	out := edits(s.Key.Name, k.Name)
 	if !like(s.Key.Group, k.Group) {

@@ -1,5 +1,5 @@
-// Package suggest finds the word that a misspelled one probably means. It knows
-// nothing of commands or files; reporters of unknown words call it.
+// Package suggest finds the word that a misspelled one probably means. It does
+// not depend on commands or files. Code that reports an unknown word calls it.
 package suggest
 
 import "strings"

@@ -9,7 +9,7 @@ import (
 const (
 	daysAhead = 9 * 366 // 29 February may be eight years away
 	farthest  = 400 * 24 * time.Hour
-	mostJumps = 12000 // hits that follow on each other without a gap
+	mostJumps = 12000 // consecutive hits without a gap
 )
 
 // A date is a day of a calendar.
@@ -31,9 +31,9 @@ func (d date) weekday() int {
 	return int(time.Date(d.year, time.Month(d.month), d.day, 12, 0, 0, 0, time.UTC).Weekday())
 }
 
-// wall returns the instants at which the clocks of a zone show a time. There are
-// two in the hour that a change of the clocks repeats. A time that a change
-// leaves out stands for the moment of the change.
+// wall returns the instants at which the clocks of a zone show a time. There
+// are two in the hour that a clock change repeats. A time that a clock change
+// skips becomes the moment of the change.
 func wall(d date, hour, minute, second int, loc *time.Location) []time.Time {
 	t := time.Date(d.year, time.Month(d.month), d.day, hour, minute, second, 0, loc)
 	asked := time.Date(d.year, time.Month(d.month), d.day, hour, minute, second, 0, time.UTC).Unix()
@@ -73,8 +73,7 @@ type walk struct {
 func (c *compiled) walk() *walk { return &walk{c: c, days: map[date][]time.Time{}} }
 
 // hits returns the hits of one day in order. In the hour that is repeated, a
-// schedule for a certain hour comes the first time alone, one for every hour
-// both times.
+// schedule for a certain hour has only the first hit, one for every hour both.
 func (w *walk) hits(d date) []time.Time {
 	if known, ok := w.days[d]; ok {
 		return known
@@ -82,14 +81,8 @@ func (w *walk) hits(d date) []time.Time {
 	var out []time.Time
 	s := w.c.cron
 	if s.on(d.month, d.day, d.weekday()) {
-		for hour := range 24 {
-			if s.hour&(1<<hour) == 0 {
-				continue
-			}
-			for minute := range 60 {
-				if s.minute&(1<<minute) == 0 {
-					continue
-				}
+		for _, hour := range numbers(s.hour) {
+			for _, minute := range numbers(s.minute) {
 				at := wall(d, hour, minute, 0, w.c.zone)
 				if !s.anyHour {
 					at = at[:1]
@@ -103,9 +96,20 @@ func (w *walk) hits(d date) []time.Time {
 	return out
 }
 
+// numbers returns the members of a set, in order.
+func numbers(set uint64) []int {
+	var out []int
+	for n := range 64 {
+		if set&(1<<n) != 0 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
 // before returns the last start at or before t, searching back over some days.
 func (w *walk) before(t time.Time, back int) (time.Time, bool) {
-	d := dateOf(t.In(w.c.zone)).plus(1) // zones may go back over midnight
+	d := dateOf(t.In(w.c.zone)).plus(1) // a zone's clock may go back over midnight
 	for range back + 2 {
 		hits := w.hits(d)
 		if n := sort.Search(len(hits), func(i int) bool { return hits[i].After(t) }); n > 0 {
@@ -129,8 +133,8 @@ func (w *walk) after(t time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// end is when a window that opened at a hit closes. Its duration is counted on
-// the clock of its zone: from 22:00 it is eight hours to 06:00 in every night.
+// end is when a window that opened at a hit closes. Its duration is measured by
+// the clock of its zone: from 22:00, eight hours end at 06:00 in every night.
 func (c *compiled) end(hit time.Time) time.Time {
 	plain := hit.Add(c.duration)
 	_, a := hit.In(c.zone).Zone()
@@ -146,7 +150,7 @@ func (c *compiled) end(hit time.Time) time.Time {
 	return ends[len(ends)-1]
 }
 
-// back is how many days a window may have opened ago and still be open.
+// back is how many days ago an open window may have opened.
 func (c *compiled) back() int { return int(c.duration/(24*time.Hour)) + 2 }
 
 // active reports whether a window is open at t, since its last hit.
@@ -164,8 +168,8 @@ func (w *walk) open(t time.Time) (until time.Time, open bool) {
 	return until, until.After(t)
 }
 
-// until is when a window that is open at t closes: hits that come before its
-// end keep it open. ok is false if it is not open, or stays so for a year.
+// until is when a window that is open at t closes: hits before its end keep it
+// open. ok is false if it is not open, or stays open for a year.
 func (c *compiled) until(t time.Time) (end time.Time, ok bool) {
 	w := c.walk()
 	end, open := w.open(t)
@@ -185,7 +189,7 @@ func (c *compiled) until(t time.Time) (end time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// next is when a window opens the next time after t.
+// next is when a window opens next after t.
 func (c *compiled) next(t time.Time) (time.Time, bool) { return c.walk().after(t) }
 
 // boundary is the next moment after t at which a window opens or closes.

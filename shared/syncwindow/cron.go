@@ -13,7 +13,7 @@ type schedule struct {
 	anyDay, anyWeekday, anyHour       bool // written as * or ?
 }
 
-// A field is one of the five, with what it may hold.
+// A field is one of the five, with its permitted values.
 type field struct {
 	name     string
 	min, max int
@@ -92,6 +92,7 @@ func (f field) parse(text string) (uint64, error) {
 	return set, nil
 }
 
+// part reads one entry of a list: a number, a range, or either with a step.
 func (f field) part(text string) (uint64, error) {
 	span, stepText, stepped := strings.Cut(text, "/")
 	step := 1
@@ -102,24 +103,9 @@ func (f field) part(text string) (uint64, error) {
 		}
 		step = n
 	}
-	first, last := f.min, f.max
-	if f.max == 7 {
-		last = 6
-	}
-	if span != "*" && span != "?" {
-		from, to, ranged := strings.Cut(span, "-")
-		var err error
-		if first, err = f.number(from); err != nil {
-			return 0, err
-		}
-		switch {
-		case ranged:
-			if last, err = f.number(to); err != nil {
-				return 0, err
-			}
-		case !stepped:
-			last = first
-		}
+	first, last, err := f.span(span, stepped)
+	if err != nil {
+		return 0, err
 	}
 	if first > last {
 		return 0, cronFault("%q in the %s ends before it begins", short(text), f.name)
@@ -129,6 +115,29 @@ func (f field) part(text string) (uint64, error) {
 		set |= 1 << n
 	}
 	return set, nil
+}
+
+// span reads *, a number or a range. A number with a step means from there to
+// the field's end.
+func (f field) span(text string, stepped bool) (first, last int, err error) {
+	first, last = f.min, f.max
+	if f.max == 7 {
+		last = 6
+	}
+	if text == "*" || text == "?" {
+		return first, last, nil
+	}
+	from, to, ranged := strings.Cut(text, "-")
+	if first, err = f.number(from); err != nil {
+		return 0, 0, err
+	}
+	switch {
+	case ranged:
+		last, err = f.number(to)
+	case !stepped:
+		last = first
+	}
+	return first, last, err
 }
 
 func (f field) number(text string) (int, error) {
@@ -144,8 +153,8 @@ func (f field) number(text string) (int, error) {
 	return n, nil
 }
 
-// on reports whether the schedule has hits on a day. As everywhere with cron, a
-// day needs to fit one of the two day fields if both are restricted.
+// on reports whether the schedule has hits on a day. As usual with cron, a day
+// must match one of the two day fields if both are restricted.
 func (s schedule) on(month, day, weekday int) bool {
 	if s.month&(1<<month) == 0 {
 		return false

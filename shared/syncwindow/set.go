@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// A Use is what is to be done while windows may be closed.
+// A Use is what sync windows permit or deny.
 type Use int
 
 // The uses.
 const (
 	Automated Use = iota // an operation that automation starts
 	Manual               // an operation that a person starts
-	Heal                 // bringing live state back to what was accepted
+	Heal                 // self-heal: reverting drift from the accepted state
 )
 
 // Of returns the use of an operation.
@@ -24,15 +24,15 @@ func Of(automated bool) Use {
 	return Manual
 }
 
-// A Set is the windows that concern one application. The zero Set allows
-// everything (WIN-05). It may be used by many goroutines.
+// A Set is the windows of one application. The zero Set allows everything
+// (WIN-05). It may be used by many goroutines.
 type Set struct {
 	windows []compiled
-	broken  []string // of windows that cannot be read, which therefore close it
+	broken  []string // of invalid windows, which therefore close it
 }
 
-// New makes the set of some windows. One that cannot be read closes the
-// application: what it was to forbid is not known.
+// New makes the set of some windows. An invalid one closes the application,
+// because what it should deny is unknown.
 func New(windows []Window) Set {
 	var s Set
 	for _, w := range windows {
@@ -49,11 +49,11 @@ func New(windows []Window) Set {
 	return s
 }
 
-// Empty says that no window concerns the application.
+// Empty reports whether the application has no windows.
 func (s Set) Empty() bool { return len(s.windows)+len(s.broken) == 0 }
 
 // closing returns the windows that close the application at t: the active
-// denies, or, if there are none, all its allows when none is active.
+// denies, or, without these, all its allows if none is active.
 func (s Set) closing(t time.Time) []*compiled {
 	var denies, allows []*compiled
 	open := false
@@ -95,8 +95,8 @@ func (s Set) Allows(u Use, t time.Time) bool {
 	return len(closing) == 0 || all(closing, func(w *compiled) bool { return u == Manual && w.ManualSync || u == Heal && w.SelfHeal })
 }
 
-// Continues reports whether an operation that began while it was allowed may go
-// on at t (WIN-08, WIN-09).
+// Continues reports whether an operation that began while it was allowed may
+// continue at t (WIN-08, WIN-09).
 func (s Set) Continues(u Use, t time.Time) bool {
 	if len(s.broken) > 0 {
 		return false
@@ -104,11 +104,11 @@ func (s Set) Continues(u Use, t time.Time) bool {
 	return s.Allows(u, t) || all(s.closing(t), func(w *compiled) bool { return w.SyncOverrun })
 }
 
-// mostSteps bounds the search for a change among windows that open and close
-// without one.
+// mostSteps limits the search for a change among windows that open and close
+// without an effect.
 const mostSteps = 2000
 
-// change is the first moment after t at which is has another answer.
+// change is the first moment after t at which the result of is changes.
 func (s Set) change(t time.Time, is func(time.Time) bool) (time.Time, bool) {
 	if len(s.broken) > 0 {
 		return time.Time{}, false
@@ -131,14 +131,14 @@ func (s Set) change(t time.Time, is func(time.Time) bool) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// NextChange is the next moment after t at which a use becomes allowed or is so no
-// more; ok is false if none is in sight.
+// NextChange is the next moment after t at which a use becomes allowed or
+// denied; ok is false if none is found.
 func (s Set) NextChange(u Use, t time.Time) (at time.Time, ok bool) {
 	return s.change(t, func(t time.Time) bool { return s.Allows(u, t) })
 }
 
-// Opening is when a use may begin: t itself, or the next moment that allows
-// it; ok is false if none is in sight.
+// Opening is when a use may begin: t itself, or the next moment that allows it;
+// ok is false if none is found.
 func (s Set) Opening(u Use, t time.Time) (at time.Time, ok bool) {
 	if s.Allows(u, t) {
 		return t, true
@@ -146,8 +146,8 @@ func (s Set) Opening(u Use, t time.Time) (at time.Time, ok bool) {
 	return s.NextChange(u, t)
 }
 
-// Next is the next moment after t at which anything that a Set answers
-// changes; ok is false if none is in sight.
+// Next is the next moment after t at which any result of a Set changes; ok is
+// false if none is found.
 func (s Set) Next(t time.Time) (at time.Time, ok bool) {
 	answers := func(t time.Time) [5]bool {
 		return [...]bool{s.Allows(Automated, t), s.Allows(Manual, t), s.Allows(Heal, t), s.Continues(Automated, t), s.Continues(Manual, t)}
@@ -156,9 +156,9 @@ func (s Set) Next(t time.Time) (at time.Time, ok bool) {
 	return s.change(t, func(t time.Time) bool { return answers(t) == now })
 }
 
-// Extend moves the deadline of an operation by the time for which windows
-// make it wait after from: that time is not the operation's. ok is false if no
-// end of the waiting is in sight.
+// Extend moves the deadline of an operation by the time for which windows make
+// it wait after from, which does not count. ok is false if no end of the wait
+// is found.
 func (s Set) Extend(u Use, from, deadline time.Time) (at time.Time, ok bool) {
 	left := deadline.Sub(from)
 	goes := func(t time.Time) bool { return s.Continues(u, t) }
@@ -177,7 +177,7 @@ func (s Set) Extend(u Use, from, deadline time.Time) (at time.Time, ok bool) {
 	}
 }
 
-// Runs is for how long between two moments a running operation may continue.
+// Runs is how long a running operation may continue between two moments.
 func (s Set) Runs(u Use, from, to time.Time) (sum time.Duration) {
 	goes := func(t time.Time) bool { return s.Continues(u, t) }
 	for t := from; t.Before(to); {
@@ -194,10 +194,11 @@ func (s Set) Runs(u Use, from, to time.Time) (sum time.Duration) {
 	return sum
 }
 
-// stamp is how messages write a time.
+// stamp formats a time for messages.
 const stamp = "2006-01-02 15:04 MST"
 
-// Why says why a use is not allowed at t and when it will be; empty if it is.
+// Why says why a use is not allowed at t and when it will be; empty if it is
+// allowed.
 func (s Set) Why(u Use, t time.Time) string {
 	if s.Allows(u, t) {
 		return ""
@@ -222,12 +223,12 @@ func (s Set) Why(u Use, t time.Time) string {
 	return text + "; next opening " + at.In(closing[0].zone).Format(stamp)
 }
 
-// A State is where one window stands at some moment.
+// A State is that of one window at some moment.
 type State struct {
 	Window
 	Active bool
-	Opens  *time.Time // the next time; also for one that is open now
-	Closes *time.Time // of one that is open; nil: not within a year
+	Opens  *time.Time // the next opening, also of an open window
+	Closes *time.Time // of an open window; nil: not within a year
 	Error  string     // why it cannot be read
 }
 

@@ -1,17 +1,17 @@
 // Package syncwindow decides when applications may be synchronised: the
-// schedules of sync windows, when each is open, and what several of them
-// together allow. It reads no clock, and knows neither projects nor clusters:
-// callers pass the time and select the windows of an application. The hub calls
-// it before it starts operations, the agent before it begins, continues or
-// heals. Everything is computed on the calendar of the window's own time zone,
-// so a clock change neither shifts nor skips a window.
+// schedules of sync windows, when each is open, and what they allow together.
+// It reads no clock, and does not depend on projects or clusters: callers pass
+// the time and select the windows of an application. The hub calls it before it
+// starts operations, the agent before it begins, continues or heals. Everything
+// is computed on the calendar of the window's own time zone, so a clock change
+// does not move or skip a window.
 package syncwindow
 
 import (
 	"fmt"
 	"time"
 
-	_ "time/tzdata" // zones are known on machines that have none
+	_ "time/tzdata" // time zones for machines without them
 
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -22,7 +22,7 @@ const (
 	Deny  = "deny"
 )
 
-// Bounds of what a window may say.
+// Limits of a window's fields.
 const (
 	maxDescription = 255
 	maxDuration    = 10 * 366 * 24 * time.Hour
@@ -36,17 +36,17 @@ type Window struct {
 	Applications []string `json:"applications,omitempty"`
 	Namespaces   []string `json:"namespaces,omitempty"`
 	Clusters     []string `json:"clusters,omitempty"`
-	ManualSync   bool     `json:"manualSync,omitempty"` // people may sync while it closes the application
+	ManualSync   bool     `json:"manualSync,omitempty"` // manual syncs are allowed while it closes the application
 	TimeZone     string   `json:"timeZone,omitempty"`   // IANA name; empty: UTC
 	AndOperator  bool     `json:"andOperator,omitempty"`
 	Description  string   `json:"description,omitempty"`
-	SyncOverrun  bool     `json:"syncOverrun,omitempty"` // what began while it was open may end
+	SyncOverrun  bool     `json:"syncOverrun,omitempty"` // operations that began while it was open may continue
 	// SelfHeal keeps self-heal active while the window blocks new revisions of
 	// the application. Argo CD has no such switch.
 	SelfHeal bool `json:"selfHeal,omitempty"`
 }
 
-// Validate says what is wrong with a window as a person wrote it.
+// Validate says what is wrong with a window.
 func (w Window) Validate() error {
 	if w.Kind != Allow && w.Kind != Deny {
 		return fault.With(fault.New(fault.Invalid, "kind is %q", short(w.Kind)), "", "write allow or deny")
@@ -76,7 +76,7 @@ func (w Window) Warnings() []string {
 	return out
 }
 
-// zone finds a time zone. An unknown name stands for UTC (WIN-04).
+// zone finds a time zone. An unknown name means UTC (WIN-04).
 func zone(name string) (loc *time.Location, known bool) {
 	if name == "" {
 		return time.UTC, true
@@ -107,7 +107,7 @@ func short(s string) string {
 	return s
 }
 
-// A compiled window is one whose schedule was read. It is not changed any more.
+// A compiled window is one whose schedule was parsed. It is immutable.
 type compiled struct {
 	Window
 	cron     schedule

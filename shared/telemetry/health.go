@@ -15,7 +15,7 @@ import (
 // checkTime bounds what one check may take.
 const checkTime = 3 * time.Second
 
-// Health knows whether a process lives and whether it is ready. Parts add
+// Health reports whether a process is alive and whether it is ready. Parts add
 // their checks; many goroutines may use it.
 type Health struct {
 	mu    sync.Mutex
@@ -26,18 +26,18 @@ type Health struct {
 // A Check returns nil, or the reason for its failure.
 type Check func(ctx context.Context) error
 
-// NewHealth makes one without checks: alive and ready.
+// NewHealth returns one without checks: alive and ready.
 func NewHealth() *Health { return &Health{live: map[string]Check{}, ready: map[string]Check{}} }
 
-// Live adds a reason to restart the process. Nothing outside of the process
-// belongs here: a restart would not bring it back.
+// Live adds a reason to restart the process. Checks of other systems do not
+// belong here: a restart would not repair them.
 func (h *Health) Live(name string, c Check) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.live[name] = c
 }
 
-// Ready adds a reason to send no requests here for now.
+// Ready adds a reason to send no requests to this process for now.
 func (h *Health) Ready(name string, c Check) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,8 +54,8 @@ func (h *Health) Readiness(ctx context.Context) error {
 	return h.runChecks(ctx, func() map[string]Check { return h.ready })
 }
 
-// runChecks runs all checks side by side. A check that does not answer in time
-// counts as failed, and is left to end by itself.
+// runChecks runs all checks concurrently. A check that does not return in time
+// counts as failed, and is abandoned.
 func (h *Health) runChecks(ctx context.Context, which func() map[string]Check) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()

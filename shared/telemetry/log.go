@@ -15,8 +15,8 @@ import (
 )
 
 // NewLog makes a log in the form text or json. Its level may be changed while
-// it is used. Nothing that is logged can end its line, colour a terminal or
-// break out of its field (SEC-L1), and lines that belong to a trace say so.
+// it is used. Logged text cannot end its line, control a terminal or leave its
+// field (SEC-L1). Lines within a trace have its id.
 func NewLog(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: neutral}
 	var h slog.Handler = slog.NewTextHandler(w, options)
@@ -55,7 +55,7 @@ func readable(d time.Duration) string {
 	return d.String()
 }
 
-// Plain writes what is not printable as escapes. Line ends stay: the handlers
+// Plain escapes characters that are not printable. Line ends stay: the handlers
 // escape them, and stacks need them.
 func Plain(s string) string {
 	odd := func(r rune) bool { return r == utf8.RuneError || (!unicode.IsPrint(r) && r != '\n' && r != '\t') }
@@ -92,13 +92,13 @@ func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{h.Hand
 func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.WithGroup(name)} }
 
 // Security marks a line as a security event (SEC-L2): its severity, from 1 to
-// 5, and the weakness of the CWE list that was tried.
+// 5, and the weakness in the CWE list.
 func Security(level, cwe int) slog.Attr {
 	return slog.Group("", slog.Int(logkey.Security, level), slog.Int(logkey.CWE, cwe)) //nolint:sloglint // a group without a name adds its attributes to the line
 }
 
-// NextLevel is what a signal to change the level means: debug, and from debug
-// back to the level of the configuration.
+// NextLevel is the level after a signal to change it: debug, and after debug
+// the configured level.
 func NextLevel(now, configured slog.Level) slog.Level {
 	if now == slog.LevelDebug {
 		return configured

@@ -54,7 +54,7 @@ func (monitored) Describe(ch chan<- *prometheus.Desc) {
 func (c monitored) Collect(ch chan<- prometheus.Metric) {
 	panics := c.m.Panics()
 	if len(panics) == 0 {
-		panics = map[string]int64{"none": 0} // so that an alert can see the first one as an increase
+		panics = map[string]int64{"none": 0} // so that the first one is an increase for an alert
 	}
 	for where, n := range panics {
 		ch <- prometheus.MustNewConstMetric(panicsDesc(), prometheus.CounterValue, float64(n), where)

@@ -26,7 +26,7 @@ const (
 )
 
 // A Port is what one process reports about itself over HTTP. Health is served
-// to everybody; metrics and profiles to whom Readers admits.
+// to everyone; metrics and profiles to those that Readers admits.
 type Port struct {
 	Registry *prometheus.Registry
 	Health   *Health
@@ -39,13 +39,12 @@ type Port struct {
 // processes of the same machine alone.
 type Readers struct {
 	Everybody bool
-	// Token returns what the header Authorization has to carry behind "Bearer ";
-	// it is asked at each request, so that the token can be replaced. Nil: no
-	// token is asked for.
+	// Token returns the required bearer token. It is called for each request,
+	// so that the token can be replaced. Nil: no token is required.
 	Token func() (string, error)
 }
 
-// admit answers a request that may not read, and says whether it may.
+// admit reports whether a request may read, and responds to one that may not.
 func (r Readers) admit(w http.ResponseWriter, req *http.Request, log *slog.Logger) bool {
 	switch {
 	case r.Everybody:
@@ -73,7 +72,7 @@ func (r Readers) admit(w http.ResponseWriter, req *http.Request, log *slog.Logge
 	return false
 }
 
-// Handler answers /metrics, /livez, /readyz and, if asked for, /debug/pprof.
+// Handler serves /metrics, /livez, /readyz and, if enabled, /debug/pprof.
 func (p Port) Handler() http.Handler {
 	mux := http.NewServeMux()
 	guarded := func(h http.Handler) http.HandlerFunc {
@@ -98,7 +97,7 @@ func (p Port) Handler() http.Handler {
 	return mux
 }
 
-// Serve answers on a listener until ctx ends, then returns nil.
+// Serve serves on a listener until ctx ends, then returns nil.
 func (p Port) Serve(ctx context.Context, ln net.Listener) error {
 	s := &http.Server{
 		Handler: p.Handler(), ReadHeaderTimeout: headTime, ReadTimeout: headTime, WriteTimeout: profileTime,

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// ClientUnary carries the trace of a call to the other side and makes a span
-// of it. Streams of the link live as long as a session and have none.
+// ClientUnary propagates the trace of a call to the other side and creates a
+// span for it. Streams of the link live as long as a session and have none.
 func ClientUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if !Enabled(ctx) || ID(ctx) == "" {
 		return next(ctx, method, req, reply, cc, opts...)
@@ -19,7 +19,7 @@ func ClientUnary(ctx context.Context, method string, req, reply any, cc *grpc.Cl
 	return err
 }
 
-// ClientStream carries the trace of a call, such as a transfer of blobs.
+// ClientStream propagates the trace of a call, such as a transfer of blobs.
 func ClientStream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if Enabled(ctx) && ID(ctx) != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, parentHeader, Parent(ctx))
@@ -27,8 +27,8 @@ func ClientStream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, 
 	return next(ctx, d, cc, method, opts...)
 }
 
-// ServerUnary continues the trace of a call. Calls without one have no span:
-// heartbeats and Hello are of no interest.
+// ServerUnary continues the trace of a call. Calls without one have no span,
+// such as heartbeats and Hello.
 func (t *Tracer) ServerUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if t == nil {
 		return next(ctx, req)
@@ -44,7 +44,7 @@ func (t *Tracer) ServerUnary(ctx context.Context, req any, info *grpc.UnaryServe
 	return res, err
 }
 
-// ServerStream continues the trace that a call brings.
+// ServerStream continues the trace of a call.
 func (t *Tracer) ServerStream(ss grpc.ServerStream, method string) (grpc.ServerStream, func(error), error) {
 	if t == nil {
 		return ss, nil, nil

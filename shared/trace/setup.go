@@ -23,13 +23,14 @@ import (
 // scope names the spans of the product.
 const scope = "github.com/capstan-cd/capstan"
 
-// lastExport is how long a process that ends waits for its last spans.
+// lastExport is how long an ending process waits for the export of its last
+// spans.
 const lastExport = 3 * time.Second
 
-// Setup makes the tracer that the standard OTEL_ variables ask for: nil, for
+// Setup makes the tracer that the standard OTEL_ variables configure: nil, for
 // no tracing at all, unless OTEL_EXPORTER_OTLP_ENDPOINT or its form for traces
 // is set. Protocol is gRPC. OTEL_TRACES_SAMPLER and OTEL_RESOURCE_ATTRIBUTES
-// count as everywhere; the sampler is parent-based by default.
+// have their standard meaning; the sampler is parent-based by default.
 func Setup(ctx context.Context, service, instance string, log *slog.Logger) (*Tracer, error) {
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" || strings.EqualFold(os.Getenv("OTEL_TRACES_EXPORTER"), "none") ||
 		(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "") {
@@ -61,7 +62,7 @@ func newTracer(ctx context.Context, exporter *otlptrace.Exporter, service, insta
 	return &Tracer{tracer: provider.Tracer(scope, oteltrace.WithInstrumentationVersion(version.Number)), stop: provider.Shutdown}, nil
 }
 
-// Stop sends what is left, as far as that is possible soon.
+// Stop exports the remaining spans, within a short time.
 func (t *Tracer) Stop(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -74,13 +75,14 @@ func (t *Tracer) Stop(ctx context.Context) error {
 	return nil
 }
 
-// quiet says in our own log that spans were lost, and not on standard error.
+// quiet logs lost spans in our own log, not on standard error.
 type quiet struct {
 	sdktrace.SpanExporter
 	log *slog.Logger
 }
 
-// ExportSpans sends spans. An unreachable collector costs spans, nothing else.
+// ExportSpans sends spans. If the collector is unreachable, spans are lost, and
+// nothing else happens.
 func (q quiet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := q.SpanExporter.ExportSpans(ctx, spans); err != nil {
 		q.log.WarnContext(ctx, "spans not sent", logkey.Count, len(spans), logkey.Error, err)

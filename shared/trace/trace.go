@@ -1,8 +1,8 @@
 // Package trace follows one change through hub and agent as OpenTelemetry
 // spans: from a request or a webhook to its result in a cluster. Spans contain
 // no content, only names, ids and times. Stages of both binaries call Start;
-// the daemons call Setup once. As long as no exporter is configured by the
-// standard OTEL_ variables every call returns at once and nothing is recorded.
+// the daemons call Setup once. If the standard OTEL_ variables configure no
+// exporter, every call returns at once and nothing is recorded.
 package trace
 
 import (
@@ -25,7 +25,7 @@ type Tracer struct {
 
 type tracerKey struct{}
 
-// With makes everything below ctx traced by t.
+// With returns a context below which t traces.
 func (t *Tracer) With(ctx context.Context) context.Context {
 	if t == nil {
 		return ctx
@@ -52,8 +52,7 @@ func Start(ctx context.Context, name string, pairs ...string) (context.Context, 
 
 func end(span oteltrace.Span, err error, options ...oteltrace.SpanEndOption) {
 	if err != nil {
-		// The sentence for people: an error's own text may quote what it was
-		// given.
+		// The sentence for people: an error's own text may quote its input.
 		span.SetStatus(codes.Error, fault.Sentence(err))
 	}
 	span.End(options...)
@@ -75,7 +74,7 @@ func Below(ctx, of context.Context) context.Context {
 	return oteltrace.ContextWithSpan(ctx, oteltrace.SpanFromContext(of))
 }
 
-// Record makes a span of something that is over, below the one of ctx.
+// Record makes a span of something that has ended, below the one of ctx.
 func Record(ctx context.Context, name string, begin, over time.Time, err error, pairs ...string) {
 	t, _ := ctx.Value(tracerKey{}).(*Tracer)
 	if t == nil {
@@ -100,7 +99,7 @@ func ID(ctx context.Context) string {
 	return ""
 }
 
-// parentHeader is the one field that is carried (W3C Trace Context).
+// parentHeader is the only propagated field (W3C Trace Context).
 const parentHeader = "traceparent"
 
 // maxParent is the length of a traceparent of the version in use.
@@ -116,8 +115,8 @@ func Parent(ctx context.Context) string {
 	return c[parentHeader]
 }
 
-// Resume makes ctx continue the span that a traceparent names. Anything that
-// is none leaves ctx as it is, so that a stranger's text has no effect.
+// Resume makes ctx continue the span that a traceparent names. An invalid text
+// leaves ctx unchanged.
 func Resume(ctx context.Context, parent string) context.Context {
 	if len(parent) != maxParent || !Enabled(ctx) {
 		return ctx

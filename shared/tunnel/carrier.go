@@ -19,18 +19,18 @@ import (
 // The carriers of a session.
 const (
 	CarrierTLS       = "tls"       // the link's TLS straight on TCP
-	CarrierWebSocket = "websocket" // the link's TLS inside a WebSocket, inside whatever TLS the way there speaks
+	CarrierWebSocket = "websocket" // the link's TLS inside a WebSocket, inside the TLS of any proxy
 )
 
 const (
 	webProtocol = "http/1.1"      // offered beside the lane's own protocol
-	secondTry   = 5 * time.Second // for the dial that offers nothing but HTTP
+	secondTry   = 5 * time.Second // for the handshake that offers only HTTP
 	forgetAfter = 3               // failures after which the remembered carrier is dropped
 )
 
-// A ProxyConfig is what lies between an agent and its hub. Nothing in it is
-// trusted: the hub proves its key inside, and nothing secret is sent before
-// it has.
+// A ProxyConfig describes the proxies between an agent and its hub. They are
+// not trusted: the hub proves its key inside the connection, and no secret is
+// sent before that.
 type ProxyConfig struct {
 	// Proxy returns the HTTP proxy for a hub; nil: there is none.
 	Proxy *Proxy
@@ -44,10 +44,10 @@ type ProxyConfig struct {
 type Step struct {
 	Name   string // one of the Step constants
 	Detail string // what was found; without secrets
-	Err    error  // nil: it went well
+	Err    error  // nil: it succeeded
 }
 
-// The steps of a dial, in order. Those of a carrier that is not used are left out.
+// The steps of a dial, in order. Those of an unused carrier are omitted.
 const (
 	StepConnect = "connection"
 	StepProxy   = "proxy"
@@ -62,9 +62,9 @@ func (c DialConfig) step(name, detail string, err error) {
 	}
 }
 
-// ProxyMemory remembers by address whether the network in between cuts handshakes
-// that offer more than HTTP. The zero value knows nothing. It may be used by
-// several goroutines.
+// ProxyMemory remembers by address whether the network closes handshakes that
+// offer more than HTTP. The zero value is empty. It may be used by several
+// goroutines.
 type ProxyMemory struct {
 	mu    sync.Mutex
 	hosts map[string]int // address → failures since it was remembered; no entry: none is remembered
@@ -81,7 +81,7 @@ func (l *ProxyMemory) webOnly(address string) bool {
 	return ok
 }
 
-// remember notes that offering only HTTP works, or may.
+// remember records that offering only HTTP works, or may work.
 func (l *ProxyMemory) remember(address string) {
 	if l == nil {
 		return
@@ -110,7 +110,7 @@ func (l *ProxyMemory) failed(address string) {
 }
 
 // dialCarrier makes one handshake that offers both carriers, and uses the
-// negotiated one. If the network cuts or refuses that handshake, a second one
+// negotiated one. If the network closes or refuses that handshake, a second one
 // offers only HTTP.
 func dialCarrier(ctx context.Context, address string, cfg DialConfig) (*tls.Conn, string, error) {
 	if cfg.Memory.webOnly(address) {
@@ -126,7 +126,7 @@ func dialCarrier(ctx context.Context, address string, cfg DialConfig) (*tls.Conn
 	var cut errHandshake
 	if err == nil || !errors.As(err, &cut) || ctx.Err() != nil {
 		if errors.As(err, &cut) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			cfg.Memory.remember(address) // no time is left here; the next dial tries the other way
+			cfg.Memory.remember(address) // no time is left; the next dial tries the other carrier
 		}
 		return conn, carrier, unmark(err)
 	}
@@ -140,7 +140,8 @@ func dialCarrier(ctx context.Context, address string, cfg DialConfig) (*tls.Conn
 	return conn, carrier, nil
 }
 
-// errHandshake marks a failure of the first handshake: another offer may do.
+// errHandshake marks a failure of the first handshake: another offer may
+// succeed.
 type errHandshake struct{ error }
 
 func (e errHandshake) Unwrap() error { return e.error }
@@ -153,8 +154,8 @@ func unmark(err error) error {
 	return err
 }
 
-// better returns the error that says more: that of the second try if it came
-// further than the handshake.
+// better returns the more informative error: that of the second attempt if it
+// passed the handshake.
 func better(first, second error) error {
 	var h errHandshake
 	var key *fault.Error
@@ -245,8 +246,8 @@ func proxyTLS(host string, cfg DialConfig, webOnly bool) *tls.Config {
 	return c
 }
 
-// verifyProxy asks who vouches for a server that is not the hub itself, if
-// the operator said who may.
+// verifyProxy verifies the certificate of a server that is not the hub itself,
+// if the operator has configured authorities.
 func verifyProxy(cs tls.ConnectionState, host string, cfg DialConfig) error {
 	if cfg.Proxy.Roots == nil || pinned(cs, cfg.Pins) {
 		return nil
@@ -276,7 +277,7 @@ func errProxy(host string, err error) error {
 	}
 }
 
-// describeProxy says who ends the outer TLS.
+// describeProxy says who terminates the outer TLS.
 func describeProxy(cs tls.ConnectionState, pins []Pin) string {
 	who := "a server without a certificate"
 	switch {

@@ -8,17 +8,17 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// sessionInfo is what gRPC hands to a call about its connection.
+// sessionInfo is what a gRPC call knows about its connection.
 type sessionInfo struct {
 	credentials.CommonAuthInfo
 	session *Session
 }
 
-// AuthType names the kind of proof for gRPC.
+// AuthType names the kind of authentication for gRPC.
 func (sessionInfo) AuthType() string { return "capstan-link" }
 
-// sessionCreds declares to gRPC that a stream is already secured by its
-// session, and refuses any other connection.
+// sessionCreds tells gRPC that a stream is already secured by its session, and
+// refuses any other connection.
 type sessionCreds struct{}
 
 var errNotStream = errors.New("not a stream of a link session")

@@ -12,19 +12,18 @@ import (
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// A Dialer opens the connection below everything else, to the hub or to the
-// proxy in front of it.
+// A Dialer opens the TCP connection, to the hub or to the proxy in front of it.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
 // DialConfig is how an agent reaches a hub.
 type DialConfig struct {
 	Lane Lane
-	// Pins are the keys of which the hub must prove one. Names and
-	// authorities of its certificate mean nothing.
+	// Pins are the keys of which the hub must prove one. Names and authorities
+	// of its certificate are ignored.
 	Pins []Pin
 	// Certificate is the agent's; nil only to enrol.
 	Certificate *tls.Certificate
-	// Proxy is what lies between agent and hub; the zero value: nothing.
+	// Proxy describes the proxies between agent and hub; the zero value: none.
 	Proxy ProxyConfig
 	// Memory remembers between dials which carrier works; nil: nothing is.
 	Memory *ProxyMemory
@@ -38,8 +37,8 @@ type DialConfig struct {
 	Clock lifecycle.Clock
 }
 
-// Dial opens a session to the hub at host:port, over the carrier that the way
-// there lets through. Errors say in a sentence how far it came: the name, the
+// Dial opens a session to the hub at host:port, over a carrier that the network
+// permits. Errors say in a sentence at which step it failed: the name, the
 // connection, the proxy, the handshake, the upgrade, the key.
 func Dial(ctx context.Context, address string, cfg DialConfig) (*Session, error) {
 	timeout := cfg.Timeout
@@ -54,8 +53,7 @@ func Dial(ctx context.Context, address string, cfg DialConfig) (*Session, error)
 	}
 	s, err := NewSession(conn, SessionConfig{
 		Lane: cfg.Lane, Dialled: true, Carrier: carrier, Log: cfg.Log, Clock: cfg.Clock,
-		// The other side is the hub, which is no agent: calls that it makes
-		// need no peer.
+		// The other side is the hub, not an agent: its calls need no peer.
 		Refusal: fault.New(fault.Unknown, "the other side is the hub"),
 	})
 	if err != nil {
@@ -71,15 +69,15 @@ func linkTLS(host string, cfg DialConfig) *tls.Config {
 		MinVersion: tls.VersionTLS13,
 		NextProtos: []string{cfg.Lane.Protocol},
 		ServerName: host,
-		// The pinned key is the whole proof, checked below on every
-		// handshake: a certificate that the world trusts is not enough.
+		// The pinned key is the only proof, checked below at every handshake. A
+		// publicly trusted certificate is not enough.
 		InsecureSkipVerify: true, //nolint:gosec // replaced by VerifyConnection
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			return verifyHub(cs, cfg.Pins, cfg.Lane.Protocol)
 		},
 	}
 	if cfg.Certificate != nil {
-		// Always this one, whatever authorities the hub names.
+		// This certificate, whatever authorities the hub names.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cfg.Certificate, nil }
 	}
 	return c

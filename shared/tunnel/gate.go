@@ -14,15 +14,15 @@ const (
 	typePing  = 2
 )
 
-// gate reads along below the multiplexer and ends a connection whose peer
-// sends pings. We never send any, and each costs the multiplexer a goroutine
-// that waits for a peer which may not read: a flood of them would take all
+// gate reads the frames below the multiplexer and closes a connection whose
+// peer sends pings. We never send any. For each ping the multiplexer starts a
+// goroutine that waits until the peer reads, so many of them could use all
 // memory.
 type gate struct {
 	net.Conn
 	head [frameHead]byte
-	have int    // bytes of head that are there
-	body uint32 // bytes of the frame's data that are still to come
+	have int    // bytes of head that were read
+	body uint32 // bytes of the frame's data that follow
 }
 
 // Read returns what was received, after it was checked.

@@ -11,13 +11,13 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// A Pin is the SHA-256 of a public key as certificates carry it (SPKI).
+// A Pin is the SHA-256 of a public key as certificates encode it (SPKI).
 type Pin [32]byte
 
 // PinOf is the pin of a certificate's key.
 func PinOf(c *x509.Certificate) Pin { return sha256.Sum256(c.RawSubjectPublicKeyInfo) }
 
-// String is the pin in base64url, as join tokens carry it. A pin is no secret.
+// String is the pin in base64url, as in join tokens. A pin is not secret.
 func (p Pin) String() string { return base64.RawURLEncoding.EncodeToString(p[:]) }
 
 // ParsePin reads the text form of a pin.
@@ -36,8 +36,8 @@ const (
 	secretLength = 43 // 32 random bytes in base64url
 )
 
-// A JoinToken is all that an agent needs to enrol: where the hub is, which
-// key proves that it is the hub, and a secret that works once.
+// A JoinToken is all that an agent needs to enrol: the hub's addresses, the pin
+// of its key, and a secret that can be used once.
 type JoinToken struct {
 	Addresses []string // host:port
 	Pin       Pin
@@ -63,7 +63,7 @@ type joinWire struct {
 	Secret    string   `json:"secret"`
 }
 
-// Encode is the string that a person copies. It contains the secret.
+// Encode is the text of the token. It contains the secret.
 func (t JoinToken) Encode() (string, error) {
 	if err := t.check(); err != nil {
 		return "", err

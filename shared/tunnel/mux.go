@@ -10,16 +10,16 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// A Mux runs many streams over one connection. Both sides speak yamux: the one
-// that dialled with the library of that name, the other one, which has a
-// thousand sessions at a time, with serverMux.
+// A Mux runs many streams over one connection. Both sides use yamux: the side
+// that dialled with the library, the other side, which has many sessions, with
+// serverMux.
 type Mux interface {
 	Open() (net.Conn, error)
 	// Accept waits for a stream that the other side opened.
 	Accept() (net.Conn, error)
 	// Close ends all streams and the connection. It may be called twice.
 	Close() error
-	// Done is closed when the connection has ended, for whatever reason.
+	// Done is closed when the connection has ended, for any reason.
 	Done() <-chan struct{}
 	// Streams is how many are open.
 	Streams() int
@@ -32,9 +32,9 @@ type yamuxMux struct{ *yamux.Session }
 func newYamux(conn net.Conn, lane Lane, log *slog.Logger) (Mux, error) {
 	cfg := &yamux.Config{
 		AcceptBacklog: backlog,
-		// Heartbeats of our own say more and never kill a busy connection.
+		// Our own heartbeats contain more, and never end a busy connection.
 		EnableKeepAlive:        false,
-		KeepAliveInterval:      lane.Stall, // must not be zero, is not used
+		KeepAliveInterval:      lane.Stall, // not used, but must not be zero
 		ConnectionWriteTimeout: lane.Stall,
 		MaxStreamWindowSize:    max(lane.Window, minWindow),
 		StreamOpenTimeout:      lane.Stall,
@@ -51,8 +51,8 @@ func newYamux(conn net.Conn, lane Lane, log *slog.Logger) (Mux, error) {
 func (m yamuxMux) Done() <-chan struct{} { return m.CloseChan() }
 func (m yamuxMux) Streams() int          { return m.NumStreams() }
 
-// yamuxLog puts what yamux says at Debug: the session's end carries the
-// reason that matters.
+// yamuxLog logs the messages of yamux at Debug: the session has the relevant
+// reason.
 type yamuxLog struct{ log *slog.Logger }
 
 func (l yamuxLog) Print(v ...any)            { l.write(fmt.Sprint(v...)) }

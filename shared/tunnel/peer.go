@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// A Peer is the agent that a client certificate names. Nothing in a message
-// can change it.
+// A Peer is the agent that a client certificate names. No message can change
+// it.
 type Peer struct {
 	Tenant  string
 	Cluster string
@@ -40,7 +40,7 @@ func ParsePeer(c *x509.Certificate) (Peer, error) {
 	if len(part) == 7 {
 		p.Tenant, p.Cluster, p.AgentID = part[2], part[4], part[6]
 	}
-	// Written again it must be the same: no escapes, queries or empty parts.
+	// The canonical text must be the same: no escapes, queries or empty parts.
 	if p.Tenant == "" || p.Cluster == "" || p.AgentID == "" || p.URI().String() != u.String() {
 		return Peer{}, fault.New(fault.Unknown, "the client certificate does not name an agent")
 	}
@@ -50,8 +50,8 @@ func ParsePeer(c *x509.Certificate) (Peer, error) {
 // Serial is the text form of a certificate's serial number.
 func Serial(c *x509.Certificate) string { return c.SerialNumber.Text(16) }
 
-// PeerFrom returns the agent at the other end of a call. It is false when the
-// connection brought no certificate that was accepted.
+// PeerFrom returns the agent at the other end of a call. It is false if the
+// connection has no accepted certificate.
 func PeerFrom(ctx context.Context) (Peer, bool) {
 	s, ok := SessionFrom(ctx)
 	if !ok {

@@ -22,14 +22,14 @@ import (
 
 const (
 	peerConnect = 2 * time.Second  // a frozen replica accepts connections and sends nothing
-	peerQuiet   = 10 * time.Second // after which the other side is asked whether it lives
+	peerQuiet   = 10 * time.Second // after which a keepalive ping is sent
 	peerAnswer  = 3 * time.Second
-	mostPassed  = 64 << 20 // bytes of a message that is passed on; who reads it has a lower limit
+	mostPassed  = 64 << 20 // bytes of a forwarded message; its receiver has a lower limit
 )
 
-// DialPeers makes a gRPC client to another process of the hub. It connects
-// when it is first used, and again when it must. Errors of its calls are plain
-// statuses: Fault makes faults of them.
+// DialPeers makes a gRPC client to another process of the hub. It connects when
+// it is first used, and again when it must. Errors of its calls are plain
+// statuses, which Fault converts to faults.
 func DialPeers(address string, cfg *tls.Config) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(credentials.NewTLS(cfg)),
@@ -46,7 +46,7 @@ func DialPeers(address string, cfg *tls.Config) (*grpc.ClientConn, error) {
 }
 
 // NewPeerServer makes a gRPC server for other processes of the hub. Calls of
-// services that it does not have go to other.
+// other services go to other.
 func NewPeerServer(cfg *tls.Config, other grpc.StreamHandler) *grpc.Server {
 	return grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(cfg)),
@@ -59,8 +59,8 @@ func NewPeerServer(cfg *tls.Config, other grpc.StreamHandler) *grpc.Server {
 	)
 }
 
-// Pass carries one call on to another connection, message by message as they
-// are. The caller's deadline ends both.
+// Pass forwards one call to another connection, message by message and
+// unchanged. The caller's deadline ends both.
 func Pass(in grpc.ServerStream, method string, to grpc.ClientConnInterface) error {
 	out, err := to.NewStream(in.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method,
 		grpc.ForceCodecV2(passing()), grpc.MaxCallRecvMsgSize(mostPassed))
@@ -79,12 +79,12 @@ func Pass(in grpc.ServerStream, method string, to grpc.ClientConnInterface) erro
 	select {
 	case err := <-up:
 		return err
-	default: // the other side has answered without reading on
+	default: // the other side has responded without reading more
 		return nil
 	}
 }
 
-// pump moves messages until there are no more.
+// pump forwards messages until there are no more.
 func pump(receive, send func(any) error) error {
 	for {
 		var f passed
@@ -97,15 +97,15 @@ func pump(receive, send func(any) error) error {
 		}
 		if err := send(&f); err != nil {
 			if errors.Is(err, io.EOF) {
-				return nil // the receiving half knows why
+				return nil // the receiving direction has the reason
 			}
 			return err
 		}
 	}
 }
 
-// Unreached reports whether a call to another process of the hub ended before it
-// came to a handler there, or broke off with the connection.
+// Unreached reports whether a call to another process of the hub ended before
+// it reached a handler there, or because the connection ended.
 func Unreached(err error) bool {
 	s, ok := status.FromError(err)
 	if !ok || len(s.Details()) > 0 {
@@ -117,7 +117,7 @@ func Unreached(err error) bool {
 // passed is a message that is forwarded unread.
 type passed struct{ data []byte }
 
-// codec passes such messages as they are and everything else as protobuf.
+// codec encodes such messages unchanged and everything else as protobuf.
 type codec struct{ proto encoding.CodecV2 }
 
 func passing() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
@@ -139,13 +139,14 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (c codec) Name() string { return "proto" }
 
-// NotHere is the answer where there is no connection to the agent that a call
-// is for. It has not been begun.
+// NotHere is the error of a replica that has no connection to the agent of a
+// call. The call was not started.
 func NotHere(cause string) error {
 	return &fault.Error{Kind: fault.Offline, Code: notHere, Cause: cause}
 }
 
-// IsNotHere reports whether an error is that of NotHere, also after it travelled.
+// IsNotHere reports whether an error is that of NotHere, also of another
+// process.
 func IsNotHere(err error) bool {
 	f, ok := fault.As(Fault(err))
 	return ok && f.Code == notHere

@@ -14,15 +14,15 @@ import (
 
 const (
 	// handshakeTimeout is after how long a handshake may be evicted by another
-	// one of the same source. A normal one takes milliseconds.
+	// one of the same source. A normal handshake takes milliseconds.
 	handshakeTimeout = 2 * time.Second
-	// evictionNotes is how often evictions are logged.
+	// evictionNotes is the least time between two log lines about evictions.
 	evictionNotes = time.Minute
 )
 
-// pending are the connections whose handshake is not done, by source. When
-// there is no room for one more, the oldest of the busiest source makes it: a
-// source that opens many and finishes none loses its own.
+// pending are the connections whose handshake is not done, by source. At the
+// limit, a new one evicts the oldest of the busiest source: a source that opens
+// many and finishes none loses its own.
 type pending struct {
 	most, perSource int
 	log             *slog.Logger
@@ -39,7 +39,7 @@ type waiting struct {
 	conn    io.Closer
 	source  string
 	since   time.Time
-	element *list.Element // nil: evicted, or gone
+	element *list.Element // nil: evicted, or done
 }
 
 func newPending(most, perSource int, log *slog.Logger) *pending {
@@ -59,8 +59,8 @@ func (p *pending) enter(ctx context.Context, c io.Closer, address string) (*wait
 		evict := busiest != own || w.since.Sub(oldest.since) >= handshakeTimeout
 		p.note(ctx, oldest.source, w.since)
 		if !evict {
-			// A fleet that comes at once behind one address: those that came
-			// first finish first.
+			// Many agents behind one address connect at once: the first ones
+			// finish first.
 			return nil, false
 		}
 		p.remove(oldest)
@@ -76,8 +76,8 @@ func (p *pending) enter(ctx context.Context, c io.Closer, address string) (*wait
 	return w, true
 }
 
-// busiest is the source with the most handshakes. The newcomer's own is it if
-// that is at its limit, or has as many as any other.
+// busiest is the source with the most handshakes. It is the new connection's
+// own if that is at its limit, or has as many as any other.
 func (p *pending) busiest(own *list.List) *list.List {
 	most := own
 	if own != nil && own.Len() >= p.perSource {
@@ -91,7 +91,7 @@ func (p *pending) busiest(own *list.List) *list.List {
 	return most
 }
 
-// leave forgets a connection whose handshake is over.
+// leave removes a connection whose handshake has ended.
 func (p *pending) leave(w *waiting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *pending) remove(w *waiting) {
 	}
 }
 
-// note logs that there is no room, now and then.
+// note logs evictions, with a limited rate.
 func (p *pending) note(ctx context.Context, source string, now time.Time) {
 	p.evicted++
 	if now.Sub(p.noted) < evictionNotes {

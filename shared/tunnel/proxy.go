@@ -17,12 +17,12 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// mostAnswer bounds what a proxy may say before the tunnel begins.
+// mostAnswer limits the response of a proxy before the tunnel begins, in bytes.
 const mostAnswer = 16 << 10
 
-// A Proxy decides which hubs are reached through an HTTP proxy, by the rules
-// of HTTPS_PROXY and NO_PROXY. Its address may carry a password, so nothing
-// formats it.
+// A Proxy decides which hubs are reached through an HTTP proxy, by the rules of
+// HTTPS_PROXY and NO_PROXY. Its address may contain a password, so no formatter
+// prints it.
 type Proxy struct {
 	of func(*url.URL) (*url.URL, error)
 }
@@ -46,17 +46,17 @@ func NewProxy(httpsProxy, noProxy string) (*Proxy, error) {
 	return &Proxy{of: c.ProxyFunc()}, nil
 }
 
-// String hides the address, which may carry a password.
+// String hides the address, which may contain a password.
 func (*Proxy) String() string { return "(HTTP proxy)" }
 
-// For returns the proxy on the way to host:port; nil: there is none.
+// For returns the proxy for host:port; nil: there is none.
 func (p *Proxy) For(address string) *url.URL {
 	if p == nil {
 		return nil
 	}
 	u, err := p.of(&url.URL{Scheme: "https", Host: address})
 	if err != nil {
-		return nil // NewProxy has checked what can be wrong
+		return nil // NewProxy has checked the values
 	}
 	return u
 }
@@ -132,7 +132,7 @@ func connectProxy(ctx context.Context, proxy *url.URL, address string, dial Dial
 	return through, nil
 }
 
-// connectThrough says CONNECT and reads the answer.
+// connectThrough sends CONNECT and reads the response.
 func connectThrough(conn net.Conn, proxy *url.URL, address string) (net.Conn, error) {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{"User-Agent": {"capstan-agent"}}}
 	if u := proxy.User; u != nil {
@@ -191,7 +191,7 @@ func (c *limitedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// buffered reads first what came behind the proxy's answer.
+// buffered first reads what followed the proxy's response.
 type buffered struct {
 	net.Conn
 	r *bufio.Reader

@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// A Server serves gRPC on the streams of any number of sessions. One server
-// for all sessions costs each of them only what its own streams cost.
+// A Server serves gRPC on the streams of any number of sessions. With one
+// server for all sessions, a session needs only the memory of its streams.
 type Server struct {
 	grpc     *grpc.Server
 	in       *serverListener
@@ -25,16 +25,16 @@ type Server struct {
 }
 
 // A StreamWrapper runs before a stream's handler. It may return another stream,
-// and a function for the handler's error; an error ends the call. It is no
-// interceptor because it must not stay on the stack: most streams are idle
-// nearly always, and their stacks are much of an agent's cost.
+// and a function for the handler's error; an error ends the call. It is not an
+// interceptor, because those stay on the stack: most streams are idle nearly
+// always, and their stacks are a large part of the memory per agent.
 type StreamWrapper func(ss grpc.ServerStream, method string) (grpc.ServerStream, func(error), error)
 
 // ServerConfig is how a server is made.
 type ServerConfig struct {
 	Lane Lane
-	// Unary runs in front of every call, and Stream of every stream, in order,
-	// once the limit on calls was checked.
+	// Unary runs before every call, and Stream before every stream, in order,
+	// after the limit on calls was checked.
 	Unary  []grpc.UnaryServerInterceptor
 	Stream []StreamWrapper
 	// Caught converts a panic in the handler of a stream to an error; nil: the
@@ -70,7 +70,7 @@ func NewServer(cfg ServerConfig) *Server {
 func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) { s.grpc.RegisterService(d, impl) }
 
 // Serve answers calls until ctx ends. Then it ends the calls that run, waits
-// for them and returns nil. Sessions are left as they are.
+// for them and returns nil. Sessions stay open.
 func (s *Server) Serve(ctx context.Context) error {
 	stopped := make(chan struct{})
 	release := context.AfterFunc(ctx, func() {
@@ -78,7 +78,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		s.grpc.Stop()
 	})
 	err := s.grpc.Serve(s.in)
-	if release() { // Serve failed by itself
+	if release() { // Serve has failed
 		s.grpc.Stop()
 		return err
 	}
@@ -86,9 +86,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// Attach hands the streams that the other side opens to the server. It
-// returns when the session, the server or ctx has ended, and leaves the
-// session to its owner.
+// Attach serves the streams that the other side opens. It returns when the
+// session, the server or ctx has ended, and does not close the session.
 func (s *Server) Attach(ctx context.Context, session *Session) error {
 	release := context.AfterFunc(ctx, func() { session.Close(context.Cause(ctx)) })
 	defer release()
@@ -104,8 +103,8 @@ func (s *Server) Attach(ctx context.Context, session *Session) error {
 }
 
 // Adopt is Attach for a session that this side did not open: it returns at once
-// and no goroutine waits for streams. ended is called when the session has
-// ended, which it does with the server, too; it may take its time.
+// and no goroutine waits for streams. ended is called when the session or the
+// server has ended; it may block.
 func (s *Server) Adopt(ctx context.Context, session *Session, ended func(error)) {
 	release := context.AfterFunc(ctx, func() { session.Close(context.Cause(ctx)) })
 	over := func(err error) {
@@ -130,7 +129,7 @@ func (s *Server) hand(c net.Conn, session *Session) error {
 	case <-session.Done():
 	case <-s.in.done:
 	}
-	_ = c.Close() // it is not served any more
+	_ = c.Close() // the server has ended
 	return net.ErrClosed
 }
 
@@ -186,8 +185,8 @@ func (c *streamCall) begin() error {
 	return nil
 }
 
-// end calls the wrappers' functions, the last one first, and converts the error
-// to a status.
+// end calls the wrappers' functions, last one first, and converts the error to
+// a status.
 func (c *streamCall) end(err error) error {
 	for _, end := range slices.Backward(c.ends) {
 		end(err)
@@ -195,8 +194,8 @@ func (c *streamCall) end(err error) error {
 	return c.s.statusOf(c.ss.Context(), c.method, err)
 }
 
-// statusOf converts a handler's error to a status, and logs what the other side
-// must not see.
+// statusOf converts a handler's error to a status, and logs the details that
+// the other side must not see.
 func (s *Server) statusOf(ctx context.Context, method string, err error) error {
 	if err == nil {
 		return nil

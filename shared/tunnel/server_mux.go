@@ -12,18 +12,18 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// More of yamux's frames than the gate needs.
+// Parts of yamux's frames that the gate does not need.
 const (
 	typeWindow = 1
 	typeAway   = 3
 
 	flagSYN = 1 // opens a stream
 	flagACK = 2 // handles an accepted stream
-	flagFIN = 4 // nothing more comes
-	flagRST = 8 // the stream is gone
+	flagFIN = 4 // the sender sends nothing more
+	flagRST = 8 // the stream is dropped
 
-	mostKnown  = 64      // streams of one session, those that linger included
-	mostCredit = 1 << 30 // bytes that a peer may let us send at once
+	mostKnown  = 64      // streams of one session, including half-closed ones
+	mostCredit = 1 << 30 // limit of the send window that a peer may grant, in bytes
 )
 
 var (
@@ -31,15 +31,15 @@ var (
 	errAway  = errors.New("the other side accepts no more streams")
 )
 
-// serverMux speaks yamux with one goroutine, which reads, and with hardly any
-// memory besides unread data of streams: a hub has a session for each of its
-// agents, and nearly all of them are idle. Writers write themselves, in one
-// piece with the frame's header. The reading goroutine never writes, so two
-// sides that both write cannot block each other.
+// serverMux implements yamux with one goroutine, which reads, and with little
+// memory besides the unread data of streams: a hub has a session for each
+// agent, and nearly all are idle. Writers write themselves, together with the
+// frame's header. The reading goroutine never writes, so two sides that both
+// write cannot block each other.
 type serverMux struct {
 	conn  net.Conn
 	lane  Lane
-	blame func(error) // receives why the session is about to end, if users should see it
+	blame func(error) // receives the reason for the end of the session, if users should see it
 	done  chan struct{}
 	head  [frameHead]byte // of the frame that is read
 	first uint32          // number of the next stream that this side opens; guarded by mu
@@ -50,10 +50,10 @@ type serverMux struct {
 	err     error // why it ended; nil: it has not
 	away    bool  // the other side accepts no more streams
 	streams map[uint32]*serverStream
-	arrived []*serverStream // not yet accepted
-	more    sync.Cond       // arrived, err or take have changed
-	deliver func(net.Conn)  // is given what arrives, instead of Accept
-	ended   func(error)     // is called by the reader when it is over
+	arrived []*serverStream // not accepted yet
+	more    sync.Cond       // notifies of changes of arrived, err or take
+	deliver func(net.Conn)  // receives new streams instead of Accept
+	ended   func(error)     // is called by the reader when it ends
 	over    bool            // it is
 }
 
@@ -78,13 +78,13 @@ func (m *serverMux) Streams() int {
 	return len(m.streams)
 }
 
-// Close ends everything. It does not wait for the reader.
+// Close ends the connection and all streams. It does not wait for the reader.
 func (m *serverMux) Close() error {
 	m.end(net.ErrClosed)
 	return nil
 }
 
-// end frees all who wait.
+// end wakes all waiting goroutines.
 func (m *serverMux) end(err error) {
 	m.mu.Lock()
 	first := m.err == nil
@@ -106,7 +106,7 @@ func (m *serverMux) end(err error) {
 	m.more.Broadcast()
 }
 
-// Open opens a stream. It does not wait for the other side to take it.
+// Open opens a stream. It does not wait until the other side accepts it.
 func (m *serverMux) Open() (net.Conn, error) {
 	m.mu.Lock()
 	if err := m.mayOpen(); err != nil {
@@ -215,7 +215,7 @@ func (m *serverMux) put(b []byte) error {
 		return err
 	}
 	_, err := m.conn.Write(b)
-	if err == nil { // TLS may have to write by itself
+	if err == nil { // TLS may have to write on its own
 		_ = m.conn.SetWriteDeadline(time.Time{}) // what was written is written, even if the connection has just ended
 	}
 	return err
@@ -271,7 +271,7 @@ func (m *serverMux) frame() error {
 		}
 	}
 	if s == nil {
-		return nil // it is gone; the other side does not know yet
+		return nil // it was dropped; the other side does not know that yet
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -315,8 +315,8 @@ func (m *serverMux) find(id uint32, flags uint16) (*serverStream, error) {
 	return s, nil
 }
 
-// body reads the data of a frame, piece by piece: a peer that announces much
-// and sends little costs no memory.
+// body reads the data of a frame, in small parts, so that a peer that announces
+// much and sends little uses no memory.
 func (m *serverMux) body(s *serverStream, length uint32) error {
 	if s != nil {
 		m.mu.Lock()

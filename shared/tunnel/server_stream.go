@@ -14,23 +14,23 @@ type serverStream struct {
 	m  *serverMux
 	id uint32
 
-	writing sync.Mutex // locked by a Write, so that two do not mix
+	writing sync.Mutex // locked by a Write, so that two do not interleave
 	moved   sync.Cond  // anything below has changed
 
-	ackDue   bool   // it was opened by the other side, which was not sent the confirmation yet
+	ackDue   bool   // the other side opened it, and was not sent the confirmation yet
 	data     []byte // unread
 	at       int    // of data is read
 	recv     uint32 // bytes that the other side may still send
 	credit   int64  // bytes that this side may still send
 	finished bool   // the other side sends no more
-	reset    bool   // the other side dropped it
-	closed   bool   // by this side
+	reset    bool   // the other side has dropped it
+	closed   bool   // closed by this side
 	linger   *time.Timer
 	readBy   time.Time
 	writeBy  time.Time
 }
 
-// flags returns what the next frame has to say besides.
+// flags returns the flags of the next frame.
 func (s *serverStream) flags() uint16 {
 	if s.ackDue {
 		s.ackDue = false
@@ -56,7 +56,7 @@ func (s *serverStream) buffer(piece []byte) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	switch {
-	case s.closed: // it will not be read
+	case s.closed: // nobody reads it
 	case len(s.data) == 0:
 		s.data, s.at = piece, 0
 	default:
@@ -68,7 +68,7 @@ func (s *serverStream) buffer(piece []byte) {
 	s.moved.Broadcast()
 }
 
-// closing notes what a frame said about the end.
+// closing processes the flags of a frame that end the stream.
 func (s *serverStream) closing(flags uint16) {
 	if flags&flagRST != 0 {
 		s.reset = true
@@ -102,7 +102,7 @@ func (s *serverStream) confirm() error {
 	return s.m.send(typeWindow, f, s.id, extra, nil)
 }
 
-// Read waits for data. What has come before the end is read before it.
+// Read waits for data. Data that arrived before the end is read first.
 func (s *serverStream) Read(b []byte) (int, error) {
 	s.m.mu.Lock()
 	for {
@@ -142,7 +142,7 @@ func (s *serverStream) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// ready says why nothing can be read, now or ever.
+// ready is the reason why nothing can be read any more.
 func (s *serverStream) ready() error {
 	switch {
 	case s.closed:
@@ -157,12 +157,12 @@ func (s *serverStream) ready() error {
 		return io.EOF
 	}
 	if s.m.err != nil {
-		return io.EOF // with the session; its reason is that of the session
+		return io.EOF // it ended with the session, for the same reason
 	}
 	return nil
 }
 
-// Write sends everything, or as much as goes before an end or the deadline.
+// Write sends everything, or as much as possible before an end or the deadline.
 func (s *serverStream) Write(b []byte) (sent int, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -242,7 +242,7 @@ func (s *serverStream) Close() error {
 	return s.m.send(typeWindow, f, s.id, 0, nil)
 }
 
-// drop forgets a stream whose other end has lingered too long.
+// drop removes a stream that the other side has left half-open for too long.
 func (s *serverStream) drop() {
 	s.m.mu.Lock()
 	there := s.m.err == nil && s.m.streams[s.id] == s
@@ -264,7 +264,7 @@ func (s *serverStream) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// SetReadDeadline lets reads fail from t on, those that wait included.
+// SetReadDeadline makes reads fail from t on, also waiting ones.
 func (s *serverStream) SetReadDeadline(t time.Time) error {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -273,7 +273,7 @@ func (s *serverStream) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline lets writes fail from t on, those that wait included.
+// SetWriteDeadline makes writes fail from t on, also waiting ones.
 func (s *serverStream) SetWriteDeadline(t time.Time) error {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()

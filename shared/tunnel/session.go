@@ -40,7 +40,7 @@ type Session struct {
 	client *grpc.ClientConn
 }
 
-// SessionConfig is how a session is made of a connection.
+// SessionConfig configures a session on a connection.
 type SessionConfig struct {
 	Lane    Lane
 	Dialled bool // this side opened the connection
@@ -81,7 +81,7 @@ func (s *Session) blame(reason error) {
 	}
 }
 
-// Peer is who the other side proved to be; false if it proved nothing.
+// Peer is the authenticated other side; false if there is none.
 func (s *Session) Peer() (Peer, bool) { return s.peer, s.refusal == nil && s.peer != Peer{} }
 
 // Refusal is why Peer is false, as a fault that the other side may read.
@@ -98,10 +98,10 @@ func (s *Session) Lane() Lane { return s.lane }
 // Carrier is what the session runs over: CarrierTLS or CarrierWebSocket.
 func (s *Session) Carrier() string { return s.carrier }
 
-// Address is where the other side connects from.
+// Address is the address of the other side.
 func (s *Session) Address() string { return s.wire.RemoteAddr().String() }
 
-// LastByte is when anything at all was received last.
+// LastByte is when a byte was received last.
 func (s *Session) LastByte() time.Time { return time.Unix(0, s.wire.last.Load()) }
 
 // Bytes is how much was received and sent.
@@ -141,7 +141,7 @@ func (s *Session) Close(reason error) {
 	if !first {
 		return
 	}
-	_ = s.mux.Close() // it only ever reports that it was closed
+	_ = s.mux.Close() // its only error is that it was closed before
 	if client != nil {
 		_ = client.Close()
 	}
@@ -168,7 +168,8 @@ func (s *Session) Accept() (net.Conn, error) {
 
 // deliver passes the streams of the other side to take as they arrive, and
 // calls ended once when no more can come. Both run where the session is read,
-// so Accept needs no goroutine. It is false if the session cannot do so.
+// so Accept needs no goroutine. It is false if the session does not support
+// that.
 func (s *Session) deliver(take func(net.Conn), ended func(error)) bool {
 	m, ok := s.mux.(*serverMux)
 	if !ok {
@@ -222,8 +223,8 @@ func (w *wire) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes what is below TLS: a TLS close notification may wait for seconds
-// when the other side no longer reads, and nothing depends on it.
+// Close closes the connection below TLS: a TLS close notification may wait for
+// seconds if the other side no longer reads, and nothing depends on it.
 func (w *wire) Close() error {
 	if t, ok := w.Conn.(*tls.Conn); ok {
 		return t.NetConn().Close() // TCP, or a WebSocket, which does the same
@@ -248,11 +249,11 @@ func (c *stream) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// A bufferTrimmer is a stream that can let go of its memory while it has no data.
+// A bufferTrimmer is a stream that can release its memory while it has no data.
 type bufferTrimmer interface{ TrimBuffers() }
 
-// Write sends in chunks. A chunk that cannot be sent in time ends the
-// session: the other side's view of the stream is broken then.
+// Write sends in chunks. A chunk that cannot be sent in time ends the session:
+// the other side has an incomplete stream then.
 func (c *stream) Write(b []byte) (int, error) {
 	var sent int
 	for sent < len(b) {

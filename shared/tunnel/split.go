@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// SplitConfig is how one port is shared.
+// SplitConfig configures the sharing of one port.
 type SplitConfig struct {
 	// Link answers agents. Its protocols are set by Split.
 	Link *tls.Config
@@ -31,15 +31,15 @@ type SplitConfig struct {
 	// PerSource bounds those of one source: an IPv4 address, or a /64 of
 	// IPv6. Zero: three quarters of Pending.
 	PerSource int
-	// Client says where a WebSocket's request comes from; nil: from its
-	// connection.
+	// Client returns the client's address of a WebSocket request; nil: that of
+	// its connection.
 	Client func(*http.Request) string
 	Log    *slog.Logger
 }
 
-// A Splitter shares one TCP port between the link and the HTTP API, by what
-// the client offers in its TLS handshake. Both listeners give *tls.Conn with
-// the handshake done.
+// A Splitter shares one TCP port between the link and the HTTP API, by what the
+// client offers in its TLS handshake. Both listeners return *tls.Conn with a
+// completed handshake.
 type Splitter struct {
 	raw  net.Listener
 	cfg  SplitConfig
@@ -75,15 +75,15 @@ func Split(raw net.Listener, cfg SplitConfig) *Splitter {
 // Link returns the connections of agents.
 func (s *Splitter) Link() net.Listener { return s.link }
 
-// HTTP returns all others. An http.Server serves HTTP/2 on them too.
+// HTTP returns all others. An http.Server serves HTTP/2 on them, too.
 func (s *Splitter) HTTP() net.Listener { return s.http }
 
 // Addr is the address that is shared.
 func (s *Splitter) Addr() net.Addr { return s.raw.Addr() }
 
 // Run accepts connections until ctx ends, then closes the listener, waits for
-// running handshakes, and returns nil. Connections that were returned belong to
-// their receivers.
+// running handshakes, and returns nil. Returned connections belong to their
+// receivers.
 func (s *Splitter) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var pending sync.WaitGroup
@@ -122,8 +122,8 @@ func (s *Splitter) Run(ctx context.Context) error {
 	}
 }
 
-// pause waits after a passing error of accept, such as too many open files.
-// It says false for one that will not pass.
+// pause waits after a temporary error of accept, such as too many open files.
+// It returns false for a permanent one.
 func (s *Splitter) pause(ctx context.Context, err error) bool {
 	if errors.Is(err, net.ErrClosed) {
 		return false
@@ -156,8 +156,8 @@ func (s *Splitter) handshake(ctx context.Context, raw net.Conn) {
 	}
 }
 
-// refuse ends a connection without a handshake. A browser that was pointed
-// at the port without https gets a sentence.
+// refuse ends a connection without a handshake. A browser that uses the port
+// without https gets a sentence.
 func (s *Splitter) refuse(ctx context.Context, raw net.Conn, err error) {
 	defer func() { _ = raw.Close() }()
 	var record tls.RecordHeaderError
@@ -206,8 +206,8 @@ func splitTLS(cfg SplitConfig) *tls.Config {
 	}
 }
 
-// queue is a listener that is filled by hand. Nothing waits in it: put blocks
-// until somebody accepts.
+// queue is a listener for connections that are put into it. It buffers none:
+// put blocks until Accept.
 type queue struct {
 	addr  net.Addr
 	conns chan net.Conn

@@ -24,7 +24,7 @@ const faultDomain = "capstan.dev"
 // mostText bounds each text of a fault on the wire; headers have a limit.
 const mostText = 1500
 
-// mostRetry bounds what the other side may ask to wait.
+// mostRetry limits how long the other side may ask to wait.
 const mostRetry = 5 * time.Minute
 
 // Status is the gRPC form of an error: kind, object, cause, fix and code of a
@@ -53,7 +53,7 @@ func Status(err error) error {
 	return status.Error(codes.Internal, fault.Sentence(err))
 }
 
-// unexplained reports whether the other side gets less than the log needs.
+// unexplained reports whether the log needs more than the other side gets.
 func unexplained(err error) bool { return status.Code(Status(err)) == codes.Internal }
 
 func faultStatus(f *fault.Error) error {
@@ -104,9 +104,9 @@ func codeOf(k fault.Kind) codes.Code {
 	return codes.Internal
 }
 
-// Fault is the reverse of Status, for the caller's side: a fault that
-// travelled comes back as it was, and what gRPC itself says gets a kind and a
-// sentence. io.EOF and nil stay as they are.
+// Fault is the reverse of Status, for the caller's side: it restores a fault,
+// and converts an error of gRPC itself to a kind and a sentence. io.EOF and nil
+// stay unchanged.
 func Fault(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err

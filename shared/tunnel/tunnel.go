@@ -3,7 +3,7 @@
 // open streams and serve gRPC. It authenticates the other side and does not
 // authorize: hub/fleet and agent/link do. Those two call it, and the hub's
 // daemon for Split. A stream that cannot be written to within a minute ends its
-// session, so nothing waits for ever on a silent peer.
+// session, so nothing waits for ever for a silent peer.
 package tunnel
 
 import "time"
@@ -14,8 +14,8 @@ const (
 	BulkProtocol    = "link-bulk/1"
 )
 
-// Features that the two sides name in Hello. What the other side did not name
-// is not used with it.
+// Features that the two sides name in Hello. A feature is used only if the
+// other side has named it.
 const (
 	FeatureProbe       = "probe"            // a hub that knows HelloRequest.probe and EnrollRequest.probe
 	FeatureUnsupported = "unsupported-rows" // Ack.unsupported is sent and read
@@ -27,8 +27,8 @@ const (
 	backlog       = 16               // streams that wait to be accepted
 	maxCalls      = 128              // calls that a peer may have open on one session
 	maxHeaderList = 16 << 10         // bytes of headers of one call
-	minWindow     = 256 << 10        // the least that yamux knows
-	greeting      = 20 * time.Second // an HTTP/2 preface must come within this
+	minWindow     = 256 << 10        // the smallest window of yamux
+	greeting      = 20 * time.Second // timeout of an HTTP/2 preface
 	smallBuffer   = 4 << 10          // for what is read before a session begins
 )
 
@@ -37,12 +37,12 @@ const (
 type Lane struct {
 	Name        string // for logs
 	Protocol    string // in the handshake
-	Window      uint32 // bytes that may be on their way on one stream
+	Window      uint32 // window of one stream, in bytes
 	CallWindow  int32  // the same for one call
 	ConnWindow  int32  // the same for all calls of one stream
 	MaxMessage  int    // bytes of one accepted message
 	MaxStreams  int    // streams that the peer may have open
-	WriteBuffer int    // bytes that gRPC gathers before a write
+	WriteBuffer int    // bytes that gRPC buffers before a write
 	// Stall is how long a write may wait for the other side; a longer one
 	// ends the session.
 	Stall time.Duration
@@ -58,7 +58,7 @@ func Control() Lane {
 	}
 }
 
-// Bulk is the lane of large transfers. It comes and goes with them.
+// Bulk is the lane of large transfers. It is open only while one runs.
 func Bulk() Lane {
 	return Lane{
 		Name: "bulk", Protocol: BulkProtocol,

@@ -25,10 +25,10 @@ const WebSocketPath = "/link/v1"
 const (
 	frame     = chunk     // most bytes of one message that is sent
 	mostFrame = 2 * chunk // most bytes of an accepted message
-	busyRetry = 10        // seconds after which a client that met a busy hub may ask again
+	busyRetry = 10        // seconds after which a client of a busy hub may retry
 )
 
-// errUsedUp says that an upgrade was followed elsewhere.
+// errUsedUp means that an upgrade was already used.
 var errUsedUp = errors.New("the connection of an upgrade is used once")
 
 // upgrade turns a TLS connection into a WebSocket.
@@ -96,14 +96,15 @@ type webSocket struct {
 	from     wsAddr
 }
 
-// wsAddr is where the other side of a WebSocket is. A proxy in between says it.
+// wsAddr is where the other side of a WebSocket is. A trusted proxy may report
+// it.
 type wsAddr string
 
 func (wsAddr) Network() string  { return "websocket" }
 func (a wsAddr) String() string { return string(a) }
 
 func newWebSocket(ws *websocket.Conn, below net.Conn, from string) *webSocket {
-	// It lives as long as the connection: its receiver closes it.
+	// Its receiver closes it together with the connection.
 	c := websocket.NetConn(context.Background(), ws, websocket.MessageBinary)
 	ws.SetReadLimit(mostFrame)
 	return &webSocket{Conn: c, ws: ws, below: below, from: wsAddr(from)}
@@ -122,23 +123,23 @@ func (c *webSocket) Write(b []byte) (int, error) {
 	return sent, nil
 }
 
-// Close ends it at once and without ceremony: farewells may wait for a peer
-// that no longer reads, and nothing here depends on them.
+// Close ends it at once, without a close frame: that could wait for a peer that
+// no longer reads, and nothing depends on it.
 func (c *webSocket) Close() error {
 	err := closeBelow(c.below)
 	_ = c.ws.CloseNow()
-	_ = c.Conn.Close() // frees its timers; the WebSocket is closed
+	_ = c.Conn.Close() // releases its timers; the WebSocket is closed
 	return err
 }
 
 // LocalAddr is that of the TCP connection.
 func (c *webSocket) LocalAddr() net.Addr { return c.below.LocalAddr() }
 
-// RemoteAddr is where the client is: the other end of the TCP connection, or
-// what a trusted proxy says.
+// RemoteAddr is the client's address: that of the TCP connection, or the one
+// that a trusted proxy reports.
 func (c *webSocket) RemoteAddr() net.Addr { return c.from }
 
-// closeBelow closes the connection that lies below all TLS.
+// closeBelow closes the connection below all TLS.
 func closeBelow(c net.Conn) error {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		return closeBelow(t.NetConn())
@@ -162,7 +163,7 @@ func (s *Splitter) WebSocket() http.Handler {
 		}
 		defer s.pending.leave(waiting)
 		ws, err := websocket.Accept(tap, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
-		if err != nil { // the client has its answer
+		if err != nil { // the client has its response
 			s.cfg.Log.DebugContext(r.Context(), "upgrade refused", logkey.Address, r.RemoteAddr, logkey.Error, err)
 			return
 		}
@@ -170,7 +171,7 @@ func (s *Splitter) WebSocket() http.Handler {
 	})
 }
 
-// welcome makes the link's handshake inside a WebSocket.
+// welcome does the link's handshake inside a WebSocket.
 func (s *Splitter) welcome(ws *webSocket, inner *tls.Config) {
 	// The request's context ends when the connection is upgraded.
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Handshake)

@@ -1,15 +1,15 @@
-// Package version says which build this is. It reads only what the Go
-// toolchain wrote into the binary. Command lines, Hello and the API show it.
+// Package version identifies the build. It reads only what the Go toolchain
+// wrote into the binary. Command lines, Hello and the API show it.
 package version
 
 import "runtime/debug"
 
-// Number is the release that this tree is on its way to.
+// Number is the next release of this tree.
 const Number = "0.1.0"
 
 // String is the release with the commit that it was built from, such as
-// "0.1.0+1a2b3c4d5e6f" or "0.1.0+1a2b3c4d5e6f.dirty", and Number alone where
-// the build carries no commit.
+// "0.1.0+1a2b3c4d5e6f" or "0.1.0+1a2b3c4d5e6f.dirty", and Number alone if the
+// build has no commit.
 func String() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,6 +1,7 @@
-// Package yamltext reads YAML that people write for Capstan's own programs, such
-// as configuration files, and says where it is wrong: file, line and field. It
-// reads no manifests; shared/manifest does. Daemons and the command line call it.
+// Package yamltext reads YAML that people write for Capstan's own programs,
+// such as configuration files, and reports where it is wrong: file, line and
+// field. It does not read manifests; shared/manifest does. Daemons and the
+// command line call it.
 package yamltext
 
 import (
@@ -21,9 +22,9 @@ import (
 )
 
 // Decode reads a text into a struct, by the names of JSON. A field that the
-// struct does not have is an error, as is a key that is given twice. Errors have
-// kind Invalid and name the file, the line, the field and what it may be; they
-// never repeat a value.
+// struct does not have is an error, as is a key that is given twice. Errors
+// have kind Invalid and name the file, the line, the field and its valid form;
+// they never repeat a value.
 func Decode(file string, text []byte, into any) error {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
@@ -46,8 +47,8 @@ var (
 	grammar  = regexp.MustCompile(`^did not find expected (node content|key|'-' indicator|',' or|<document start>|<stream-start>)`)
 )
 
-// Place returns the line of an error that the YAML library had with a text, from
-// 1, and its cause.
+// Place returns the line, from 1, and the cause of an error of the YAML
+// library.
 func Place(text []byte, err error) (line int, cause string) {
 	m := lineText.FindStringSubmatch(err.Error())
 	line, _ = strconv.Atoi(m[1])
@@ -73,7 +74,7 @@ func at(file string, line int, field, format string, args ...any) error {
 	return &fault.Error{Kind: fault.Invalid, Object: where, Cause: cause, Line: line}
 }
 
-// check holds a node against the type that it is read into.
+// check compares a node with the type that it is read into.
 func check(file string, n *yaml.Node, t reflect.Type, path string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -100,7 +101,7 @@ func check(file string, n *yaml.Node, t reflect.Type, path string) error {
 	return checkScalar(file, n, t, path)
 }
 
-// own has a value read by the type that reads itself.
+// own reads a value by the type's own unmarshaller.
 func own(file string, n *yaml.Node, t reflect.Type, path string) error {
 	var v any
 	if err := n.Decode(&v); err != nil {
@@ -124,7 +125,7 @@ func checkStruct(file string, n *yaml.Node, t reflect.Type, path string) error {
 	}
 	slices.Sort(names)
 	return checkMap(file, n, path, func(key string) (reflect.Type, error) {
-		// The names of JSON are found in any case.
+		// JSON names are matched in any case.
 		i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, key) })
 		if i >= 0 {
 			return fields[names[i]], nil
@@ -182,7 +183,7 @@ func checkList(file string, n *yaml.Node, t reflect.Type, path string) error {
 }
 
 func checkScalar(file string, n *yaml.Node, t reflect.Type, path string) error {
-	want, fits := "a text", true // numbers and true are texts where one is wanted
+	want, fits := "a text", true // numbers and booleans are accepted as text
 	switch t.Kind() {
 	case reflect.Bool:
 		want, fits = "true or false", n.Tag == "!!bool" || yesNo.MatchString(n.Value)
@@ -199,7 +200,7 @@ func checkScalar(file string, n *yaml.Node, t reflect.Type, path string) error {
 
 var yesNo = regexp.MustCompile(`^(?i:y|yes|n|no|on|off|true|false)$`)
 
-// shape says of what kind a value is, without the value.
+// shape describes the kind of a value, without the value.
 func shape(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:

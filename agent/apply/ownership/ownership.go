@@ -5,7 +5,7 @@
 // one owner. An application that merely renders an object owns nothing.
 package ownership
 
-// A State is where an object stands.
+// A State is the state of an object's ownership.
 type State uint8
 
 // The states of an object.
@@ -14,7 +14,7 @@ const (
 	// the live object's tracking names or, if it does not exist, to the first
 	// permitted operation that writes it.
 	Free State = iota
-	// Owned: its application has acquired it to write it, or has written it.
+	// Owned: an application has acquired it to write it, or has written it.
 	Owned
 	// Adopted: another application has released the object to its owner, which
 	// has not written it yet. Live tracking still names the former owner.
@@ -33,10 +33,10 @@ const (
 	Applied              // its owner has written it
 	Delete               // its owner is about to delete it
 	Retain               // its owner was prevented from deleting it
-	Release              // it is gone, or its owner leaves it alone
+	Release              // it is gone, or its owner does not manage it any more
 )
 
-// transitions has every move that there is. What it does not have is refused.
+// transitions contains every permitted transition.
 var transitions = map[State]map[Event]State{
 	Free:     {Acquire: Owned},
 	Owned:    {Acquire: Owned, Adopt: Adopted, Applied: Owned, Delete: Deleting, Retain: Owned, Release: Free},
@@ -44,7 +44,7 @@ var transitions = map[State]map[Event]State{
 	Deleting: {Acquire: Deleting, Applied: Owned, Delete: Deleting, Retain: Owned, Release: Free},
 }
 
-// Next returns the state after an event; false if there is no such move.
+// Next returns the state after an event; false if that is not permitted.
 func Next(s State, e Event) (State, bool) {
 	to, ok := transitions[s][e]
 	return to, ok
@@ -56,28 +56,29 @@ type Object struct {
 	Owner string // application; empty if and only if the object is free
 }
 
-// An Interest is what an application says of an object at one moment.
+// An Interest is what an application declares about an object at one moment.
 type Interest struct {
 	App       string
-	Permitted bool // its project and the owner of the cluster let it write the object
+	Permitted bool // its project and the cluster's owner permit it to write the object
 	Listed    bool // its target or its accepted snapshot lists the object
-	Accepted  bool // a sync with it was begun, by a person or by automation, or automation is going to begin one
-	Leaving   bool // the application is being deleted, or is gone
+	Accepted  bool // a sync with the object was started, by a person or by automation, or automation is going to start one
+	Leaving   bool // the application is being deleted, or is deleted
 }
 
-// A Decision is the reply to an application that is about to write an object.
+// A Decision is the result for an application that is about to write an object.
 type Decision uint8
 
 // The verdicts.
 const (
-	Granted  Decision = iota // the object is the application's
+	Granted  Decision = iota // the application owns the object
 	Conflict                 // another application owns it
-	Denied                   // the application must not have it, whoever owns it
+	Denied                   // the application must not own it
 )
 
-// Acquire answers an application whose operation is about to write the object.
-// owner is what its present owner says of it. An owner that does not list the
-// object any more, and is not deleting it, releases it to the application.
+// Acquire decides for an application whose operation is about to write the
+// object. owner is the interest of its present owner. An owner that does not
+// list the object any more, and is not deleting it, releases it to the
+// application.
 func (o Object) Acquire(c, owner Interest) (Object, Decision) {
 	switch {
 	case !c.Permitted || c.Leaving:
@@ -91,8 +92,8 @@ func (o Object) Acquire(c, owner Interest) (Object, Decision) {
 	return o.Adopt(c), Granted
 }
 
-// Adopt releases the object to an application. It changes nothing for one that
-// must not have it, and while the object is being deleted.
+// Adopt releases the object to an application. It changes nothing if that
+// application must not own it, or while the object is being deleted.
 func (o Object) Adopt(c Interest) Object {
 	to, ok := Next(o.State, Adopt)
 	if !ok || !c.Permitted || c.Leaving {
@@ -101,8 +102,7 @@ func (o Object) Adopt(c Interest) Object {
 	return Object{to, c.App}
 }
 
-// Do applies an event that its owner causes. It changes nothing for anybody
-// else.
+// Do applies an event that its owner causes. Events of others change nothing.
 func (o Object) Do(app string, e Event) Object {
 	to, ok := Next(o.State, e)
 	switch {
@@ -115,9 +115,9 @@ func (o Object) Do(app string, e Event) Object {
 }
 
 // Successor returns which application adopts an object that its owner would
-// delete: the first one that has accepted it, may have it and is not in
-// deletion. An application that nobody has synced with it, and that automation
-// does not sync, is no successor. Without one the object is deleted.
+// delete: the first one that has accepted it, may own it and is not being
+// deleted. An application that was not synced with it, and that automation does
+// not sync, does not adopt it. Without one the object is deleted.
 func Successor(owner string, claims []Interest) (Interest, bool) {
 	for _, c := range claims {
 		if c.App != owner && c.Accepted && c.Permitted && !c.Leaving {
@@ -127,9 +127,8 @@ func Successor(owner string, claims []Interest) (Interest, bool) {
 	return Interest{}, false
 }
 
-// Restore returns the ownership of an object that a stored record says is an
-// application's; false if another application's record was restored first, so
-// that this one counts for nothing.
+// Restore returns the ownership of an object by a stored record; false if
+// another application's record was restored first, so that this one is void.
 func (o Object) Restore(app string, adopted bool) (Object, bool) {
 	if o.State != Free {
 		return o, o.Owner == app
@@ -140,8 +139,8 @@ func (o Object) Restore(app string, adopted bool) (Object, bool) {
 	return Object{Owned, app}, true
 }
 
-// Unblocked reports whether an object that an application was refused could be
-// had now.
+// Unblocked reports whether an application could now own an object that it was
+// refused.
 func (o Object) Unblocked(c, owner Interest) bool {
 	_, v := o.Acquire(c, owner)
 	return v == Granted

@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// say adds what to do about an error.
+// say adds to an error what to do.
 func say(err error) string {
 	if e, ok := fault.As(err); ok && e.Fix != "" {
 		return err.Error() + " (" + e.Fix + ")"
@@ -67,7 +67,7 @@ func runCommand() *cobra.Command {
 		Use: "run", Short: "Run the agent until it is asked to stop", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// An idle agent shares the node with workloads: memory matters more
-			// than the CPU time of collecting twice as often.
+			// than the CPU time of more frequent garbage collection.
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(50)
 			}
@@ -86,7 +86,7 @@ func runCommand() *cobra.Command {
 				return err
 			}
 			c.Log = log
-			lifecycle.BoundMemory(0.9, log)
+			lifecycle.BoundMemory(0.9, 0, log)
 			defer switchable(cmd.Context(), log, variable)()
 			return daemon.Run(cmd.Context(), c)
 		},
@@ -118,7 +118,7 @@ func waveDelay(c *daemon.Config, text string, given bool) error {
 	return nil
 }
 
-// doctorCommand checks what `run` would need, with the same settings.
+// doctorCommand checks what `run` needs, with the same settings.
 func doctorCommand() *cobra.Command {
 	var c daemon.Config
 	cmd := &cobra.Command{
@@ -131,8 +131,8 @@ func doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// upgradeCommand is what the agent starts as a Job of its own, with another
-// account, when the hub orders an upgrade.
+// upgradeCommand is the command of the updater's Job, which the agent starts
+// with another service account for an upgrade.
 func upgradeCommand() *cobra.Command {
 	var c daemon.Config
 	var o daemon.UpgradeOrder
@@ -164,7 +164,7 @@ func upgradeCommand() *cobra.Command {
 	return cmd
 }
 
-// flags are those that every command of the agent has in common.
+// flags are common to all commands of the agent.
 func flags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.StateDir, "state-dir", env("CAPSTAN_STATE_DIR", "/var/lib/capstan-agent"), "directory for what must survive a restart (CAPSTAN_STATE_DIR)")
 	f.StringVar(&c.Namespace, "namespace", env("CAPSTAN_NAMESPACE", "capstan-system"), "namespace of the agent's Secret and Lease (CAPSTAN_NAMESPACE)")
@@ -175,7 +175,7 @@ func flags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.GuardFile, "guard-file", env("CAPSTAN_GUARD_FILE", ""), "file with rules that the hub cannot change (CAPSTAN_GUARD_FILE)")
 	f.StringSliceVar(&c.OwnRoles, "own-roles", list(env("CAPSTAN_OWN_ROLES", "")), "names of further roles and bindings that grant the agent its rights, and that no manifest may change (CAPSTAN_OWN_ROLES)")
 	f.StringVar(&c.FieldManager, "field-manager", env("CAPSTAN_FIELD_MANAGER", ""), "name under which fields are owned; empty: capstan (CAPSTAN_FIELD_MANAGER)")
-	// A password in the environment must not show up as a default in --help.
+	// A password in the environment must not appear as a default in --help.
 	c.HTTPSProxy, c.NoProxy = proxyEnv("HTTPS_PROXY"), proxyEnv("NO_PROXY")
 	f.Var(setter{&c.HTTPSProxy}, "https-proxy", "HTTP proxy for the hub, http://[user:password@]host:port; put a password into the environment instead (HTTPS_PROXY)")
 	f.Var(setter{&c.NoProxy}, "no-proxy", "hosts and networks that are reached without the proxy, separated by commas (NO_PROXY)")
@@ -185,7 +185,7 @@ func flags(f *pflag.FlagSet, c *daemon.Config) {
 // setter is a flag that does not show its default.
 type setter struct{ to *string }
 
-// String hides what is set.
+// String hides the value.
 func (setter) String() string { return "" }
 
 // Set sets the flag's value.
@@ -223,8 +223,8 @@ func logger(level, format string) (*slog.Logger, *slog.LevelVar, error) {
 	return telemetry.NewLog(os.Stderr, format, variable), variable, nil
 }
 
-// switchable lets SIGHUP switch the log to debug, and back. The returned
-// function stops that.
+// switchable makes SIGHUP switch the log level to debug and back, until the
+// returned function is called.
 func switchable(ctx context.Context, log *slog.Logger, level *slog.LevelVar) func() {
 	configured := level.Level()
 	hup := make(chan os.Signal, 1)

@@ -27,7 +27,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{/* The name of what the agent is granted outside of its namespace. */}}
+{{/* The name of the roles that grant rights outside of the agent's namespace. */}}
 {{- define "agent.grant" -}}
 {{- printf "%s:%s" .Release.Namespace .Release.Name }}
 {{- end }}
@@ -42,7 +42,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- .Values.mode }}
 {{- end }}
 
-{{/* What the agent may do with what it delivers or observes. */}}
+{{/* The rights on objects that the agent applies or observes. */}}
 {{- define "agent.rules" -}}
 {{- $observes := eq (include "agent.mode" .) "observe" }}
 {{- with .Values.rbac.rules }}

@@ -75,7 +75,7 @@ app.kubernetes.io/component: postgres
 {{- define "hub.migrations" -}}
 {{- if ne .Values.migrations.mode "auto" }}
 {{- if and .Values.postgres.bundled (eq .Values.migrations.mode "job") }}
-{{- fail "migrations.mode=job runs before the release is installed, when the bundled Postgres is not there yet: use start" }}
+{{- fail "migrations.mode=job runs before the release is installed, when the bundled Postgres does not run yet: use start" }}
 {{- end }}
 {{- .Values.migrations.mode }}
 {{- else if .Values.postgres.bundled }}start
@@ -110,16 +110,16 @@ app.kubernetes.io/component: postgres
 {{- if and $v.metrics.enabled (not (dig "metrics" "public" false $v.config)) }}{{- $_ := set $c "metrics" (dict "tokenFile" "/etc/capstan/metrics/token") }}{{- end }}
 {{- with $v.trustedProxies }}{{- $_ := set $c "trustedProxies" . }}{{- end }}
 {{- with $v.proxyProtocol }}{{- $_ := set $c "proxyProtocol" . }}{{- end }}
-{{- if and $v.proxyProtocol (not (include "hub.proxies" $root)) }}{{ fail "trustedProxies is needed: proxyProtocol counts for the proxies that are listed there, and for nobody else" }}{{ end }}
+{{- if and $v.proxyProtocol (not (include "hub.proxies" $root)) }}{{ fail "trustedProxies is needed: proxyProtocol is accepted only from proxies that are listed there" }}{{ end }}
 {{- toYaml (mustMergeOverwrite $c (deepCopy $v.config)) }}
 {{- end }}
 
-{{/* The proxies whose word on a client's address counts. */}}
+{{/* The proxies whose X-Forwarded-For is used. */}}
 {{- define "hub.proxies" -}}
 {{- join ", " (dig "trustedProxies" .Values.trustedProxies .Values.config) }}
 {{- end }}
 
-{{/* POD_IP is where other replicas reach the internal port of this one. */}}
+{{/* POD_IP is the address at which other replicas reach the internal port. */}}
 {{- define "hub.env" -}}
 - name: POD_IP
   valueFrom: {fieldRef: {fieldPath: status.podIP}}

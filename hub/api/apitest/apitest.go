@@ -19,8 +19,12 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/api"
+	"github.com/capstan-cd/capstan/hub/api/ratelimit"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
@@ -72,11 +76,11 @@ func (b *Buffer) String() string {
 // rows lends the store's transactions to catalogue and feed.
 type rows struct{ *store.DB }
 
-func (r rows) InTenant(ctx context.Context, id hub.TenantID, do func(context.Context, catalog.Tx) error) error {
+func (r rows) InTenant(ctx context.Context, id hub.TenantID, do func(context.Context, transact.Tx) error) error {
 	return r.DB.InTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Catalog(t)) })
 }
 
-func (r rows) ReadTenant(ctx context.Context, id hub.TenantID, do func(context.Context, catalog.Tx) error) error {
+func (r rows) ReadTenant(ctx context.Context, id hub.TenantID, do func(context.Context, transact.Tx) error) error {
 	return r.DB.ReadTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, storeports.Catalog(t)) })
 }
 
@@ -139,13 +143,13 @@ func (pushes) Receive(_ context.Context, header http.Header, _ []byte) error {
 }
 
 func config() api.Config {
-	plenty := api.Rate{PerSecond: 10_000, Burst: 10_000}
+	plenty := ratelimit.Rate{PerSecond: 10_000, Burst: 10_000}
 	return api.Config{
 		ExternalURL: "http://capstan.test",
 		Console: fstest.MapFS{
 			"index.html": {Data: []byte("<!doctype html><title>Capstan</title>")}, "assets/app-1a2b.js": {Data: []byte("console.log(1)")},
 		},
-		Rates:       api.Rates{SignIn: plenty, Caller: plenty, Tenant: plenty, Address: plenty},
+		Rates:       ratelimit.Rates{SignIn: plenty, Caller: plenty, Tenant: plenty, Address: plenty},
 		StreamCheck: 20 * time.Millisecond,
 	}
 }
@@ -166,8 +170,9 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 		t.Fatal(err)
 	}
 	f := feed.New(rows{h.DB}, lifecycle.System{}, log)
+	service := &transact.Service{Store: rows{h.DB}, Notify: notifications{f}, Now: time.Now, Log: log, Cache: access.NewCache()}
 	h.Catalog = catalog.New(catalog.Parts{
-		Store: rows{h.DB}, Directory: h.DB.System(), SetupLinks: h.DB.System(), Notify: notifications{f}, Pace: notifications{f}, Inviter: inviter{}, Permits: plan.Permits, Now: time.Now, Log: log,
+		Service: service, Tenancy: tenancy.New(service, h.DB.System(), h.DB.System()), Pace: notifications{f}, Inviter: inviter{}, Permits: plan.Permits,
 	})
 	cfg := config()
 	for _, c := range change {

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/store"
 )
@@ -20,7 +20,7 @@ func (d deploys) Local(ctx context.Context, keys hub.TenantKeys, app hub.Applica
 	return dispatch.Local(ctx, Dispatch(d.t), dispatch.Keys{Digest: keys.Digest, Object: keys.Object}, app, r)
 }
 
-func (d deploys) Rollback(ctx context.Context, app hub.ApplicationID, r catalog.RollbackRequest, options hub.OperationOptions) (hub.Operation, error) {
+func (d deploys) Rollback(ctx context.Context, app hub.ApplicationID, r transact.RollbackRequest, options hub.OperationOptions) (hub.Operation, error) {
 	return dispatch.Rollback(ctx, Dispatch(d.t), app, r.Entry, r.Reason, options, r.Initiator)
 }
 

@@ -7,7 +7,7 @@
 package storeports
 
 import (
-	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/dispatch/stream"
 	"github.com/capstan-cd/capstan/hub/identity"
@@ -30,23 +30,23 @@ func Stream(t *store.Tenant) stream.Tx {
 
 // Catalog is a transaction as the catalogue sees it. What the catalogue has
 // deployed goes through dispatch, in the same transaction.
-func Catalog(t *store.Tenant) catalog.Tx {
+func Catalog(t *store.Tenant) transact.Tx {
 	d := deploys{t}
-	return catalog.Tx{
+	return transact.Tx{
 		PolicyReader: t,
-		AccountPorts: catalog.AccountPorts{UserReader: t, UserWriter: t, TokenStore: t},
-		ProjectPorts: catalog.ProjectPorts{ProjectReader: t, ProjectWriter: t},
-		RepositoryPorts: catalog.RepositoryPorts{
+		AccountPorts: transact.AccountPorts{UserReader: t, UserWriter: t, TokenStore: t},
+		ProjectPorts: transact.ProjectPorts{ProjectReader: t, ProjectWriter: t},
+		RepositoryPorts: transact.RepositoryPorts{
 			RepositoryReader: t, RepositoryWriter: t, TemplateStore: t, HostKeyStore: t,
 		},
-		ClusterPorts: catalog.ClusterPorts{ClusterReader: t, ClusterWriter: t, Enroller: t, TrustWriter: t},
-		ApplicationPorts: catalog.ApplicationPorts{
+		ClusterPorts: transact.ClusterPorts{ClusterReader: t, ClusterWriter: t, Enroller: t, TrustWriter: t},
+		ApplicationPorts: transact.ApplicationPorts{
 			ApplicationReader: t, ApplicationLocks: t, ApplicationWriter: t, RenderedStore: t,
 			HistoryReader: t, OperationReader: t, SnapshotReader: t,
 		},
-		SettingPorts: catalog.SettingPorts{SettingReader: t, SettingWriter: t},
-		RecordPorts:  catalog.RecordPorts{AuditLog: t, FeedQueue: t, IdempotencyStore: t},
-		Deploy:       catalog.Deployer{Operator: d, Remover: d, AgentSettings: d},
+		SettingPorts: transact.SettingPorts{SettingReader: t, SettingWriter: t},
+		RecordPorts:  transact.RecordPorts{AuditLog: t, FeedQueue: t, IdempotencyStore: t},
+		Deploy:       transact.Deployer{Operator: d, Remover: d, AgentSettings: d},
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// assumedVersion stands for a cluster that has not said its version yet.
+// assumedVersion is the version of a cluster that has not reported one yet.
 const assumedVersion = "v1.35.0"
 
 // capabilities is .Capabilities of templates. The hub returns each value when a
@@ -78,7 +78,7 @@ func (c *capabilities) suits(ch *chart.Chart, dir string) error {
 	return nil
 }
 
-// A kubeVersion is asked for when one of its parts is used. The context is
+// A kubeVersion is requested when one of its parts is used. The context is
 // that of the render.
 type kubeVersion struct {
 	ctx   context.Context //nolint:containedctx // templates call without one

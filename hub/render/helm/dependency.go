@@ -14,14 +14,13 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// missing marks the stand-in for a chart that is declared but not there, and
-// says why.
+// missing marks the placeholder of a chart that is declared but not there, with
+// the reason.
 const missing = "capstan.dev/missing-dependency"
 
 // far returns a chart that a dependency names in a repository or registry. One
-// that cannot be had is a stand-in, until it is known whether conditions and
-// tags want it at all.
-// synced is whether the lock file suits.
+// that cannot be fetched is a placeholder, until conditions and tags are
+// evaluated. synced is the error of an outdated lock file.
 func (l *loading) far(dep *chart.Dependency, dir string, place int, synced error) (*chart.Chart, error) {
 	if dep.Repository == "" {
 		return standIn(dep, "it names no repository"), nil
@@ -46,7 +45,7 @@ func (l *loading) far(dep *chart.Dependency, dir string, place int, synced error
 		return nil, fault.With(err, at, "")
 	}
 	if sub.Name() != dep.Name {
-		return nil, fault.With(fault.New(fault.Invalid, "%s gives the chart %q", dep.Repository, sub.Name()), at, "")
+		return nil, fault.With(fault.New(fault.Invalid, "%s contains the chart %q", dep.Repository, sub.Name()), at, "")
 	}
 	return sub, nil
 }
@@ -61,7 +60,7 @@ func unpack(archive []byte) (*chart.Chart, error) {
 	return c, nil
 }
 
-// declaring is the file that says what a chart depends on.
+// declaring is the file with the dependencies of a chart.
 func (l *loading) declaring(dir string) (string, error) {
 	old := path.Join(dir, "requirements.yaml")
 	found, err := l.job.Files.Read(l.ctx, old)
@@ -74,8 +73,9 @@ func (l *loading) declaring(dir string) (string, error) {
 	return path.Join(dir, "Chart.yaml"), nil
 }
 
-// inSync checks that the lock file was made for the dependencies as they are, as
-// helm dependency build does: else it would say which versions were meant once.
+// inSync checks that the lock file was made for the current dependencies, as
+// helm dependency build does. Otherwise its versions are those of earlier
+// dependencies.
 func inSync(c *chart.Chart, dir string) error {
 	if c.Lock == nil {
 		return nil
@@ -105,7 +105,7 @@ func hash(dependencies any) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// standIn takes the place of a chart that is not there.
+// standIn makes the placeholder of a chart that is not there.
 func standIn(dep *chart.Dependency, why string) *chart.Chart {
 	wants := fmt.Sprintf("%q", dep.Name)
 	if dep.Version != "" {

@@ -141,7 +141,7 @@ func TestRemoteDependencies(t *testing.T) {
 			return hub.ChartArchive{Digest: "sha256:00", Data: archives["common"]}, nil
 		}
 		_, _, err := renderChart(t, req)
-		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Sentence(err), `gives the chart "common"`) {
+		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Sentence(err), `contains the chart "common"`) {
 			t.Errorf("%v", fault.Sentence(err))
 		}
 	})

@@ -23,9 +23,9 @@ const maxInclude = 1000
 
 // An evaluator executes the templates of one chart and its subcharts, with the
 // functions and rules of Helm's engine (a test compares the two). It differs
-// where it must know what a template does: it records calls of functions that
-// are not repeatable, returns keys and values of maps in order, reads files of
-// the chart on access, and counts its output.
+// where it must know what a template does. It records calls of functions that
+// are not repeatable, and returns keys and values of maps in order. It reads
+// files of the chart on access, and counts its output.
 type evaluator struct {
 	ctx    context.Context //nolint:containedctx // lives for one render
 	job    render.Job
@@ -214,7 +214,7 @@ func (e *evaluator) tpl(around *template.Template, open map[string]int, text str
 	if err != nil {
 		return "", fmt.Errorf("prepare tpl: %w", err)
 	}
-	own.Option("missingkey=zero") // a clone does not keep it
+	own.Option("missingkey=zero") // a clone does not have it
 	e.bind(own, open)
 	parsed, err := own.New(around.Name()).Parse(text)
 	if err != nil {
@@ -223,13 +223,13 @@ func (e *evaluator) tpl(around *template.Template, open map[string]int, text str
 	return e.execute(parsed, parsed.Name(), sees)
 }
 
-// A scriptError error holds the words of fail and required, which are for people.
+// A scriptError has the message of fail or required, which is for users.
 type scriptError struct{ words string }
 
 func (s scriptError) Error() string { return s.words }
 
-// explain turns an error of the template engine into one that names the file
-// and the line where it happened, and where the way there began.
+// explain turns an error of the template engine into one that names its file
+// and line, and where the call chain began.
 func (e *evaluator) explain(unit string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err

@@ -38,7 +38,7 @@ func (e *evaluator) functions() template.FuncMap {
 	return f
 }
 
-// noted wraps a function: a call marks the render impure if when says so.
+// noted wraps a function: a call marks the render impure if when returns true.
 func (e *evaluator) noted(fn any, when func(args []reflect.Value) bool) any {
 	v := reflect.ValueOf(fn)
 	if !v.IsValid() {
@@ -128,7 +128,7 @@ func sortedKeys[V any](m map[string]V) []string {
 }
 
 // The conversions never fail in a template: what cannot be written is empty,
-// and what cannot be read says so under the key Error, as with Helm.
+// and what cannot be read has the reason under the key Error, as with Helm.
 
 func toYAML(v any) string {
 	out, err := yaml.Marshal(v)

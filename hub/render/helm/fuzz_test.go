@@ -14,8 +14,8 @@ import (
 // make loops and texts long.
 var large = regexp.MustCompile(`\d{4,}|0[xXbBoO]|\d[eEpP_]|repeat|bcrypt|htpasswd|derive|gen[A-Z]|rand|Code|until|seq|range|template|include|tpl`)
 
-// Any template, with any values, ends in objects or in a sentence; and twice
-// in the same ones unless it says that it is not repeatable.
+// Any template, with any values, ends in objects or in a sentence; and twice in
+// the same ones unless it is marked as not repeatable.
 func FuzzTemplate(f *testing.F) {
 	for _, s := range []string{
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.a }}}\n", "{{ .Values.b.c.d }}", "{{ .Files.Get \"../x\" }}{{ .Files.Glob \"**\" }}{{ .Files.Lines \"f\" }}",

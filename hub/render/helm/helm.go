@@ -1,8 +1,8 @@
 // Package helm renders a chart without a release (rows HELM). It loads charts
 // and merges values with Helm's own library, and executes templates itself,
-// so that what a template asks for is known: files of the chart, answers
+// so that it is known what a template reads: files of the chart, answers
 // about the cluster, time and random data. It never talks to a cluster or a
-// chart repository. The worker calls it. Equal inputs give equal objects,
+// chart repository. The worker calls it. Equal inputs produce equal objects,
 // unless the result is marked impure.
 package helm
 
@@ -135,7 +135,7 @@ func (t text) objects(job render.Job) ([]*manifest.Object, error) {
 	return parsed, fault.With(err, "", "helm template shows the text that the chart makes")
 }
 
-// separator is what Helm takes for the start of a document. Unlike YAML's it
+// separator is what Helm accepts as the start of a document. Unlike YAML's it
 // needs no end of line: white-space control may leave text behind it.
 var separator = regexp.MustCompile(`(?:^|\s*\n)---\s*`)
 

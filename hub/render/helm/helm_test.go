@@ -263,7 +263,7 @@ func TestBadCharts(t *testing.T) {
 		},
 		"HELM-15 a remote dependency": {
 			more: map[string]string{"charts/web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\ndependencies:\n- {name: redis, version: ^18.0, repository: https://charts.example.com}\n"},
-			says: []string{"redis", "^18.0", "https://charts.example.com", "charts cannot be taken from repositories here"},
+			says: []string{"redis", "^18.0", "https://charts.example.com", "charts cannot be fetched from repositories here"},
 		},
 		"HELM-15 a dependency outside": {
 			more: map[string]string{"charts/web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\ndependencies:\n- {name: x, version: 1.0.0, repository: 'file://../../../x'}\n"},

@@ -55,7 +55,7 @@ func (c *Chart) Values() []byte {
 	return nil
 }
 
-// An Inflation says how helm template is to render a chart.
+// An Inflation has the options of helm template for a chart.
 type Inflation struct {
 	ReleaseName  string // default: release-name
 	NameTemplate string // instead of ReleaseName

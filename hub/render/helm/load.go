@@ -34,10 +34,10 @@ type loaded struct {
 	*chart.Chart
 	dir   string
 	rules *ignore.Rules
-	// lazy says that the other files of the chart were not read, because no
-	// template uses them in a way that could not be seen.
+	// lazy means that the other files of the chart were not read, because every
+	// use of them in templates is recognised.
 	lazy bool
-	// packed says that the chart came from an archive.
+	// packed means that the chart came from an archive.
 	packed bool
 }
 
@@ -203,7 +203,7 @@ func (i info) Mode() fs.FileMode {
 }
 
 // onlyKnownUses reports whether every mention of .Files in the chart calls one of
-// its methods. If so, files can be read when they are asked for.
+// its methods. If so, files can be read when they are used.
 func onlyKnownUses(files []*loader.BufferedFile) bool {
 	mention := regexp.MustCompile(`\bFiles\b(\.\w+)?`)
 	for _, f := range files {
@@ -218,8 +218,8 @@ func onlyKnownUses(files []*loader.BufferedFile) bool {
 	return true
 }
 
-// complete adds the charts that are declared and not in the charts directory,
-// and refuses the chart if an enabled one is still missing (HELM-15).
+// complete adds declared charts that are not in the charts directory. It
+// refuses the chart if an enabled one is still missing (HELM-15).
 func (l *loading) complete(root *loaded, given map[string]any) (*chart.Chart, error) {
 	if strings.EqualFold(root.Metadata.Type, "library") {
 		return nil, fault.With(fault.New(fault.Invalid, "the chart %s is a library and makes no objects", root.Name()), root.dir, "")
@@ -242,7 +242,7 @@ func (l *loading) dependencies(c *chart.Chart, dir string, path []string) error 
 		return fault.With(fault.New(fault.Exceeded, "charts depend on each other more than %d deep", maxNesting), dir, "")
 	}
 	synced := inSync(c, dir) // before anything of it is changed
-	// A chart that is asked for twice under two names is fetched for both.
+	// A chart that is declared under two names is fetched for both.
 	had := map[string]bool{}
 	for _, d := range c.Dependencies() {
 		had[d.Name()] = true

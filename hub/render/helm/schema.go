@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// schemaFile is the file of a chart that says what its values must be.
+// schemaFile is the file of a chart with the JSON schema of its values.
 const schemaFile = "values.schema.json"
 
 // checkValues validates the values of a chart and of the charts below it

@@ -126,8 +126,8 @@ func badParameter(name string, err error) error {
 	return fault.Wrap(fault.Invalid, err, "helm.parameters: %q cannot be set: %s", name, err)
 }
 
-// escape keeps commas in a value from starting the next one, except in lists
-// ({a,b}) and where they are escaped already.
+// escape escapes commas in a value, so that they do not start the next one.
+// Lists ({a,b}) and escaped commas are not changed.
 func escape(v string) string {
 	if strings.HasPrefix(v, "{") && strings.HasSuffix(v, "}") {
 		return v
@@ -228,7 +228,7 @@ func (w wanted) values(ctx context.Context, names []string, mayMiss bool) ([]val
 	return out, nil
 }
 
-// locate says which file of which source an entry means: relative to the
+// locate returns the file and the source that an entry names: relative to the
 // chart, absolute from the root of the repository, or "$ref/…" (SRC-11).
 func locate(ctx context.Context, job render.Job, written string) (wanted, error) {
 	files, rest, foreign, err := job.Foreign(written)

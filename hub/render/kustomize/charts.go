@@ -32,12 +32,11 @@ type inflater struct {
 	impure      bool
 }
 
-// newInflater takes what charts are to be told of the cluster from the
-// application and from the options; what neither says is that of the
-// destination.
+// newInflater reads the cluster's capabilities for charts from the application,
+// then from the options. The default is those of the destination.
 func newInflater(ctx context.Context, job render.Job, o hub.KustomizeOptions, s hub.KustomizeSource) *inflater {
 	out := &inflater{ctx: ctx, job: job, enabled: o.Helm, kubeVersion: o.HelmVersion, apiVersions: o.HelmAPIs}
-	if s.KubeVersion != "" { // the application knows better
+	if s.KubeVersion != "" { // the application has precedence
 		out.kubeVersion = s.KubeVersion
 	}
 	if len(s.APIVersions) > 0 {
@@ -51,7 +50,7 @@ func newInflater(ctx context.Context, job render.Job, o hub.KustomizeOptions, s 
 func (c *inflater) inflate(files *files, name string, text []byte) (rest []byte, made map[string][]byte, err error) {
 	var k map[string]any
 	if err := yaml.Unmarshal(text, &k); err != nil || len(list(k["helmCharts"])) == 0 {
-		return text, nil, nil // kustomize says what is wrong with it
+		return text, nil, nil // kustomize reports what is wrong with it
 	}
 	if !c.enabled {
 		return nil, nil, fault.With(fault.New(fault.Invalid, "helmCharts need the build option --enable-helm"), name,
@@ -185,7 +184,7 @@ func (c *inflater) load(in inflation) (*helm.Chart, error) {
 	return helm.LoadArchive(c.ctx, c.job, dir, found.Data)
 }
 
-// valueTexts are the value files that kustomize would give to helm: valuesFile,
+// valueTexts are the value files that kustomize would pass to helm: valuesFile,
 // or else the chart's own values, with valuesInline put over, under or in place
 // of them, and the additional files after that.
 func valueTexts(files *files, in inflation, chart *helm.Chart) ([][]byte, error) {

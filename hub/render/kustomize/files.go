@@ -27,7 +27,7 @@ type files struct {
 	ctx      context.Context //nolint:containedctx // see above
 	tree     render.Files
 	replaced map[string][]byte // edited files by absolute path
-	made     map[string][]byte // files that are not in the tree, by absolute path: what charts give
+	made     map[string][]byte // files that are not in the tree, by absolute path: the objects of charts
 	charts   *inflater         // of the kustomizations that name charts
 	inflated map[string][]byte // those kustomizations without their charts, by absolute path
 	refused  error             // first refusal of ours; kustomize would hide it
@@ -72,8 +72,8 @@ func (f *files) IsDir(p string) bool { return f.kind(p) == hub.InputDir }
 // Exists implements filesys.FileSystem.
 func (f *files) Exists(p string) bool { return f.kind(p) != hub.InputMissing }
 
-// CleanedAbs implements filesys.FileSystem. Kustomize compares what it gives
-// with the directory that a kustomization may read from, so links are resolved.
+// CleanedAbs implements filesys.FileSystem. Kustomize compares the result with
+// the directory that a kustomization may read from, so links are resolved.
 func (f *files) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
 	if n := name(p); f.made["/"+n] != nil {
 		return filesys.ConfirmedDir(path.Join("/", path.Dir(n))), path.Base(n), nil
@@ -93,8 +93,9 @@ func (f *files) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
 	}
 }
 
-// ReadFile implements filesys.FileSystem. A kustomization that takes anything
-// from elsewhere is refused here, before kustomize tries to fetch it.
+// ReadFile implements filesys.FileSystem. A kustomization that refers to
+// anything outside the repository is refused here, before kustomize tries to
+// fetch it.
 func (f *files) ReadFile(p string) ([]byte, error) {
 	n := name(p)
 	for _, known := range []map[string][]byte{f.made, f.inflated} {
@@ -123,7 +124,7 @@ func (f *files) ReadFile(p string) ([]byte, error) {
 }
 
 // withoutCharts renders the charts that a kustomization names, and returns it
-// with what they give among its resources.
+// with their objects among its resources.
 func (f *files) withoutCharts(name string, text []byte) ([]byte, error) {
 	rest, made, err := f.charts.inflate(f, name, text)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// watched notes what is asked of the tree.
+// watched records the requests to the tree.
 type watched struct {
 	render.Access
 	t *testing.T
@@ -68,8 +68,8 @@ func FuzzFiles(f *testing.F) {
 	})
 }
 
-// Any kustomization builds or is refused with a class, and nothing remote in
-// it is taken for local.
+// Any kustomization builds or is refused with a class, and nothing remote in it
+// counts as local.
 func FuzzKustomization(f *testing.F) {
 	for _, s := range []string{
 		"resources: [a.yaml]\n", "resources: ['https://x/y']\n", "namePrefix: x\nresources: [a.yaml]\n", "configMapGenerator: [{name: g, literals: [a=b]}]\n", "patches: [{patch: '[]'}]\n", "resources: [.]\n", "components: [..]\n",

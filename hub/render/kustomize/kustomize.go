@@ -1,7 +1,7 @@
 // Package kustomize builds a kustomization in memory (rows KUST). It never
 // starts git or helm, never fetches anything and never loads a plugin. Charts
 // that a kustomization inflates are rendered by package helm, in this process;
-// anything else that it takes from elsewhere is refused by name. The worker calls it.
+// anything else outside the repository is refused by name. The worker calls it.
 // Edits of the source's settings are made to a copy of the kustomization.
 package kustomize
 
@@ -57,8 +57,8 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 	return out, err
 }
 
-// buildOptions are those that the settings give a build: of its version if the
-// source names one, else those of all builds (KUST-08).
+// buildOptions are those of the settings: of the build's version if the source
+// names one, else those of all builds (KUST-08).
 func buildOptions(ctx context.Context, job render.Job, version string) (hub.KustomizeOptions, error) {
 	key := hub.KustomizeOptionsOf(version)
 	text, err := job.Files.Setting(ctx, key)
@@ -69,8 +69,9 @@ func buildOptions(ctx context.Context, job render.Job, version string) (hub.Kust
 	return options, fault.With(err, hub.SettingsMap+", key "+key, "")
 }
 
-// krustyOptions says the same to kustomize. Plugins and charts stay off, whatever
-// the options say: charts have been rendered when kustomize reads what names them.
+// krustyOptions converts the options for kustomize. Plugins and charts are
+// always disabled: charts have been rendered when kustomize reads what names
+// them.
 func krustyOptions(o hub.KustomizeOptions) *krusty.Options {
 	out := &krusty.Options{
 		Reorder: krusty.ReorderOptionNone, LoadRestrictions: types.LoadRestrictionsRootOnly, PluginConfig: types.DisabledPluginConfig(),
@@ -110,8 +111,8 @@ func objects(job render.Job, file string, made resmap.ResMap) (render.Output, er
 	return out, nil
 }
 
-// named says which object an error is about, and drops what it says of the
-// text that only we have seen.
+// named sets the object of an error, and removes what describes text that users
+// have not seen.
 func named(err error, name string) error {
 	e, ok := fault.As(err)
 	if !ok {

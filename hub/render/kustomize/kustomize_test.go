@@ -259,7 +259,7 @@ func TestBuildOptions(t *testing.T) {
 	}
 }
 
-// The order is told by what each step of it would make of the others' results.
+// The order shows in what each step would make of the others' results.
 func TestOrderOfEdits(t *testing.T) {
 	t.Parallel()
 	got, _, err := build(t, "overlays/prod", &hub.KustomizeSource{

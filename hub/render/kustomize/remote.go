@@ -10,8 +10,8 @@ import (
 )
 
 // onlyLocal refuses a kustomization that refers to something outside the
-// repository, other than as a chart. Text that is no YAML is left to kustomize,
-// which says where.
+// repository, other than as a chart. Text that is not YAML is left to
+// kustomize, which reports the line.
 func onlyLocal(text []byte) error {
 	var k map[string]any
 	if err := yaml.Unmarshal(text, &k); err != nil {

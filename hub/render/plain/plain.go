@@ -111,7 +111,7 @@ func isManifest(name string) bool {
 	return false
 }
 
-// skipped reports whether a comment of the file asks to pass it over (DIR-04).
+// skipped reports whether a comment of the file excludes it (DIR-04).
 func skipped(data []byte) bool {
 	if !bytes.Contains(data, []byte("+argocd:skip-file-rendering")) {
 		return false
@@ -123,7 +123,7 @@ func skipped(data []byte) bool {
 // Argo CD, so "*.yaml" finds a/b.yaml too.
 type glob struct{ pattern string }
 
-// flatten takes the special meaning from slashes.
+// flatten replaces slashes, so that they have no special meaning.
 func flatten(s string) string { return strings.ReplaceAll(s, "/", "\x01") }
 
 func newGlob(field, pattern string) (glob, error) {

@@ -11,9 +11,8 @@ import (
 	"strings"
 )
 
-// What follows makes sources that are written to hurt. They are made when
-// they are needed and kept nowhere. None of them can fail to be made: they are
-// written to memory.
+// The functions below make hostile sources. They are made when they are needed
+// and not stored. None of them can fail to be made: they are written to memory.
 
 // Chart is the head of a chart that is well, with one template.
 func Chart(more map[string]string) map[string]string {
@@ -25,7 +24,7 @@ func Chart(more map[string]string) map[string]string {
 	return files
 }
 
-// AliasBomb is YAML of a few hundred bytes that stands for width^depth values.
+// AliasBomb is YAML of a few hundred bytes that expands to width^depth values.
 func AliasBomb(width, depth int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "a0: &a0 [%s]\n", strings.TrimSuffix(strings.Repeat("x,", width), ","))
@@ -35,8 +34,8 @@ func AliasBomb(width, depth int) string {
 	return b.String()
 }
 
-// MergeBomb is an alias bomb of merge keys: each map takes in the one before
-// it many times.
+// MergeBomb is an alias bomb of merge keys: each map includes the one before it
+// many times.
 func MergeBomb(width, depth int) string {
 	var b strings.Builder
 	b.WriteString("m0: &m0 {k: v}\n")
@@ -137,8 +136,8 @@ func PackedRaw(files map[string]string) string {
 	return a.end()
 }
 
-// PackedZeros is a packed chart with one file of many bytes, all zero. It
-// takes a thousandth of them.
+// PackedZeros is a packed chart with one file of many bytes, all zero. Its size
+// is a thousandth of them.
 func PackedZeros(name string, size int64) string {
 	const chunk = 64 << 20
 	a := &archive{}
@@ -186,7 +185,7 @@ func PackedInPacked(name string, width, depth int) string {
 	return inner
 }
 
-// Overlays are kustomizations each of which takes in the one before it twice,
+// Overlays are kustomizations each of which includes the one before it twice,
 // under other names, so that the last one has 2^depth objects.
 func Overlays(depth int) map[string]string {
 	files := map[string]string{
@@ -203,7 +202,7 @@ func Overlays(depth int) map[string]string {
 	return files
 }
 
-// Chain is kustomizations that stand on one another.
+// Chain is kustomizations each of which includes the one before it.
 func Chain(depth int) map[string]string {
 	files := map[string]string{"b0/kustomization.yaml": "resources: [a.yaml]\n", "b0/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"}
 	for i := 1; i <= depth; i++ {

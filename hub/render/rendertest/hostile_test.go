@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The generators make what they say: a bomb that is damp would prove nothing.
+// The generators make what their names promise: a bomb without effect would
+// prove nothing.
 func TestGenerators(t *testing.T) {
 	t.Parallel()
 	entries := func(t *testing.T, packed string) (names []string, bytesOf int64) {

@@ -23,7 +23,7 @@ func Request(source hub.Source, files map[string]string) render.Request {
 }
 
 // Job returns the job of one source of a request as a renderer gets it, without
-// a worker in between, and the recorder behind it.
+// a worker, and its recorder.
 func Job(req render.Request, index int) (render.Job, *render.Recorder) {
 	rec := render.NewRecorder(req, render.Limits{})
 	refs := map[string]int{}

@@ -74,7 +74,7 @@ func (t *Tree) Break(err error) { t.broken = err }
 // Reads returns the names whose contents were read.
 func (t *Tree) Reads() []string { return t.reads }
 
-// resolve follows links; last says whether the last element is followed too.
+// resolve follows links; last reports whether the last element is followed too.
 func (t *Tree) resolve(op, name string, last bool) (string, error) {
 	if t.broken != nil {
 		return "", t.broken

@@ -81,9 +81,8 @@ func allowFilter(pid int) []unix.SockFilter {
 }
 
 // files allows what the Go runtime does to an open file with fcntl, and
-// nothing else: F_SETOWN, F_SETSIG and O_ASYNC would have the kernel send a
-// signal of the worker's choice to the hub, which only Landlock of ABI 6
-// prevents otherwise.
+// nothing else: with F_SETOWN, F_SETSIG and O_ASYNC the kernel would send any
+// signal to the hub. Otherwise only Landlock of ABI 6 prevents that.
 func files() []unix.SockFilter {
 	body := []unix.SockFilter{load(offArgs + 8*1)}
 	for _, command := range [...]uint32{unix.F_GETFL, unix.F_GETFD, unix.F_SETFD, unix.F_DUPFD_CLOEXEC} {
@@ -130,7 +129,7 @@ func install(filter []unix.SockFilter, flags uintptr) error {
 		return fmt.Errorf("install system call filter: %w", errno)
 	}
 	if r != 0 {
-		return fmt.Errorf("install system call filter: thread %d did not take it", r)
+		return fmt.Errorf("install system call filter: thread %d did not accept it", r)
 	}
 	return nil
 }

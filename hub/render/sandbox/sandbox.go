@@ -1,7 +1,7 @@
 // Package sandbox removes from a process everything that a renderer does not
 // need: files, network, other processes, capabilities. Restrictions are
 // permanent for the process. The renderer's worker calls Enter before it
-// executes itself again, and Seal in the new process before it reads the first
+// executes itself again. The new process calls Seal before it reads the first
 // byte of a tenant. Afterwards no file can be opened, no socket created, no
 // program started and no other process signalled, whatever the templates
 // execute.
@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsupported means that this kernel cannot hold a renderer.
+// ErrUnsupported means that this kernel cannot sandbox a renderer.
 var ErrUnsupported = errors.New("this kernel has no Landlock (Linux 5.13 or newer, with landlock among the active security modules)")
 
 // Limits are set on the process by Enter.
@@ -32,8 +32,8 @@ type Limits struct {
 
 // Enter restricts the calling thread and all that it executes from now on. The
 // caller has locked its goroutine to the thread and must replace the process by
-// executable next; nothing else can be opened any more. The result names the
-// active restrictions. keep is the highest file descriptor that stays open.
+// executable next; nothing else can be opened afterwards. The result names the
+// active restrictions. File descriptors above keep are closed.
 func Enter(executable string, limits Limits, keep uint) (string, error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return "", fmt.Errorf("set no_new_privs: %w", err)
@@ -57,8 +57,8 @@ func Enter(executable string, limits Limits, keep uint) (string, error) {
 	return fmt.Sprintf("Landlock (ABI %d), seccomp, no capabilities", abi), nil
 }
 
-// Seal leaves every thread of the process only the calls that the Go runtime
-// needs to compute and to use files that are already open.
+// Seal restricts every thread of the process to the calls that the Go runtime
+// needs to compute and to use open files.
 func Seal() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
@@ -89,9 +89,9 @@ func setLimits(l Limits) error {
 	return set("memory", unix.RLIMIT_DATA, l.Data)
 }
 
-// landlock denies all files but the executable, all TCP, and what else the
-// kernel's version of Landlock, or the newest one that is wanted, can deny. It
-// returns that version.
+// landlock denies all files except the executable, all TCP, and everything else
+// that its version can deny. That is the kernel's version of Landlock, or
+// newest if that is older. It is returned.
 func landlock(executable string, newest int) (int, error) {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 || abi < 1 {

@@ -20,9 +20,9 @@ import (
 	loop "github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// A Pool renders in worker processes. A worker serves one tenant for its
-// life. Tenants that wait take turns, so that nobody's thousand applications
-// stand before another's one, and a render that takes long makes room for
+// A Pool renders in worker processes. A worker serves only one tenant. Waiting
+// tenants are served in turn, so that the thousand applications of one do not
+// delay the single application of another. A long render yields its slot to
 // those of others. It is safe for use by many goroutines.
 type Pool struct {
 	cfg render.Config
@@ -32,8 +32,8 @@ type Pool struct {
 	turns        []hub.TenantID // tenants that wait, next first
 	busy         map[hub.TenantID]int
 	running      map[*slotLease]struct{}
-	shortRunning int        // stints that are not long: at most Workers
-	long         int        // stints that are long: what Processes leaves
+	shortRunning int        // slots that are not long: at most Workers
+	long         int        // slots that are long: what Processes leaves
 	idle         []*process // longest idle first
 	slow         map[hub.TenantID]time.Time
 	heavy        map[rendered]time.Time // applications whose render passed a limit lately, and until when that counts
@@ -41,7 +41,7 @@ type Pool struct {
 	forgot       time.Time // when old use was last dropped
 	closed       bool
 	quit         chan struct{}
-	caged        string // what the last worker said about its sandbox
+	caged        string // what the last worker reported about its sandbox
 	ended        int64  // workers that were lost or had to be ended in a render
 }
 
@@ -62,7 +62,7 @@ type rendered struct {
 type grant struct {
 	*slotLease
 	use   *process   // an idle worker of the tenant; nil: start one
-	evict []*process // idle workers that have to make room
+	evict []*process // idle workers that must end
 }
 
 // NewPool checks the configuration. No worker is started before it is needed;
@@ -127,8 +127,8 @@ func (p *Pool) takeIdle(which func(*process) bool) []*process {
 	return out
 }
 
-// Status starts a worker if none ever ran, and says what holds renderers, or
-// why nothing can be rendered.
+// Status starts a worker if none ever ran. It returns the sandbox of renderers,
+// or why nothing can be rendered.
 func (p *Pool) Status(ctx context.Context) (string, error) {
 	p.mu.Lock()
 	caged := p.caged
@@ -154,8 +154,9 @@ func (p *Pool) Workers() int {
 	return p.shortRunning + p.long + len(p.idle)
 }
 
-// Stats are the renders that run, those that wait for a worker, and the
-// workers that were lost or had to be ended in a render since the start.
+// Stats returns how many renders run and how many wait for a worker. The third
+// result is the number of workers that were lost or killed in a render since
+// the start.
 func (p *Pool) Stats() (running, waiting int, ended int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +167,7 @@ func (p *Pool) Stats() (running, waiting int, ended int64) {
 }
 
 // Render renders one application. It waits for its tenant's turn. An error of
-// kind Invalid or Exceeded is about the source and has a sentence for people;
+// kind Invalid or Exceeded is about the source and has a sentence for users;
 // any other is about the hub.
 func (p *Pool) Render(ctx context.Context, req render.Request) (render.Result, error) {
 	if err := req.Check(); err != nil {
@@ -197,8 +198,8 @@ func (p *Pool) Render(ctx context.Context, req render.Request) (render.Result, e
 
 var errStopping = fault.New(fault.Offline, "the hub is stopping")
 
-// run renders on a given worker or on a new one, and gives back the worker if
-// it can be used again. A worker that died while it was idle is replaced once.
+// run renders on a given worker or on a new one, and returns the worker if it
+// can be used again. A worker that ended while it was idle is replaced once.
 func (p *Pool) run(ctx context.Context, g grant, req render.Request) (render.Result, *process, error) {
 	w := g.use
 	for {

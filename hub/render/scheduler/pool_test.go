@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// turnsOf puts tickets into a pool that has one place, and gives the order in
+// turnsOf puts tickets into a pool with one slot, and returns the order in
 // which they are granted. No worker is started.
 func turnsOf(t *testing.T, p *Pool, order []hub.TenantID, results map[hub.TenantID]error) []hub.TenantID {
 	t.Helper()
@@ -189,14 +189,14 @@ func TestAnErrorKeepsItsClassOnTheWay(t *testing.T) {
 	}
 }
 
-// start gives a place that was granted some time ago.
+// began sets the start of a lease to some time ago.
 func began(p *Pool, g grant, ago time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g.began = time.Now().Add(-ago)
 }
 
-// asks puts a ticket into a pool.
+// asks adds a ticket to a pool.
 func asks(p *Pool, tenant hub.TenantID) *ticket {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,7 +237,7 @@ func TestPlacesAreShared(t *testing.T) {
 		a, b := take(t, p, "bad"), take(t, p, "bad")
 		began(p, a, time.Hour)
 		began(p, b, time.Hour)
-		waits(t, p, "bad") // alone it has the places of a tenant, and no more
+		waits(t, p, "bad") // without others it has the slots of a tenant, and no more
 		take(t, p, "good")
 		take(t, p, "good")
 		waits(t, p, "good")

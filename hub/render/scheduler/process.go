@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	step         = 25 * time.Millisecond // between looks at a busy worker
+	step         = 25 * time.Millisecond // between checks of a busy worker
 	startTimeout = 20 * time.Second
-	dying        = 5 * time.Second // that a worker which closed its connection may take to be gone, on a busy machine
+	dying        = 5 * time.Second // within which a worker that closed its connection must end, on a busy machine
 	maxQuestion  = 8 << 20         // bytes of one message of a worker, objects apart
-	maxRenders   = 5_000           // after which a worker is replaced, whatever it may have kept
+	maxRenders   = 5_000           // after which a worker is replaced, because its memory may have grown
 )
 
 // A process is one worker and the hub's end of its wire. One goroutine at a
@@ -42,13 +42,13 @@ type process struct {
 	idle          time.Time // since when
 	renders       int
 	spent         time.Duration // processor time when it became idle
-	deprioritized bool          // it stepped back, and cannot come forward again
+	deprioritized bool          // it has a low priority, which cannot be raised again
 	reap          sync.Once
 	state         string // how it ended
 	killed        bool   // it was ended by SIGKILL
 }
 
-// start makes a worker and waits until it says that it is caged.
+// start makes a worker and waits until it reports its sandbox.
 func start(ctx context.Context, cfg render.Config, quit <-chan struct{}, tenant hub.TenantID) (*process, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -81,13 +81,13 @@ func start(ctx context.Context, cfg render.Config, quit <-chan struct{}, tenant 
 	return p, nil
 }
 
-// unstarted is for a machine that has no room for one more process: the hub is
-// in need, and neither the source nor the hub's own binary is to blame.
+// unstarted is for a machine that cannot start one more process: neither the
+// source nor the hub's own binary is the cause.
 func unstarted(err error) error {
 	for _, short := range [...]error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ENOSPC} {
 		if errors.Is(err, short) {
-			return fault.With(fault.Wrap(fault.Offline, err, "the hub cannot start a renderer at the moment, because its machine has no room for one"),
-				"", "it is tried again by itself; give the hub more memory, processes and open files if this stays")
+			return fault.With(fault.Wrap(fault.Offline, err, "the hub cannot start a renderer at the moment, because its machine has no memory or processes left for one"),
+				"", "it is retried automatically; give the hub more memory, processes and open files if this stays")
 		}
 	}
 	return fmt.Errorf("start renderer: %w", err)
@@ -142,7 +142,7 @@ func (p *process) startFailed(ctx context.Context, err error) error {
 	return fmt.Errorf("start renderer: it ended at once (%s): %s: %w", p.state, p.stderr.safe(), err)
 }
 
-// stopped says why nobody waits for this worker any more.
+// stopped returns why this worker is no longer needed.
 func (p *process) stopped(ctx context.Context) error {
 	select {
 	case <-p.quit:
@@ -154,8 +154,8 @@ func (p *process) stopped(ctx context.Context) error {
 	}
 }
 
-// stepBack lets everything else have the processor first. A worker cannot
-// come forward again, so it ends when its render is over.
+// stepBack lowers the worker's priority. It cannot be raised again, so the
+// worker ends when its render is over.
 func (p *process) stepBack() {
 	if !p.deprioritized {
 		p.deprioritized = true
@@ -163,8 +163,8 @@ func (p *process) stepBack() {
 	}
 }
 
-// stirs reports whether an idle worker does what nobody asked it for: then it is
-// no longer ours.
+// stirs reports whether an idle worker works without a request: then it cannot
+// be trusted.
 func (p *process) stirs(limit int64) bool {
 	spent := processor(p.cmd.Process.Pid)
 	if p.spent == 0 {
@@ -193,12 +193,12 @@ func (p *process) kill() {
 	})
 }
 
-// errLost means that the worker ended before it asked for anything: if it had
-// been idle, it may have died then, and another one can do the work.
-var errLost = errors.New("the renderer was gone")
+// errLost means that the worker ended before its first question. It may have
+// ended while it was idle, so another one can do the work.
+var errLost = errors.New("the renderer had ended")
 
 // render runs one request. Only a worker that answered in order can be used
-// again; keep says whether it did.
+// again; keep reports whether it did.
 func (p *process) render(ctx context.Context, req render.Request, limits render.Limits) (res render.Result, keep bool, err error) {
 	p.renders++
 	run := &run{process: p, limits: limits, recorder: render.NewRecorder(req, limits), began: time.Now()}
@@ -230,7 +230,7 @@ type run struct {
 	limits    render.Limits
 	recorder  *render.Recorder
 	began     time.Time
-	before    time.Duration // processor time of the worker at the first look
+	before    time.Duration // processor time of the worker at the first check
 	checkedAt time.Time     // at the worker's memory and processor time
 	asked     bool
 	objects   []render.Object
@@ -330,7 +330,7 @@ func (r *run) respond(ctx context.Context, frame render.Frame) error {
 	return r.wire.Send(render.FrameReply, reply, bodies...)
 }
 
-// acceptObject checks one object before it is believed, and counts it.
+// acceptObject validates one object and counts it.
 func (r *run) acceptObject(frame render.Frame) error {
 	ref, err := render.Decode[hub.ObjectRef](frame, render.FrameMade)
 	if err != nil {
@@ -383,11 +383,11 @@ func broke(err error) bool {
 // in need of memory, or a person. Nothing speaks against another try.
 func whenKilled(err error) error {
 	return fault.With(fault.Wrap(fault.Offline, err, "the renderer was killed before it was done, perhaps because the hub's machine ran out of memory"),
-		"", "it is tried again by itself; give the hub more memory if this stays")
+		"", "it is retried automatically; give the hub more memory if this stays")
 }
 
-// explain says why a worker that had to be ended was lost. killed means that
-// somebody else killed it.
+// explain returns why a worker was lost. killed means that it was killed, and
+// not by the hub.
 func (r *run) explain(err error, killed bool) error {
 	if _, classified := fault.As(err); classified || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -413,7 +413,7 @@ func (r *run) explain(err error, killed bool) error {
 	return err
 }
 
-// sanitized limits what a worker can make the hub say.
+// sanitized limits what a worker can put into errors of the hub.
 func sanitized(f *render.Failure) error {
 	kind := f.Kind
 	cause := readable(f.Cause, 3_000)
@@ -437,13 +437,13 @@ func readable(s string, limit int) string {
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// A tail keeps the first words that a worker writes to standard error.
+// A tail stores the beginning of a worker's standard error.
 type tail struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-// Write keeps the first 8 KiB and drops the rest.
+// Write stores the first 8 KiB and drops the rest.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

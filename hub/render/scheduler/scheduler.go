@@ -12,27 +12,26 @@ import (
 	loop "github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// How places are shared. There are two sorts: Workers places in which every
-// render begins, and those that Config.Processes adds to them for renders that
-// take longer than brief while another tenant waits. So a tenant waits for
-// another's slow render as long as brief at most, unless several tenants are
-// slow for the first time at once. A tenant whose render passed a limit begins
-// among the long ones for a while, and shares them with its like. While no other
-// tenant waits, one render of such a tenant may pass its long ones in an ordinary
-// place, if another one stays free.
+// How slots are shared. There are two sorts. Every render begins in one of
+// Workers ordinary slots. Config.Processes adds slots for renders that last
+// longer than brief while another tenant waits. So a tenant waits for another's
+// slow render at most for brief, unless several tenants are slow for the first
+// time at once. A tenant whose render exceeded a limit begins in the long slots
+// for a while, which all such tenants share. While no other tenant waits, one
+// render of such a tenant may use an ordinary slot, if another one stays free.
 const (
 	brief = 2 * time.Second
-	// penaltyTime is how long a tenant whose worker had to be ended gets one
-	// worker at a time, so that a bad template tried again and again leaves
-	// room for others.
+	// penaltyTime is how long a tenant whose worker was killed gets one worker
+	// at a time. Repeated attempts of a bad template then leave slots to
+	// others.
 	penaltyTime = 5 * time.Minute
-	// signEvery is how often a render that waits gives a sign of life.
+	// signEvery is how often a waiting render sends a heartbeat.
 	signEvery = 15 * time.Second
 	// halfLife is that of what a tenant has used.
 	halfLife = time.Minute
 )
 
-// A slotLease is one render that has a place.
+// A slotLease is one render that has a slot.
 type slotLease struct {
 	tenant hub.TenantID
 	app    string
@@ -86,8 +85,8 @@ func (p *Pool) acquireFor(ctx context.Context, tenant hub.TenantID, app string) 
 	return g, err
 }
 
-// await waits for a ticket's turn. That may take long while others render, who
-// are watched themselves.
+// await waits for a ticket's turn. That may last long while others render,
+// which have watchdogs of their own.
 func (p *Pool) await(ctx context.Context, t *ticket) (grant, error) {
 	sign := time.NewTicker(signEvery)
 	defer sign.Stop()
@@ -107,7 +106,7 @@ func (p *Pool) await(ctx context.Context, t *ticket) (grant, error) {
 	}
 }
 
-// discard gives the right to a worker after a defect, and ends the worker.
+// discard releases the slot after a defect, and ends the worker.
 func (p *Pool) discard(g grant) {
 	p.mu.Lock()
 	w := g.worker
@@ -121,7 +120,8 @@ func (p *Pool) discard(g grant) {
 	p.release(g, nil, nil)
 }
 
-// leave takes back a ticket; if it was granted meanwhile, the grant goes on.
+// leave withdraws a ticket; if it was granted meanwhile, the grant goes to the
+// next one.
 func (p *Pool) leave(t *ticket) {
 	p.mu.Lock()
 	queue := slices.DeleteFunc(p.waiting[t.tenant], func(o *ticket) bool { return o == t })
@@ -151,7 +151,7 @@ func (p *Pool) hand(s *slotLease, w *process) {
 	}
 }
 
-// release gives the right to a worker, and the worker if it is well.
+// release releases the slot, and the worker if it can be used again.
 func (p *Pool) release(g grant, w *process, err error) {
 	now := time.Now()
 	var end *process
@@ -261,10 +261,10 @@ func (p *Pool) dequeue(turn, at int) *ticket {
 	return next
 }
 
-// passing is the place in the queue of the one tenant that waits of a render
-// that may pass those of the same tenant that take long; below 0: there is
-// none. It is one at a time, of an application that has passed no limit
-// lately, and leaves an ordinary place free for whoever comes. The caller
+// passing returns the index of a render that may overtake the long renders of
+// its tenant; below 0: there is none. The index is that in the queue of the
+// only waiting tenant. It is one at a time, of an application that has exceeded
+// no limit lately, and leaves an ordinary slot free for others. The caller
 // holds mu.
 func (p *Pool) passing(now time.Time) int {
 	if len(p.turns) != 1 || p.shortRunning+1 >= p.cfg.Workers {
@@ -280,7 +280,7 @@ func (p *Pool) passing(now time.Time) int {
 	})
 }
 
-// begin gives a slot to a ticket that may start.
+// begin assigns a slot to a ticket that may start.
 func (p *Pool) begin(t *ticket, passes bool, now time.Time) grant {
 	tenant := t.tenant
 	s := &slotLease{tenant: tenant, app: t.app, passes: passes, began: now}
@@ -308,8 +308,8 @@ func (p *Pool) promoteLong() {
 // longPlaces is how many renders may be long.
 func (p *Pool) longPlaces() int { return p.cfg.Processes - p.cfg.Workers }
 
-// promote gives places for long renders to those that are not brief, while
-// somebody else waits. The caller holds mu.
+// promote assigns slots for long renders to those that are not brief, while
+// another tenant waits. The caller holds mu.
 func (p *Pool) promote(now time.Time) {
 	for p.long < p.longPlaces() {
 		var next *slotLease
@@ -378,7 +378,8 @@ func (p *Pool) isSlow(tenant hub.TenantID, now time.Time) bool {
 	return slow
 }
 
-// assignWorker finds a worker for a render that was just counted, or room for one.
+// assignWorker finds a worker for a render that was just counted, or evicts
+// one.
 func (p *Pool) assignWorker(tenant hub.TenantID) grant {
 	// Prefer the most recently used one: its caches are warm.
 	for i := len(p.idle) - 1; i >= 0; i-- {

@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What follows is how the hub looks at a worker from outside. It believes the
-// kernel and nothing that the worker says. A process that is gone has used
-// nothing.
+// The functions below measure a worker from outside. They trust the kernel and
+// nothing that the worker reports. A process that has ended counts as zero.
 
 const (
 	clockTick    = time.Second / 100 // of the kernel's accounts, on every Linux that Go runs on
@@ -72,8 +71,8 @@ func deprioritize(pid int) {
 	}
 }
 
-// waitForExit waits for a process that was seen to close its connection, and says
-// whether it ended by itself. It stays for its parent to be reaped.
+// waitForExit waits for a process that has closed its connection, and reports
+// whether it ended without a signal of the hub. Its parent must still reap it.
 func waitForExit(pid int, wait time.Duration) bool {
 	until := time.Now().Add(wait)
 	for {

@@ -147,9 +147,9 @@ func alternatives(deep int) string {
 	return `{"definitions":{"x":{"anyOf":[{"type":"integer"},{"type":"boolean"}]}},"properties":{"a":` + s + `}}`
 }
 
-// Each bomb ends within its processor time, which is the same on a machine that
-// is busy, with a limit or a sentence that is short enough to read; the hub's
-// own memory does not follow, and the renders of another tenant go on meanwhile.
+// Each bomb ends within its processor time, which is the same on a busy
+// machine, with a limit or a short sentence. The hub's own memory does not
+// grow, and the renders of another tenant continue meanwhile.
 func TestBombs(t *testing.T) {
 	t.Parallel()
 	if raceDetector {
@@ -185,7 +185,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// bombing lets few bombs explode at once: each may take what a worker may.
+// bombing lets few bombs explode at once: each may use what a worker may.
 var bombing = gate(make(chan struct{}, 2))
 
 type gate chan struct{}

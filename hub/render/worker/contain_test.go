@@ -84,8 +84,8 @@ func roles() map[string]role {
 	}
 }
 
-// Whatever is a link out of the repository, nothing behind it is read, the
-// link is named, and the answer is the same whether its target exists.
+// Nothing is read through a link out of the repository. The link is named, and
+// the answer does not depend on whether its target exists.
 func TestLinksLeadNowhere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -351,8 +351,8 @@ func TestOpenFilesOfTheHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	// A library that forgets the flag: the file would be inherited. Its number
-	// is one that no renderer comes to by itself.
+	// A library that does not set the flag: the file would be inherited. No
+	// renderer reaches its number otherwise.
 	const number = 700
 	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD, number)
 	if err != nil {

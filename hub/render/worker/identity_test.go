@@ -83,7 +83,7 @@ func TestWhatIdentifiesARender(t *testing.T) {
 		template string
 		change   func(*render.Request)
 		another  bool // another render
-		same     bool // which gives the same objects
+		same     bool // which has the same objects
 	}{
 		"nothing is changed":                                {nothing, func(*render.Request) {}, false, true},
 		"the revision: a file that is read":                 {nothing, tree(0, "c/values.yaml", "x: 1\n"), true, true},
@@ -125,7 +125,7 @@ func TestWhatIdentifiesARender(t *testing.T) {
 			if (text(before) == text(after)) != c.same {
 				t.Errorf("before %s\nafter  %s", text(before), text(after))
 			}
-			// Whatever the cache says, a render anew says the same.
+			// A new render has the same result as the cache.
 			anew, err := p.Render(t.Context(), changed)
 			if err != nil || text(anew) != text(after) {
 				t.Errorf("%v; the cache gives another result than a render:\n%s\n%s", err, text(after), text(anew))

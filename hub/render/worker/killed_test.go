@@ -44,8 +44,8 @@ func processes(t *testing.T, memory int64) []int {
 	return out
 }
 
-// statOf returns what the kernel says of a process, from its state on; nothing
-// of one that is gone.
+// statOf returns what the kernel reports of a process, from its state on;
+// nothing of one that is gone.
 func statOf(pid int) []string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -73,7 +73,7 @@ func TestKilledWorkers(t *testing.T) {
 			p := newPool(t, func(c *render.Config) { c.Arguments = []string{"rogue-worker", "killed " + step} })
 			req := request(hub.Source{Path: "."}, map[string]string{"a.yaml": configMap, "large.bin": strings.Repeat("x", 4<<20)})
 			res, err := p.Render(t.Context(), req)
-			if fault.KindOf(err) != fault.Offline || !strings.Contains(fault.Sentence(err), "killed") || !strings.Contains(fault.Sentence(err), "tried again") {
+			if fault.KindOf(err) != fault.Offline || !strings.Contains(fault.Sentence(err), "killed") || !strings.Contains(fault.Sentence(err), "retried") {
 				t.Errorf("error %v (kind %q), want one that may pass", err, fault.KindOf(err))
 			}
 			if len(res.Objects) != 0 || p.Workers() != 0 {

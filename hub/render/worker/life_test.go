@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/render"
 )
 
-// A hub that dies leaves no worker behind, not even one that never looks up.
+// A hub that ends leaves no worker behind, not even one that reads nothing.
 func TestAWorkerEndsWithItsHub(t *testing.T) {
 	t.Parallel()
 	for _, probe := range []string{"spin", "sleep"} {

@@ -109,8 +109,8 @@ func with(files, more map[string]string) map[string]string {
 	return out
 }
 
-// What the settings say of a render is one of its inputs: a change of it, and
-// of nothing else, voids the result.
+// The settings that a render reads are inputs: only a change of these voids the
+// result.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, nil)
@@ -123,7 +123,7 @@ func TestSettings(t *testing.T) {
 		on      string
 		off     []string // without the setting; nil: it is refused
 		want    []string
-		another string // a key that this render does not ask for
+		another string // a key that this render does not read
 	}{
 		"DIR-08 hidden directories": {
 			hub.Source{Path: ".", Directory: &hub.DirectorySource{Recurse: true}}, map[string]string{"x.yaml": configMap, ".d/h.yaml": named("h")},

@@ -178,7 +178,7 @@ func attempt(name, arg string) (string, error) {
 	case "fcntl-dup":
 		_, err := unix.FcntlInt(wireFile, unix.F_DUPFD, 10)
 		return "doubled", err
-	case "fcntl-high": // the kernel looks at the low half of the command alone
+	case "fcntl-high": // the kernel reads only the low half of the command
 		return "owned", raw(unix.SYS_FCNTL, wireFile, 1<<32|unix.F_SETOWN, uintptr(os.Getppid()))
 	case "fcntl-ordinary":
 		flags, err := unix.FcntlInt(wireFile, unix.F_GETFL, 0)
@@ -207,7 +207,7 @@ func probeRequest(name, arg string) render.Request {
 	return r
 }
 
-// wellAgain shows that what happened before harmed nobody else.
+// wellAgain shows that other renders still work.
 func wellAgain(t *testing.T, p *scheduler.Pool) {
 	t.Helper()
 	res, err := p.Render(t.Context(), request(hub.Source{Path: "app"}, map[string]string{"app/a.yaml": configMap}))

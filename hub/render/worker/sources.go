@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// A renderer makes the objects of one source and says which type it has.
+// A renderer makes the objects of one source and returns its type.
 type renderer func(ctx context.Context, job render.Job) (string, render.Output, error)
 
 // renderAll renders every source with objects and merges the results (SRC-12: a

@@ -19,8 +19,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// rogue is a worker that a tenant has taken over: it speaks the protocol and
-// lies.
+// rogue is a worker that a tenant controls: it speaks the protocol and lies.
 func rogue(mode string) int {
 	wire, err := openWire()
 	if err != nil {
@@ -168,7 +167,7 @@ func rogue(mode string) int {
 	_ = wire.Send(render.FrameMade, ref, body)
 	_ = wire.Send(render.FrameFinished, render.Finished{Objects: 1, Warnings: []string{"\x1b]0;title\x07hello"}})
 	for i := 0; mode == "stirs"; i++ {
-		_ = i // work that nobody asked for
+		_ = i // work without a request
 	}
 	time.Sleep(time.Hour)
 	return 0
@@ -188,7 +187,7 @@ func TestOutputOfAWorkerIsValidated(t *testing.T) {
 		"endless":         {fault.Exceeded, "more than"},
 		"huge-object":     {fault.Exceeded, "limit"},
 		"huge-frame":      {fault.Exceeded, "limit"},
-		"garbage":         {"", ""}, // whatever it says, it ends
+		"garbage":         {"", ""}, // it ends in any case
 		"questions":       {fault.Exceeded, "took more than"},
 		"half":            {fault.Exceeded, "took more than"},
 		"deaf":            {fault.Exceeded, "took more than"},
@@ -203,7 +202,7 @@ func TestOutputOfAWorkerIsValidated(t *testing.T) {
 		"case-of-keys":    {fault.Internal, "under the name"},
 		"key-twice":       {fault.Internal, "under the name"},
 		"name-with-zero":  {fault.Internal, "cannot be printed"},
-		"long-name":       {fault.Internal, "at most 512"},
+		"long-name":       {fault.Internal, "limit of 512"},
 		"strange-hook":    {fault.Internal, "sent the hook"},
 		"long-hook":       {fault.Internal, "sent the hook"},
 		"name-is-no-text": {fault.Internal, "not JSON"},
@@ -213,7 +212,7 @@ func TestOutputOfAWorkerIsValidated(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, func(cfg *render.Config) {
 				cfg.Arguments = []string{"rogue-worker", mode}
-				if c.says == "" || c.says == "took more than" { // the others end by themselves
+				if c.says == "" || c.says == "took more than" { // the others end before the timeout
 					cfg.Limits.Timeout = time.Second
 				}
 				cfg.Limits.Objects = 1000

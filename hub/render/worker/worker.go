@@ -1,8 +1,8 @@
 // Package worker is the process in which manifests are rendered. The hub's
 // main calls Main when it is started as render.WorkerCommand; nothing else
-// does. It cages itself before it reads a byte of a tenant, asks the hub for
-// every file, and never writes, connects or starts anything. When the hub's
-// end of the wire closes, it ends, whatever it was doing.
+// does. It enters the sandbox before it reads a byte of a tenant. It requests
+// every file from the hub, and never writes, connects or starts anything. When
+// the hub's end of the wire closes, it ends, whatever it was doing.
 package worker
 
 import (
@@ -83,7 +83,8 @@ func run(args []string, how renderer) int {
 			return 1
 		}
 	}
-	// What libraries would say or fetch is of no use here, and may hold values.
+	// Logs and requests of libraries are not needed here, and may contain
+	// values.
 	log.SetOutput(io.Discard)
 	http.DefaultTransport = offline{}
 	debug.SetMemoryLimit(o.memory / 8 * 7)
@@ -232,7 +233,7 @@ func (s *server) render(ask render.Ask) (made []render.Object, end render.Finish
 	return renderAll(context.Background(), ask, s, s.how)
 }
 
-// Ask asks the hub; it makes the server a render.Access.
+// Ask sends a question to the hub; it makes the server a render.Access.
 func (s *server) Ask(_ context.Context, q render.Question) (render.Answer, error) {
 	s.send(render.FrameQuery, q)
 	frame := <-s.replies

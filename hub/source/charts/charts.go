@@ -1,12 +1,12 @@
-// Package charts takes charts from chart repositories over HTTP and from OCI
-// registries, for charts that depend on them and for kustomizations that
-// inflate them (rows HELM-15, KUST-08). It goes through the same guard as the
-// connections to Git repositories. Indices and archives are kept in memory,
-// apart for each tenant and project; an index that was read before is asked for
-// with its validators.
+// Package charts fetches charts from chart repositories over HTTP and from OCI
+// registries (rows HELM-15, KUST-08). Other charts depend on them, and
+// kustomizations inflate them. It goes through the same guard as the
+// connections to Git repositories. Indices and archives are cached in memory,
+// separately for each tenant and project; an index that was read before is
+// requested conditionally.
 //
-// The daemon runs one Client per replica; the render stage calls it. What is in
-// an archive is looked at by the render workers alone.
+// The daemon runs one Client per replica; the render stage calls it. Only the
+// render workers read the content of an archive.
 package charts
 
 import (
@@ -49,13 +49,13 @@ type Repositories interface {
 type Config struct {
 	AllowedNetworks []netip.Prefix // internal networks that repositories may be in all the same; default: none
 	Timeout         time.Duration  // one index or archive with all redirects; default 60 s
-	Fresh           time.Duration  // an index is not asked for again within; default 10 s
+	Fresh           time.Duration  // an index is not requested again within; default 10 s
 	CacheBytes      int64          // memory for indices and archives of all tenants, each; default 64 MiB
 	IndexBytes      int64          // the largest index; default 64 MiB
 	ArchiveBytes    int64          // the largest archive; default 20 MiB
 	Now             func() time.Time
-	// Observe is told of each request to a registry: get-tags, resolve-revision
-	// or extract. Nil: nobody.
+	// Observe is called after each request to a registry: get-tags,
+	// resolve-revision or extract. It may be nil.
 	Observe func(kind, address string, err error, took time.Duration)
 }
 
@@ -138,9 +138,9 @@ func (c *Client) Locate(ctx context.Context, tenant hub.TenantID, project string
 }
 
 // Chart returns the archive of a chart whose Repository is an address that
-// Locate gave. It comes without Data if it is the one with the digest known.
-// A version that is exact and known is not asked for again: versions do not
-// change.
+// Locate returned. It comes without Data if it is the one with the digest
+// known. A version that is exact and known is not requested again: versions do
+// not change.
 func (c *Client) Chart(ctx context.Context, tenant hub.TenantID, project string, ref hub.ChartRef, known string) (hub.ChartArchive, error) {
 	if err := checkRef(ref); err != nil {
 		return hub.ChartArchive{}, err
@@ -153,7 +153,7 @@ func (c *Client) Chart(ctx context.Context, tenant hub.TenantID, project string,
 		err     error
 	}
 	flight := strings.Join([]string{string(tenant), project, ref.String(), known}, "\n")
-	// Whoever gives up does not take the answer from the others that wait.
+	// A caller that is cancelled does not cancel the request of the others.
 	result := c.flight.DoChan(flight, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
 		defer cancel()
@@ -172,9 +172,10 @@ func (c *Client) Chart(ctx context.Context, tenant hub.TenantID, project string,
 	}
 }
 
-// A choice is the version that was chosen for a ref, and for how long it stands.
+// A choice is the version that was chosen for a ref, and for how long it is
+// valid.
 type choice struct {
-	version, address, digest string // the digest is empty where the repository does not tell it
+	version, address, digest string // the digest is empty if the repository has none
 	until                    time.Time
 }
 
@@ -215,7 +216,7 @@ func (c *Client) chart(ctx context.Context, tenant hub.TenantID, project string,
 	sum := sha256.Sum256(data)
 	a := hub.ChartArchive{Version: pick.version, Digest: "sha256:" + hex.EncodeToString(sum[:]), Data: data}
 	if pick.digest != "" && pick.digest != a.Digest {
-		return hub.ChartArchive{}, fault.With(fault.New(fault.Invalid, "the archive of the chart %s %s has another digest than %s says", ref.Name, pick.version, ref.Repository), "",
+		return hub.ChartArchive{}, fault.With(fault.New(fault.Invalid, "the archive of the chart %s %s has another digest than that of %s", ref.Name, pick.version, ref.Repository), "",
 			"publish the chart again")
 	}
 	c.archives.Put(packed, a, int64(len(data)))
@@ -224,13 +225,13 @@ func (c *Client) chart(ctx context.Context, tenant hub.TenantID, project string,
 
 // A repository is one place of charts, of either kind.
 type repository interface {
-	// choose finds the version that a ref asks for.
+	// choose finds the version that a ref selects.
 	choose(ctx context.Context, ref hub.ChartRef) (choice, error)
 	// fetch returns the archive of a choice.
 	fetch(ctx context.Context, ref hub.ChartRef, pick choice) ([]byte, error)
 }
 
-// maxName and maxVersion bound what a Chart.yaml may ask for, in bytes.
+// maxName and maxVersion bound names and versions in a Chart.yaml, in bytes.
 const (
 	maxName    = 256
 	maxVersion = 256

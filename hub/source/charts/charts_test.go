@@ -380,7 +380,7 @@ func TestBadChartRepositories(t *testing.T) {
 	})
 }
 
-// bomb is a list of aliases that stands for a billion values.
+// bomb is a list of aliases that expands to a billion values.
 func bomb() string {
 	var b strings.Builder
 	b.WriteString("  - &a0 [x, x, x, x, x, x, x, x, x, x]\n")

@@ -51,9 +51,9 @@ func (c *Client) connect(address string, access Access) (*connection, error) {
 
 func (c *Client) ownTransport(access Access) (*http.Transport, error) {
 	t := c.transport.Clone()
-	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: access.Insecure} //nolint:gosec // the tenant asks for it, for this repository
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: access.Insecure} //nolint:gosec // the tenant has set it, for this repository
 	if access.Authorities != "" {
-		pool := x509.NewCertPool() // they alone count for the host, as for Git
+		pool := x509.NewCertPool() // only these count for the host, as for Git
 		if !pool.AppendCertsFromPEM([]byte(access.Authorities)) {
 			return nil, fault.With(fault.New(fault.Invalid, "the certificates that are stored for the host cannot be read"), "", "store them again as PEM")
 		}
@@ -94,10 +94,10 @@ func (c *connection) authorize(req *http.Request) {
 	}
 }
 
-// explain says why something of a repository could not be read. It repeats no
-// text of the network's own errors: they hold the address as it was sent.
+// explain returns why something of a repository could not be read. It repeats
+// no text of the network's own errors: they hold the address as it was sent.
 func explain(what string, err error) error {
-	const again = "it is tried again by itself"
+	const again = "it is retried automatically"
 	var refused *fault.Error
 	var timeout net.Error
 	var dns *net.DNSError
@@ -113,7 +113,7 @@ func explain(what string, err error) error {
 		return fault.With(fault.New(fault.Offline, "%s cannot be read: the server did not answer in time", what), "", again)
 	case untrusted(err):
 		return fault.With(fault.New(fault.Offline, "%s cannot be read: the certificate of the server is not trusted", what), "",
-			"store its authority with `capstan cert add-tls`, or give the server a certificate that the hub trusts")
+			"store its authority with `capstan cert add-tls`, or use a certificate of the server that the hub trusts")
 	}
 	return fault.With(fault.New(fault.Offline, "%s cannot be read: the server cannot be reached", what), "", again)
 }
@@ -133,7 +133,7 @@ func answered(what string, status int) error {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return fault.With(fault.New(fault.Invalid, "the server refuses %s (status %d)", what, status), "", "register the repository with a user name and password that may read it")
 	case status == http.StatusTooManyRequests || status >= http.StatusInternalServerError:
-		return fault.With(fault.New(fault.Offline, "the server answers with status %d for %s", status, what), "", "it is tried again by itself")
+		return fault.With(fault.New(fault.Offline, "the server answers with status %d for %s", status, what), "", "it is retried automatically")
 	}
 	return fault.With(fault.New(fault.Invalid, "the server answers with status %d for %s", status, what), "", "correct the address of the repository")
 }

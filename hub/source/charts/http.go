@@ -87,9 +87,9 @@ func (r *httpRepository) fetch(ctx context.Context, ref hub.ChartRef, pick choic
 	return readAtMost(ctx, what, res.Body, r.cfg.ArchiveBytes)
 }
 
-// readAtMost reads an answer of a bounded size. A server that notices that the
-// time is over may end its answer in good order, so the end alone does not prove
-// that the answer is whole.
+// readAtMost reads an answer of a bounded size. A server that notices the
+// timeout may end its answer regularly, so its end does not prove that it is
+// complete.
 func readAtMost(ctx context.Context, what string, from io.Reader, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(from, most+1))
 	if err == nil {
@@ -116,8 +116,8 @@ func (r *httpRepository) get(ctx context.Context, address string, header http.He
 	return r.conn.http.Do(req)
 }
 
-// index returns the repository's index; one that is known is asked for with its
-// validators.
+// index returns the repository's index; one that is known is requested
+// conditionally.
 func (r *httpRepository) index(ctx context.Context, repository string) (index, error) {
 	k := key{r.tenant, r.project, repository}
 	old, known := r.indices.Get(k)

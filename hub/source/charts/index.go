@@ -17,7 +17,7 @@ import (
 )
 
 // An index is an index.yaml as it was read, compressed: large ones have tens of
-// megabytes, most of which nobody asks for.
+// megabytes, most of which are never used.
 type index struct {
 	packed         []byte
 	etag, modified string
@@ -46,9 +46,9 @@ func packIndex(text []byte) ([]byte, error) {
 	return w.EncodeAll(text, nil), nil
 }
 
-// versions finds what an index says of one chart. Most indices are written in
-// block style, one chart below the other; then only the part of that chart is
-// parsed. JSON is read as it comes. Other styles are refused.
+// versions returns the versions of one chart in an index. Most indices are
+// written in block style, one chart below the other; then only the part of that
+// chart is parsed. JSON is read as it comes. Other styles are refused.
 func (i index) versions(name string) ([]published, error) {
 	r, err := zstd.NewReader(bytes.NewReader(i.packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 	if err != nil {
@@ -106,7 +106,7 @@ func enter(dec *json.Decoder, key string) error {
 	return errNoEntry
 }
 
-// skip reads over one value, without keeping it.
+// skip reads one value and discards it.
 func skip(dec *json.Decoder) error {
 	depth := 0
 	for {

@@ -39,7 +39,7 @@ func (r *registry) repository(ref hub.ChartRef) (*remote.Repository, error) {
 	name := strings.TrimPrefix(strings.TrimSuffix(ref.Repository, "/"), "oci://") + "/" + ref.Name
 	repo, err := remote.NewRepository(name)
 	if err != nil {
-		return nil, fault.With(fault.New(fault.Invalid, "%q is not the name of a repository in a registry", short(name)), "", "registries take small letters, digits, -, _ and .")
+		return nil, fault.With(fault.New(fault.Invalid, "%q is not the name of a repository in a registry", short(name)), "", "registries accept small letters, digits, -, _ and .")
 	}
 	cred := r.conn.access.Credential
 	repo.Client = &auth.Client{
@@ -124,7 +124,7 @@ func layerOf(ctx context.Context, repo *remote.Repository, desc ocispec.Descript
 	}
 	i := slices.IndexFunc(manifest.Layers, func(l ocispec.Descriptor) bool { return l.MediaType == chartLayer })
 	if i < 0 || manifest.Layers[i].Digest.Validate() != nil || manifest.Layers[i].Digest.Algorithm() != "sha256" {
-		return desc, fault.With(fault.New(fault.Invalid, "it holds no chart"), "", "push it with helm push")
+		return desc, fault.With(fault.New(fault.Invalid, "it contains no chart"), "", "push it with helm push")
 	}
 	return manifest.Layers[i], nil
 }
@@ -154,7 +154,8 @@ func (r *registry) fetch(ctx context.Context, ref hub.ChartRef, pick choice) (da
 
 func (r *registry) explain(ref hub.ChartRef, err error) error { return explainRegistry(ref, err) }
 
-// explainRegistry says why a registry did not give something, in words of ours.
+// explainRegistry returns why a registry did not serve something, without text
+// of the registry.
 func explainRegistry(ref hub.ChartRef, err error) error {
 	what := fmt.Sprintf("the chart %s of %s", ref.Name, ref.Repository)
 	var status *errcode.ErrorResponse

@@ -16,7 +16,7 @@ func exact(version string) bool {
 	return err == nil
 }
 
-// pick returns the version of a list that Helm would take: the one that is
+// pick returns the version of a list that Helm would choose: the one that is
 // written the same, else the highest in the range. An empty range is that of
 // all releases. The place is that in the list.
 func pick(ref hub.ChartRef, versions []string) (place int, err error) {

@@ -17,7 +17,7 @@ import (
 
 // BenchmarkFetchPush measures push → fetched over loopback HTTP from a real
 // git http-backend: a listing and the transfer of one small commit. Making
-// the commit is not measured; server-ms is what git's own programs took of it.
+// the commit is not measured; server-ms is the share of git's own programs.
 func BenchmarkFetchPush(b *testing.B) {
 	for _, size := range []int{10, 5000} {
 		b.Run(fmt.Sprintf("files=%d", size), func(b *testing.B) {
@@ -102,7 +102,7 @@ func BenchmarkTreeRead(b *testing.B) {
 	}
 }
 
-// BenchmarkTreeInput measures looking 1,000 recorded inputs up in a tree.
+// BenchmarkTreeInput measures lookups of 1,000 recorded inputs in a tree.
 func BenchmarkTreeInput(b *testing.B) {
 	_, repo, m := monorepo(b, 1000)
 	ctx := context.Background()
@@ -158,8 +158,8 @@ func monorepo(b *testing.B, size int) (*gittest.Repo, hub.Repository, *git.Mirro
 	return origin, repo, m
 }
 
-// BenchmarkIdle measures what a repository takes in memory after its idle
-// time, and in the time of use before.
+// BenchmarkIdle measures the memory of a repository after its idle time, and in
+// the time of use before.
 func BenchmarkIdle(b *testing.B) {
 	origin, _, _ := monorepo(b, 1000)
 	const repositories = 100

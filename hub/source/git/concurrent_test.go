@@ -128,7 +128,7 @@ func TestTenantsHaveMirrorsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// askedCredentials remembers whose credential was asked for.
+// askedCredentials records whose credential was requested.
 type askedCredentials struct {
 	mu     sync.Mutex
 	tenant hub.TenantID

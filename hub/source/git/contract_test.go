@@ -31,7 +31,7 @@ func newSource(tb testing.TB, dir string, creds func(hub.TenantID) hub.Credentia
 	return m
 }
 
-// stored gives a tenant's credential for all its repositories.
+// stored returns a tenant's credential for all its repositories.
 type stored struct {
 	gittest.NoCredentials
 	of func(hub.TenantID) hub.Credential

@@ -16,14 +16,14 @@ import (
 
 const (
 	refusedFor = 15 * time.Second // how long a failed fetch on demand is not repeated
-	healedFor  = 5 * time.Minute  // how long a mirror that was fetched anew is not fetched anew again
+	healedFor  = 5 * time.Minute  // how long a repaired mirror is not fetched from scratch again
 	maxRefused = 256              // commits whose failure is remembered, per mirror
 )
 
-// Resolve finds the commit that a target revision stands for. The refs decide
-// where they can (see the function Resolve); an abbreviated commit is looked
-// up in the mirror, and a full one that no ref names must be there or be
-// had from the server.
+// Resolve finds the commit that a target revision names. The refs decide
+// where they can (see the function Resolve); an abbreviated commit is looked up
+// in the mirror. A full one without a ref must be in the mirror or on the
+// server.
 func (m *Mirrors) Resolve(ctx context.Context, tenant hub.TenantID, repo hub.Repository, refs []hub.Ref, targetRevision, tagPrefix string) (string, error) {
 	found, name, err := Resolve(refs, targetRevision, tagPrefix)
 	if err != nil && fault.KindOf(err) == fault.Missing && len(targetRevision) >= minShort && len(targetRevision) < 40 && isHex(targetRevision) {
@@ -111,7 +111,7 @@ func (m *Mirrors) Tree(ctx context.Context, tenant hub.TenantID, repo hub.Reposi
 	return newTree(mir, c), nil
 }
 
-// Commit returns what people see of a commit.
+// Commit returns what users see of a commit.
 func (m *Mirrors) Commit(ctx context.Context, tenant hub.TenantID, repo hub.Repository, commit string) (hub.CommitInfo, error) {
 	t, err := m.Tree(ctx, tenant, repo, commit)
 	if err != nil {
@@ -234,7 +234,7 @@ func (m *mirror) broken(err error) error {
 		if m.clock.Now().Sub(time.Unix(0, m.healed.Load())) > healedFor {
 			m.damaged.Store(true)
 		}
-		return fault.With(fault.Wrap(fault.Offline, err, "the hub's copy of the repository is damaged and is being fetched again"), "", "it is tried again by itself")
+		return fault.With(fault.Wrap(fault.Offline, err, "the hub's copy of the repository is damaged and is being fetched again"), "", "it is retried automatically")
 	}
 	return err
 }

@@ -74,16 +74,16 @@ func (f failure) ours() bool {
 		errors.Is(f.err, context.Canceled) || errors.Is(f.err, context.DeadlineExceeded)
 }
 
-// garbage is what is said of an answer that breaks the protocol.
+// garbage is the error of an answer that violates the protocol.
 func (f failure) garbage() error {
 	host := "the Git server"
 	if u, err := url.Parse(f.repo.URL); err == nil && u.Host != "" {
 		host += " " + u.Host
 	}
-	return f.errorf(fault.Offline, "it is tried again by itself; check the Git server and the proxies before it", "%s sent an answer that cannot be understood", host)
+	return f.errorf(fault.Offline, "it is retried automatically; check the Git server and the proxies before it", "%s sent an answer that cannot be understood", host)
 }
 
-// inner takes off the wrappers of go-git that hide what they wrap.
+// inner removes the wrappers of go-git that hide what they wrap.
 func inner(err error) error {
 	for {
 		var u *plumbing.UnexpectedError
@@ -119,13 +119,13 @@ func (f failure) byNetwork() error {
 	case errors.As(f.err, &dns) && dns.IsNotFound:
 		return f.errorf(fault.Offline, "check the host name in the repository URL", "its host name cannot be found")
 	case errors.As(f.err, &dns):
-		return f.errorf(fault.Offline, "it is tried again by itself", "its host name cannot be looked up at the moment")
+		return f.errorf(fault.Offline, "it is retried automatically", "its host name cannot be looked up at the moment")
 	case errors.Is(f.err, syscall.ECONNREFUSED):
 		return f.errorf(fault.Offline, "check host and port in the repository URL, and that the Git server runs", "its host refuses the connection")
 	case errors.Is(f.err, syscall.EHOSTUNREACH), errors.Is(f.err, syscall.ENETUNREACH):
 		return f.errorf(fault.Offline, "check the network between the hub and the Git server", "its host cannot be reached")
 	case timedOut(f.err):
-		return f.errorf(fault.Offline, "it is tried again by itself; check that the Git server answers in time", "it did not answer within %s", f.timeout)
+		return f.errorf(fault.Offline, "it is retried automatically; check that the Git server answers in time", "it did not answer within %s", f.timeout)
 	}
 	return nil
 }
@@ -173,11 +173,11 @@ func (f failure) byStatus() error {
 	case f.status == 404:
 		return f.errorf(fault.Missing, "check the path in the repository URL, and that the credentials may see the repository", "the Git server knows no such repository")
 	case f.status == 429:
-		return f.errorf(fault.Offline, "it is tried again by itself, less often", "the Git server asks the hub to slow down")
+		return f.errorf(fault.Offline, "it is retried automatically, less often", "the Git server asks the hub to slow down")
 	case f.status >= 300 && f.status < 400:
 		return f.errorf(fault.Invalid, "use the address that it redirects to as the repository URL", "the Git server redirects in a way that the hub does not follow")
 	case f.status >= 500:
-		return f.errorf(fault.Offline, "it is tried again by itself; check the Git server", "the Git server answers with the error %d", f.status)
+		return f.errorf(fault.Offline, "it is retried automatically; check the Git server", "the Git server answers with the error %d", f.status)
 	case f.status >= 400:
 		return f.errorf(fault.Invalid, "check the repository URL", "the Git server refuses the request with the status %d", f.status)
 	}
@@ -194,7 +194,7 @@ func (f failure) byContent() error {
 	case errors.Is(f.err, transport.ErrEmptyRemoteRepository), errors.Is(f.err, packp.ErrEmptyAdvRefs):
 		return errEmpty(f.err)
 	case errors.Is(f.err, errIncomplete):
-		return f.errorf(fault.Offline, "it is tried again by itself; run git fsck on the Git server if this stays", "the Git server did not send everything that it lists")
+		return f.errorf(fault.Offline, "it is retried automatically; run git fsck on the Git server if this stays", "the Git server did not send everything that it lists")
 	case strings.Contains(text, "http redirect"):
 		return f.errorf(fault.Invalid, "use the address that it redirects to as the repository URL", "the Git server redirects in a way that the hub does not follow")
 	case strings.Contains(text, "object-format=sha256"):
@@ -202,7 +202,7 @@ func (f failure) byContent() error {
 	case errors.As(f.err, &data), errors.Is(f.err, packfile.ErrMalformedPackFile), errors.Is(f.err, packstore.ErrDamaged), breaksProtocol(f.err):
 		return f.garbage()
 	case errors.As(f.err, &op), errors.Is(f.err, io.ErrUnexpectedEOF), errors.Is(f.err, io.EOF), errors.Is(f.err, syscall.ECONNRESET):
-		return f.errorf(fault.Offline, "it is tried again by itself", "the connection to the Git server broke off")
+		return f.errorf(fault.Offline, "it is retried automatically", "the connection to the Git server broke off")
 	}
 	return nil
 }
@@ -217,10 +217,10 @@ func (f failure) byDisk() error {
 	return nil
 }
 
-// errIncomplete says that a listed object did not come.
+// errIncomplete means that a listed object did not come.
 var errIncomplete = errors.New("the server did not send an object that it listed")
 
-// errProtocol says that an answer broke the rules of the protocol.
+// errProtocol means that an answer violates the protocol.
 var errProtocol = errors.New("the answer breaks the protocol")
 
 // breaksProtocol reports whether a server sent what Git does not send.

@@ -27,7 +27,7 @@ const (
 	maxAncestors = 32  // of a branch that was rewritten
 )
 
-// Fetch brings the mirror of a repository up to date and gives its branches,
+// Fetch updates the mirror of a repository and returns its branches,
 // tags and HEAD. It costs one listing and, if something is new, one transfer.
 // The error is one sentence for the repository's owner, unless ctx ended. An
 // error changes nothing of what the mirror serves.
@@ -51,7 +51,7 @@ type visit struct {
 	session session
 	listed  *packp.AdvRefs
 	tips    []tip
-	head    string // branch that HEAD stands for; empty: none
+	head    string // branch that HEAD names; empty: none
 }
 
 func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Credential) ([]hub.Ref, error) {
@@ -72,13 +72,13 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 	}
 	err = v.update(ctx)
 	if isDamage(err) {
-		m.log.WarnContext(ctx, "mirror damaged, fetching it anew", logkey.Repository, repo.ID, logkey.Error, err)
+		m.log.WarnContext(ctx, "mirror damaged, fetching it again", logkey.Repository, repo.ID, logkey.Error, err)
 		if err = m.wipe(); err == nil {
 			err = v.update(ctx)
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("fetch: %w", ctx.Err()) // says nothing of the repository
+		return nil, fmt.Errorf("fetch: %w", ctx.Err()) // is no error of the repository
 	}
 	if err != nil {
 		return nil, v.failed(nil, 0, err)
@@ -130,9 +130,9 @@ func (m *mirror) visit(ctx context.Context, repo hub.Repository, cred hub.Creden
 	return v, nil
 }
 
-// spellings are the ways to name a repository to its server: URLs are kept
-// without ".git", and some servers insist on it; SSH servers may count its
-// path from the home of the user.
+// spellings are the ways to name a repository to its server: URLs are stored
+// without ".git", and some servers insist on it; SSH servers may count its path
+// from the home of the user.
 func spellings(url string) []string {
 	switch {
 	case hub.IsSSH(url):
@@ -200,7 +200,7 @@ func (v *visit) read() error {
 			continue
 		}
 		if len(name) > 1024 || plumbing.ReferenceName(name).Validate() != nil {
-			continue // no ref that git would take
+			continue // no ref that git would accept
 		}
 		v.tips = append(v.tips, tip{name, hash, v.listed.Peeled[name]})
 	}
@@ -256,7 +256,7 @@ func (v *visit) wanted(known []tip) ([]plumbing.Hash, error) {
 	for _, t := range known {
 		here[t.hash] = true
 	}
-	// A stored name without its object would be believed for ever.
+	// A stored name without its object would never be corrected.
 	if len(known) > 0 {
 		ok, err := v.objects.Has(known[0].hash)
 		if err != nil {
@@ -424,8 +424,8 @@ func (v *visit) check(wants []plumbing.Hash) error {
 	return nil
 }
 
-// tidy merges packs and starts anew where rewritten history has made a mirror
-// too large. Neither is worth an error.
+// tidy merges packs and starts from scratch where rewritten history has made a
+// mirror too large. Neither is worth an error.
 func (m *mirror) tidy(ctx context.Context) {
 	if err := m.objects.Merge(ctx, m.cfg.MaxPacks); err != nil {
 		m.log.WarnContext(ctx, "packs not merged", logkey.File, m.dir, logkey.Error, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/source/git/packstore"
 )
 
-// info describes a node under the name that was asked for.
+// info describes a node under the requested name.
 func (t *tree) info(name string, n packstore.Node) (fs.FileInfo, error) {
 	i := fileInfo{name: name, mode: fileMode(n.Mode), time: t.commit.When}
 	if n.IsDir() {

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// TestPacksHaveSentences covers what packstore says of packs that it refuses.
+// TestPacksHaveSentences covers the errors of packs that packstore refuses.
 func TestPacksHaveSentences(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{packstore.ErrMalformed, packstore.ErrDamaged, packstore.LimitError{What: "the repository has too many bytes", Limit: 1}} {

@@ -31,9 +31,10 @@ type mirror struct {
 	dir     string
 	objects *packstore.Objects
 	writer  chan struct{} // capacity 1: holds a token while somebody changes the mirror
-	used    atomic.Int64  // when it was last asked for, Unix nanoseconds
+	used    atomic.Int64  // when it was last used, Unix nanoseconds
 
-	// damaged says that the packs cannot be trusted; the next fetch starts anew.
+	// damaged means that the packs cannot be trusted; the next fetch starts
+	// from scratch.
 	damaged atomic.Bool
 	healed  atomic.Int64 // when that was last done, Unix nanoseconds
 
@@ -67,7 +68,8 @@ type refusals struct {
 	of map[string]refusal
 }
 
-// A refusal is why a commit could not be had, and until when not to ask again.
+// A refusal is why a commit could not be fetched, and until when it is not
+// tried again.
 type refusal struct {
 	until time.Time
 	err   error
@@ -136,8 +138,8 @@ func (m *mirror) prepare() error {
 	return nil
 }
 
-// wipe deletes the mirror's files. Readers that are in the middle keep theirs
-// open and come to their end.
+// wipe deletes the mirror's files. Readers in progress have their files open
+// and can finish.
 func (m *mirror) wipe() error {
 	m.last.digest = [32]byte{}
 	m.last.unload()
@@ -170,7 +172,7 @@ func (m *mirror) rest() {
 	m.refused.clear()
 }
 
-// trust is whom the repository's server and this side take each other for.
+// trust is how the repository's server and the hub authenticate each other.
 func (m *mirror) trust(ctx context.Context, repo hub.Repository, cred hub.Credential) (trust, error) {
 	t := trust{insecure: repo.Insecure}
 	u, err := url.Parse(repo.URL)
@@ -196,7 +198,7 @@ func (m *mirror) disconnect() {
 	}
 }
 
-// A tip is what a name in a repository stands for.
+// A tip is the object that a name in a repository refers to.
 type tip struct {
 	name   string
 	hash   plumbing.Hash // a commit, or the object of an annotated tag
@@ -220,7 +222,7 @@ func refs(tips []tip) []hub.Ref {
 	return out
 }
 
-// digest tells one listing from another.
+// digest identifies a listing.
 func digest(tips []tip) [32]byte {
 	h := sha256.New()
 	for _, t := range tips {
@@ -261,8 +263,8 @@ func (m *mirror) load() ([]tip, error) {
 	return m.withHead(tips), nil
 }
 
-// withHead adds what HEAD stands for to tips that were read from disk. A HEAD
-// that is not there, or says nothing, only makes a fetch offer less.
+// withHead adds what HEAD names to tips that were read from disk. A missing or
+// empty HEAD only makes a fetch offer less.
 func (m *mirror) withHead(tips []tip) []tip {
 	text, err := os.ReadFile(filepath.Join(m.dir, "HEAD"))
 	if err != nil {
@@ -284,7 +286,7 @@ func (m *mirror) withHead(tips []tip) []tip {
 	return tips
 }
 
-// save writes the tips to disk and forgets them. What cannot be written is
+// save writes the tips to disk and releases them. What cannot be written is
 // listed again some time, so that is no more than a warning.
 func (m *mirror) save() {
 	if m.last.dirty {

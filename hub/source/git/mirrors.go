@@ -1,19 +1,18 @@
-// Package git is the source of Git repositories. For each
-// repository of each tenant it holds one bare mirror on disk, brings it up to
-// date with one listing and at most one fetch per change, or with the one branch
-// that a Git host says was pushed, resolves revisions,
-// and serves the files of a commit as a hub.Tree straight from the object
-// database, which is hub/source/git/packstore.
+// Package git is the source of Git repositories. Each repository of each tenant
+// has one bare mirror on disk. An update costs one listing and at most one
+// fetch, or only the fetch of a branch that a push event names. The package
+// resolves revisions and serves the files of a commit as a hub.Tree from the
+// object database, which is hub/source/git/packstore.
 //
-// It never makes a working copy, never runs a program, never writes outside
-// its state directory, never connects to an internal address that the operator
-// did not allow, and never lets a credential into an error or a log. What
-// changed is found out from the mirror, and where a branch is from its server,
+// It never makes a working copy, never runs a program, and never writes outside
+// its state directory. It connects to no internal address that the operator did
+// not allow. Errors and logs contain no credential. Changes are found by
+// comparing with the mirror; the commit of a branch comes from its server,
 // never from a webhook.
 //
 // The daemon runs one Mirrors per replica, which hub/source finds in its
 // Registry. A mirror is a cache: losing it costs a fetch, never a
-// state. An error never removes a ref, and a damaged mirror is fetched anew.
+// state. An error never removes a ref, and a damaged mirror is fetched again.
 package git
 
 import (
@@ -57,8 +56,8 @@ type Config struct {
 	MaxObject    int64 // bytes of an object that is stored as a difference; default 128 MiB
 	MaxFile      int64 // bytes of one file that is read; default 10 MiB
 
-	// Observe hears of each conversation with a server: ls-remote or fetch, of
-	// which repository, how it ended and how long it took. Nil: nobody does.
+	// Observe is called after each conversation with a server: ls-remote or
+	// fetch, the repository, the error and the duration. It may be nil.
 	Observe func(kind, repository string, err error, took time.Duration)
 
 	MaxPacks   int           // packs of a mirror before they are merged; default 50
@@ -84,7 +83,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// packLimits bound what a pack may cost to take in.
+// packLimits bound what a pack may cost to ingest.
 func (c Config) packLimits() packstore.Limits {
 	return packstore.Limits{Objects: c.MaxObjects, Object: c.MaxObject, Inflated: 16 * c.MaxBytes}
 }
@@ -186,7 +185,7 @@ func (m *Mirrors) mirror(tenant hub.TenantID, repo hub.RepositoryID) (*mirror, e
 	return got, nil
 }
 
-// Remove forgets a repository and deletes its mirror. A fetch that runs is
+// Remove deletes the mirror of a repository. A fetch that runs is
 // waited for.
 func (m *Mirrors) Remove(ctx context.Context, tenant hub.TenantID, repo hub.RepositoryID) error {
 	mir, err := m.mirror(tenant, repo)
@@ -204,7 +203,7 @@ func (m *Mirrors) Remove(ctx context.Context, tenant hub.TenantID, repo hub.Repo
 	return mir.wipe()
 }
 
-// Run releases files and memory of mirrors that nobody uses, until ctx ends.
+// Run releases files and memory of unused mirrors, until ctx ends.
 // Then it closes everything and returns nil.
 func (m *Mirrors) Run(ctx context.Context) error {
 	for lifecycle.Sleep(ctx, m.clock, m.cfg.IdleAfter/2) == nil {

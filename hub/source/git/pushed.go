@@ -27,15 +27,15 @@ import (
 const (
 	pushedFresh  = 10 * time.Second // how long after its event a push is fetched by its name
 	pushedPause  = time.Minute      // how long events are only a reason to list, after one that was wrong
-	protocolKept = time.Hour        // how long it is kept what a server can do
+	protocolKept = time.Hour        // how long the capabilities of a server are cached
 	gitProtocol  = "version=2"
 )
 
-// FetchPushed is Fetch for a repository of which a Git host has said what was
-// pushed. The event decides nothing: that the branch stands where it says is
-// asked of the server, together with the objects, and for this branch alone.
-// Where that cannot be done, or the answer is another one, everything is
-// listed. Listed is when that was last done; since is how old it may be.
+// FetchPushed is Fetch for a repository with a push event. The event decides
+// nothing: the server must confirm the commit of the branch, in a request for
+// its objects and only this branch. If that is not possible, or the answer
+// differs, everything is listed. Listed is when that was last done; since is
+// how old it may be.
 func (m *Mirrors) FetchPushed(
 	ctx context.Context, tenant hub.TenantID, repo hub.Repository, cred hub.Credential, pushed hub.Pushed, since time.Time,
 ) (all []hub.Ref, listed time.Time, err error) {
@@ -55,7 +55,7 @@ func (m *Mirrors) FetchPushed(
 			mir.tidy(ctx)
 			return refs(mir.last.tips), mir.last.at, nil
 		case err != nil:
-			// It says nothing of the repository: a forged or late event may
+			// It is no error of the repository: a forged or late event may
 			// name anything. The next events are a reason to list and no more,
 			// so that a flood of them costs what it did before.
 			mir.distrusted = m.clock.Now().Add(pushedPause)
@@ -86,8 +86,8 @@ func (m *mirror) followable(repo hub.Repository, pushed hub.Pushed, since time.T
 	return true
 }
 
-// trusts reports whether the way to the repository is still the one that its
-// settings ask for. A look finds out otherwise.
+// trusts reports whether the connection to the repository still matches its
+// settings. Otherwise a listing connects again.
 func (m *mirror) trusts(ctx context.Context, repo hub.Repository, cred hub.Credential) bool {
 	now, err := m.trust(ctx, repo, cred)
 	return err == nil && m.remote.trust == now
@@ -98,11 +98,11 @@ type protocol struct {
 	url   string // with the spelling that it belongs to
 	known time.Time
 	v2    bool
-	named bool // objects are given by the name of a branch, which the answer tells the commit of
+	named bool // objects are requested by the name of a branch; the answer has its commit
 }
 
-// follow brings one branch up to date. Done is false if the branch is not
-// where the event says, or has gone on since: nothing was changed.
+// follow brings one branch up to date. Done is false if the branch is at
+// another commit than that of the event: nothing was changed.
 func (m *mirror) follow(ctx context.Context, repo hub.Repository, cred hub.Credential, pushed hub.Pushed) (done bool, err error) {
 	if cred.Username == "" && cred.Password != "" {
 		cred.Username = repo.Username
@@ -159,10 +159,10 @@ func (v *visit) fetchPushed(ctx context.Context, pushed hub.Pushed) (stands plum
 	return stands, s, err
 }
 
-// errMoved says that a branch is not where an event says.
+// errMoved means that a branch is not at the commit of an event.
 var errMoved = errors.New("the branch is not at the commit that the event names")
 
-// errNoPack says that an answer ended before the objects came.
+// errNoPack means that an answer ended before the objects came.
 var errNoPack = errors.New("the answer has no objects")
 
 // moved returns the tips with one branch at another commit.
@@ -190,8 +190,8 @@ func (v *visit) havesOf(tips []tip, ref string) ([]plumbing.Hash, error) {
 	return now.haves(tips)
 }
 
-// readCapabilities asks, once in a while, what the server can do. One that is not asked
-// for version 2 in time is asked for everything, as before.
+// readCapabilities reads, at most once per protocolKept, what the server can
+// do. A server without version 2 is listed completely, as before.
 func (v *visit) readCapabilities(ctx context.Context) error {
 	at := v.address("")
 	if v.protocol.url == at && v.clock.Now().Sub(v.protocol.known) < protocolKept {
@@ -227,8 +227,8 @@ func (v *visit) readCapabilities(ctx context.Context) error {
 	return nil
 }
 
-// askBoth asks at the same time where a branch stands and for the objects of
-// a commit. Neither is worth anything without the other.
+// askBoth requests in parallel the commit of a branch and the objects of a
+// commit. Neither is worth anything without the other.
 func (v *visit) askBoth(ctx context.Context, want plumbing.Hash, ref string, haves []plumbing.Hash) (stands plumbing.Hash, s *packstore.Spool, err error) {
 	var both sync.WaitGroup
 	var wrong error
@@ -243,7 +243,7 @@ func (v *visit) askBoth(ctx context.Context, want plumbing.Hash, ref string, hav
 	return stands, s, errors.Join(err, wrong)
 }
 
-// where asks for the commit of one branch.
+// where requests the commit of one branch.
 func (v *visit) where(ctx context.Context, ref string) (found plumbing.Hash, err error) {
 	began := time.Now()
 	defer func() { v.cfg.Observe("ls-remote", v.repo.URL, err, time.Since(began)) }()
@@ -264,8 +264,8 @@ func (v *visit) where(ctx context.Context, ref string) (found plumbing.Hash, err
 	return found, lines.err
 }
 
-// fetchCommit fetches the objects of one thing that is wanted, and gives where the
-// branch stands if the answer says so.
+// fetchCommit fetches the objects of one want, and returns the commit of the
+// branch if the answer has it.
 func (v *visit) fetchCommit(ctx context.Context, want, ref string, haves []plumbing.Hash) (stands plumbing.Hash, s *packstore.Spool, err error) {
 	began := time.Now()
 	defer func() { v.cfg.Observe("fetch", v.repo.URL, err, time.Since(began)) }()
@@ -331,7 +331,7 @@ func (p *packets) next() bool {
 		return false
 	}
 	if p.text = strings.TrimSuffix(string(line), "\n"); strings.HasPrefix(p.text, "ERR ") {
-		p.err = fmt.Errorf("%w: the server refuses it", errProtocol) // what it says may repeat what it was sent
+		p.err = fmt.Errorf("%w: the server refuses it", errProtocol) // its text may repeat what it was sent
 		return false
 	}
 	return true
@@ -365,7 +365,7 @@ func (v *visit) address(part string) string {
 func (v *visit) speak(ctx context.Context, method, part string, body []byte) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, method, v.address(part), bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("ask the Git server: %w", err)
+		return nil, fmt.Errorf("request to the Git server: %w", err)
 	}
 	req.Header.Set("Git-Protocol", gitProtocol)
 	req.Header.Set("User-Agent", "git/capstan")
@@ -378,7 +378,7 @@ func (v *visit) speak(ctx context.Context, method, part string, body []byte) (io
 	}
 	res, err := watched{v.remote.http}.RoundTrip(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask the Git server: %w", err)
+		return nil, fmt.Errorf("request to the Git server: %w", err)
 	}
 	if res.StatusCode != http.StatusOK {
 		return nil, errors.Join(fmt.Errorf("%w: status %d", errProtocol, res.StatusCode), res.Body.Close())

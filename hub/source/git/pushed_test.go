@@ -18,11 +18,11 @@ import (
 	"github.com/capstan-cd/capstan/integration/rigs/gittest"
 )
 
-// asked keeps what a server is asked, in words.
+// asked records the requests to a server, in words.
 type asked struct {
 	mu  sync.Mutex
 	all []string
-	old bool // the server knows version 1 alone
+	old bool // the server supports only version 1
 }
 
 func (a *asked) see(_ http.ResponseWriter, r *http.Request) bool {
@@ -53,11 +53,11 @@ func (a *asked) drain() []string {
 	defer a.mu.Unlock()
 	out := a.all
 	a.all = nil
-	slices.Sort(out) // some is asked at the same time
+	slices.Sort(out) // some requests are parallel
 	return out
 }
 
-// A pusher fetches as the loop does when a Git host has said what was pushed.
+// A pusher fetches as the loop does after a push event.
 type pusher struct {
 	t      *testing.T
 	origin *gittest.Repo
@@ -81,7 +81,7 @@ func newPusher(t *testing.T, branchesByName bool) *pusher {
 	return p
 }
 
-// push fetches for an event and gives the refs.
+// push fetches for an event and returns the refs.
 func (p *pusher) push(ref, commit string) map[string]string {
 	p.t.Helper()
 	return p.pushed(hub.Pushed{Ref: ref, Commit: commit, At: time.Now()}, time.Now().Add(-time.Hour))
@@ -139,7 +139,7 @@ func TestFetchPushed(t *testing.T) {
 			t.Parallel()
 			p := newPusher(t, c.named)
 			p.is(p.push("refs/heads/main", p.commit("2")))
-			p.costs(append([]string{"abilities"}, c.each...)...) // what the server can do is asked once
+			p.costs(append([]string{"abilities"}, c.each...)...) // capabilities are read once
 			for i := range 3 {
 				commit := p.commit(fmt.Sprint(3 + i))
 				p.is(p.push("refs/heads/main", commit))
@@ -177,8 +177,8 @@ func TestFetchPushed(t *testing.T) {
 	})
 }
 
-// An event is sent by whoever can reach the hub, or was caught and is sent
-// again. What is deployed is where the server says that the branch is.
+// Anyone who can reach the hub can send an event, or replay one. The deployed
+// commit is the one that the server reports for the branch.
 func TestFetchPushedVerifiesEverything(t *testing.T) {
 	t.Parallel()
 	for _, named := range []bool{true, false} {
@@ -202,7 +202,8 @@ func TestFetchPushedVerifiesEverything(t *testing.T) {
 			old := p.there()["refs/heads/main"]
 			p.is(p.push("refs/heads/main", p.commit("3")))
 			p.is(p.push("refs/heads/main", old))
-			// Nor does one of a push that the hub never saw, and that was taken back.
+			// Nor does one of a push that the hub never saw, and that was
+			// reverted.
 			kept := p.there()["refs/heads/main"]
 			taken := p.commit("taken back")
 			p.origin.Git("", "update-ref", "refs/heads/main", kept)

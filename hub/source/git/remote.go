@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// A remote is the way to one repository. It keeps its connections open between
+// A remote is the connection to one repository. It stays open between
 // exchanges, which saves a handshake per push.
 type remote struct {
 	trust    trust
@@ -34,21 +34,21 @@ type remote struct {
 	hostKeys hostKeysFunc
 }
 
-// A trust is whom the two ends of a connection take each other for. All of it
-// is PEM.
+// A trust is how the two ends of a connection authenticate each other. All of
+// it is PEM.
 type trust struct {
-	insecure    bool   // any server is taken
+	insecure    bool   // any server is accepted
 	authorities string // of the server's certificate; empty: the hub's own
-	cert, key   string // shown to a server that asks; empty: none
+	cert, key   string // presented on request; empty: none
 }
 
-// tls says the same to a TLS client.
+// tls is the same as configuration of a TLS client.
 func (t trust) tls(cfg Config) (*tls.Config, error) {
-	out := &tls.Config{RootCAs: cfg.RootCAs, InsecureSkipVerify: t.insecure, MinVersion: tls.VersionTLS12} //nolint:gosec // asked for, per repository, and visible
+	out := &tls.Config{RootCAs: cfg.RootCAs, InsecureSkipVerify: t.insecure, MinVersion: tls.VersionTLS12} //nolint:gosec // set by the user, per repository, and visible
 	if t.authorities != "" {
 		out.RootCAs = x509.NewCertPool()
 		if !out.RootCAs.AppendCertsFromPEM([]byte(t.authorities)) {
-			return nil, fault.With(fault.New(fault.Invalid, "what "+hub.CertificatesMap+" holds for its host is no certificate"), "", "set it to certificates in PEM, or take the key away")
+			return nil, fault.With(fault.New(fault.Invalid, "what "+hub.CertificatesMap+" holds for its host is no certificate"), "", "set it to certificates in PEM, or remove the key")
 		}
 	}
 	if t.cert+t.key != "" {
@@ -61,8 +61,8 @@ func (t trust) tls(cfg Config) (*tls.Config, error) {
 	return out, nil
 }
 
-// newRemote makes the way for one repository, with connections of its own, so
-// that no credential and no TLS setting of another repository is ever near.
+// newRemote makes the remote of one repository, with connections of its own. It
+// shares no credential and no TLS setting with another repository.
 func newRemote(cfg Config, t trust, hostKeys hostKeysFunc) (*remote, error) {
 	secured, err := t.tls(cfg)
 	if err != nil {
@@ -82,8 +82,8 @@ func newRemote(cfg Config, t trust, hostKeys hostKeysFunc) (*remote, error) {
 	return r, nil
 }
 
-// session starts one conversation about a repository. The spelling is what the
-// server wants behind the path of its URL, or, over SSH, the way to give it.
+// session starts one conversation about a repository. The spelling is the
+// suffix of the path that the server needs, or, over SSH, the form of the path.
 func (r *remote) session(repo hub.Repository, spelling string, cred hub.Credential) (session, error) {
 	u, err := url.Parse(repo.URL)
 	if err != nil || u.Host == "" {
@@ -101,7 +101,7 @@ func (r *remote) session(repo hub.Repository, spelling string, cred hub.Credenti
 		return nil, fault.With(fault.New(fault.Invalid, "repositories with the scheme %q are not supported", u.Scheme), "", "use the repository's https:// URL")
 	}
 	if cred.SSHPrivateKey != "" && cred.Password == "" && cred.BearerToken == "" && cred.TLSClientCert == "" {
-		return nil, fault.With(fault.New(fault.Invalid, "an SSH key opens no repository over HTTP"), "", "use the repository's SSH URL, or give it a user name and a token")
+		return nil, fault.With(fault.New(fault.Invalid, "an SSH key opens no repository over HTTP"), "", "use the repository's SSH URL, or set a user name and a token")
 	}
 	host := u.Hostname()
 	if strings.Contains(host, ":") {
@@ -117,8 +117,8 @@ func (r *remote) session(repo hub.Repository, spelling string, cred hub.Credenti
 	return s, nil
 }
 
-// auth is how a credential is shown. A lone password is a token; hosts take
-// any user name beside a token, and GitHub documents this one.
+// auth is how a credential is shown. A lone password is a token; hosts accept
+// any user name with a token, and GitHub documents this one.
 func auth(cred hub.Credential) transport.AuthMethod {
 	switch {
 	case cred.BearerToken != "":
@@ -158,7 +158,7 @@ func exchangeOf(ctx context.Context) *exchange {
 	return &exchange{}
 }
 
-// setError keeps the first thing that went wrong.
+// setError stores the first error.
 func (x *exchange) setError(err error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -176,12 +176,12 @@ func (x *exchange) wrong() (status int, err error) {
 	return x.status, x.err
 }
 
-// errNotGit says that a web server answered that does not speak Git.
+// errNotGit means that a web server answered that does not speak Git.
 var errNotGit = errors.New("the answer is not one of a Git server")
 
 // watched is an HTTP transport under the rules of an exchange: answers are
-// limited after decompression, an error's text is not read at all (servers
-// repeat what they were sent), and a web page is not taken for a listing.
+// limited after decompression, and a web page does not count as a listing. The
+// text of an error is never read, because servers repeat what they were sent.
 type watched struct{ next *http.Transport }
 
 func (w watched) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -209,7 +209,7 @@ func (w watched) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// drain reads a little of a body that nobody wants, so that its connection
+// drain reads a little of an unused body, so that its connection
 // can be used again.
 func drain(body io.ReadCloser) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(body, 4096))
@@ -242,7 +242,8 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close reads the rest, if there is little of it, to keep the connection.
+// Close reads the rest, if there is little of it, so that the connection can be
+// reused.
 func (b *limitedBody) Close() error {
 	_, _ = io.Copy(io.Discard, io.LimitReader(b.body, 4096))
 	if err := b.body.Close(); err != nil {

@@ -15,7 +15,7 @@ import (
 // minShort is the shortest abbreviation of a commit that is looked up.
 const minShort = 7
 
-// Resolve finds the commit that a target revision stands for among the refs
+// Resolve finds the commit that a target revision names among the refs
 // of a repository, and the full name that led to it. It decides in this order:
 //
 //  1. nothing or HEAD: the default branch;
@@ -28,7 +28,7 @@ const minShort = 7
 //  6. the branch of that name.
 //
 // So of a tag and a branch with one name the tag wins, as in git rev-parse;
-// the full name says which one is meant. Abbreviated commits need the objects
+// the full name is unambiguous. Abbreviated commits need the objects
 // and are left to Mirrors.Resolve. The error is fault.Missing and lists near
 // names.
 func Resolve(refs []hub.Ref, targetRevision, tagPrefix string) (commit, name string, err error) {
@@ -127,7 +127,7 @@ func cut(s string, limit int) string {
 	return s
 }
 
-// nearNames gives up to three branches or tags that a person may have meant.
+// nearNames returns up to three branches or tags with similar names.
 func nearNames(refs []hub.Ref, revision, prefix string) []string {
 	type near struct {
 		name     string

@@ -27,7 +27,7 @@ const (
 	sshClient   = "SSH-2.0-Capstan"
 )
 
-// HostKeysFunc gives the keys of SSH servers that the tenant has stored.
+// A hostKeysFunc returns the keys of SSH servers that the tenant has stored.
 type hostKeysFunc func(ctx context.Context) ([]hub.HostKey, error)
 
 // sshTarget is one repository behind an SSH server.
@@ -39,16 +39,16 @@ type sshTarget struct {
 	insecure   bool
 }
 
-// sshTargetOf reads the address of a repository. The spelling says how the
-// path is given to the server: hosts tell "/path" from "path" below the
-// user's home, and the short form host:path does not say which is meant.
+// sshTargetOf reads the address of a repository. The spelling is the form of
+// the path for the server. Hosts distinguish "/path" from "path" below the
+// user's home; the short form host:path can mean either.
 func sshTargetOf(u *url.URL, spelling string, repo hub.Repository, cred hub.Credential) (sshTarget, error) {
 	host := u.Hostname()
 	if strings.ContainsFunc(host, notInHostName) || strings.HasPrefix(host, "-") {
-		return sshTarget{}, fault.With(fault.New(fault.Invalid, "its host name holds characters that no host name has"), "", "check the repository URL")
+		return sshTarget{}, fault.With(fault.New(fault.Invalid, "its host name has invalid characters"), "", "check the repository URL")
 	}
 	if cred.SSHPrivateKey == "" && (cred.Password != "" || cred.BearerToken != "") {
-		return sshTarget{}, fault.With(fault.New(fault.Invalid, "a password or token opens no repository over SSH"), "", "give it an SSH private key, or use its https:// URL")
+		return sshTarget{}, fault.With(fault.New(fault.Invalid, "a password or token opens no repository over SSH"), "", "set an SSH private key, or use its https:// URL")
 	}
 	t := sshTarget{host: host, port: first(u.Port(), sshPort), user: first(repo.Username, cred.Username, sshUser), key: cred.SSHPrivateKey, insecure: repo.Insecure}
 	path, relative := strings.CutPrefix(spelling, relativeWay)
@@ -78,8 +78,8 @@ func notInHostName(r rune) bool {
 // name is how known_hosts names the server.
 func (t sshTarget) name() string { return hub.HostKeyName(t.host, t.port) }
 
-// command starts git's own program. The path is one word of the shell that
-// may stand behind the server.
+// command starts git's own program. The path is quoted as one word, because the
+// server may run a shell.
 func (t sshTarget) command() string {
 	return "git-upload-pack '" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(t.path) + "'"
 }
@@ -185,7 +185,7 @@ func hostKeyAlgorithms(known []hub.HostKey) []string {
 	return all
 }
 
-// A hostKeyError says that a server did not prove to be the one that is meant.
+// A hostKeyError means that a server did not prove its identity.
 type hostKeyError struct {
 	target sshTarget
 	known  []hub.HostKey // none: the server is a stranger

@@ -11,8 +11,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source/git"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/gittest"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
@@ -55,7 +55,7 @@ func (c *sshCredentials) trust(tb testing.TB, lines string) {
 // A sshWorld is a real OpenSSH server beside a Git server, and mirrors.
 type sshWorld struct {
 	*gittest.Server
-	ssh   *harness.SSH
+	ssh   *gitserver.SSH
 	creds *sshCredentials
 	m     *git.Mirrors
 	log   *bytes.Buffer
@@ -65,7 +65,7 @@ type sshWorld struct {
 func newSSHWorld(tb testing.TB, cfg git.Config, hostKeys ...string) *sshWorld {
 	tb.Helper()
 	s := gittest.New(tb)
-	w := &sshWorld{Server: s, ssh: harness.NewSSH(tb, harness.SSHOptions{Repositories: s.Dir, HostKeys: hostKeys}), creds: &sshCredentials{}, log: &bytes.Buffer{}}
+	w := &sshWorld{Server: s, ssh: gitserver.NewSSH(tb, gitserver.SSHOptions{Repositories: s.Dir, HostKeys: hostKeys}), creds: &sshCredentials{}, log: &bytes.Buffer{}}
 	w.creds.trust(tb, w.knownHosts(tb))
 	w.m = sshMirrors(tb, cfg, w.creds, slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	return w
@@ -320,7 +320,7 @@ func TestSSHSaysWhatIsWrong(t *testing.T) {
 	w.Repo("app.git").Commit("refs/heads/main", "base", gittest.Files{"f": "x"})
 	w.Repo("empty.git")
 	good := w.key(t, "ed25519")
-	other := harness.NewSSH(t, harness.SSHOptions{Repositories: t.TempDir()})
+	other := gitserver.NewSSH(t, gitserver.SSHOptions{Repositories: t.TempDir()})
 	stranger, err := other.NewKey("ed25519")
 	if err != nil {
 		t.Fatal(err)
@@ -334,12 +334,12 @@ func TestSSHSaysWhatIsWrong(t *testing.T) {
 		"no such repository":         {w.ssh.URL("none.git"), good, fault.Missing, "knows no such repository"},
 		"an empty repository":        {w.ssh.URL("empty.git"), good, fault.Invalid, "is empty"},
 		"a key that has no right":    {address, stranger, fault.Invalid, "does not accept the SSH key"},
-		"no key":                     {address, "", fault.Invalid, "asks for a key and none is stored"},
+		"no key":                     {address, "", fault.Invalid, "requires a key and none is stored"},
 		"a wrong user":               {strings.Replace(address, "ssh://", "ssh://nosuchuser@", 1), good, fault.Invalid, "does not accept the SSH key"},
 		"SEC-A a path that is shell": {w.ssh.URL("x';touch${IFS}pwned;'"), good, fault.Missing, "knows no such repository"},
 		"SEC-A6 a private address":   {"ssh://10.255.255.1/repo", good, fault.Invalid, "loopback, link-local or private"},
 		"SEC-A6 IPv6 loopback":       {"ssh://[::1]:22/repo", good, fault.Invalid, "loopback, link-local or private"},
-		"SEC-A8 a host that is text": {"ssh://a$(id)b/repo", good, fault.Invalid, "no host name has"},
+		"SEC-A8 a host that is text": {"ssh://a$(id)b/repo", good, fault.Invalid, "has invalid characters"},
 		"nobody listens":             {"ssh://" + runtest.Refusing(t) + "/repo", good, fault.Offline, "refuses the connection"},
 		"no such host":               {"ssh://no-such-host.invalid/repo", good, fault.Offline, "host name cannot be"},
 		"a web server":               {strings.Replace(w.HTTP.URL, "http://", "ssh://", 1) + "/repo", good, fault.Offline, "broke off"},

@@ -12,12 +12,11 @@ import (
 
 var (
 	errSSHRefused = errors.New("the server refuses the key")
-	errSSHKeyless = errors.New("the server asks for a key")
+	errSSHKeyless = errors.New("the server requires a key")
 	errNotSSH     = errors.New("the answer is not one of an SSH server")
 )
 
-// handshakeError gives errors of a handshake that have no type of their own
-// one.
+// handshakeError converts untyped errors of a handshake to typed ones.
 func handshakeError(t sshTarget, err error) error {
 	text := err.Error()
 	switch {
@@ -49,7 +48,7 @@ func (f failure) bySSH() error {
 			"THE HOST KEY OF ITS SERVER HAS CHANGED, somebody may be listening in: known is %s of type %s, and it shows %s of type %s",
 			known.Fingerprint(), known.Type, host.shown.Fingerprint(), host.shown.Type)
 	case errors.Is(f.err, errSSHKeyless):
-		return f.errorf(fault.Invalid, "add an SSH private key to the repository", "the Git server asks for a key and none is stored")
+		return f.errorf(fault.Invalid, "add an SSH private key to the repository", "the Git server requires a key and none is stored")
 	case errors.Is(f.err, errSSHRefused):
 		return f.errorf(fault.Invalid, "give the public half of the key the right to read the repository, and check the user name in its URL", "the Git server does not accept the SSH key")
 	case errors.Is(f.err, errNoUploadPack):

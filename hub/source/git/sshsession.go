@@ -98,13 +98,13 @@ func (r *sshRun) list(x *exchange) error {
 	case errors.As(err, &message):
 		return x.complained(message.Text)
 	case errors.Is(err, packp.ErrEmptyInput):
-		_ = r.session.Wait() // so that all that it has to say is there
+		_ = r.session.Wait() // so that its output is complete
 		return x.complained(r.complaints.text())
 	}
 	return fmt.Errorf("%w: list of refs: %w", errProtocol, err)
 }
 
-// UploadPack asks for objects. The caller closes the answer before ctx ends.
+// UploadPack requests objects. The caller closes the answer before ctx ends.
 func (s *sshSession) UploadPack(ctx context.Context, req *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
 	if req.IsEmpty() {
 		return nil, transport.ErrEmptyUploadPackRequest
@@ -172,8 +172,7 @@ func (a *sshAnswer) Close() error {
 	return nil
 }
 
-// Close ends the conversation. A program that waits for a request is told
-// that none comes.
+// Close ends the conversation. A program that waits for a request is notified.
 func (s *sshSession) Close() error {
 	if s.conn == nil {
 		return nil
@@ -185,8 +184,8 @@ func (s *sshSession) Close() error {
 	return s.conn.close()
 }
 
-// complaints keep the beginning of what a program says of its failure. It is
-// read to find out the cause, and never shown.
+// complaints store the beginning of a program's error output. The cause is
+// derived from it; it is never shown.
 type complaints struct {
 	mu   sync.Mutex
 	kept []byte
@@ -207,7 +206,7 @@ func (c *complaints) text() string {
 	return string(c.kept)
 }
 
-// errNoUploadPack says that a server lets in and does not speak Git.
+// errNoUploadPack means that a server accepts the login and does not speak Git.
 var errNoUploadPack = errors.New("the server does not run git-upload-pack")
 
 // complained finds out what a server means that lists nothing.

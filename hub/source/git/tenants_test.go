@@ -31,8 +31,8 @@ func (p *perTenant) Authorities(context.Context, hub.TenantID, string) (string, 
 
 func (p *perTenant) HostKeys(context.Context, hub.TenantID) ([]hub.HostKey, error) { return nil, nil }
 
-// Two tenants name one URL, even under one id; what one may read gives the
-// other nothing.
+// Two tenants name one URL, even under one id; the rights of one are no rights
+// of the other.
 func TestTenantsShareNoRepository(t *testing.T) {
 	t.Parallel()
 	s := gittest.New(t)

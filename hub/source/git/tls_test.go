@@ -161,7 +161,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// What forceHttpBasicAuth asks for in Argo CD is always done.
+// What forceHttpBasicAuth enables in Argo CD is always done.
 func TestBasicAuthUpFront(t *testing.T) {
 	t.Parallel()
 	s := gittest.New(t)

@@ -39,7 +39,7 @@ func newTree(m *mirror, c packstore.Commit) *tree { return &tree{m, c} }
 // Commit is the full hash of the commit.
 func (t *tree) Commit() string { return t.commit.Hash.String() }
 
-// Info is what people see of the commit.
+// Info is what users see of the commit.
 func (t *tree) Info() hub.CommitInfo {
 	return hub.CommitInfo{Author: t.commit.Author, Message: t.commit.Message, At: t.commit.When.UTC()}
 }
@@ -47,12 +47,12 @@ func (t *tree) Info() hub.CommitInfo {
 // A walk is the way from the top of the tree to a name.
 type walk struct {
 	t     *tree
-	name  string           // that was asked for
+	name  string           // that was requested
 	stack []packstore.Node // directories passed, the top first
 	links int
 }
 
-// resolve finds what stands at a name. Links in the middle are followed
+// resolve finds what is at a name. Links in the middle are followed
 // always, one at the end if follow is set.
 func (t *tree) resolve(op, name string, follow bool) (packstore.Node, error) {
 	if !fs.ValidPath(name) || strings.ContainsRune(name, 0) || len(name) > maxName {
@@ -66,7 +66,7 @@ func (t *tree) resolve(op, name string, follow bool) (packstore.Node, error) {
 	return n, nil
 }
 
-// wrong leaves a missing name and what is already told as they are.
+// wrong returns fs.ErrNotExist and errors with a sentence unchanged.
 func (t *tree) wrong(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -109,7 +109,7 @@ func (w *walk) to(name string, follow bool) (packstore.Node, error) {
 	return w.stack[len(w.stack)-1], nil
 }
 
-// child looks a name up in the directory where the walk stands.
+// child looks up a name in the current directory of the walk.
 func (w *walk) child(elem string) (packstore.Node, error) {
 	at := w.stack[len(w.stack)-1]
 	switch at.Mode {
@@ -248,13 +248,13 @@ func (t *tree) content(n packstore.Node, name string) ([]byte, error) {
 	return obj.Data, nil
 }
 
-// errIsDir says that a directory stands where a file is expected.
-var errIsDir = fault.Wrap(fault.Invalid, fs.ErrInvalid, "a directory stands where a file is expected")
+// errIsDir means that there is a directory where a file is expected.
+var errIsDir = fault.Wrap(fault.Invalid, fs.ErrInvalid, "there is a directory where a file is expected")
 
-// Stat tells what stands at a name, through links.
+// Stat returns what is at a name, through links.
 func (t *tree) Stat(name string) (fs.FileInfo, error) { return t.stat("stat", name, true) }
 
-// Lstat tells what stands at a name; a link at its end stays a link.
+// Lstat returns what is at a name; a link at its end stays a link.
 func (t *tree) Lstat(name string) (fs.FileInfo, error) { return t.stat("lstat", name, false) }
 
 func (t *tree) stat(op, name string, follow bool) (fs.FileInfo, error) {
@@ -287,7 +287,7 @@ func (t *tree) list(n packstore.Node) ([]fs.DirEntry, error) {
 	case n.Mode == filemode.Submodule:
 		return nil, errSubmodule()
 	case !n.IsDir():
-		return nil, fault.Wrap(fault.Invalid, fs.ErrInvalid, "a file stands where a directory is expected")
+		return nil, fault.Wrap(fault.Invalid, fs.ErrInvalid, "there is a file where a directory is expected")
 	}
 	d, err := t.m.objects.Directory(n.Hash)
 	if err != nil {

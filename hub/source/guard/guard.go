@@ -1,7 +1,7 @@
-// Package guard keeps connections of the hub out of the operator's own network.
-// It looks at the address that is really dialled, after names were resolved and
-// redirects followed, so that no name and no redirect leads around it. Every
-// kind of source connects through it and in no other way.
+// Package guard refuses connections of the hub into the operator's own network.
+// It checks the address that is really dialled, after names were resolved and
+// redirects followed. Neither a name nor a redirect can therefore bypass it.
+// Every kind of source connects through it and in no other way.
 package guard
 
 import (
@@ -18,8 +18,8 @@ type guard struct {
 	allowed []netip.Prefix
 }
 
-// A blockedError says that an address is not for repositories. It does not
-// print the address: what an internal name resolves to is nobody's business.
+// A blockedError means that an address is not allowed for repositories. It does
+// not print the address: what an internal name resolves to is confidential.
 type blockedError struct{ addr netip.Addr }
 
 func (blockedError) Error() string { return "the address is not allowed" }

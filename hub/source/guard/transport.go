@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Transport is a way to servers over HTTP that refuses addresses inside
-// the operator's network, as repositories are reached. It takes no proxy from
-// the environment: the guard must see the real address.
+// Transport is an HTTP transport that refuses addresses inside the operator's
+// network, as for repositories. It uses no proxy of the environment: the guard
+// must see the real address.
 func Transport(allowed []netip.Prefix, authorities *x509.CertPool) *http.Transport {
 	return &http.Transport{
 		DialContext:            Dialer(allowed).DialContext,

@@ -1,6 +1,6 @@
 // Package sourcetest is what every source.Source promises, as one test. A kind
-// calls Run with a real server of its own, and adds tests only for what it alone
-// does. It asks through the interface and knows no kind.
+// calls Run with a real server of its own, and adds tests only for what no
+// other kind does. It uses the interface and knows no kind.
 package sourcetest
 
 import (
@@ -23,8 +23,8 @@ import (
 
 // A Kind is how the test gets at one kind.
 type Kind struct {
-	// New makes a source that keeps everything below a folder and may connect
-	// to 127.0.0.1. Where it looks a credential up by itself it asks creds.
+	// New makes a source that stores everything below a folder and may connect
+	// to 127.0.0.1. It looks up credentials with creds.
 	New func(tb testing.TB, dir string, creds func(hub.TenantID) hub.Credential) source.Source
 	// Origin makes an empty repository on a real server, which ends with the
 	// test.
@@ -40,8 +40,8 @@ type Origin interface {
 	// Publish makes a version of these files and no others. A version that is
 	// published stays; its name is a target revision.
 	Publish(version string, files map[string]string)
-	// Protect has the server ask for a credential from now on. Its password is
-	// Secret.
+	// Protect makes the server require a credential from now on. Its password
+	// is Secret.
 	Protect() hub.Credential
 	// Stall has the server answer no request until release is called, which is
 	// done at the end of the test at the latest; a value comes for each request.
@@ -59,7 +59,7 @@ const (
 	other  = hub.TenantID("018f3c6e-0000-7000-8000-000000000002")
 )
 
-// limit is how long one step may take on a busy machine.
+// limit is how long one step may last on a busy machine.
 const limit = 2 * time.Minute
 
 // Run tests a kind.
@@ -111,7 +111,7 @@ func newWorld(t *testing.T, k Kind) *world {
 	return w
 }
 
-// restart makes the source anew over the same folder.
+// restart makes a new source over the same folder.
 func (w *world) restart() {
 	w.Helper()
 	w.source = w.kind.New(w, w.dir, func(t hub.TenantID) hub.Credential { return w.creds[t] })
@@ -175,7 +175,7 @@ func (w *world) explained(what string, err error, kinds ...fault.Kind) {
 	}
 }
 
-// files lists what is kept below the folder.
+// files lists what is stored below the folder.
 func (w *world) files() (all []string) {
 	w.Helper()
 	err := filepath.WalkDir(w.dir, func(name string, d fs.DirEntry, err error) error {
@@ -315,7 +315,7 @@ func opensTrees(t *testing.T, k Kind) {
 	inputs(t, one, two)
 }
 
-// inputs looks at what a render records: equal for what is the same in both
+// inputs checks what a render records: equal for what is the same in both
 // versions, and for nothing else.
 func inputs(t *testing.T, one, two hub.Tree) {
 	t.Helper()
@@ -405,7 +405,7 @@ func removes(t *testing.T, k Kind) {
 func ends(t *testing.T, k Kind) {
 	w := newWorld(t, k)
 	refs := w.fetch()
-	never := w.origin.Hub() // not fetched yet, so that everything asks the server
+	never := w.origin.Hub() // not fetched yet, so that every call needs the server
 	requests, release := w.origin.Stall()
 	for name, call := range map[string]func(context.Context) error{
 		"Fetch": func(ctx context.Context) error {

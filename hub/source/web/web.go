@@ -1,9 +1,8 @@
 // Package web reads single files by their address for the renderers, such as
-// value files of Helm. It goes through the same guard as the connections to
-// repositories, sends no credential, reads no more than it was told to, and
-// keeps what it read in memory, apart for each tenant. A file that was read
-// before is asked for with its validators, so that one that has not changed
-// does not travel again.
+// value files of Helm. It uses the same guard as connections to repositories,
+// sends no credential, and reads no more than a limit. Files are cached in
+// memory, separately for each tenant. A file that was read before is requested
+// conditionally, so that an unchanged one is not sent again.
 //
 // The daemon runs one Client per replica; the render stage calls Get.
 package web
@@ -35,7 +34,7 @@ type Config struct {
 	AllowedNetworks []netip.Prefix // internal networks that files may be in nevertheless; default: none
 	RootCAs         *x509.CertPool // authorities of servers; default: the system's
 	Timeout         time.Duration  // one file with all redirects; default 10 s
-	Fresh           time.Duration  // a file is not asked for again within; default 5 s
+	Fresh           time.Duration  // a file is not requested again within; default 5 s
 	CacheBytes      int64          // memory for files of all tenants; default 16 MiB
 	Now             func() time.Time
 }
@@ -56,7 +55,8 @@ type key struct {
 	name   string
 }
 
-// A file is what stood at an address, with what says whether it still does.
+// A file is what was at an address, with the validators of a conditional
+// request.
 type file struct {
 	body           []byte
 	etag, modified string
@@ -123,7 +123,7 @@ func (c *Client) Get(ctx context.Context, tenant hub.TenantID, address string, s
 	if f, ok := c.files.Get(k); ok && c.cfg.Now().Sub(f.checked) < c.cfg.Fresh {
 		return bounded(f.body, address, most)
 	}
-	// A caller that gives up does not cancel the request of the others that
+	// A caller that is cancelled does not cancel the request of the others that
 	// wait.
 	result := c.flight.DoChan(string(tenant)+"\n"+strings.Join(schemes, ",")+"\n"+fmt.Sprint(most)+"\n"+address, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
@@ -156,7 +156,7 @@ func check(address string, schemes []string) error {
 	case scheme != "http" && scheme != "https":
 		return fault.With(fault.New(fault.Invalid, "files are not read with the scheme %q: %s", scheme, shown), "", "use an https address, or commit the file to a Git repository")
 	case u.User != nil:
-		return fault.With(fault.New(fault.Invalid, "the address %s holds a user name or password", shown), "",
+		return fault.With(fault.New(fault.Invalid, "the address %s contains a user name or password", shown), "",
 			"take it out of the address; a file that needs a credential belongs into a Git repository")
 	}
 	return nil
@@ -220,8 +220,8 @@ func (c *Client) fetch(ctx context.Context, k key, most int64) ([]byte, error) {
 	return body, nil
 }
 
-// unreachable reports whether an error is about the connection to a host, and not
-// about what its server answers or about where it redirects to.
+// unreachable reports whether an error is about the connection to a host, and
+// not about its answer or its redirect.
 func unreachable(err error, host string) bool {
 	var request *url.Error
 	var refused *fault.Error
@@ -242,16 +242,16 @@ func answered(address string, status int) error {
 		return fault.With(fault.New(fault.Invalid, "the server of %s refuses the file (status %d)", shown, status), "",
 			"make the file public, or commit it to a Git repository; no credential is sent")
 	case status == http.StatusTooManyRequests || status >= http.StatusInternalServerError:
-		return fault.With(fault.New(fault.Offline, "the server of %s answers with status %d", shown, status), "", "it is tried again by itself")
+		return fault.With(fault.New(fault.Offline, "the server of %s answers with status %d", shown, status), "", "it is retried automatically")
 	}
 	return fault.With(fault.New(fault.Invalid, "the server of %s answers with status %d", shown, status), "", "correct the address")
 }
 
-// explain says why a file could not be read. It repeats no text of the
+// explain returns why a file could not be read. It repeats no text of the
 // network's own errors: they hold the address as it was sent.
 func explain(address string, err error) error {
 	shown := hub.RedactURL(address)
-	const again = "it is tried again by itself"
+	const again = "it is retried automatically"
 	var refused *fault.Error
 	var timeout net.Error
 	var dns *net.DNSError
@@ -269,7 +269,7 @@ func explain(address string, err error) error {
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &unknown) || errors.As(err, &name) || errors.As(err, &invalid) {
-		return fault.With(fault.New(fault.Offline, "the certificate of the server of %s is not trusted", shown), "", "give the server a certificate that the hub trusts")
+		return fault.With(fault.New(fault.Offline, "the certificate of the server of %s is not trusted", shown), "", "use a certificate of the server that the hub trusts")
 	}
 	return fault.With(fault.New(fault.Offline, "the server of %s cannot be reached", shown), "", again)
 }

@@ -19,7 +19,7 @@ import (
 
 const tenant = hub.TenantID("0198c0de-0000-7000-8000-000000000001")
 
-// A server counts what it is asked, and what of it travelled.
+// A server counts requests, and the bodies that were sent.
 type server struct {
 	*httptest.Server
 	asked, sent atomic.Int64
@@ -142,7 +142,7 @@ func TestGet(t *testing.T) {
 		"HELM-08 a scheme that is allowed and not read":              {open, "s3://bucket/values.yaml?token=s3cret", []string{"s3"}, fault.Invalid, "are not read with the scheme"},
 		"HELM-08 a redirect to another scheme":                       {open, s.URL + "/away?token=s3cret", both, fault.Invalid, "redirects to an address with the scheme"},
 		"HELM-05 a redirect in a circle":                             {open, s.URL + "/round?token=s3cret", both, fault.Invalid, "redirects more than"},
-		"HELM-05 a password in the address":                          {open, strings.Replace(s.URL, "://", "://me:s3cret@", 1) + "/x", both, fault.Invalid, "holds a user name or password"},
+		"HELM-05 a password in the address":                          {open, strings.Replace(s.URL, "://", "://me:s3cret@", 1) + "/x", both, fault.Invalid, "contains a user name or password"},
 		"HELM-05 a file that is not there":                           {open, s.URL + "/none?token=s3cret", both, fault.Invalid, "there is no file at " + s.URL + "/none"},
 		"HELM-05 a file that is refused":                             {open, s.URL + "/refused?token=s3cret", both, fault.Invalid, "refuses the file"},
 		"HELM-05 a server that is down":                              {open, s.URL + "/broken?token=s3cret", both, fault.Offline, "status 503"},

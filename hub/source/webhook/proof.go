@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// A proof is what an event brings to show that its sender knows a secret
-// (HOOKW-03), and the keys of argocd-secret that it is compared with.
+// A proof shows that the sender of an event knows a secret (HOOKW-03). It names
+// the keys of argocd-secret that it is compared with.
 type proof struct {
 	keys []string
 	// holds compares in constant time. The secrets are in the order of the
@@ -23,7 +23,7 @@ type proof struct {
 // Signed reports whether the event brings a proof of the right form.
 func (p Push) Signed() bool { return len(p.proofs) > 0 }
 
-// SignedBy says, in constant time, whether one of the event's proofs is of
+// SignedBy reports, in constant time, whether one of the event's proofs is of
 // these secrets, by their keys in argocd-secret. Nothing is proved by an empty
 // secret.
 func (p Push) SignedBy(secrets map[string]string) bool {
@@ -108,7 +108,7 @@ func same(given ...string) func([]string) bool {
 	}
 }
 
-// sameUUID is same for a UUID that may stand in braces.
+// sameUUID is same for a UUID that may be in braces.
 func sameUUID(given string) func([]string) bool {
 	bare := func(s string) string { return strings.ToLower(strings.Trim(strings.TrimSpace(s), "{}")) }
 	holds := same(bare(given))

@@ -15,18 +15,18 @@ type sender struct {
 	read     func(payload []byte) (saying, error)
 }
 
-// A saying is what an event says of a push.
+// A saying is the description of a push in an event.
 type saying struct {
 	urls    []string
 	changes []change
 	nothing bool // it is no push after all
 }
 
-// A change is a branch or tag that was moved. Without a ref it is one of which
-// the event does not say enough.
+// A change is a branch or tag that was moved. Without a ref the event does not
+// describe it completely.
 type change struct{ ref, commit string }
 
-// isUsable reports whether a change can be asked for.
+// isUsable reports whether a change can be fetched by its name.
 func (c change) isUsable() bool {
 	return c.ref != "" && len(c.ref) <= maxRef && len(c.commit) <= maxRef && strings.Trim(c.commit, "0") != ""
 }
@@ -46,8 +46,8 @@ func isAzure(h http.Header) bool {
 	return h.Get("X-Vss-Activityid") != "" || h.Get("X-Vss-Subscriptionid") != ""
 }
 
-// senderOf finds the sender by the headers that it alone sends. Gogs and Gitea
-// send those of GitHub as well, with the same body.
+// senderOf finds the sender by the headers that no other sender has. Gogs and
+// Gitea send those of GitHub as well, with the same body.
 func senderOf(h http.Header) *sender {
 	switch {
 	case h.Get("X-GitHub-Event") != "":
@@ -194,7 +194,7 @@ func readAzure(payload []byte) (saying, error) {
 }
 
 // azureSSH is where a repository of dev.azure.com is reached over SSH, which
-// its events do not say; empty: it is none.
+// its events do not contain; empty: it is none.
 func azureSSH(remote string) string {
 	u, err := url.Parse(remote)
 	if err != nil || !strings.EqualFold(u.Host, "dev.azure.com") {

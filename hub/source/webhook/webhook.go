@@ -2,10 +2,10 @@
 // GitLab, Bitbucket Cloud and Server, Azure DevOps, Gogs, and compatible ones.
 // It trusts an event only to name repositories: changes are found by fetching
 // them, so a forged event costs a few requests to their host and nothing else.
-// The branch and the commit in an event are only a hint which branch to fetch
-// first. It is independent of HTTP servers: its caller passes headers and body
-// to Parse, and enqueues a fetch of the repositories for each tenant whose
-// secret has signed the event.
+// The branch and the commit in an event only select the branch to fetch first.
+// It is independent of HTTP servers: its caller passes headers and body to
+// Parse, and enqueues a fetch of the repositories for each tenant whose secret
+// has signed the event.
 package webhook
 
 import (
@@ -30,9 +30,9 @@ type Push struct {
 	Event    string   // the host's word: push, ping …
 	Delivery string   // the host's id of this delivery, for logs
 	URLs     []string // the repository's addresses, normalised by hub.NormalizeRepoURL; empty: nothing to do
-	// Ref and Commit are what the event says was pushed: a reason to read it
-	// from the host, and not trusted. Empty: it does not say, it says more than
-	// one, or what it names was deleted.
+	// Ref and Commit are the pushed branch of the event: a reason to read it
+	// from the host, and not trusted. They are empty if the event has none, has
+	// several, or deletes it.
 	Ref, Commit string
 
 	proofs []proof

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// A Meter counts what clients ask of a database. It reads what they send and
+// A Meter counts what clients send to a database. It reads what they send and
 // changes nothing.
 type Meter struct {
 	target string
@@ -26,7 +26,7 @@ type Meter struct {
 	trips int
 }
 
-// A Cost is what something asked of the database.
+// A Cost is what clients sent to the database.
 type Cost struct {
 	Statements []string // in the order in which they were sent
 	Trips      int      // how often a client waited for an answer
@@ -58,7 +58,7 @@ func Metered(t testing.TB, u URLs) (URLs, *Meter) {
 	return u, m
 }
 
-// Take returns what was asked since the last call.
+// Take returns what was sent since the last call.
 func (m *Meter) Take() Cost {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,7 +103,7 @@ func (m *Meter) close() {
 	}
 }
 
-// up passes on what a client says.
+// up forwards what a client sends.
 func (m *Meter) up(client, server net.Conn) {
 	defer client.Close()
 	defer server.Close()

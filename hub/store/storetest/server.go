@@ -103,9 +103,9 @@ func (s *server) boot(ctx context.Context) error {
 		`CREATE ROLE capstan_system LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE NOCREATEDB`)
 }
 
-// launch starts the server under an operating system thread that lives as
-// long as it does, because the kernel sends the parent-death signal when the
-// thread that started it ends.
+// launch starts the server under an operating system thread that lives as long
+// as the server. The kernel sends the parent-death signal when the thread that
+// started a process ends.
 func (s *server) launch() error {
 	log, err := os.Create(filepath.Join(s.dir, "log"))
 	if err != nil {

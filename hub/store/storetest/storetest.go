@@ -22,7 +22,7 @@ import (
 
 const template = "template_capstan"
 
-// A shared server is started by the first test that asks for a database.
+// A shared server is started by the first test that needs a database.
 var shared struct {
 	sync.Mutex
 	server *server

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
-
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
 )
 
 // startHubs starts the hubs: one, or several behind balancers.
-func (s *Stack) startHubs(ctx context.Context, o harness.HubOptions) error {
+func (s *Stack) startHubs(ctx context.Context, o HubOptions) error {
 	if s.options.Replicas > 1 {
 		if err := s.startBalancers(); err != nil {
 			return err
@@ -23,7 +21,7 @@ func (s *Stack) startHubs(ctx context.Context, o harness.HubOptions) error {
 		if i > 0 {
 			o.Dir, o.MasterKey = s.file(fmt.Sprintf("hub-%d", i)), s.Hub.MasterKeyFile()
 		}
-		h, err := harness.StartHub(ctx, o)
+		h, err := StartHub(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -32,8 +30,8 @@ func (s *Stack) startHubs(ctx context.Context, o harness.HubOptions) error {
 			s.Hub = h
 		}
 		if s.Front != nil {
-			s.Front.Add(harness.Backend{Address: strings.TrimPrefix(h.URL, "http://"), Health: h.URL + "/readyz"})
-			s.Gate.Add(harness.Backend{Address: h.Link, Health: h.URL + "/readyz"})
+			s.Front.Add(Backend{Address: strings.TrimPrefix(h.URL, "http://"), Health: h.URL + "/readyz"})
+			s.Gate.Add(Backend{Address: h.Link, Health: h.URL + "/readyz"})
 		}
 	}
 	return nil
@@ -41,8 +39,8 @@ func (s *Stack) startHubs(ctx context.Context, o harness.HubOptions) error {
 
 // startBalancers puts plain TCP balancers before the replicas.
 func (s *Stack) startBalancers() (err error) {
-	for _, b := range []**harness.Balancer{&s.Front, &s.Gate} {
-		if *b, err = harness.StartBalancer(); err != nil {
+	for _, b := range []**Balancer{&s.Front, &s.Gate} {
+		if *b, err = StartBalancer(); err != nil {
 			return err
 		}
 		s.later((*b).Stop)

@@ -25,7 +25,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/faultproxy"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
+	"github.com/capstan-cd/capstan/integration/rigs/postgres"
 )
 
 // Options say what is started.
@@ -47,20 +51,20 @@ type Options struct {
 
 // A Stack is a running installation and a signed-in admin.
 type Stack struct {
-	Postgres *harness.Postgres
-	Git      *harness.Git
-	Hub      *harness.Hub      // the first
-	Hubs     []*harness.Hub    // all
-	Front    *harness.Balancer // before their APIs; nil with one hub
-	Gate     *harness.Balancer // before their links; nil with one hub
-	Clusters map[string]*harness.Cluster
-	Agents   map[string]*harness.Agent
+	Postgres *postgres.Server
+	Git      *gitserver.Server
+	Hub      *Hub      // the first
+	Hubs     []*Hub    // all
+	Front    *Balancer // before their APIs; nil with one hub
+	Gate     *Balancer // before their links; nil with one hub
+	Clusters map[string]*kube.Cluster
+	Agents   map[string]*Agent
 	API      *API
 
 	// With Options.Faulty only.
-	Ledgers map[string]*harness.Ledger // before each API server
-	Link    *harness.Wire              // between agents and hub
-	SQL     *harness.SQLWire           // between hub and Postgres
+	Ledgers map[string]*faultproxy.Ledger // before each API server
+	Link    *faultproxy.Wire              // between agents and hub
+	SQL     *faultproxy.SQLWire           // between hub and Postgres
 
 	options Options
 	mu      sync.Mutex // guards stops
@@ -86,7 +90,7 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 		defer saying.Unlock()
 		say(format, args...)
 	}
-	s := &Stack{options: o, Clusters: map[string]*harness.Cluster{}, Agents: map[string]*harness.Agent{}, Ledgers: map[string]*harness.Ledger{}}
+	s := &Stack{options: o, Clusters: map[string]*kube.Cluster{}, Agents: map[string]*Agent{}, Ledgers: map[string]*faultproxy.Ledger{}}
 	// The clusters, the hub and the Git server need nothing of each other.
 	err := together(ctx,
 		s.steps(step{"Postgres", s.startPostgres}, step{"the hub", s.startHub}, step{"the first account", s.signIn}),
@@ -167,16 +171,16 @@ func (s *Stack) file(parts ...string) string {
 
 func (s *Stack) startPostgres(ctx context.Context) error {
 	var err error
-	s.Postgres, err = harness.StartPostgres(ctx, harness.PostgresOptions{Durable: s.options.Durable, Settings: s.options.Postgres})
+	s.Postgres, err = postgres.Start(ctx, postgres.Options{Durable: s.options.Durable, Settings: s.options.Postgres})
 	if err != nil {
 		return err
 	}
-	s.later(func() error { return s.Postgres.Stop(harness.StopFast) })
+	s.later(func() error { return s.Postgres.Stop(postgres.StopFast) })
 	return nil
 }
 
 func (s *Stack) startClusters(ctx context.Context) error {
-	started := make([]*harness.Cluster, len(s.options.Clusters))
+	started := make([]*kube.Cluster, len(s.options.Clusters))
 	var starts []func(context.Context) error
 	for i, name := range s.options.Clusters {
 		starts = append(starts, func(ctx context.Context) (err error) {
@@ -195,11 +199,11 @@ func (s *Stack) startClusters(ctx context.Context) error {
 	return nil
 }
 
-func (s *Stack) startCluster(ctx context.Context, name string) (*harness.Cluster, error) {
+func (s *Stack) startCluster(ctx context.Context, name string) (*kube.Cluster, error) {
 	if file := s.options.Existing[name]; file != "" {
-		return harness.AttachCluster(ctx, name, file)
+		return kube.Attach(ctx, name, file)
 	}
-	return harness.StartCluster(ctx, name, harness.ClusterOptions{Controllers: true, Nodes: s.options.Nodes})
+	return kube.Start(ctx, name, kube.Options{Controllers: true, Nodes: s.options.Nodes})
 }
 
 func (s *Stack) startHub(ctx context.Context) error {
@@ -213,7 +217,7 @@ func (s *Stack) startHub(ctx context.Context) error {
 			return err
 		}
 	}
-	err = s.startHubs(ctx, harness.HubOptions{
+	err = s.startHubs(ctx, HubOptions{
 		Bin: s.options.Bin, Dir: s.file("hub"), Database: urls, Secret: random(), Settings: settings, Env: s.options.HubEnv,
 	})
 	if err != nil {
@@ -226,17 +230,17 @@ func (s *Stack) startHub(ctx context.Context) error {
 }
 
 // startWires puts wires around the hub, and gives what it has to know of them.
-func (s *Stack) startWires() (harness.URLs, map[string]any, error) {
+func (s *Stack) startWires() (postgres.URLs, map[string]any, error) {
 	urls := s.Postgres.NetworkURLs("capstan")
 	var err error
-	if s.SQL, err = harness.NewSQLWire(s.Postgres.Address()); err != nil {
+	if s.SQL, err = faultproxy.NewSQLWire(s.Postgres.Address()); err != nil {
 		return urls, nil, err
 	}
 	s.later(s.SQL.Stop)
 	for _, u := range []*string{&urls.App, &urls.System, &urls.Owner} {
 		*u = strings.Replace(*u, s.Postgres.Address(), s.SQL.Addr(), 1)
 	}
-	if s.Link, err = harness.NewWire(""); err != nil {
+	if s.Link, err = faultproxy.NewWire(""); err != nil {
 		return urls, nil, err
 	}
 	s.later(s.Link.Stop)
@@ -247,7 +251,7 @@ func (s *Stack) startWires() (harness.URLs, map[string]any, error) {
 
 func (s *Stack) startGit(ctx context.Context) error {
 	var err error
-	s.Git, err = harness.StartGit(ctx, harness.GitOptions{})
+	s.Git, err = gitserver.Start(ctx, gitserver.Options{})
 	if err != nil {
 		return err
 	}
@@ -256,12 +260,12 @@ func (s *Stack) startGit(ctx context.Context) error {
 }
 
 // Repository makes a repository whose pushes call the hub's webhook.
-func (s *Stack) Repository(ctx context.Context, name string, o harness.RepositoryOptions) (*harness.Repository, error) {
+func (s *Stack) Repository(ctx context.Context, name string, o gitserver.RepositoryOptions) (*gitserver.Repository, error) {
 	r, err := s.Git.Create(ctx, name, o)
 	if err != nil {
 		return nil, err
 	}
-	r.SetWebhook(harness.Webhook{URL: s.URL() + "/api/webhook", Secret: s.Hub.Secret()})
+	r.SetWebhook(gitserver.Webhook{URL: s.URL() + "/api/webhook", Secret: s.Hub.Secret()})
 	return r, nil
 }
 
@@ -315,18 +319,18 @@ func (s *Stack) startAgent(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	options := harness.AgentOptions{
+	options := AgentOptions{
 		Bin: s.options.Bin, Dir: s.file("agent-" + name), Cluster: s.Clusters[name], JoinToken: strings.TrimSpace(token), Env: s.options.AgentEnv,
 	}
 	if s.options.Faulty {
-		l, err := harness.NewLedger(s.Clusters[name])
+		l, err := faultproxy.NewLedger(s.Clusters[name])
 		if err != nil {
 			return err
 		}
 		s.later(l.Stop)
 		s.Ledgers[name], options.Through = l, l.URL
 	}
-	a, err := harness.StartAgent(ctx, options)
+	a, err := StartAgent(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -343,7 +347,7 @@ const mostConnect = 5 * time.Minute
 func (s *Stack) Connected(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, mostConnect)
 	defer cancel()
-	err := harness.Eventually(ctx, func(ctx context.Context) error {
+	err := poll.Until(ctx, func(ctx context.Context) error {
 		var c struct {
 			Connection string `json:"connection"`
 		}
@@ -542,7 +546,7 @@ const pollTimeout = 10 * time.Second
 // Wait waits until an application satisfies check.
 func (a *API) Wait(ctx context.Context, name string, check func(App) error) (App, error) {
 	var last App
-	err := harness.Eventually(ctx, func(ctx context.Context) error {
+	err := poll.Until(ctx, func(ctx context.Context) error {
 		own, cancel := context.WithTimeout(ctx, pollTimeout)
 		defer cancel()
 		x, err := a.Get(own, name)

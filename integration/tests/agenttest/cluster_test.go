@@ -22,17 +22,18 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/daemon"
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // shared is the one cluster of the package; each test has a namespace of its own.
-var shared *harness.Cluster
+var shared *kube.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(harness.MainWithCluster(m, harness.ClusterOptions{Controllers: true}, func(c *harness.Cluster) { shared = c }))
+	os.Exit(kube.Main(m, kube.Options{Controllers: true}, func(c *kube.Cluster) { shared = c }))
 }
 
 // world is one agent with its hub, in a namespace of a real cluster.
@@ -371,7 +372,7 @@ func (w *world) eventually(what string, cond func() bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), waitLimit)
 	defer cancel()
-	err := harness.Eventually(ctx, func(context.Context) error {
+	err := poll.Until(ctx, func(context.Context) error {
 		if cond() {
 			return nil
 		}

@@ -21,7 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
@@ -124,7 +125,7 @@ func (c crowd) served(t *testing.T, client dynamic.Interface) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	for i := range c.kinds {
-		err := harness.Eventually(ctx, func(ctx context.Context) error {
+		err := poll.Until(ctx, func(ctx context.Context) error {
 			o, err := client.Resource(crds).Get(ctx, c.plural(i)+"."+c.group(i), metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -163,7 +164,7 @@ func (c crowd) each(t *testing.T, what string, n int, do func(int) error) {
 
 // readings counts the requests of an agent since a mark: lists and watches by
 // resource, and those that are for no resource by path.
-func (w *world) readings(from harness.AuditMark) map[string]int {
+func (w *world) readings(from kube.AuditMark) map[string]int {
 	w.t.Helper()
 	requests, err := shared.Requests(from)
 	if err != nil {
@@ -186,7 +187,7 @@ func (w *world) readings(from harness.AuditMark) map[string]int {
 }
 
 // peak is the most memory that an agent has had, in MiB.
-func (p process) peak(t *testing.T) int {
+func (p agentProcess) peak(t *testing.T) int {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -209,7 +210,7 @@ func (p process) peak(t *testing.T) int {
 // garbage collector would watch every kind itself, and nothing here needs it.
 func TestCrowdedCluster(t *testing.T) {
 	bin, size := agentBinary(t), crowdOf(t)
-	own, err := harness.StartCluster(t.Context(), "crowded", harness.ClusterOptions{})
+	own, err := kube.Start(t.Context(), "crowded", kube.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +225,7 @@ func TestCrowdedCluster(t *testing.T) {
 	size.fill(t)
 	w := newPlace(t)
 	w.change(func() { w.timeout = time.Minute })
-	rights, err := harness.AgentRightsIn(w.home, "cluster")
+	rights, err := kube.AgentRightsIn(w.home, "cluster")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,8 +244,8 @@ func TestCrowdedCluster(t *testing.T) {
 	}
 	a := w.application()
 	id := a.begin(yaml("red"), nil)
-	var p process
-	start := func() harness.AuditMark {
+	var p agentProcess
+	start := func() kube.AuditMark {
 		from := mark(t)
 		p = w.processAs(bin, kubeconfig)
 		return from
@@ -266,12 +267,12 @@ func TestCrowdedCluster(t *testing.T) {
 	own1 := schema.GroupResource{Group: size.group(0), Resource: size.plural(0)}.String()
 	needed := []string{"configmaps", "endpointslices.discovery.k8s.io", "secrets", "services", own1}
 	// watched waits until everything needed is watched, and finds that nothing else was asked for.
-	watched := func(t *testing.T, from harness.AuditMark) {
+	watched := func(t *testing.T, from kube.AuditMark) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var counts map[string]int
-		err := harness.Eventually(ctx, func(context.Context) error {
+		err := poll.Until(ctx, func(context.Context) error {
 			counts = w.readings(from)
 			for _, kind := range needed {
 				if counts["watch "+kind] == 0 {
@@ -350,7 +351,7 @@ func TestCrowdedCluster(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		kinds := map[string]int{} // by verb
-		err := harness.Eventually(ctx, func(context.Context) error {
+		err := poll.Until(ctx, func(context.Context) error {
 			clear(kinds)
 			for what := range w.readings(from) {
 				verb, _, _ := strings.Cut(what, " ")

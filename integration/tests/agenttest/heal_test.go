@@ -66,7 +66,7 @@ func TestHeal(t *testing.T) {
 				w.mu.Lock()
 				r := w.fakeHub.apps[a.id]
 				w.mu.Unlock()
-				left = strings.Contains(strings.Join(r.GetWarnings(), "\n"), "api: data.color is fought over by robot") && r.GetSync() == "OutOfSync"
+				left = strings.Contains(strings.Join(r.GetWarnings(), "\n"), "api: data.color is repeatedly changed by robot") && r.GetSync() == "OutOfSync"
 				return left || w.get(configMaps, "api").GetResourceVersion() != o.GetResourceVersion()
 			})
 			if !left {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/fleet"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/process"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/hashchain"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
@@ -76,7 +76,7 @@ func newHub(t *testing.T) *fakeHub {
 		resources: map[string]*linkv1.Resource{}, operations: map[string]*linkv1.OperationReport{}, finals: map[string]int{},
 		epochs: map[string]uint64{}, timeout: waitLimit,
 	}
-	port, err := harness.FreePort()
+	port, err := process.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}

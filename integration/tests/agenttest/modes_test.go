@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capstan-cd/capstan/agent/daemon"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
@@ -28,7 +28,7 @@ func (w *world) install(c *daemon.Config) {
 		}
 	}
 	c.Mode, c.Namespaces = w.mode, w.scope
-	rights, err := harness.AgentRightsIn(w.home, w.mode, w.scope...)
+	rights, err := kube.AgentRightsIn(w.home, w.mode, w.scope...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func (w *world) doctor(mode string, scope []string, line string) {
 }
 
 // denied are the requests of an agent that the API server refused since mark.
-func (w *world) denied(mark harness.AuditMark) []string {
+func (w *world) denied(mark kube.AuditMark) []string {
 	w.t.Helper()
 	all, err := shared.Requests(mark)
 	if err != nil {
@@ -68,7 +68,7 @@ func (w *world) denied(mark harness.AuditMark) []string {
 	return out
 }
 
-func mark(t *testing.T) harness.AuditMark {
+func mark(t *testing.T) kube.AuditMark {
 	t.Helper()
 	m, err := shared.Mark()
 	if err != nil {

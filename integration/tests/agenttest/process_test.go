@@ -65,17 +65,17 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// process is the agent's binary with the state of a world.
-type process struct{ cmd *exec.Cmd }
+// agentProcess is the agent's binary with the state of a world.
+type agentProcess struct{ cmd *exec.Cmd }
 
-func (w *world) process(bin string) process {
+func (w *world) process(bin string) agentProcess {
 	w.t.Helper()
 	return w.processAs(bin, shared.Kubeconfig())
 }
 
 // processAs is process for an agent that reaches the cluster with another
 // kubeconfig than an admin's.
-func (w *world) processAs(bin, kubeconfig string) process {
+func (w *world) processAs(bin, kubeconfig string) agentProcess {
 	w.t.Helper()
 	token := filepath.Join(w.t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte(w.token), 0o600); err != nil {
@@ -86,10 +86,10 @@ func (w *world) processAs(bin, kubeconfig string) process {
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
-	return process{cmd}
+	return agentProcess{cmd}
 }
 
-func (p process) end(how syscall.Signal) {
+func (p agentProcess) end(how syscall.Signal) {
 	_ = p.cmd.Process.Signal(how)
 	_ = p.cmd.Wait()
 }

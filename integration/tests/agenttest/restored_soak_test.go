@@ -16,14 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/agent/apply"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 )
 
 // TestClusterRestored has a cluster of its own, whose etcd is set back.
 func TestClusterRestored(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	own, err := harness.StartCluster(ctx, "restored", harness.ClusterOptions{Controllers: true})
+	own, err := kube.Start(ctx, "restored", kube.Options{Controllers: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func (w *world) renewed() {
 	w.t.Helper()
 	leases := shared.Dynamic().Resource(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}).Namespace(w.home)
 	first := ""
-	err := harness.Eventually(w.t.Context(), func(ctx context.Context) error {
+	err := poll.Until(w.t.Context(), func(ctx context.Context) error {
 		o, err := leases.Get(ctx, apply.LeaseName, metav1.GetOptions{})
 		if err != nil {
 			return err

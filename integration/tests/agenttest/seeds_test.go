@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-cd/capstan/agent/wave/wavetest"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 )
@@ -293,7 +293,7 @@ func (s stage) play(t *testing.T, m *mortal) {
 
 // check judges what was done by the audit log of the API server, and the
 // final state by what is there.
-func (s stage) check(t *testing.T, report *linkv1.OperationReport, requests []harness.Request) {
+func (s stage) check(t *testing.T, report *linkv1.OperationReport, requests []kube.Request) {
 	t.Helper()
 	if p := report.GetPhase(); p != "Succeeded" && p != "Failed" {
 		t.Fatalf("it ended %s: %s", p, report.GetMessage())

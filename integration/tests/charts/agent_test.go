@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/agent/daemon"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -88,7 +88,7 @@ func TestAgentChart(t *testing.T) {
 		}{
 			{"cluster", "{}", nil}, {"observe", "mode: observe", nil}, {"namespaced", "mode: namespaced\nnamespaces: [shop]", []string{"shop"}},
 		} {
-			text, err := harness.AgentRightsIn("ops", m.mode, m.spaces...)
+			text, err := kube.AgentRightsIn("ops", m.mode, m.spaces...)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,15 +19,15 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
 )
 
 // shared is the cluster of this package, with nodes on which pods run.
-var shared *harness.Cluster
+var shared *kube.Cluster
 
 func TestMain(m *testing.M) {
 	_ = os.Setenv("POD_IP", "192.0.2.7") // as in the hub's container, which reads its configuration
-	os.Exit(harness.MainWithCluster(m, harness.ClusterOptions{Nodes: true}, func(c *harness.Cluster) { shared = c }))
+	os.Exit(kube.Main(m, kube.Options{Nodes: true}, func(c *kube.Cluster) { shared = c }))
 }
 
 var (

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/hashchain"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/faultproxy"
 )
 
 // A Row is one of the desired log of a cluster.
@@ -87,9 +87,9 @@ type Run struct {
 	History     []History
 	Audit       []Audit
 	Accepted    []Accepted
-	Ledger      []harness.Entry // mutating requests in the namespace
-	Known       []string        // operations that the agent holds as open
-	Stories     []string        // what the test did, such as kills
+	Ledger      []faultproxy.Entry // mutating requests in the namespace
+	Known       []string           // operations that the agent holds as open
+	Stories     []string           // what the test did, such as kills
 }
 
 // A Violation is a broken invariant with the events that show it.
@@ -116,7 +116,7 @@ func Check(r Run) []Violation {
 	return out
 }
 
-func finalsOf(entries []harness.Entry) []string {
+func finalsOf(entries []faultproxy.Entry) []string {
 	var out []string
 	for _, e := range entries {
 		text := fmt.Sprintf("request %d: %s %s by %s answered %d", e.N, e.Verb, e.Object(), e.Manager, e.Code)
@@ -146,8 +146,8 @@ func checkLost(r Run) []Violation {
 }
 
 // byObject groups the successful writes of the agent to ConfigMaps.
-func byObject(r Run) map[string][]harness.Entry {
-	out := map[string][]harness.Entry{}
+func byObject(r Run) map[string][]faultproxy.Entry {
+	out := map[string][]faultproxy.Entry{}
 	for _, e := range r.Ledger {
 		if e.Resource == "configmaps" && e.Code > 0 && e.Code < 300 && e.User == r.Agent {
 			out[e.Name] = append(out[e.Name], e)
@@ -164,7 +164,7 @@ func checkContent(r Run) []Violation {
 	heals := r.Heals
 	for name, entries := range byObject(r) {
 		var contents [][32]byte // in order of first sight
-		var last harness.Entry
+		var last faultproxy.Entry
 		repeats, wanted := 0, 0
 		for _, v := range r.Versions {
 			if slices.Contains(v.Names, name) {
@@ -200,7 +200,7 @@ func checkContent(r Run) []Violation {
 
 // checkHooks is INV-2: one instance of a hook is created once.
 func checkHooks(r Run) []Violation {
-	made := map[string][]harness.Entry{}
+	made := map[string][]faultproxy.Entry{}
 	for _, e := range r.Ledger {
 		if e.Instance != "" && e.Verb == "create" && e.Code == 201 {
 			made[e.Name+" "+e.Instance] = append(made[e.Name+" "+e.Instance], e)
@@ -220,7 +220,7 @@ func checkHooks(r Run) []Violation {
 		}
 	}
 	if operations > 0 && instances > operations {
-		var all []harness.Entry
+		var all []faultproxy.Entry
 		for _, entries := range made {
 			all = append(all, entries...)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/faultproxy"
 	"github.com/capstan-cd/capstan/integration/tests/faults"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/hashchain"
@@ -34,7 +34,7 @@ func good(t *testing.T) faults.Run {
 		prev = hashchain.Next(prev, uint64(i+1), 1, "app", body)
 		r.Rows = append(r.Rows, faults.Row{Seq: int64(i + 1), Kind: 1, Application: "app", Body: body, Chain: prev, At: at})
 	}
-	for i, e := range []harness.Entry{
+	for i, e := range []faultproxy.Entry{
 		{Verb: "create", Resource: "jobs", Name: "migrate", Instance: "1", UID: "h1", Code: 201},
 		{Verb: "apply", Resource: "configmaps", Name: "a", Content: [32]byte{1}, RV: "1"},
 		{Verb: "apply", Resource: "configmaps", Name: "b", Content: [32]byte{1}, RV: "2"},
@@ -55,7 +55,7 @@ func TestCheckerSees(t *testing.T) {
 	if v := faults.Check(good(t)); len(v) != 0 {
 		t.Fatalf("a good run: %v", v)
 	}
-	again := func(r *faults.Run, i int, change func(*harness.Entry)) {
+	again := func(r *faults.Run, i int, change func(*faultproxy.Entry)) {
 		e := r.Ledger[i]
 		change(&e)
 		r.Ledger = append(r.Ledger, e)
@@ -65,11 +65,11 @@ func TestCheckerSees(t *testing.T) {
 		spoil     func(r *faults.Run)
 	}{
 		"a lost operation":      {"INV-1", func(r *faults.Run) { r.Accepted[0].ID = "3" }},
-		"a change too many":     {"INV-2", func(r *faults.Run) { again(r, 3, func(e *harness.Entry) { e.RV = "9" }) }},
-		"an older content":      {"INV-2", func(r *faults.Run) { again(r, 1, func(e *harness.Entry) { e.RV = "9" }) }},
-		"a foreign content":     {"INV-2", func(r *faults.Run) { again(r, 1, func(e *harness.Entry) { e.Content[0] = 7 }) }},
-		"a hook twice":          {"INV-2", func(r *faults.Run) { again(r, 0, func(e *harness.Entry) { e.UID = "h2" }) }},
-		"a wrong deletion":      {"INV-3", func(r *faults.Run) { again(r, 4, func(e *harness.Entry) { e.Name = "a" }) }},
+		"a change too many":     {"INV-2", func(r *faults.Run) { again(r, 3, func(e *faultproxy.Entry) { e.RV = "9" }) }},
+		"an older content":      {"INV-2", func(r *faults.Run) { again(r, 1, func(e *faultproxy.Entry) { e.RV = "9" }) }},
+		"a foreign content":     {"INV-2", func(r *faults.Run) { again(r, 1, func(e *faultproxy.Entry) { e.Content[0] = 7 }) }},
+		"a hook twice":          {"INV-2", func(r *faults.Run) { again(r, 0, func(e *faultproxy.Entry) { e.UID = "h2" }) }},
+		"a wrong deletion":      {"INV-3", func(r *faults.Run) { again(r, 4, func(e *faultproxy.Entry) { e.Name = "a" }) }},
 		"a deletion of any uid": {"INV-3", func(r *faults.Run) { r.Ledger[4].UIDs = nil }},
 		"two at once": {"INV-4", func(r *faults.Run) {
 			a, b := &r.Operations[0], &r.Operations[1]

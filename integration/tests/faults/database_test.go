@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
+	"github.com/capstan-cd/capstan/integration/rigs/postgres"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -52,7 +53,7 @@ func TestPostgresIsAway(t *testing.T) {
 	r.settled()
 	r.rest()
 	t.Run("FT-D6 INV-12 while the database is away agents heal, requests are refused clearly, and the hub is alive and not ready", func(t *testing.T) {
-		if err := s.Postgres.Halt(harness.StopImmediate); err != nil {
+		if err := s.Postgres.Halt(postgres.StopImmediate); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range six {
@@ -75,7 +76,7 @@ func TestPostgresIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.settled()
-		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+		if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 			if code, err := probe(ctx, "/readyz"); code != http.StatusOK {
 				return fmt.Errorf("readyz: %d, %v", code, err)
 			}
@@ -94,7 +95,7 @@ func TestPostgresIsAway(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := harness.Eventually(ctx, func(ctx context.Context) error {
+			err := poll.Until(ctx, func(ctx context.Context) error {
 				fresh, err := pgx.Connect(ctx, s.Postgres.Superuser("capstan"))
 				if err != nil {
 					return err
@@ -112,7 +113,7 @@ func TestPostgresIsAway(t *testing.T) {
 			s.SQL.Cut()
 		}
 		writable(false)
-		refused(t, "no-database", "the database takes no writes")
+		refused(t, "no-database", "the database accepts no writes")
 		// It may be given a connection of before that was cut, too.
 		_, err := s.API.Wait(ctx, "no-database", func(stack.App) error { return nil })
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-cd/capstan/agent/inventory"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/tests/faults"
 	"github.com/capstan-cd/capstan/shared/hashchain"
 )
@@ -93,7 +93,7 @@ func (r *round) rest() {
 	r.t.Helper()
 	conn := database(r.t)
 	defer conn.Close(context.WithoutCancel(r.t.Context()))
-	err := harness.Eventually(within(r.t, waitLimit), func(ctx context.Context) error {
+	err := poll.Until(within(r.t, waitLimit), func(ctx context.Context) error {
 		var waiting int
 		err := conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM work.item i JOIN operation o ON i.key = o.id AND i.kind = 'outcome' JOIN application a ON a.id = o.application_id WHERE a.name = $1)
 			+ (SELECT count(*) FROM operation o JOIN application a ON a.id = o.application_id WHERE a.name = $1 AND o.phase NOT IN ('Succeeded', 'Failed', 'Error'))`, r.name).Scan(&waiting)

@@ -10,11 +10,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/faultproxy"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
+	"github.com/capstan-cd/capstan/integration/rigs/postgres"
 )
 
 // standby copies the database's server.
-func standby(t *testing.T, waits bool) *harness.Postgres {
+func standby(t *testing.T, waits bool) *postgres.Server {
 	t.Helper()
 	p, err := s.Postgres.Standby(within(t, waitLimit), waits)
 	if err != nil {
@@ -25,8 +27,8 @@ func standby(t *testing.T, waits bool) *harness.Postgres {
 
 // failOver kills the server and makes the standby the database, at the same
 // address.
-func failOver(ctx context.Context, to *harness.Postgres) error {
-	if err := s.Postgres.Halt(harness.StopImmediate); err != nil {
+func failOver(ctx context.Context, to *postgres.Server) error {
+	if err := s.Postgres.Halt(postgres.StopImmediate); err != nil {
 		return err
 	}
 	s.SQL.Point(to.Address())
@@ -35,17 +37,17 @@ func failOver(ctx context.Context, to *harness.Postgres) error {
 }
 
 // adopt makes the promoted server the one that the tests ask.
-func adopt(t *testing.T, to *harness.Postgres) {
+func adopt(t *testing.T, to *postgres.Server) {
 	t.Helper()
 	old := s.Postgres
 	s.Postgres = to
-	if err := old.Stop(harness.StopImmediate); err != nil {
+	if err := old.Stop(postgres.StopImmediate); err != nil {
 		t.Error(err)
 	}
 }
 
 // caughtUp waits until a standby has all that was committed.
-func caughtUp(t *testing.T, p *harness.Postgres) {
+func caughtUp(t *testing.T, p *postgres.Server) {
 	t.Helper()
 	var want string
 	if err := database(t).QueryRow(t.Context(), "SELECT pg_current_wal_lsn()::text").Scan(&want); err != nil {
@@ -56,7 +58,7 @@ func caughtUp(t *testing.T, p *harness.Postgres) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.WithoutCancel(t.Context()))
-	err = harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+	err = poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 		var there bool
 		err := conn.QueryRow(ctx, "SELECT coalesce(pg_last_wal_replay_lsn() >= $1::pg_lsn, false)", want).Scan(&there)
 		if err == nil && !there {
@@ -83,7 +85,7 @@ func creations(namespace, resource string) int {
 // held waits until the hub has seen that the agent's past is not its own.
 func (r *round) held(ctx context.Context) {
 	r.t.Helper()
-	err := harness.Eventually(ctx, func(ctx context.Context) error {
+	err := poll.Until(ctx, func(ctx context.Context) error {
 		var c struct {
 			Held   bool `json:"held"`
 			Rewind *struct {
@@ -106,7 +108,7 @@ func TestPostgresFailsOver(t *testing.T) {
 		next := standby(t, true)
 		busy := make(chan struct{}, 1)
 		commits := 0 // of transactions that may write
-		s.SQL.Decide(func(x harness.Statement) harness.SQLAct {
+		s.SQL.Decide(func(x faultproxy.Statement) faultproxy.SQLAct {
 			if x.Tx && regexp.MustCompile(`(?i)^commit`).MatchString(x.SQL) {
 				if commits++; commits >= 10 {
 					select {
@@ -115,7 +117,7 @@ func TestPostgresFailsOver(t *testing.T) {
 					}
 				}
 			}
-			return harness.SQLAct{}
+			return faultproxy.SQLAct{}
 		})
 		done := make(chan error, 1)
 		ctx := within(t, waitLimit)
@@ -157,7 +159,7 @@ func TestPostgresFailsOver(t *testing.T) {
 		r.rest()
 		next := standby(t, false)
 		caughtUp(t, next)
-		if err := next.Halt(harness.StopFast); err != nil {
+		if err := next.Halt(postgres.StopFast); err != nil {
 			t.Fatal(err)
 		}
 		r.push("two", four) // prunes two objects; the standby never hears of it
@@ -166,7 +168,7 @@ func TestPostgresFailsOver(t *testing.T) {
 		jobs := creations("lagging", "jobs")
 
 		ctx := within(t, waitLimit)
-		if err := s.Postgres.Halt(harness.StopImmediate); err != nil {
+		if err := s.Postgres.Halt(postgres.StopImmediate); err != nil {
 			t.Fatal(err)
 		}
 		if err := next.Resume(ctx); err != nil {

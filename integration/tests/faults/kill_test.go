@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
@@ -118,7 +118,7 @@ func TestKilledEverywhere(t *testing.T) {
 // last, such as that an application is gone, may still be on its way.
 func atRest(t *testing.T) {
 	t.Helper()
-	err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+	err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 		var c struct{ Seq, AckedSeq int64 }
 		if err := s.API.Do(ctx, http.MethodGet, "/api/v1/clusters/"+clusterName, nil, &c); err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/canary"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 	"github.com/capstan-cd/capstan/integration/rigs/suite"
 )
@@ -19,7 +19,7 @@ var (
 	s        *stack.Stack
 	hub      *victim
 	agent    *victim
-	canaries = harness.NewCanaries()
+	canaries = canary.New()
 )
 
 const clusterName = "in-cluster"

@@ -15,7 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 	"github.com/capstan-cd/capstan/integration/rigs/suite"
 	"github.com/capstan-cd/capstan/integration/tests/faults"
@@ -26,7 +27,7 @@ import (
 type round struct {
 	t    *testing.T
 	name string
-	repo *harness.Repository
+	repo *gitserver.Repository
 	run  faults.Run
 }
 
@@ -36,7 +37,7 @@ func newRound(t *testing.T, name string, seed int64) *round {
 		Seed: seed, Name: name, Namespace: name, Agent: s.Agents[clusterName].User(),
 	}}
 	var err error
-	if r.repo, err = s.Repository(within(t, waitLimit), name, harness.RepositoryOptions{}); err != nil {
+	if r.repo, err = s.Repository(within(t, waitLimit), name, gitserver.RepositoryOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -50,7 +51,7 @@ func manifests(value string, names []string) map[string]string {
 // push commits a version.
 func (r *round) push(value string, names []string) {
 	r.t.Helper()
-	c := harness.Change{Message: value, Write: manifests(value, names)}
+	c := gitserver.Change{Message: value, Write: manifests(value, names)}
 	if len(r.run.Versions) > 0 {
 		for _, old := range r.run.Versions[len(r.run.Versions)-1].Names {
 			if _, kept := c.Write["app/"+old+".yaml"]; !kept {
@@ -71,7 +72,7 @@ func (r *round) patiently(method, path, key, contentType string, body []byte) (i
 	r.t.Helper()
 	var status int
 	var answer []byte
-	err := harness.Eventually(within(r.t, waitLimit), func(ctx context.Context) error {
+	err := poll.Until(within(r.t, waitLimit), func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, method, s.Hub.URL+path, bytes.NewReader(body))
@@ -203,7 +204,7 @@ func (r *round) remove() {
 
 func (r *round) assertDeleted() {
 	r.t.Helper()
-	err := harness.Eventually(within(r.t, waitLimit), func(ctx context.Context) error {
+	err := poll.Until(within(r.t, waitLimit), func(ctx context.Context) error {
 		x, err := s.API.Get(ctx, r.name)
 		if e, ok := err.(*stack.StatusError); ok && e.Status == http.StatusNotFound {
 			return nil

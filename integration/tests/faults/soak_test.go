@@ -10,18 +10,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
+	"github.com/capstan-cd/capstan/integration/rigs/process"
 )
 
 func TestTwoAgents(t *testing.T) {
 	t.Run("FT-A2 two agent processes of one identity never both write, and one goes on when the other has gone", func(t *testing.T) {
-		file, err := s.Clusters[clusterName].AccountKubeconfigTo(within(t, waitLimit), harness.AgentNamespace, "capstan-agent", s.Ledgers[clusterName].URL)
+		file, err := s.Clusters[clusterName].AccountKubeconfigTo(within(t, waitLimit), kube.AgentNamespace, "capstan-agent", s.Ledgers[clusterName].URL)
 		if err != nil {
 			t.Fatal(err)
 		}
 		dials := s.Link.Dials()
-		second, err := harness.StartProcess("agent-two", filepath.Join(s.Bin(), "capstan-agent"), filepath.Join(t.TempDir(), "log"),
-			"run", "--kubeconfig", file, "--namespace", harness.AgentNamespace, "--state-dir", filepath.Join(t.TempDir(), "state"))
+		second, err := process.Start(process.Command{
+			Name: "agent-two", Path: filepath.Join(s.Bin(), "capstan-agent"), Log: filepath.Join(t.TempDir(), "log"), Orphan: syscall.SIGKILL,
+			Args: []string{"run", "--kubeconfig", file, "--namespace", kube.AgentNamespace, "--state-dir", filepath.Join(t.TempDir(), "state")},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +64,7 @@ func TestRenderersDie(t *testing.T) {
 				case <-stop:
 					return
 				case <-time.After(5 * time.Millisecond):
-					for _, pid := range harness.Children(s.Hub.PID()) {
+					for _, pid := range process.Children(s.Hub.PID()) {
 						if killed < 2 && syscall.Kill(pid, syscall.SIGKILL) == nil {
 							killed++
 						}

@@ -13,13 +13,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/canary"
+	"github.com/capstan-cd/capstan/integration/rigs/faultproxy"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
+	"github.com/capstan-cd/capstan/integration/rigs/postgres"
 )
 
 // refreshed waits until the newest version is what could be deployed.
 func (r *round) refreshed() {
 	r.t.Helper()
-	err := harness.Eventually(within(r.t, waitLimit), func(ctx context.Context) error {
+	err := poll.Until(within(r.t, waitLimit), func(ctx context.Context) error {
 		x, err := s.API.Get(ctx, r.name)
 		if err == nil && x.Status.Sync.Revision != r.run.Versions[len(r.run.Versions)-1].Revision {
 			err = fmt.Errorf("revision %q", x.Status.Sync.Revision)
@@ -36,14 +40,14 @@ func TestDatabaseIsUnreliable(t *testing.T) {
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
 	var mu sync.Mutex
 	faults := 0
-	s.SQL.Decide(func(harness.Statement) harness.SQLAct {
+	s.SQL.Decide(func(faultproxy.Statement) faultproxy.SQLAct {
 		mu.Lock()
 		defer mu.Unlock()
 		if random.IntN(150) != 0 {
-			return harness.SQLAct{}
+			return faultproxy.SQLAct{}
 		}
 		faults++
-		return []harness.SQLAct{{CutBefore: true}, {Lose: true}, {Error: "40001"}, {Error: "40P01"}, {Error: "57014"}, {Delay: 50 * time.Millisecond}}[random.IntN(6)]
+		return []faultproxy.SQLAct{{CutBefore: true}, {Lose: true}, {Error: "40001"}, {Error: "40P01"}, {Error: "57014"}, {Delay: 50 * time.Millisecond}}[random.IntN(6)]
 	})
 	t.Cleanup(func() { s.SQL.Decide(nil) })
 	t.Run("FT-D1 FT-D2 FT-D4 FT-D5 one of 150 statements fails or loses its answer during a whole life", func(t *testing.T) {
@@ -61,14 +65,14 @@ func TestPostgresRestarts(t *testing.T) {
 		restarts := 0
 		// Each restart waits for a commit to be under way.
 		busy := make(chan struct{}, 1)
-		s.SQL.Decide(func(x harness.Statement) harness.SQLAct {
+		s.SQL.Decide(func(x faultproxy.Statement) faultproxy.SQLAct {
 			if x.Tx && regexp.MustCompile(`(?i)^commit`).MatchString(x.SQL) {
 				select {
 				case busy <- struct{}{}:
 				default:
 				}
 			}
-			return harness.SQLAct{}
+			return faultproxy.SQLAct{}
 		})
 		over.Go(func() {
 			for range 3 {
@@ -78,7 +82,7 @@ func TestPostgresRestarts(t *testing.T) {
 					return
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
-				if err := s.Postgres.Restart(ctx, harness.StopImmediate); err != nil {
+				if err := s.Postgres.Restart(ctx, postgres.StopImmediate); err != nil {
 					t.Error(err)
 				}
 				cancel()
@@ -123,7 +127,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	if _, err := r.repo.Commit(within(t, waitLimit), "secret", files); err != nil {
 		t.Fatal(err)
 	}
-	r.repo.Protect(harness.RepositoryOptions{Username: "robot", Password: password})
+	r.repo.Protect(gitserver.RepositoryOptions{Username: "robot", Password: password})
 	credential := fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: canary, labels: {argocd.argoproj.io/secret-type: repository}}\nstringData: {type: git, url: %q, username: robot, password: %q}\n", r.repo.URL(), password)
 	if out, err := s.API.Apply(within(t, waitLimit), credential); err != nil {
 		t.Fatal(out, err)
@@ -137,7 +141,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 		t.Fatal(err)
 	}
 	canaries.Add("join token", strings.TrimSpace(token))
-	found := func(t *testing.T, list []harness.Leak) {
+	found := func(t *testing.T, list []canary.Leak) {
 		t.Helper()
 		for _, x := range list {
 			t.Error(x)
@@ -209,7 +213,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if list := canaries.Find("the cluster", text); !slices.ContainsFunc(list, func(x harness.Leak) bool { return x.Canary == "Secret in Git" }) {
+		if list := canaries.Find("the cluster", text); !slices.ContainsFunc(list, func(x canary.Leak) bool { return x.Canary == "Secret in Git" }) {
 			t.Error("the Secret in the cluster does not hold its canary")
 		}
 	})

@@ -7,23 +7,24 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/faultproxy"
+	"github.com/capstan-cd/capstan/integration/rigs/postgres"
 )
 
 // nth does something at the n-th statement of a person's request: statements
 // of transactions that may write, from the moment at which it is set.
-func nth(n int, act harness.SQLAct) *atomic.Bool {
+func nth(n int, act faultproxy.SQLAct) *atomic.Bool {
 	var hit atomic.Bool
 	var mu sync.Mutex
 	seen := 0
-	s.SQL.Decide(func(x harness.Statement) harness.SQLAct {
-		if x.Role != harness.AppRole || !x.Tx {
-			return harness.SQLAct{}
+	s.SQL.Decide(func(x faultproxy.Statement) faultproxy.SQLAct {
+		if x.Role != postgres.AppRole || !x.Tx {
+			return faultproxy.SQLAct{}
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		if seen++; seen != n {
-			return harness.SQLAct{}
+			return faultproxy.SQLAct{}
 		}
 		hit.Store(true)
 		return act
@@ -52,14 +53,14 @@ func TestStatementsFail(t *testing.T) {
 	t.Cleanup(func() { s.SQL.Decide(nil) })
 	ways := []struct {
 		what string
-		act  harness.SQLAct
+		act  faultproxy.SQLAct
 	}{
-		{"FT-D1 the connection is cut before", harness.SQLAct{CutBefore: true}},
-		{"FT-D2 the answer is lost of", harness.SQLAct{Lose: true}},
-		{"FT-D4 the server refuses (40001)", harness.SQLAct{Error: "40001"}},
-		{"FT-D4 the server has no connections left at", harness.SQLAct{Error: "53300"}},
-		{"FT-D4 the server gives up (statement timeout) at", harness.SQLAct{Error: "57014"}},
-		{"FT-D4 the server ends an idle transaction (25P03)", harness.SQLAct{Error: "25P03"}},
+		{"FT-D1 the connection is cut before", faultproxy.SQLAct{CutBefore: true}},
+		{"FT-D2 the answer is lost of", faultproxy.SQLAct{Lose: true}},
+		{"FT-D4 the server refuses (40001)", faultproxy.SQLAct{Error: "40001"}},
+		{"FT-D4 the server has no connections left at", faultproxy.SQLAct{Error: "53300"}},
+		{"FT-D4 the server gives up (statement timeout) at", faultproxy.SQLAct{Error: "57014"}},
+		{"FT-D4 the server ends an idle transaction (25P03)", faultproxy.SQLAct{Error: "25P03"}},
 	}
 	// A soak fails each statement in each way; a short run fails each statement
 	// in one way, and so in each way some statements.

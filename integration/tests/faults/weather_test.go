@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/faultproxy"
 )
 
 // briefly is the part of a life in which an agent is told the most: a
@@ -25,12 +25,12 @@ func (r *round) briefly() {
 }
 
 func TestLinkFails(t *testing.T) {
-	t.Cleanup(func() { s.Link.Set(harness.NetworkFaults{}) })
+	t.Cleanup(func() { s.Link.Set(faultproxy.NetworkFaults{}) })
 	t.Run("FT-L1 FT-L6 the link is cut after every few bytes, delayed and slow, during a whole life", func(t *testing.T) {
 		stop := make(chan struct{})
 		var over sync.WaitGroup
 		cuts := 0
-		s.Link.Set(harness.NetworkFaults{Delay: time.Millisecond, Jitter: 15 * time.Millisecond})
+		s.Link.Set(faultproxy.NetworkFaults{Delay: time.Millisecond, Jitter: 15 * time.Millisecond})
 		over.Go(func() {
 			for {
 				select {
@@ -48,7 +48,7 @@ func TestLinkFails(t *testing.T) {
 		}
 		close(stop)
 		over.Wait()
-		s.Link.Set(harness.NetworkFaults{})
+		s.Link.Set(faultproxy.NetworkFaults{})
 		t.Logf("%d cuts", cuts)
 		if cuts == 0 {
 			t.Error("nothing was cut")
@@ -57,9 +57,9 @@ func TestLinkFails(t *testing.T) {
 	})
 	t.Run("FT-L1 damaged bytes end the session and reach nobody", func(t *testing.T) {
 		dials := s.Link.Dials()
-		s.Link.Set(harness.NetworkFaults{Corrupt: 200})
+		s.Link.Set(faultproxy.NetworkFaults{Corrupt: 200})
 		s.Link.AwaitDials(dials + 2)
-		s.Link.Set(harness.NetworkFaults{})
+		s.Link.Set(faultproxy.NetworkFaults{})
 		if err := s.Connected(within(t, waitLimit), clusterName); err != nil {
 			t.Fatal(err)
 		}
@@ -70,10 +70,10 @@ func TestLinkFails(t *testing.T) {
 		r.create(false)
 		r.refreshed()
 		dials := s.Link.Dials()
-		s.Link.Set(harness.NetworkFaults{Swallow: harness.Both})
+		s.Link.Set(faultproxy.NetworkFaults{Swallow: faultproxy.Both})
 		r.sync("half-open-sync")
 		s.Link.AwaitDials(dials + 1) // the agent gave the dead connection up
-		s.Link.Set(harness.NetworkFaults{})
+		s.Link.Set(faultproxy.NetworkFaults{})
 		s.Link.Cut() // what was dialled into the hole is as dead
 		r.settled()
 		r.rest()

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/capstan-cd/capstan/agent/link"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -167,7 +167,7 @@ func TestAnAgentThatFloods(t *testing.T) {
 	for range 4 {
 		wg.Go(func() { hostile.flood(t, stop, &refused) })
 	}
-	if err := harness.Eventually(within(t, waitLimit), func(context.Context) error {
+	if err := poll.Until(within(t, waitLimit), func(context.Context) error {
 		if n := refused.Load(); n < 1000 {
 			return fmt.Errorf("%d Hellos were refused", n)
 		}
@@ -306,7 +306,7 @@ func TestGuessedJoinTokens(t *testing.T) {
 			}
 		})
 	}
-	if err := harness.Eventually(within(t, waitLimit), func(context.Context) error {
+	if err := poll.Until(within(t, waitLimit), func(context.Context) error {
 		if n := limited.Load(); n < 600 {
 			return fmt.Errorf("%d guesses were refused", n)
 		}

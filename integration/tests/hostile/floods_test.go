@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -114,7 +114,7 @@ func TestManifestsAgainstTheAgent(t *testing.T) {
 	} {
 		t.Run("SEC-K9 its "+what, func(t *testing.T) {
 			ctx := within(t, 2*waitLimit)
-			repo, err := s.Repository(ctx, "against-"+what, harness.RepositoryOptions{})
+			repo, err := s.Repository(ctx, "against-"+what, gitserver.RepositoryOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

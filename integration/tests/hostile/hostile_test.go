@@ -20,7 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-cd/capstan/hub/render/rendertest"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -46,7 +47,7 @@ func attacks() map[string]attack {
 		"overlays":  {rendertest.Overlays(30), []string{"took more than", "MiB of memory"}},
 		"zero":      {map[string]string{"a.yaml": "apiVersion: v1\nkind: \"Config\\0Map\"\nmetadata: {name: a}\n"}, []string{"cannot be printed"}},
 		"long":      {map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + strings.Repeat("a", 50_000) + "}\n"}, []string{"50000 bytes"}},
-		"questions": {rendertest.Chart(map[string]string{"templates/b.yaml": "{{ range $i := until 1000000 }}{{ if $.Capabilities.APIVersions.Has (printf \"%0400d\" $i) }}{{ end }}{{ end }}"}), []string{"looks at more than", "names of all", "took more than"}},
+		"questions": {rendertest.Chart(map[string]string{"templates/b.yaml": "{{ range $i := until 1000000 }}{{ if $.Capabilities.APIVersions.Has (printf \"%0400d\" $i) }}{{ end }}{{ end }}"}), []string{"reads more than", "names of all", "took more than"}},
 		"megabytes": {rendertest.Chart(map[string]string{"templates/b.yaml": "{{ $x := repeat 1000000 \"x\" }}{{ range $i := until 100000 }}{{ if $.Capabilities.APIVersions.Has (print $x $i) }}{{ end }}{{ end }}"}), []string{"not the name of an API"}},
 		"objects":   {rendertest.Chart(map[string]string{"templates/b.yaml": "{{ range $i := until 50000 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a{{ $i }}}\n{{ end }}"}), []string{"more than 20000", "took more than", "MiB of memory"}},
 		"remote":    {map[string]string{"kustomization.yaml": "resources: ['http://169.254.169.254/latest']\n"}, []string{"remote bases are not served"}},
@@ -63,10 +64,10 @@ func attacks() map[string]attack {
 }
 
 // arm pushes all attacks, and one directory that is well.
-func arm(t *testing.T, all map[string]attack) *harness.Repository {
+func arm(t *testing.T, all map[string]attack) *gitserver.Repository {
 	t.Helper()
 	ctx := within(t, waitLimit)
-	r, err := s.Repository(ctx, "evil", harness.RepositoryOptions{})
+	r, err := s.Repository(ctx, "evil", gitserver.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +154,7 @@ func asking(ctx context.Context, failures *atomic.Int64, answers *atomic.Int64) 
 func TestAHostileTenant(t *testing.T) {
 	ctx := within(t, 15*time.Minute)
 	cluster := s.Clusters["in-cluster"]
-	good, err := s.Repository(ctx, "good", harness.RepositoryOptions{})
+	good, err := s.Repository(ctx, "good", gitserver.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func TestAHostileTenant(t *testing.T) {
 	wg.Go(func() { wrong = asking(asked, &failures, &answers) })
 
 	t.Run("FT-G9 INV-7 LD-2 another tenant's pushes arrive while loops wait for their turn", func(t *testing.T) {
-		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+		if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 			if n, err := ended(ctx, ""); err != nil || n == 0 {
 				return fmt.Errorf("no attack has begun: %w", err)
 			}

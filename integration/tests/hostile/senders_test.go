@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -46,7 +46,7 @@ func hexHMAC(secret, body string) string {
 // at it later than these tests wait.
 func TestSendersOfEvents(t *testing.T) {
 	ctx := within(t, 5*waitLimit)
-	repo, err := s.Git.Create(ctx, "senders", harness.RepositoryOptions{})
+	repo, err := s.Git.Create(ctx, "senders", gitserver.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

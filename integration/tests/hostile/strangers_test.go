@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 )
 
 // deliver sends a push event of a repository, signed with a secret if there
@@ -47,7 +47,7 @@ func deliver(t *testing.T, url, secret string) string {
 // deploy, and makes nobody else fetch.
 func TestStrangers(t *testing.T) {
 	ctx := within(t, 2*waitLimit)
-	theirs, err := s.Repository(ctx, "private", harness.RepositoryOptions{})
+	theirs, err := s.Repository(ctx, "private", gitserver.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

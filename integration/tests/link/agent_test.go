@@ -14,7 +14,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/hashchain"
@@ -347,7 +347,7 @@ func (a *agent) connected(t *testing.T) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	return harness.Eventually(ctx, func(context.Context) error {
+	return poll.Until(ctx, func(context.Context) error {
 		if a.State().Connected {
 			return nil
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/fleet"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
@@ -37,7 +37,7 @@ func silence(t *testing.T, clock *runtest.Clock, noticed func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	err := harness.Eventually(ctx, func(context.Context) error {
+	err := poll.Until(ctx, func(context.Context) error {
 		if noticed() {
 			return nil
 		}

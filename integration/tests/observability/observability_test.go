@@ -25,7 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 	"github.com/capstan-cd/capstan/integration/rigs/suite"
 )
@@ -35,7 +36,7 @@ var update = flag.Bool("update", false, "write the list of metrics in docs/obser
 // canary is in every place where a secret may be.
 const canary = "canary-5b1c0f"
 
-func begin(t *testing.T, c *harness.Collector) *stack.Stack {
+func begin(t *testing.T, c *stack.Collector) *stack.Stack {
 	t.Helper()
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -95,13 +96,13 @@ func get(t *testing.T, url string) string {
 }
 
 func TestObservability(t *testing.T) {
-	collector, err := harness.StartCollector(t.Context())
+	collector, err := stack.StartCollector(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer collector.Stop()
 	s := begin(t, collector)
-	repo, err := s.Repository(t.Context(), "seen", harness.RepositoryOptions{})
+	repo, err := s.Repository(t.Context(), "seen", gitserver.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,14 +131,14 @@ func TestObservability(t *testing.T) {
 	}
 
 	t.Run("OBS-07 one push is one connected trace from the webhook to the outcome, through the agent", func(t *testing.T) {
-		if err := harness.Eventually(ctx, func(context.Context) error { return connected(collector.Spans()) }); err != nil {
+		if err := poll.Until(ctx, func(context.Context) error { return connected(collector.Spans()) }); err != nil {
 			t.Fatal(err)
 		}
 	})
 	scrape := func() string { return get(t, s.Hub.Metrics()) + get(t, s.Agents["in-cluster"].Port("/metrics")) }
 	var scraped string
 	t.Run("OBS-01 hub and agent serve their metrics, with Argo CD's names", func(t *testing.T) {
-		err := harness.Eventually(ctx, func(context.Context) error {
+		err := poll.Until(ctx, func(context.Context) error {
 			scraped = scrape()
 			for _, want := range []string{
 				`argocd_app_info{autosync_enabled="true",dest_namespace="seen"`, `health_status="Healthy"`, `argocd_app_labels{label_team="core"`,
@@ -175,7 +176,7 @@ func TestObservability(t *testing.T) {
 			t.Fatal(err)
 		}
 		agent := s.Agents["in-cluster"]
-		err := harness.Eventually(ctx, func(context.Context) error {
+		err := poll.Until(ctx, func(context.Context) error {
 			if !strings.Contains(get(t, agent.Port("/metrics")), "capstan_agent_connected 0") {
 				return fmt.Errorf("the agent has not noticed")
 			}
@@ -194,12 +195,12 @@ func TestObservability(t *testing.T) {
 
 // connected looks for a trace that has all steps of a push, each of whose
 // spans hangs on another one of it.
-func connected(spans []harness.Span) error {
+func connected(spans []stack.Span) error {
 	want := []string{
 		"capstan-hub request", "capstan-hub fetch", "capstan-hub render", "capstan-hub accept", "capstan-agent operation",
 		"capstan-agent apply ConfigMap", "capstan-agent apply Secret", "capstan-hub report", "capstan-hub outcome",
 	}
-	traces := map[string][]harness.Span{}
+	traces := map[string][]stack.Span{}
 	for _, s := range spans {
 		traces[s.Trace] = append(traces[s.Trace], s)
 	}
@@ -214,7 +215,7 @@ func connected(spans []harness.Span) error {
 				loose++
 			}
 		}
-		webhook := slices.ContainsFunc(trace, func(s harness.Span) bool { return s.Attributes["http.route"] == "/api/webhook" })
+		webhook := slices.ContainsFunc(trace, func(s stack.Span) bool { return s.Attributes["http.route"] == "/api/webhook" })
 		missing := slices.DeleteFunc(slices.Clone(want), func(n string) bool { return names[n] })
 		if len(missing) == 0 && loose == 0 && webhook {
 			return nil
@@ -351,7 +352,7 @@ func refers(t *testing.T, scrape func() string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	err := harness.Eventually(ctx, func(context.Context) error {
+	err := poll.Until(ctx, func(context.Context) error {
 		names := metrics(scrape())
 		var missing []error
 		for _, e := range list {

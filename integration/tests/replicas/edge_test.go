@@ -14,7 +14,8 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
+	"github.com/capstan-cd/capstan/integration/rigs/stack"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -107,7 +108,7 @@ func enrol(t *testing.T, cluster string) *identity {
 }
 
 // run starts a process with an identity, which reaches one replica alone.
-func (v *identity) run(t *testing.T, at *harness.Hub, fingerprint, process string, leads bool) *edge {
+func (v *identity) run(t *testing.T, at *stack.Hub, fingerprint, process string, leads bool) *edge {
 	t.Helper()
 	copied, err := inventory.Open(t.TempDir())
 	if err != nil {
@@ -158,7 +159,7 @@ func (e *edge) attached(t *testing.T, at int) {
 func (e *edge) refused(t *testing.T) error {
 	t.Helper()
 	var reason error
-	err := harness.Eventually(within(t, 2*time.Minute), func(context.Context) error {
+	err := poll.Until(within(t, 2*time.Minute), func(context.Context) error {
 		reason = e.client.State().Problem
 		if kind := fault.KindOf(reason); kind == fault.Denied || kind == fault.Conflict {
 			return nil
@@ -197,10 +198,10 @@ type place struct {
 }
 
 // see waits until a cluster looks as it should through a replica.
-func see(t *testing.T, through *harness.Hub, cluster, what string, want func(place) bool) {
+func see(t *testing.T, through *stack.Hub, cluster, what string, want func(place) bool) {
 	t.Helper()
 	var p place
-	err := harness.Eventually(within(t, 3*time.Minute), func(ctx context.Context) error {
+	err := poll.Until(within(t, 3*time.Minute), func(ctx context.Context) error {
 		p = place{}
 		if err := only(through).Do(ctx, http.MethodGet, "/api/v1/clusters/"+cluster, nil, &p); err != nil {
 			return err

@@ -12,7 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 	"github.com/capstan-cd/capstan/integration/rigs/suite"
 )
@@ -40,11 +41,11 @@ func within(t *testing.T, d time.Duration) context.Context {
 }
 
 // only is a client of one replica, past the balancer.
-func only(h *harness.Hub) *stack.API { return &stack.API{URL: h.URL, Token: s.API.Token} }
+func only(h *stack.Hub) *stack.API { return &stack.API{URL: h.URL, Token: s.API.Token} }
 
-func repository(t *testing.T, name string, files map[string]string) *harness.Repository {
+func repository(t *testing.T, name string, files map[string]string) *gitserver.Repository {
 	t.Helper()
-	r, err := s.Repository(within(t, time.Minute), name, harness.RepositoryOptions{})
+	r, err := s.Repository(within(t, time.Minute), name, gitserver.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,10 +119,10 @@ func queryOne[T any](t *testing.T, sql string, args ...any) T {
 }
 
 // holder is the hub that holds the agent, and one that does not.
-func holder(t *testing.T) (holds, other *harness.Hub) {
+func holder(t *testing.T) (holds, other *stack.Hub) {
 	t.Helper()
 	var name string
-	err := harness.Eventually(within(t, 2*time.Minute), func(context.Context) error {
+	err := poll.Until(within(t, 2*time.Minute), func(context.Context) error {
 		name = queryOne[string](t, `SELECT coalesce(max(replica), '') FROM directory.agent_attachment WHERE session_id IS NOT NULL AND until > now()`)
 		if name == "" {
 			return fmt.Errorf("no replica holds the agent")
@@ -144,7 +145,7 @@ func live(ctx context.Context, a *stack.API, app, name string) error {
 }
 
 // restarted waits until the balancers use a hub again.
-func restarted(t *testing.T, h *harness.Hub) {
+func restarted(t *testing.T, h *stack.Hub) {
 	t.Helper()
 	ctx := within(t, 2*time.Minute)
 	if err := s.Front.Healthy(ctx, strings.TrimPrefix(h.URL, "http://")); err != nil {

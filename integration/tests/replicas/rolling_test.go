@@ -14,7 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 )
 
 // load is clients that never cease. Each request that is answered with 5xx,
@@ -107,7 +108,7 @@ func (l *load) follow(ctx context.Context) {
 func (l *load) goes(t *testing.T, more int64) {
 	t.Helper()
 	want := l.requests.Load() + more
-	err := harness.Eventually(within(t, 3*time.Minute), func(context.Context) error {
+	err := poll.Until(within(t, 3*time.Minute), func(context.Context) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if n := l.requests.Load(); n < want || len(l.made) == 0 || len(l.ops) == 0 {
@@ -144,7 +145,7 @@ func every(ctx context.Context, wait *sync.WaitGroup, pause time.Duration, do fu
 const rollingApps = 6
 
 func TestRollingRestart(t *testing.T) {
-	repos := []*harness.Repository{}
+	repos := []*gitserver.Repository{}
 	var all strings.Builder
 	for i := range rollingApps {
 		name := fmt.Sprintf("roll-%d", i)
@@ -256,7 +257,7 @@ func TestRollingRestart(t *testing.T) {
 }
 
 // start sets readers, writers and pushers to work.
-func (l *load) start(ctx context.Context, wait *sync.WaitGroup, repos []*harness.Repository) {
+func (l *load) start(ctx context.Context, wait *sync.WaitGroup, repos []*gitserver.Repository) {
 	for range 3 {
 		every(ctx, wait, 20*time.Millisecond, func(n int) {
 			l.call(ctx, http.MethodGet, "/api/v1/applications?limit=50", "", "", "")

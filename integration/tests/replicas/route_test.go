@@ -15,7 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -50,7 +51,7 @@ func TestOneHop(t *testing.T) {
 		}
 		begin := time.Now()
 		a := only(other)
-		err := harness.Eventually(within(t, 3*time.Minute), func(ctx context.Context) error {
+		err := poll.Until(within(t, 3*time.Minute), func(ctx context.Context) error {
 			return promptly(ctx, t, a)
 		})
 		if err != nil {
@@ -137,7 +138,7 @@ func TestAttachedElsewhere(t *testing.T) {
 		if err := a.Do(ctx, http.MethodDelete, "/api/v1/tokens/"+made.ID, nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		err := harness.Eventually(ctx, func(ctx context.Context) error {
+		err := poll.Until(ctx, func(ctx context.Context) error {
 			var status *stack.StatusError
 			if err := with.Do(ctx, http.MethodGet, "/api/v1/applications", nil, nil); !errors.As(err, &status) || status.Status != http.StatusUnauthorized {
 				return fmt.Errorf("answer %v", err)
@@ -216,7 +217,7 @@ var frozenRuns atomic.Int32
 
 func TestFrozen(t *testing.T) {
 	const apps = 4 // some of their repositories belong to the replica that sleeps
-	repos := make([]*harness.Repository, apps)
+	repos := make([]*gitserver.Repository, apps)
 	round := frozenRuns.Add(1) // with -count the names of the last run are taken
 	name := func(i int) string { return fmt.Sprintf("frozen-%d-%d", round, i) }
 	for i := range repos {
@@ -252,7 +253,7 @@ func TestFrozen(t *testing.T) {
 			}
 		})
 		defer wake()
-		err := harness.Eventually(ctx, func(context.Context) error {
+		err := poll.Until(ctx, func(context.Context) error {
 			if n := queryOne[int](t, `SELECT count(*) FROM directory.replica`); n != 1 {
 				return fmt.Errorf("%d replicas count as living", n)
 			}
@@ -268,7 +269,7 @@ func TestFrozen(t *testing.T) {
 		begun := queryOne[int64](t, `SELECT count(*) FROM operation`)
 		wake()
 		restarted(t, victim)
-		err = harness.Eventually(ctx, func(context.Context) error {
+		err = poll.Until(ctx, func(context.Context) error {
 			for i := range repos {
 				x, err := only(victim).Get(ctx, name(i))
 				if err != nil {

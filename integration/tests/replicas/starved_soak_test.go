@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -86,7 +86,7 @@ func TestStarved(t *testing.T) {
 	own := repository(t, "asked", map[string]string{"app/a.yaml": configMap("a", "one")})
 	deploy(t, "asked", own.URL(), "app")
 	settled(t, "asked")
-	own.SetWebhook(harness.Webhook{})
+	own.SetWebhook(gitserver.Webhook{})
 	bad := []string{"replicas are gone", "agent disconnected", "another replica has taken work over", "leases of work cannot be renewed", "panic"}
 	before := map[string]int{}
 	for _, text := range bad {

@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
+	"github.com/capstan-cd/capstan/integration/rigs/stack"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -122,7 +124,7 @@ func TestDuplicateElsewhere(t *testing.T) {
 		// An agent that is refused waits for half a minute; the other replica
 		// hears of the decision a moment after it was made.
 		back := v.run(t, s.Hubs[0], "cloned", "back", true)
-		err := harness.Eventually(within(t, 2*time.Minute), func(context.Context) error {
+		err := poll.Until(within(t, 2*time.Minute), func(context.Context) error {
 			state := back.client.State()
 			if fault.KindOf(state.Problem) == fault.Denied {
 				back.stop()
@@ -148,7 +150,7 @@ func TestRewindElsewhere(t *testing.T) {
 	deploy(t, "rewind", repo.URL(), "app")
 	settled(t, "rewind")
 	a, b := s.Hubs[0], s.Hubs[1]
-	stop := func(hubs ...*harness.Hub) {
+	stop := func(hubs ...*stack.Hub) {
 		t.Helper()
 		for _, h := range hubs {
 			if err := h.Stop(); err != nil {
@@ -156,7 +158,7 @@ func TestRewindElsewhere(t *testing.T) {
 			}
 		}
 	}
-	start := func(hubs ...*harness.Hub) {
+	start := func(hubs ...*stack.Hub) {
 		t.Helper()
 		for _, h := range hubs {
 			if err := h.Start(within(t, time.Minute)); err != nil {
@@ -214,7 +216,7 @@ func TestRewindElsewhere(t *testing.T) {
 	t.Run("FT-D9 INV-3 a rewind that one replica has found holds at another: nothing is pruned or rolled back", func(t *testing.T) {
 		start(b)
 		see(t, b, "in-cluster", "the other replica says so too", proven)
-		if _, err := repo.Push(t.Context(), harness.Change{Message: "three", Write: map[string]string{"app/a.yaml": configMap("a", "three")}, Remove: []string{"app/b.yaml"}}); err != nil {
+		if _, err := repo.Push(t.Context(), gitserver.Change{Message: "three", Write: map[string]string{"app/a.yaml": configMap("a", "three")}, Remove: []string{"app/b.yaml"}}); err != nil {
 			t.Fatal(err)
 		}
 		stop(a) // the agent goes over
@@ -222,7 +224,7 @@ func TestRewindElsewhere(t *testing.T) {
 			return proven(p) && queryOne[bool](t, `SELECT EXISTS (SELECT FROM directory.agent_attachment
 			WHERE session_id IS NOT NULL AND until > now() AND replica LIKE 'replica-1.%')`)
 		})
-		err := harness.Eventually(within(t, 3*time.Minute), func(ctx context.Context) error {
+		err := poll.Until(within(t, 3*time.Minute), func(ctx context.Context) error {
 			x, err := only(b).Get(ctx, "rewind")
 			if err == nil && (x.Status.OperationState == nil || x.Status.OperationState.Phase != "Pending") {
 				err = fmt.Errorf("operation %+v", x.Status.OperationState)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -137,7 +137,7 @@ func TestAppOfItself(t *testing.T) {
 		settled(t, "itself")
 	})
 	t.Run("APP-32 it does not prune itself once it lists itself no more", func(t *testing.T) {
-		if _, err := repo.Push(t.Context(), harness.Change{Message: "not itself", Remove: []string{"other/self.yaml"}, Write: map[string]string{"other/cm.yaml": configMap("b", "three")}}); err != nil {
+		if _, err := repo.Push(t.Context(), gitserver.Change{Message: "not itself", Remove: []string{"other/self.yaml"}, Write: map[string]string{"other/cm.yaml": configMap("b", "three")}}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "itself", "b", value("three")); err != nil {

@@ -10,7 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -76,7 +77,7 @@ spec:
 func absent(t *testing.T, name string) {
 	t.Helper()
 	ctx := within(t, waitLimit)
-	err := harness.Eventually(ctx, func(ctx context.Context) error {
+	err := poll.Until(ctx, func(ctx context.Context) error {
 		_, err := s.API.CLI(ctx, "", "app", "get", name)
 		if err == nil {
 			return fmt.Errorf("application %s is still there", name)
@@ -196,7 +197,7 @@ func TestAppOfApps(t *testing.T) {
 	})
 	t.Run("APP-31 a child that left the repository goes, with its objects by its finalizer", func(t *testing.T) {
 		files := map[string]string{"apps/app-b.yaml": child("app-b", "default", repo.URL(), "manifests/app-a", "")}
-		if _, err := repo.Push(t.Context(), harness.Change{Message: "b for a", Remove: []string{"apps/app-a.yaml"}, Write: files}); err != nil {
+		if _, err := repo.Push(t.Context(), gitserver.Change{Message: "b for a", Remove: []string{"apps/app-a.yaml"}, Write: files}); err != nil {
 			t.Fatal(err)
 		}
 		if err := cluster.WaitGone(within(t, waitLimit), configMaps, "app-a", "a"); err != nil {
@@ -212,7 +213,7 @@ func TestAppOfApps(t *testing.T) {
 			t.Fatal(err)
 		}
 		settled(t, "app-c")
-		if _, err := repo.Push(t.Context(), harness.Change{Message: "no c", Remove: []string{"apps/app-c.yaml"}}); err != nil {
+		if _, err := repo.Push(t.Context(), gitserver.Change{Message: "no c", Remove: []string{"apps/app-c.yaml"}}); err != nil {
 			t.Fatal(err)
 		}
 		condition(t, "root-app", func(x stack.App) error {

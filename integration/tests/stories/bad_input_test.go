@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -62,7 +62,7 @@ func TestBadInput(t *testing.T) {
 		}
 	})
 	t.Run("CRED-01 a wrong password is said, never shown", func(t *testing.T) {
-		private, err := s.Repository(t.Context(), "private", harness.RepositoryOptions{Username: "bot", Password: "right-password"})
+		private, err := s.Repository(t.Context(), "private", gitserver.RepositoryOptions{Username: "bot", Password: "right-password"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 	t.Run("SEC-A3 a link out of the tree names the file", func(t *testing.T) {
-		link, err := s.Repository(t.Context(), "link", harness.RepositoryOptions{})
+		link, err := s.Repository(t.Context(), "link", gitserver.RepositoryOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestBadInput(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 		}
-		if _, err := bad.Push(t.Context(), harness.Change{Message: "mend it", Remove: []string{"keep/b.yaml"}}); err != nil {
+		if _, err := bad.Push(t.Context(), gitserver.Change{Message: "mend it", Remove: []string{"keep/b.yaml"}}); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := s.API.CLI(t.Context(), "", "app", "wait", "keep"); err != nil {
@@ -223,7 +223,7 @@ func bomb() string {
 }
 
 // pushLink commits a symbolic link with git itself.
-func pushLink(t *testing.T, r *harness.Repository, name, target string) {
+func pushLink(t *testing.T, r *gitserver.Repository, name, target string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, args := range [][]string{

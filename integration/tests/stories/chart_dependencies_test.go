@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-cd/capstan/hub/source/charts/chartstest"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -96,7 +96,7 @@ func TestChartsOfRepositories(t *testing.T) {
 	})
 	t.Run("HELM-15 a version that is published within the range comes with a refresh", func(t *testing.T) {
 		charts.Publish("redis", "1.1.0", conf)
-		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+		if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 			refresh(t, "chart-parent")
 			o, err := s.Clusters["in-cluster"].WaitFor(ctx, configMaps, "chart-parent", "redis", func(*unstructured.Unstructured) error { return nil })
 			if err == nil && value("1.1.0")(o) != nil {

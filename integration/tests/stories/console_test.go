@@ -1,10 +1,15 @@
 package stories_test
 
 import (
-	"bufio"
+	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,36 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 )
-
-// consoleSteps say which behaviour a step of web/e2e/console.mjs shows.
-var consoleSteps = []struct{ id, name string }{
-	{"UX-A11-7", "a used-up or wrong setup link says so"},
-	{"UI-18", "the setup link makes the first account"},
-	{"UI-18", "sign out leads to the sign-in"},
-	{"UX-A11-7", "a wrong password is answered with one sentence"},
-	{"UX-NAV-10", "a page behind the sign-in is where the sign-in leads"},
-	{"UX-NAV-1", "the list shows the applications and follows changes"},
-	{"UX-A11-6", "a hub that hangs is noticed, and so is that it goes on"},
-	{"UX-NAV-10", "the filter is in the address, and an empty result says so"},
-	{"UX-A11-4", "a phone shows the list without sideways scrolling of the page"},
-	{"UI-05", "the application page shows the tree with what Kubernetes made"},
-	{"UX-APP-1", "a push appears as the new revision, live"},
-	{"UI-10", "the last operation lists its objects"},
-	{"UX-A11-2", "the focus goes to the heading, and back to what opened a drawer"},
-	{"UX-OP-7", "a rollback pauses the application, says so everywhere, and can be resumed"},
-	{"UI-08", "the diff of a manual application shows the field"},
-	{"UI-09", "the sync dialog brings it in sync, with the keyboard alone"},
-	{"UX-APP-1", "an application whose repository cannot be read says why"},
-	{"UX-A11-7", "an application that is not there says so"},
-	{"UX-OP-10", "sync windows show when they open, on the application and its project"},
-	{"UI-16", "the clusters show their agents"},
-	{"UX-A11-7", "enrolment gives commands and waits for the agent"},
-	{"UI-16", "the repositories show how their fetch went"},
-	{"CFG-03", "a setting that is wrong says where, and one that is right is kept"},
-	{"UX-A11-1", "no page has a serious barrier"},
-}
 
 // buildConsole builds the console where its sources are newer, so that the hub
 // of these stories has it inside. The rule of the Makefile knows how.
@@ -67,18 +44,18 @@ func TestConsole(t *testing.T) {
 	if _, err := live.Commit(t.Context(), "two", map[string]string{"app/more.yaml": configMap("more", "one")}); err != nil {
 		t.Fatal(err)
 	}
-	c := &console{live: live, manual: manual, passed: map[string]bool{}}
-	c.run(t)
+	c := &console{live: live, manual: manual}
+	specs := c.run(t)
 	if t.Failed() { // what the hub knew at that time
 		for _, name := range []string{"console-live", "console-manual", "console-bad"} {
 			x, err := s.API.Get(t.Context(), name)
 			t.Logf("%s: %+v %v", name, x, err)
 		}
 	}
-	for _, step := range consoleSteps {
-		t.Run(step.id+" "+step.name, func(t *testing.T) {
-			if !c.passed[step.name] {
-				t.Error("the browser did not get past this; the output of TestConsole says why")
+	for _, spec := range specs {
+		t.Run(spec.title, func(t *testing.T) {
+			if !spec.passed {
+				t.Errorf("the browser did not get past this: %s", spec.why)
 			}
 		})
 	}
@@ -104,16 +81,16 @@ spec:
 	}
 }
 
-// console answers what the script asks, and notes the steps it passed.
+// console runs the specs of web/e2e and does for them what a person does
+// outside of the console.
 type console struct {
-	live, manual *harness.Repository
-	passed       map[string]bool
+	live, manual *gitserver.Repository
 }
 
-// run drives a browser through the console. Pictures of the pages are kept
+// run runs Playwright and returns its specs. Pictures of the pages are kept
 // where CAPSTAN_SHOTS says, else with the test's other files.
-func (c *console) run(t *testing.T) {
-	shots := os.Getenv("CAPSTAN_SHOTS")
+func (c *console) run(t *testing.T) []spec {
+	work, shots := t.TempDir(), os.Getenv("CAPSTAN_SHOTS")
 	if shots == "" {
 		shots = t.TempDir()
 	}
@@ -121,69 +98,57 @@ func (c *console) run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Fatalf("the console's story needs node: %v", err)
-	}
-	cmd := exec.CommandContext(within(t, 15*time.Minute), node, filepath.Join("e2e", "console.mjs"))
+	acts := serveActs(t)
+	cmd := exec.CommandContext(within(t, 15*time.Minute), filepath.Join("node_modules", ".bin", "playwright"), "test")
 	cmd.Dir = filepath.Join("..", "..", "..", "web")
 	cmd.Env = append(os.Environ(), "CAPSTAN_URL="+s.Hub.URL, "CAPSTAN_SETUP_LINK="+link, "CAPSTAN_USER=browser",
 		"CAPSTAN_PASSWORD=a long enough password", "CAPSTAN_APP=console-live", "CAPSTAN_MANUAL=console-manual",
-		"CAPSTAN_BAD=console-bad", "CAPSTAN_SHOTS="+shots)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	answers, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	gotText, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+		"CAPSTAN_BAD=console-bad", "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work,
+		"CAPSTAN_ACTS="+acts.url, "CAPSTAN_ACTS_TOKEN="+acts.token)
+	log := &lineLog{t: t}
+	cmd.Stdout, cmd.Stderr = log, log
+	// An interrupt lets Playwright close its browser.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 30 * time.Second
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("run the console's specs: %v", err)
 	}
-	c.talk(t, gotText, answers)
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("the browser's story failed: %v\n%s", err, stderr.String())
-	}
-}
-
-func (c *console) talk(t *testing.T, gotText io.Reader, answers io.WriteCloser) {
-	defer answers.Close()
-	lines := bufio.NewScanner(gotText)
-	for lines.Scan() {
-		line := lines.Text()
-		t.Log(line)
-		if name, ok := strings.CutPrefix(line, "ok "); ok {
-			name, _, _ = strings.Cut(name, " (")
-			c.passed[name] = true
-		}
-		question, ok := strings.CutPrefix(line, "? ")
-		if !ok {
-			continue
-		}
-		answer, err := c.respond(t, question)
-		if err != nil {
-			t.Errorf("%s: %v", question, err)
-			return // the script ends when its input does
-		}
-		if _, err := fmt.Fprintln(answers, answer); err != nil {
-			t.Errorf("answer the browser's story: %v", err)
-			return
+	ended := make(chan error, 1)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		ended <- cmd.Wait()
+	}()
+	t.Cleanup(func() { <-over })
+	// A spec that fails while the hub is stopped leaves it so.
+	t.Cleanup(func() { _ = s.Hub.Signal(syscall.SIGCONT) })
+	for {
+		select {
+		case a := <-acts.asked:
+			text, err := c.perform(t, a.name)
+			a.done <- result{text, err}
+			if err != nil {
+				t.Errorf("%s: %v", a.name, err)
+			}
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("the console's specs failed: %v", err)
+				_ = s.Hub.Signal(syscall.SIGCONT)
+			}
+			return report(t, filepath.Join(work, "report.json"))
 		}
 	}
 }
 
-// respond does what a person does outside of the console.
-func (c *console) respond(t *testing.T, question string) (string, error) {
-	switch question {
+// perform does what a person does outside of the console.
+func (c *console) perform(t *testing.T, act string) (string, error) {
+	switch act {
 	case "create":
 		deploy(t, "console-new", c.live.URL(), "app", "")
 		return "console-new", nil
 	case "hang":
 		return "", s.Hub.Signal(syscall.SIGSTOP)
-	case "go on":
+	case "go-on":
 		return "", s.Hub.Signal(syscall.SIGCONT)
 	case "push":
 		return c.live.Commit(t.Context(), "three", map[string]string{"app/more.yaml": configMap("more", "two")})
@@ -198,6 +163,132 @@ func (c *console) respond(t *testing.T, question string) (string, error) {
 	case "drift":
 		_, err := c.manual.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "from-the-push")})
 		return "from-the-push", err
+	case "reader":
+		password := rand.Text()
+		account := map[string]any{"name": "reader", "password": password, "roles": []string{"readonly"}}
+		return password, s.API.Do(within(t, waitLimit), http.MethodPost, "/api/v1/users", account, nil)
 	}
-	return "", fmt.Errorf("the script asks something unknown")
+	return "", fmt.Errorf("the specs ask for an unknown act %q", act)
+}
+
+// An act is something that a spec asks the test for. The test's own goroutine
+// performs it, because only that one may end the test.
+type act struct {
+	name string
+	done chan<- result
+}
+
+// A result is how an act ended.
+type result struct {
+	text string
+	err  error
+}
+
+// acts is a server for acts on the loopback address.
+type acts struct {
+	url, token string
+	asked      <-chan act
+}
+
+// serveActs serves POST /NAME to callers that have the token. The body of the
+// response is the act's text.
+func serveActs(t *testing.T) acts {
+	asked := make(chan act)
+	token := rand.Text()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+token)) != 1 {
+			http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
+			return
+		}
+		if r.Method != http.MethodPost {
+			http.Error(w, "acts are asked for with POST", http.StatusMethodNotAllowed)
+			return
+		}
+		done := make(chan result, 1)
+		select {
+		case asked <- act{strings.TrimPrefix(r.URL.Path, "/"), done}:
+		case <-r.Context().Done():
+			return
+		}
+		select {
+		case got := <-done:
+			if got.err != nil {
+				http.Error(w, got.err.Error(), http.StatusInternalServerError)
+				return
+			}
+			_, _ = io.WriteString(w, got.text)
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(server.Close)
+	return acts{server.URL, token, asked}
+}
+
+// A spec is one test of web/e2e. Its title begins with the id of the behaviour
+// in docs/features.csv, if it has one.
+type spec struct {
+	title  string
+	passed bool
+	why    string // it did not
+}
+
+// report reads the JSON report of Playwright. Specs that were not run are in it.
+func report(t *testing.T, path string) []spec {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Errorf("the console's specs left no report: %v", err)
+		return nil
+	}
+	var files struct {
+		Suites []struct {
+			Specs []struct {
+				Title string
+				Tests []struct {
+					Status  string
+					Results []struct{ Errors []struct{ Message string } }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(b, &files); err != nil {
+		t.Errorf("read the report of the console's specs: %v", err)
+	}
+	var specs []spec
+	for _, file := range files.Suites {
+		for _, x := range file.Specs {
+			got := spec{title: x.Title, passed: len(x.Tests) > 0}
+			for _, try := range x.Tests {
+				got.passed = got.passed && try.Status == "expected"
+				got.why += try.Status
+				for _, r := range try.Results {
+					for _, e := range r.Errors {
+						got.why += "\n" + e.Message
+					}
+				}
+			}
+			specs = append(specs, got)
+		}
+	}
+	if len(specs) == 0 {
+		t.Error("the report of the console's specs names none")
+	}
+	return specs
+}
+
+// lineLog logs each line that is written to it.
+type lineLog struct {
+	t    *testing.T
+	rest []byte
+}
+
+func (l *lineLog) Write(p []byte) (int, error) {
+	l.rest = append(l.rest, p...)
+	for {
+		line, rest, ok := bytes.Cut(l.rest, []byte("\n"))
+		if !ok {
+			return len(p), nil
+		}
+		l.t.Logf("%s", line)
+		l.rest = rest
+	}
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -64,7 +64,7 @@ func TestPushReachesTheCluster(t *testing.T) {
 		}
 	})
 	t.Run("SYNC-11 an object that left the repository is pruned", func(t *testing.T) {
-		change := harness.Change{Message: "remove b", Remove: []string{"app/b.yaml"}, Write: map[string]string{"app/c.yaml": configMap("c", "new")}}
+		change := gitserver.Change{Message: "remove b", Remove: []string{"app/b.yaml"}, Write: map[string]string{"app/c.yaml": configMap("c", "new")}}
 		if _, err := repo.Push(t.Context(), change); err != nil {
 			t.Fatal(err)
 		}

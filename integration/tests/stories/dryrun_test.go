@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -83,7 +83,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	repo := repository(t, name, map[string]string{"app/a.yaml": configMap("a", "one"), "app/old.yaml": configMap("old", "one")})
 	deploy(t, name, repo.URL(), "app", "")
 	settled(t, name)
-	change := harness.Change{Message: "two", Remove: []string{"app/old.yaml"}, Write: map[string]string{"app/a.yaml": configMap("a", "two"), "app/new.yaml": configMap("new", "two")}}
+	change := gitserver.Change{Message: "two", Remove: []string{"app/old.yaml"}, Write: map[string]string{"app/a.yaml": configMap("a", "two"), "app/new.yaml": configMap("new", "two")}}
 	second, err := repo.Push(t.Context(), change)
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
+	"github.com/capstan-cd/capstan/integration/rigs/postgres"
 	"github.com/capstan-cd/capstan/integration/rigs/suite"
 )
 
@@ -88,7 +89,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	})
 	t.Run("FT-D1 Postgres restarts during a sync with waves and a hook", func(t *testing.T) {
 		interrupted(t, "restart-db", func(t *testing.T) {
-			if err := s.Postgres.Restart(within(t, waitLimit), harness.StopImmediate); err != nil {
+			if err := s.Postgres.Restart(within(t, waitLimit), postgres.StopImmediate); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -142,7 +143,7 @@ func TestHubAway(t *testing.T) {
 
 func TestDatabaseAway(t *testing.T) {
 	t.Run("FT-D2 an unreachable database is one clear sentence, and all goes on afterwards", func(t *testing.T) {
-		if err := s.Postgres.Halt(harness.StopImmediate); err != nil {
+		if err := s.Postgres.Halt(postgres.StopImmediate); err != nil {
 			t.Fatal(err)
 		}
 		_, err := s.API.CLI(within(t, waitLimit), "", "app", "list")
@@ -153,7 +154,7 @@ func TestDatabaseAway(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		ctx := within(t, waitLimit)
-		if err := harness.Eventually(ctx, func(ctx context.Context) error {
+		if err := poll.Until(ctx, func(ctx context.Context) error {
 			_, err := s.API.CLI(ctx, "", "app", "list")
 			return err
 		}); err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -63,7 +63,7 @@ func TestOutOfFiles(t *testing.T) {
 			_ = c.Close()
 		}
 	})
-	err = harness.Eventually(within(t, waitLimit), func(context.Context) error {
+	err = poll.Until(within(t, waitLimit), func(context.Context) error {
 		// It may close some meanwhile, so more and more come.
 		c, err := net.Dial("tcp", at.Host)
 		if err != nil {

@@ -9,7 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -103,7 +104,7 @@ func unknown(t *testing.T, name, why string) {
 			}
 		}
 	}
-	if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+	if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 		if err := s.API.Do(ctx, http.MethodGet, "/api/v1/applications/argocd/"+name, nil, &x); err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ const exitTimeout = 7
 
 func TestBrokenSource(t *testing.T) {
 	repo := repository(t, "branch", map[string]string{"app/a.yaml": configMap("a", "one")})
-	push := func(t *testing.T, c harness.Change) {
+	push := func(t *testing.T, c gitserver.Change) {
 		t.Helper()
 		if _, err := repo.Push(within(t, waitLimit), c); err != nil {
 			t.Fatal(err)
@@ -141,9 +142,9 @@ func TestBrokenSource(t *testing.T) {
 	t.Run("APP-17 INV-6 a path that goes makes sync unknown, and a wait does not pass", func(t *testing.T) {
 		deploy(t, "path-gone", repo.URL(), "app", "")
 		settled(t, "path-gone")
-		push(t, harness.Change{Message: "gone", Remove: []string{"app"}})
+		push(t, gitserver.Change{Message: "gone", Remove: []string{"app"}})
 		unknown(t, "path-gone", "app")
-		push(t, harness.Change{Message: "back", Write: map[string]string{"app/a.yaml": configMap("a", "one")}})
+		push(t, gitserver.Change{Message: "back", Write: map[string]string{"app/a.yaml": configMap("a", "one")}})
 		settled(t, "path-gone")
 		if code, text := waits(t, "path-gone"); code != 0 {
 			t.Errorf("afterwards wait ends with %d: %s", code, text)

@@ -12,14 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
 // heard waits until the agent has stored all that its log holds.
 func heard(t *testing.T) {
 	t.Helper()
-	err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+	err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 		var c struct{ Seq, AckedSeq int64 }
 		if err := s.API.Do(ctx, http.MethodGet, "/api/v1/clusters/in-cluster", nil, &c); err != nil {
 			return err
@@ -88,7 +89,7 @@ func TestInClusterSwitchedOff(t *testing.T) {
 		heard(t)
 		maps := s.Clusters["in-cluster"].Dynamic().Resource(configMaps).Namespace(app)
 		// What it has just heard may not be in force yet: then it heals once more.
-		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+		if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 			o, err := maps.Patch(ctx, "a", types.MergePatchType, []byte(`{"data":{"v":"edited"}}`), metav1.PatchOptions{FieldManager: "kubectl-edit"})
 			if err != nil {
 				return err
@@ -111,7 +112,7 @@ func TestInClusterSwitchedOff(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		commit, err := repo.Push(t.Context(), harness.Change{Message: "two", Write: map[string]string{"app/a.yaml": configMap("a", "two")}, Remove: []string{"app/b.yaml"}})
+		commit, err := repo.Push(t.Context(), gitserver.Change{Message: "two", Write: map[string]string{"app/a.yaml": configMap("a", "two")}, Remove: []string{"app/b.yaml"}})
 		if err != nil {
 			t.Fatal(err)
 		}

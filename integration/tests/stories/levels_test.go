@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 )
 
 // An observedApp is what the API says of when an application was looked at.
@@ -69,7 +69,7 @@ spec:
 			t.Fatal(err)
 		}
 	}
-	asked := func(before harness.RequestCount) int {
+	asked := func(before gitserver.RequestCount) int {
 		now := repo.Requests()
 		return now.Listings + now.Fetches - before.Listings - before.Fetches
 	}
@@ -132,7 +132,7 @@ spec:
 		}
 	})
 	t.Run("CMPR-02 a refresh resolves the revision anew: one listing, and the commit that is new", func(t *testing.T) {
-		repo.SetWebhook(harness.Webhook{})
+		repo.SetWebhook(gitserver.Webhook{})
 		if _, err := repo.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}

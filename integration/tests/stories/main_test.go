@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 	"github.com/capstan-cd/capstan/integration/rigs/suite"
 )
@@ -50,10 +50,10 @@ func within(t *testing.T, d time.Duration) context.Context {
 }
 
 // repository makes a repository with files.
-func repository(t *testing.T, name string, files map[string]string) *harness.Repository {
+func repository(t *testing.T, name string, files map[string]string) *gitserver.Repository {
 	t.Helper()
 	ctx := within(t, waitLimit)
-	r, err := s.Repository(ctx, name, harness.RepositoryOptions{})
+	r, err := s.Repository(ctx, name, gitserver.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

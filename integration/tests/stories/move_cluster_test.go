@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 )
 
 func TestObjectsMoveBetweenApplications(t *testing.T) {
@@ -56,7 +56,7 @@ spec:
 		for path := range out {
 			gone = append(gone, path)
 		}
-		if _, err := repo.Push(t.Context(), harness.Change{Message: value, Write: files, Remove: gone}); err != nil {
+		if _, err := repo.Push(t.Context(), gitserver.Change{Message: value, Write: files, Remove: gone}); err != nil {
 			t.Fatal(err)
 		}
 		for file, name := range in {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -121,7 +121,7 @@ func TestGuideProject(t *testing.T) {
 		}
 	}
 	// Not in the minutes in which it opens or closes.
-	if err := harness.Eventually(within(t, 10*time.Minute), func(context.Context) error {
+	if err := poll.Until(within(t, 10*time.Minute), func(context.Context) error {
 		if now := time.Now(); officeHours(t, now) != officeHours(t, now.Add(5*time.Minute)) {
 			return errors.New("the window is about to open or to close")
 		}

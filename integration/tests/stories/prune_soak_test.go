@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 )
 
 // TestPruneOfThousands deletes 5,000 objects by one commit, with names so long
@@ -60,7 +60,7 @@ func TestPruneOfThousands(t *testing.T) {
 	maps := s.Clusters["in-cluster"].Dynamic().Resource(configMaps)
 	t.Run("FT-L1 while 5,000 objects are pruned, another application of the cluster is deployed", func(t *testing.T) {
 		began := time.Now()
-		_, err := repo.Push(t.Context(), harness.Change{Message: "all at once", Write: map[string]string{"beside/b.yaml": configMap("beside", "two")}, Remove: []string{"many/all.yaml"}})
+		_, err := repo.Push(t.Context(), gitserver.Change{Message: "all at once", Write: map[string]string{"beside/b.yaml": configMap("beside", "two")}, Remove: []string{"many/all.yaml"}})
 		if err != nil {
 			t.Fatal(err)
 		}

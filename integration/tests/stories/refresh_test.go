@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 )
 
 // Whoever asks for a refresh sees what was pushed before, though no webhook
@@ -12,7 +12,7 @@ import (
 func TestRefresh(t *testing.T) {
 	repo := repository(t, "refresh", map[string]string{"app/a.yaml": configMap("a", "one")})
 	deployByHand(t, "refresh", repo.URL(), "app")
-	repo.SetWebhook(harness.Webhook{})
+	repo.SetWebhook(gitserver.Webhook{})
 	for name, args := range map[string][]string{
 		"APP-22 app get --refresh shows what was pushed before":      {"app", "get", "refresh", "--refresh", "-o", "json"},
 		"APP-22 app get --hard-refresh shows what was pushed before": {"app", "get", "refresh", "--hard-refresh", "-o", "json"},

@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -61,7 +62,7 @@ func restore(ctx context.Context) error {
 func rewound(t *testing.T) place {
 	t.Helper()
 	var p place
-	err := harness.Eventually(within(t, 2*waitLimit), func(ctx context.Context) (err error) {
+	err := poll.Until(within(t, 2*waitLimit), func(ctx context.Context) (err error) {
 		if p, err = cluster(ctx); err == nil && (p.Rewind == nil || !p.Held) {
 			err = fmt.Errorf("rewind %+v, held %v", p.Rewind, p.Held)
 		}
@@ -136,7 +137,7 @@ func TestRestoredBackup(t *testing.T) {
 		}
 	})
 	t.Run("INV-3 INV-8 a push that deletes reaches nobody: nothing is pruned or rolled back", func(t *testing.T) {
-		if _, err := repo.Push(t.Context(), harness.Change{Message: "three", Write: map[string]string{"app/a.yaml": configMap("a", "three")}, Remove: []string{"app/b.yaml"}}); err != nil {
+		if _, err := repo.Push(t.Context(), gitserver.Change{Message: "three", Write: map[string]string{"app/a.yaml": configMap("a", "three")}, Remove: []string{"app/b.yaml"}}); err != nil {
 			t.Fatal(err)
 		}
 		condition(t, "rewind", func(x stack.App) error {
@@ -176,7 +177,7 @@ func TestRestoredBackup(t *testing.T) {
 		if err := errors.Join(rewind("c", "two"), lost("d", "one")); err != nil {
 			t.Errorf("what the hub did not know was deleted: %v", err)
 		}
-		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+		if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 			if p, err := cluster(ctx); err != nil || p.Rewind != nil || p.Held || p.Connection != "Connected" {
 				return fmt.Errorf("cluster %+v, %v", p, err)
 			}

@@ -19,7 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -38,12 +39,12 @@ type right struct{ class, verb string }
 func TestRightsAreExact(t *testing.T) {
 	exercise(t)
 	agent := s.Agents["in-cluster"].User()
-	var requests []harness.Request
-	err := harness.Eventually(within(t, waitLimit), func(context.Context) (err error) {
+	var requests []kube.Request
+	err := poll.Until(within(t, waitLimit), func(context.Context) (err error) {
 		if requests, err = s.Clusters["in-cluster"].Requests(0); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(requests, func(r harness.Request) bool { return r.User == agent && r.Resource == "leases" && r.Verb == "update" }) {
+		if !slices.ContainsFunc(requests, func(r kube.Request) bool { return r.User == agent && r.Resource == "leases" && r.Verb == "update" }) {
 			return errors.New("the agent has not renewed its lease yet")
 		}
 		return nil
@@ -139,13 +140,13 @@ func exercise(t *testing.T) {
 
 // classify puts a request into a class: the agent's own objects, the cluster
 // itself, a path, or what it delivers.
-func classify(r harness.Request) right {
+func classify(r kube.Request) right {
 	what := r.Group + " " + r.Resource
 	switch {
 	case r.Resource == "":
 		path, _, _ := strings.Cut(r.Path, "?")
 		return right{"path " + path, r.Verb}
-	case r.Namespace == harness.AgentNamespace && slices.Contains([]string{" secrets", "coordination.k8s.io leases"}, what):
+	case r.Namespace == kube.AgentNamespace && slices.Contains([]string{" secrets", "coordination.k8s.io leases"}, what):
 		return right{"own " + what, r.Verb}
 	case r.Resource == "namespaces" && r.Name == metav1.NamespaceSystem:
 		return right{"cluster " + what, r.Verb}

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
 // One private URL and two projects, of which one has the credential.
 func TestRepositoryOfOneProject(t *testing.T) {
 	ctx := within(t, 4*waitLimit)
-	repo, err := s.Repository(ctx, "of-one-project", harness.RepositoryOptions{Username: "bot", Password: "canary-private"})
+	repo, err := s.Repository(ctx, "of-one-project", gitserver.RepositoryOptions{Username: "bot", Password: "canary-private"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -186,7 +186,7 @@ spec:
 		return api.CLI(within(t, waitLimit), "", append([]string{"app", "actions", "run", app, action, "--kind", kind, "--resource-name", name}, more...)...)
 	}
 	for _, kind := range []string{"Rollout", "Deployment", "CronJob"} { // until the hub knows that they are there
-		if err := harness.Eventually(within(t, waitLimit), func(context.Context) error { _, err := list(s.API, kind); return err }); err != nil {
+		if err := poll.Until(within(t, waitLimit), func(context.Context) error { _, err := list(s.API, kind); return err }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -208,7 +208,7 @@ spec:
 		if _, err := s.API.Apply(within(t, waitLimit), project("{group: batch, kind: Job}")); err != nil {
 			t.Fatal(err)
 		}
-		err := harness.Eventually(within(t, waitLimit), func(context.Context) error {
+		err := poll.Until(within(t, waitLimit), func(context.Context) error {
 			_, err := run(s.API, "create-job", "CronJob", "nightly")
 			if err == nil || !strings.Contains(err.Error(), "does not permit objects of kind batch/Job") {
 				return fmt.Errorf("the answer is %w", err)
@@ -223,7 +223,7 @@ spec:
 		if _, err := s.API.Apply(within(t, waitLimit), guideFile(t, "21-resource-actions.yaml")); err != nil {
 			t.Fatal(err)
 		}
-		err := harness.Eventually(within(t, waitLimit), func(context.Context) error {
+		err := poll.Until(within(t, waitLimit), func(context.Context) error {
 			out, err := list(s.API, "Rollout")
 			if err == nil && (strings.Contains(out, "retry") || !strings.Contains(out, "promote-full")) {
 				err = errors.New("the bundled actions are still there:\n" + out)
@@ -304,7 +304,7 @@ spec:
 		if err := s.Connected(within(t, waitLimit), "in-cluster"); err != nil {
 			t.Fatal(err)
 		}
-		err = harness.Eventually(within(t, waitLimit), func(context.Context) error { // until the hub knows of the new session
+		err = poll.Until(within(t, waitLimit), func(context.Context) error { // until the hub knows of the new session
 			_, err := run(s.API, "restart", "Deployment", "web")
 			return err
 		})

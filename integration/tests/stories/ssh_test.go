@@ -8,14 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
 // A repository that is reached over SSH alone, with a real OpenSSH server.
 func TestPushOverSSHReachesTheCluster(t *testing.T) {
 	repo := repository(t, "over-ssh", map[string]string{"app/a.yaml": configMap("a", "one")})
-	server := harness.NewSSH(t, harness.SSHOptions{Repositories: s.Git.Repositories()})
+	server := gitserver.NewSSH(t, gitserver.SSHOptions{Repositories: s.Git.Repositories()})
 	key, err := server.NewKey("ed25519")
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +65,7 @@ stringData:
 		}
 	})
 	t.Run("SRC-01 without an event the next look finds it", func(t *testing.T) {
-		repo.SetWebhook(harness.Webhook{})
+		repo.SetWebhook(gitserver.Webhook{})
 		if _, err := repo.Commit(t.Context(), "three", map[string]string{"app/a.yaml": configMap("a", "three")}); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +79,7 @@ stringData:
 			t.Fatal(err)
 		}
 		refreshRepository(t, url)
-		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+		if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 			out, err := s.API.CLI(ctx, "", "repo", "list")
 			if err != nil || !strings.Contains(out, "HAS CHANGED") {
 				return fmt.Errorf("%v: %s", err, out)

@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -158,7 +159,7 @@ func TestApprovals(t *testing.T) {
 		return nil
 	}
 	t.Run("SYNC-13 SYNC-11 a prune that asks for it is approved from the command line", func(t *testing.T) {
-		if _, err := repo.Push(t.Context(), harness.Change{Message: "drop", Remove: []string{"app/asks.yaml"}}); err != nil {
+		if _, err := repo.Push(t.Context(), gitserver.Change{Message: "drop", Remove: []string{"app/asks.yaml"}}); err != nil {
 			t.Fatal(err)
 		}
 		condition(t, "approvals", waiting)
@@ -175,7 +176,7 @@ func TestApprovals(t *testing.T) {
 		}
 		live(t, "approvals", "asks", value("one"))
 		settled(t, "approvals")
-		if _, err := repo.Push(t.Context(), harness.Change{Message: "drop again", Remove: []string{"app/asks.yaml"}}); err != nil {
+		if _, err := repo.Push(t.Context(), gitserver.Change{Message: "drop again", Remove: []string{"app/asks.yaml"}}); err != nil {
 			t.Fatal(err)
 		}
 		condition(t, "approvals", waiting)
@@ -208,7 +209,7 @@ func TestApprovals(t *testing.T) {
 		})
 		live(t, "approvals", "a", value("one"))
 		pods := s.Clusters["in-cluster"].Dynamic().Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace("approvals")
-		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+		if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 			list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "job-name=bye"})
 			if err != nil || len(list.Items) != 1 {
 				return fmt.Errorf("the hook has not its one pod: %v, %+v", err, list)

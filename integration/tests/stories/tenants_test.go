@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -52,12 +53,12 @@ func TestTenantsSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := harness.NewCluster(t, "globex", harness.ClusterOptions{Controllers: true})
+	cluster := kube.New(t, "globex", kube.Options{Controllers: true})
 	token, err := other.CLI(ctx, "", "cluster", "enroll", "in-cluster", "--token-only")
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, err := harness.StartAgent(ctx, harness.AgentOptions{Bin: s.Bin(), Dir: t.TempDir(), Cluster: cluster, JoinToken: strings.TrimSpace(token)})
+	agent, err := stack.StartAgent(ctx, stack.AgentOptions{Bin: s.Bin(), Dir: t.TempDir(), Cluster: cluster, JoinToken: strings.TrimSpace(token)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,14 +126,14 @@ func TestTenantsSideBySide(t *testing.T) {
 		}
 	})
 	t.Run("AGT-01 a join token works once", func(t *testing.T) {
-		second := harness.NewCluster(t, "second", harness.ClusterOptions{Controllers: true})
+		second := kube.New(t, "second", kube.Options{Controllers: true})
 		dir := t.TempDir()
-		again, err := harness.StartAgent(ctx, harness.AgentOptions{Bin: s.Bin(), Dir: dir, Cluster: second, JoinToken: strings.TrimSpace(token)})
+		again, err := stack.StartAgent(ctx, stack.AgentOptions{Bin: s.Bin(), Dir: dir, Cluster: second, JoinToken: strings.TrimSpace(token)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = again.Stop() })
-		err = harness.Eventually(within(t, waitLimit), func(context.Context) error {
+		err = poll.Until(within(t, waitLimit), func(context.Context) error {
 			b, err := os.ReadFile(filepath.Join(dir, "agent.log"))
 			if err != nil || !strings.Contains(string(b), "used") {
 				return fmt.Errorf("%v: the agent does not say that the token was used:\n%s", err, b)

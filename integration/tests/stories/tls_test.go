@@ -11,7 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -19,8 +20,8 @@ import (
 // private authority.
 func TestPrivateAuthorityOfAGitServer(t *testing.T) {
 	ctx := within(t, 3*waitLimit)
-	server := harness.NewGit(t, harness.GitOptions{TLS: true})
-	repo, err := server.Create(ctx, "over-tls", harness.RepositoryOptions{})
+	server := gitserver.New(t, gitserver.Options{TLS: true})
+	repo, err := server.Create(ctx, "over-tls", gitserver.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func TestPrivateAuthorityOfAGitServer(t *testing.T) {
 	deploy(t, "over-tls", repo.URL(), "app", "")
 	refused := func(t *testing.T) {
 		t.Helper()
-		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+		if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 			text, err := fetchError(ctx, s.API, repo.URL())
 			if err != nil || !strings.Contains(text, "signed by an authority that the hub does not know") || !strings.Contains(text, "capstan cert add-tls 127.0.0.1") {
 				return fmt.Errorf("%v: the repository says %q", err, text)
@@ -75,7 +76,7 @@ func TestPrivateAuthorityOfAGitServer(t *testing.T) {
 		if out, err := other.CLI(ctx, "", "repo", "add", repo.URL()); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
+		if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 			text, err := fetchError(ctx, other, repo.URL())
 			if err != nil || !strings.Contains(text, "signed by an authority") {
 				return fmt.Errorf("%v: the repository says %q", err, text)

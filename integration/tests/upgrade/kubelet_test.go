@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
 )
 
 var podsOf = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -36,7 +36,7 @@ const backoff = 100 * time.Millisecond
 // pods are never bound, and a pod that is deleted is gone before its process
 // is; a new pod is started once the processes before it have ended.
 type kubelet struct {
-	cluster *harness.Cluster
+	cluster *kube.Cluster
 	dir     string              // stands for what is mounted
 	images  map[string][]string // program and first arguments; the container's follow
 	mu      sync.Mutex
@@ -64,7 +64,7 @@ func (k *kubelet) run(ctx context.Context) error {
 }
 
 func (k *kubelet) follow(ctx context.Context) error {
-	all := k.cluster.Dynamic().Resource(podsOf).Namespace(harness.AgentNamespace)
+	all := k.cluster.Dynamic().Resource(podsOf).Namespace(kube.AgentNamespace)
 	list, err := all.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
@@ -175,7 +175,7 @@ func (k *kubelet) restart(ctx context.Context, c *container) error {
 	if !ok {
 		return k.say(ctx, c, "Pending", one.Name, one.Image, 0, map[string]any{"waiting": map[string]any{"reason": "ErrImagePull", "message": "no such image: " + one.Image}}, nil)
 	}
-	kubeconfig, err := k.cluster.AccountKubeconfig(ctx, harness.AgentNamespace, spec.Account)
+	kubeconfig, err := k.cluster.AccountKubeconfig(ctx, kube.AgentNamespace, spec.Account)
 	if err != nil {
 		return err
 	}
@@ -258,7 +258,7 @@ func (k *kubelet) say(ctx context.Context, c *container, phase, name, image stri
 	if err != nil {
 		return err
 	}
-	_, err = k.cluster.Dynamic().Resource(podsOf).Namespace(harness.AgentNamespace).Patch(ctx, c.pod.GetName(), types.MergePatchType, text, metav1.PatchOptions{}, "status")
+	_, err = k.cluster.Dynamic().Resource(podsOf).Namespace(kube.AgentNamespace).Patch(ctx, c.pod.GetName(), types.MergePatchType, text, metav1.PatchOptions{}, "status")
 	return err
 }
 

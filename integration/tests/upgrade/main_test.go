@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 	"github.com/capstan-cd/capstan/integration/rigs/suite"
 )
 
 var (
 	s       *stack.Stack
-	cluster *harness.Cluster
+	cluster *kube.Cluster
 	dir     string
 )
 
@@ -29,7 +29,7 @@ func begin(ctx context.Context, in string) (stop func() error, err error) {
 	if s, err = suite.Installed(ctx, dir, stack.Options{}); err != nil {
 		return nil, err
 	}
-	if cluster, err = harness.StartCluster(ctx, "edge", harness.ClusterOptions{Controllers: true}); err != nil {
+	if cluster, err = kube.Start(ctx, "edge", kube.Options{Controllers: true}); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return suite.All(cluster.Stop, s.Stop), nil

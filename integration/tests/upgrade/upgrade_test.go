@@ -21,7 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 )
 
 const repository = "registry.example.com/capstan-agent:"
@@ -51,7 +52,7 @@ func install(t *testing.T, token, more string) {
 	if err := yaml.UnmarshalStrict([]byte(text), &values); err != nil {
 		t.Fatal(err)
 	}
-	all, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: "capstan-agent", Namespace: harness.AgentNamespace, IsInstall: true}, nil)
+	all, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: "capstan-agent", Namespace: kube.AgentNamespace, IsInstall: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func install(t *testing.T, token, more string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests := "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: " + harness.AgentNamespace + "}\n"
+	manifests := "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: " + kube.AgentNamespace + "}\n"
 	for name, text := range files {
 		if strings.HasSuffix(name, ".yaml") && strings.TrimSpace(text) != "" {
 			manifests += "\n---\n" + text
@@ -87,7 +88,7 @@ type shown struct {
 func wait(t *testing.T, what string, check func(shown) bool) shown {
 	t.Helper()
 	var last shown
-	err := harness.Eventually(within(t, 4*time.Minute), func(ctx context.Context) error {
+	err := poll.Until(within(t, 4*time.Minute), func(ctx context.Context) error {
 		last = shown{}
 		if err := s.API.Do(ctx, http.MethodGet, "/api/v1/clusters/edge", nil, &last); err != nil {
 			return err
@@ -139,7 +140,7 @@ func ended(t *testing.T, id, phase string, words ...string) {
 // began waits until the updater has exchanged the image.
 func began(t *testing.T, id string) {
 	t.Helper()
-	_, err := cluster.WaitFor(within(t, 3*time.Minute), deployments, harness.AgentNamespace, "capstan-agent", func(d *unstructured.Unstructured) error {
+	_, err := cluster.WaitFor(within(t, 3*time.Minute), deployments, kube.AgentNamespace, "capstan-agent", func(d *unstructured.Unstructured) error {
 		if got := d.GetAnnotations()["capstan.dev/upgrade"]; !strings.Contains(got, id) {
 			return fmt.Errorf("the record is %q", got)
 		}
@@ -153,7 +154,7 @@ func began(t *testing.T, id string) {
 // runs checks which image the Deployment has, and whether its pods carry a mark.
 func runs(t *testing.T, image, mark string) {
 	t.Helper()
-	d, err := cluster.Dynamic().Resource(deployments).Namespace(harness.AgentNamespace).Get(t.Context(), "capstan-agent", metav1.GetOptions{})
+	d, err := cluster.Dynamic().Resource(deployments).Namespace(kube.AgentNamespace).Get(t.Context(), "capstan-agent", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +257,7 @@ func TestUpgrade(t *testing.T) {
 			t.Fatalf("%d updaters run", len(all))
 		}
 		all[0].signal(syscall.SIGKILL)
-		if err := cluster.Dynamic().Resource(podsOf).Namespace(harness.AgentNamespace).Delete(t.Context(), all[0].pod.GetName(), metav1.DeleteOptions{}); err != nil {
+		if err := cluster.Dynamic().Resource(podsOf).Namespace(kube.AgentNamespace).Delete(t.Context(), all[0].pod.GetName(), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		ended(t, id, "RolledBack", "did not connect within 20s", repository+"v2 was brought back")
@@ -311,7 +312,7 @@ func TestUpgrade(t *testing.T) {
 		})
 		ended(t, id, "Succeeded")
 		runs(t, repository+"v5", id)
-		list, err := cluster.Dynamic().Resource(jobs).Namespace(harness.AgentNamespace).List(t.Context(), metav1.ListOptions{})
+		list, err := cluster.Dynamic().Resource(jobs).Namespace(kube.AgentNamespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -330,7 +331,7 @@ func TestUpgrade(t *testing.T) {
 		id := ordered(t, repository+"v2", 300)
 		began(t, id)
 		background := metav1.DeletePropagationBackground
-		if err := cluster.Dynamic().Resource(jobs).Namespace(harness.AgentNamespace).Delete(t.Context(), "capstan-agent-updater-"+id, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		if err := cluster.Dynamic().Resource(jobs).Namespace(kube.AgentNamespace).Delete(t.Context(), "capstan-agent-updater-"+id, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 			t.Fatal(err)
 		}
 		ended(t, id, "Succeeded")
@@ -341,7 +342,7 @@ func TestUpgrade(t *testing.T) {
 
 // rights compares what the two accounts asked for with what the chart grants
 // for upgrades.
-func rights(t *testing.T, from harness.AuditMark) {
+func rights(t *testing.T, from kube.AuditMark) {
 	t.Helper()
 	requests, err := cluster.Requests(from)
 	if err != nil {
@@ -349,14 +350,14 @@ func rights(t *testing.T, from harness.AuditMark) {
 	}
 	used := map[string]bool{}
 	for _, r := range requests {
-		account, ours := strings.CutPrefix(r.User, "system:serviceaccount:"+harness.AgentNamespace+":")
+		account, ours := strings.CutPrefix(r.User, "system:serviceaccount:"+kube.AgentNamespace+":")
 		if !ours {
 			continue
 		}
 		if r.Code == http.StatusForbidden {
 			t.Errorf("%s has no right for %s %s", account, r.Verb, r.Path)
 		}
-		if r.Namespace == harness.AgentNamespace {
+		if r.Namespace == kube.AgentNamespace {
 			used[account+" "+r.Verb+" "+r.Resource] = true
 		}
 	}

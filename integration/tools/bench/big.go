@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -18,7 +19,7 @@ const bigFiles = 50
 // big measures one application of many objects: B21, what it costs to deploy
 // it, to change one object, to look at it and to delete it.
 func (b *bench) big(ctx context.Context) error {
-	repo, err := b.s.Repository(ctx, "big", harness.RepositoryOptions{})
+	repo, err := b.s.Repository(ctx, "big", gitserver.RepositoryOptions{})
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (b *bench) bundle(first string) map[string]string {
 	return files
 }
 
-func (b *bench) deployBig(ctx context.Context, repo *harness.Repository) error {
+func (b *bench) deployBig(ctx context.Context, repo *gitserver.Repository) error {
 	s, err := b.begin(ctx, repo)
 	if err != nil {
 		return err
@@ -77,7 +78,7 @@ func (b *bench) deployBig(ctx context.Context, repo *harness.Repository) error {
 	return nil
 }
 
-func (b *bench) changeBig(ctx context.Context, repo *harness.Repository) error {
+func (b *bench) changeBig(ctx context.Context, repo *gitserver.Repository) error {
 	o, err := observe(ctx, b.s.Clusters["in-cluster"], configMaps)
 	if err != nil {
 		return err
@@ -190,7 +191,7 @@ func (b *bench) deleteBig(ctx context.Context) error {
 	if err := b.s.API.Do(ctx, http.MethodDelete, "/api/v1/applications/argocd/big?cascade=true", nil, nil); err != nil {
 		return err
 	}
-	if err := harness.Eventually(ctx, func(ctx context.Context) error {
+	if err := poll.Until(ctx, func(ctx context.Context) error {
 		_, err := b.s.API.Get(ctx, "big")
 		if err == nil {
 			return fmt.Errorf("the application is still there")
@@ -214,7 +215,7 @@ func (b *bench) deleteBig(ctx context.Context) error {
 // requests measures what the API server is asked: B12, for a change, for a
 // look at everything anew, and while nothing happens.
 func (b *bench) requests(ctx context.Context) error {
-	repo, err := b.s.Repository(ctx, "asked", harness.RepositoryOptions{})
+	repo, err := b.s.Repository(ctx, "asked", gitserver.RepositoryOptions{})
 	if err != nil {
 		return err
 	}

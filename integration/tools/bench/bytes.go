@@ -13,7 +13,8 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/report"
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/faultproxy"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
@@ -86,7 +87,7 @@ func bundle(tag map[int]int) map[string]string {
 // oneImage measures the bytes of a changed image in a large bundle, and those
 // of coming back after changes.
 func (x *scale) oneImage(ctx context.Context) error {
-	repo, err := x.s.Repository(ctx, "kps", harness.RepositoryOptions{})
+	repo, err := x.s.Repository(ctx, "kps", gitserver.RepositoryOptions{})
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (x *scale) oneImage(ctx context.Context) error {
 }
 
 // retag changes the images of some objects and waits until the hub has it.
-func (x *scale) retag(ctx context.Context, repo *harness.Repository, tag map[int]int, objects int) error {
+func (x *scale) retag(ctx context.Context, repo *gitserver.Repository, tag map[int]int, objects int) error {
 	for i := range objects {
 		tag[i]++
 	}
@@ -156,7 +157,7 @@ func (x *scale) retag(ctx context.Context, repo *harness.Repository, tag map[int
 // find out that nothing has changed, with the agent's real outbox.
 func (x *scale) resync(ctx context.Context) error {
 	const objects, apps = 5000, 10
-	repo, err := x.s.Repository(ctx, "resync", harness.RepositoryOptions{})
+	repo, err := x.s.Repository(ctx, "resync", gitserver.RepositoryOptions{})
 	if err != nil {
 		return err
 	}
@@ -228,7 +229,7 @@ func (s *sim) show(objects int) *report.Outbox {
 // slow measures control round trips while bulk transfers fill a slow line.
 func (x *scale) slow(ctx context.Context) error {
 	const speed, lasts = 250_000, 20 * time.Second
-	repo, err := x.s.Repository(ctx, "bulk", harness.RepositoryOptions{})
+	repo, err := x.s.Repository(ctx, "bulk", gitserver.RepositoryOptions{})
 	if err != nil {
 		return err
 	}
@@ -250,12 +251,12 @@ func (x *scale) slow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wire, err := harness.NewWire(x.s.Hub.Link)
+	wire, err := faultproxy.NewWire(x.s.Hub.Link)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = wire.Stop() }()
-	wire.Set(harness.NetworkFaults{Line: speed})
+	wire.Set(faultproxy.NetworkFaults{Line: speed})
 	a.heartbeats = 1
 	a.through = wire.Addr()
 	app := strings.Replace(application("bulk", "bulk", repo.URL(), "bulk"), "name: in-cluster", "name: "+a.name, 1)

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 )
 
 // GIT compares the hub's own Git source with the git program, each in a
@@ -112,8 +112,8 @@ type gitBench struct {
 	*bench
 	dir  string // of this run
 	self string // this program
-	git  *harness.Git
-	ssh  *harness.SSH
+	git  *gitserver.Server
+	ssh  *gitserver.SSH
 	key  string
 	hops map[string]*hop // by scheme
 }
@@ -141,16 +141,16 @@ func (b *bench) compareGit(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if g.git, err = harness.StartGit(ctx, harness.GitOptions{Dir: filepath.Join(g.dir, "served")}); err != nil {
+	if g.git, err = gitserver.Start(ctx, gitserver.Options{Dir: filepath.Join(g.dir, "served")}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.git.Stop()) }()
 	for _, r := range gitRepositories() {
-		if _, err := g.git.Create(ctx, r.name, harness.RepositoryOptions{}); err != nil {
+		if _, err := g.git.Create(ctx, r.name, gitserver.RepositoryOptions{}); err != nil {
 			return err
 		}
 	}
-	if g.ssh, err = harness.StartSSH(ctx, harness.SSHOptions{Repositories: g.git.Repositories()}); err != nil {
+	if g.ssh, err = gitserver.StartSSH(ctx, gitserver.SSHOptions{Repositories: g.git.Repositories()}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.ssh.Stop()) }()

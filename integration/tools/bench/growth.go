@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -31,7 +31,7 @@ func grownName(i int) string { return fmt.Sprintf("app-g%04d", i) }
 
 // growApps lets the number of applications grow, all of one repository.
 func (b *bench) growApps(ctx context.Context) error {
-	repo, err := b.s.Repository(ctx, "growth", harness.RepositoryOptions{})
+	repo, err := b.s.Repository(ctx, "growth", gitserver.RepositoryOptions{})
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (b *bench) growApps(ctx context.Context) error {
 
 // growTo makes applications of two objects, number from to to, and waits until
 // all are Synced.
-func (b *bench) growTo(ctx context.Context, repo *harness.Repository, from, to int) error {
+func (b *bench) growTo(ctx context.Context, repo *gitserver.Repository, from, to int) error {
 	files, all := map[string]string{}, strings.Builder{}
 	for i := from; i < to; i++ {
 		name := grownName(i)
@@ -111,7 +111,7 @@ type change struct {
 
 // changeGrown changes one object in each of some of the applications, some
 // times, and waits until the cluster has it.
-func (b *bench) changeGrown(ctx context.Context, repo *harness.Repository, o *observer, n, some int) (change, error) {
+func (b *bench) changeGrown(ctx context.Context, repo *gitserver.Repository, o *observer, n, some int) (change, error) {
 	var took []time.Duration
 	begin := b.cpu()
 	for round := range growthRounds {
@@ -163,7 +163,7 @@ func (b *bench) growNodes(ctx context.Context) error {
 	}
 	for _, n := range []int{50, 158, 500, 1581, 5000} {
 		name := fmt.Sprintf("nodes-%d", n)
-		repo, err := b.s.Repository(ctx, name, harness.RepositoryOptions{})
+		repo, err := b.s.Repository(ctx, name, gitserver.RepositoryOptions{})
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (b *bench) growNodes(ctx context.Context) error {
 }
 
 // changeNode changes one object some times and gives the bytes of the last.
-func (b *bench) changeNode(ctx context.Context, repo *harness.Repository, o *observer, name string) (sent, received float64, err error) {
+func (b *bench) changeNode(ctx context.Context, repo *gitserver.Repository, o *observer, name string) (sent, received float64, err error) {
 	for round := range growthRounds {
 		if err := pause(ctx, 2*time.Second); err != nil { // reports of what came before go first
 			return 0, 0, err
@@ -231,7 +231,7 @@ func (b *bench) changeNode(ctx context.Context, repo *harness.Repository, o *obs
 // growRefs lets a repository's branches and commits grow.
 func (b *bench) growRefs(ctx context.Context) error {
 	took := &measure{what: "branches of a repository → push to applied", most: 0.15, format: "%.0f ms"}
-	repo, err := b.s.Repository(ctx, "refs", harness.RepositoryOptions{})
+	repo, err := b.s.Repository(ctx, "refs", gitserver.RepositoryOptions{})
 	if err != nil {
 		return err
 	}

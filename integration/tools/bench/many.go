@@ -8,13 +8,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 )
 
 // many measures a repository of many applications: B02 creates them and
 // changes all their objects, B09 changes one file, B13 does nothing.
 func (b *bench) many(ctx context.Context) error {
-	repo, err := b.s.Repository(ctx, "mono", harness.RepositoryOptions{})
+	repo, err := b.s.Repository(ctx, "mono", gitserver.RepositoryOptions{})
 	if err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (b *bench) mono(value string) map[string]string {
 	return files
 }
 
-func (b *bench) create(ctx context.Context, repo *harness.Repository) error {
+func (b *bench) create(ctx context.Context, repo *gitserver.Repository) error {
 	var all strings.Builder
 	for i := range b.apps {
 		all.WriteString(application(b.name(i), "apps/"+b.name(i), repo.URL(), "bench"))
@@ -151,7 +152,7 @@ func (b *bench) lagging(ctx context.Context, part, sync, health string) (n int, 
 	return 0, "", nil
 }
 
-func (b *bench) changeAll(ctx context.Context, repo *harness.Repository, o *observer) error {
+func (b *bench) changeAll(ctx context.Context, repo *gitserver.Repository, o *observer) error {
 	s, err := b.begin(ctx, repo)
 	if err != nil {
 		return err
@@ -182,7 +183,7 @@ func (b *bench) changeAll(ctx context.Context, repo *harness.Repository, o *obse
 	return b.allAre(wait, "Synced", "Healthy")
 }
 
-func (b *bench) changeOne(ctx context.Context, repo *harness.Repository, o *observer) error {
+func (b *bench) changeOne(ctx context.Context, repo *gitserver.Repository, o *observer) error {
 	var took []time.Duration
 	var t tally
 	for i := range 5 {
@@ -219,7 +220,7 @@ func (b *bench) changeOne(ctx context.Context, repo *harness.Repository, o *obse
 
 // allAt waits until every application shows a revision.
 func (b *bench) allAt(ctx context.Context, commit string) error {
-	return harness.Eventually(ctx, func(ctx context.Context) error {
+	return poll.Until(ctx, func(ctx context.Context) error {
 		x, err := b.s.API.Get(ctx, b.name(b.apps-1))
 		if err != nil {
 			return err

@@ -11,7 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
 )
 
 // counts are the product's own counters, read from the hub's metrics.
@@ -56,13 +57,13 @@ func readCounts(ctx context.Context, url string) (counts, error) {
 type span struct {
 	b        *bench
 	counts   counts
-	audit    harness.AuditMark
-	requests harness.RequestCount
-	repo     *harness.Repository
+	audit    kube.AuditMark
+	requests gitserver.RequestCount
+	repo     *gitserver.Repository
 	cpu      float64
 }
 
-func (b *bench) begin(ctx context.Context, repo *harness.Repository) (*span, error) {
+func (b *bench) begin(ctx context.Context, repo *gitserver.Repository) (*span, error) {
 	c, err := b.counts(ctx)
 	if err != nil {
 		return nil, err
@@ -83,7 +84,7 @@ func (b *bench) begin(ctx context.Context, repo *harness.Repository) (*span, err
 type tally struct {
 	renders, reused   int
 	listings, fetches int // that the Git host was asked for
-	api               harness.Count
+	api               kube.Count
 	own               int // writes of the agent's own state, at most one a second
 	cpu               float64
 }
@@ -105,11 +106,11 @@ func (s *span) end(ctx context.Context) (tally, error) {
 	t := tally{
 		renders: int(c["capstan_renders_total"] - s.counts["capstan_renders_total"]),
 		reused:  int(c["capstan_renders_reused_total"] - s.counts["capstan_renders_reused_total"]),
-		api:     harness.CountByUser(reqs)[s.b.s.Agents["in-cluster"].User()],
+		api:     kube.CountByUser(reqs)[s.b.s.Agents["in-cluster"].User()],
 		cpu:     s.b.cpu() - s.cpu,
 	}
 	for _, r := range reqs {
-		if r.User == s.b.s.Agents["in-cluster"].User() && r.Namespace == harness.AgentNamespace && r.Resource == "secrets" {
+		if r.User == s.b.s.Agents["in-cluster"].User() && r.Namespace == kube.AgentNamespace && r.Resource == "secrets" {
 			t.own++
 			t.api.Others--
 		}

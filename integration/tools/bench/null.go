@@ -22,7 +22,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
 )
 
 // null is the floor that the product is measured against: fetch with git, read
@@ -40,7 +41,7 @@ type null struct {
 
 const nullParallel = 32
 
-func startNull(ctx context.Context, c *harness.Cluster, repo *harness.Repository) (*null, error) {
+func startNull(ctx context.Context, c *kube.Cluster, repo *gitserver.Repository) (*null, error) {
 	config, err := c.RESTConfig()
 	if err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func startNull(ctx context.Context, c *harness.Cluster, repo *harness.Repository
 		}()
 	})}
 	go func() { n.err = n.server.Serve(ln) }()
-	repo.SetWebhook(harness.Webhook{URL: n.address})
+	repo.SetWebhook(gitserver.Webhook{URL: n.address})
 	return n, nil
 }
 
@@ -149,7 +150,7 @@ func (b *bench) nullSystem(ctx context.Context) error {
 	if err := c.Apply(ctx, "apiVersion: v1\nkind: Namespace\nmetadata: {name: \"null\"}\n"); err != nil {
 		return err
 	}
-	repo, err := b.s.Git.Create(ctx, "null", harness.RepositoryOptions{})
+	repo, err := b.s.Git.Create(ctx, "null", gitserver.RepositoryOptions{})
 	if err != nil {
 		return err
 	}

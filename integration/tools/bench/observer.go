@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 )
 
 var (
@@ -37,7 +38,7 @@ type observer struct {
 
 // observe begins to watch. It goes on until ctx ends: an API server ends the
 // watch of a reader that it takes for slow, and then all is listed again.
-func observe(ctx context.Context, c *harness.Cluster, kinds ...schema.GroupVersionResource) (*observer, error) {
+func observe(ctx context.Context, c *kube.Cluster, kinds ...schema.GroupVersionResource) (*observer, error) {
 	o := &observer{marks: map[string]string{}, changed: make(chan struct{})}
 	for _, k := range kinds {
 		w, err := o.begin(ctx, c, k)
@@ -57,8 +58,8 @@ func observe(ctx context.Context, c *harness.Cluster, kinds ...schema.GroupVersi
 }
 
 // begin lists a kind, forgets what is gone, and watches from there.
-func (o *observer) begin(ctx context.Context, c *harness.Cluster, k schema.GroupVersionResource) (w watch.Interface, err error) {
-	err = harness.Eventually(ctx, func(ctx context.Context) error {
+func (o *observer) begin(ctx context.Context, c *kube.Cluster, k schema.GroupVersionResource) (w watch.Interface, err error) {
+	err = poll.Until(ctx, func(ctx context.Context) error {
 		list, err := c.Dynamic().Resource(k).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

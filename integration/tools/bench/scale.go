@@ -15,7 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -85,7 +85,7 @@ type scale struct {
 	profiler
 	f    *fleet
 	s    *stack.Stack
-	repo *harness.Repository
+	repo *gitserver.Repository
 	at   []point // idle installations of growing size
 }
 
@@ -154,7 +154,7 @@ func (x *scale) idle(ctx context.Context, id string) error {
 // deploy makes one application for each agent, all of the same folder.
 func (x *scale) deploy(ctx context.Context) error {
 	var err error
-	if x.repo, err = x.s.Repository(ctx, "fleet", harness.RepositoryOptions{}); err != nil {
+	if x.repo, err = x.s.Repository(ctx, "fleet", gitserver.RepositoryOptions{}); err != nil {
 		return err
 	}
 	files := web("web", "v0")

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -46,8 +46,8 @@ func (b *bench) single(ctx context.Context) error {
 }
 
 // onlyApplication makes a repository with one application.
-func (b *bench) onlyApplication(ctx context.Context, name string) (*harness.Repository, error) {
-	repo, err := b.s.Repository(ctx, name, harness.RepositoryOptions{})
+func (b *bench) onlyApplication(ctx context.Context, name string) (*gitserver.Repository, error) {
+	repo, err := b.s.Repository(ctx, name, gitserver.RepositoryOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (b *bench) onlyApplication(ctx context.Context, name string) (*harness.Repo
 
 // pushes measures one push after the other. The first one is not counted: what
 // the server can do is asked with it.
-func (b *bench) pushes(ctx context.Context, repo *harness.Repository, o *observer, app, what string) error {
+func (b *bench) pushes(ctx context.Context, repo *gitserver.Repository, o *observer, app, what string) error {
 	if _, err := b.push(ctx, repo, o, app, app+"-first"); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (b *bench) pushes(ctx context.Context, repo *harness.Repository, o *observe
 }
 
 // push makes one commit and waits until it is applied and settled.
-func (b *bench) push(ctx context.Context, repo *harness.Repository, o *observer, app, value string) (time.Duration, error) {
+func (b *bench) push(ctx context.Context, repo *gitserver.Repository, o *observer, app, value string) (time.Duration, error) {
 	if _, err := repo.Commit(ctx, value, map[string]string{"app/one.yaml": configMap("one", value)}); err != nil {
 		return 0, err
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 )
 
 // singly measures the same as B02 by one request for each application, one
 // after the other, as scripts and other tools do: B02P. While the later ones
 // are accepted the earlier ones are rendered, applied and reported.
 func (b *bench) singly(ctx context.Context) error {
-	repo, err := b.s.Repository(ctx, "singly", harness.RepositoryOptions{})
+	repo, err := b.s.Repository(ctx, "singly", gitserver.RepositoryOptions{})
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func percentiles(d []time.Duration) string {
 		s[len(s)/2].Seconds()*1000, s[len(s)*99/100].Seconds()*1000, sum.Seconds())
 }
 
-func (b *bench) createSingly(ctx context.Context, repo *harness.Repository, prof profiler) error {
+func (b *bench) createSingly(ctx context.Context, repo *gitserver.Repository, prof profiler) error {
 	bodies := map[string]map[string]any{}
 	for i := range b.apps {
 		name := b.singleName(i)
@@ -138,7 +138,7 @@ type series struct {
 
 // oneByOne runs a series and reports times, what the hub did and what the
 // database did. repo is the repository whose requests are counted; nil: none.
-func (b *bench) oneByOne(ctx context.Context, repo *harness.Repository, prof profiler, what series) error {
+func (b *bench) oneByOne(ctx context.Context, repo *gitserver.Repository, prof profiler, what series) error {
 	db, err := b.measured(ctx)
 	if err != nil {
 		return err

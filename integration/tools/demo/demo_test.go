@@ -22,7 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/kube"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/suite"
 )
 
@@ -106,7 +107,7 @@ func TestDemoOfTwoClusters(t *testing.T) {
 
 func TestDemoInAClusterThatIsThere(t *testing.T) {
 	t.Parallel()
-	c := harness.NewCluster(t, "theirs", harness.ClusterOptions{Nodes: true})
+	c := kube.New(t, "theirs", kube.Options{Nodes: true})
 	// No cache, so that a Kubernetes could not be built unseen.
 	d := start(t, exec.Command(filepath.Join(bin, "capstan-demo"), "-bin", bin), "DEMO_KUBECONFIG="+c.Kubeconfig(), "DEMO_ONCE=1", "XDG_CACHE_HOME="+t.TempDir())
 	if err := d.wait(); err != nil || !strings.Contains(d.text(), "applications Synced and Healthy; push to applied in") {
@@ -115,7 +116,7 @@ func TestDemoInAClusterThatIsThere(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	err := harness.Eventually(ctx, func(ctx context.Context) error {
+	err := poll.Until(ctx, func(ctx context.Context) error {
 		list, err := c.Dynamic().Resource(resource).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

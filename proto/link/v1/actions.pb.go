@@ -198,7 +198,7 @@ type OfferedAction struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	DisplayName   string                 `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	IconClass     string                 `protobuf:"bytes,3,opt,name=icon_class,json=iconClass,proto3" json:"icon_class,omitempty"`
-	Disabled      bool                   `protobuf:"varint,4,opt,name=disabled,proto3" json:"disabled,omitempty"` // cannot be run as the object is now
+	Disabled      bool                   `protobuf:"varint,4,opt,name=disabled,proto3" json:"disabled,omitempty"` // cannot be run in the current state of the object
 	Params        []*ActionParam         `protobuf:"bytes,5,rep,name=params,proto3" json:"params,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -339,12 +339,12 @@ func (x *ActionParam) GetDefaultValue() string {
 
 type RunActionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // an action of one id is never run twice by one life of an agent
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // one agent process never runs an action of the same id twice
 	Object        *ActionObject          `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
 	Action        string                 `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
 	Params        map[string]string      `protobuf:"bytes,4,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Recall        bool                   `protobuf:"varint,5,opt,name=recall,proto3" json:"recall,omitempty"` // only say what became of it
-	Limits        *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`  // of the project as it is now; what is created must be within
+	Recall        bool                   `protobuf:"varint,5,opt,name=recall,proto3" json:"recall,omitempty"` // only return the result of the earlier call
+	Limits        *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`  // of the project as it is now; created objects must be within them
 	Project       string                 `protobuf:"bytes,7,opt,name=project,proto3" json:"project,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -431,7 +431,7 @@ func (x *RunActionRequest) GetProject() string {
 
 type RunActionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Changes       []*ActionChange        `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"` // what was written, in this order
+	Changes       []*ActionChange        `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"` // what was written, in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -27,15 +27,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Acts is served by the agent: what people may do with single live objects
-// beyond a synchronisation, such as a restart. The hub has checked the right
-// to it; the agent checks that the object belongs to the application, and
-// that what is created is within the limits of its project.
+// Acts is served by the agent: actions on single live objects, such as a
+// restart. The hub has checked the user's rights. The agent checks that the
+// object belongs to the application, and that what is created is within the
+// limits of its project.
 type ActsClient interface {
-	// ListActions gives the actions that an object offers now.
+	// ListActions returns the actions that an object offers now.
 	ListActions(ctx context.Context, in *ListActionsRequest, opts ...grpc.CallOption) (*ListActionsResponse, error)
-	// RunAction runs one. It goes on to its end when the connection is lost; the
-	// hub asks again with the same id and recall set to hear what became of it.
+	// RunAction runs one action. It continues to its end if the connection is
+	// lost; the hub then calls again with the same id and recall set, and gets
+	// the result.
 	RunAction(ctx context.Context, in *RunActionRequest, opts ...grpc.CallOption) (*RunActionResponse, error)
 }
 
@@ -71,15 +72,16 @@ func (c *actsClient) RunAction(ctx context.Context, in *RunActionRequest, opts .
 // All implementations must embed UnimplementedActsServer
 // for forward compatibility.
 //
-// Acts is served by the agent: what people may do with single live objects
-// beyond a synchronisation, such as a restart. The hub has checked the right
-// to it; the agent checks that the object belongs to the application, and
-// that what is created is within the limits of its project.
+// Acts is served by the agent: actions on single live objects, such as a
+// restart. The hub has checked the user's rights. The agent checks that the
+// object belongs to the application, and that what is created is within the
+// limits of its project.
 type ActsServer interface {
-	// ListActions gives the actions that an object offers now.
+	// ListActions returns the actions that an object offers now.
 	ListActions(context.Context, *ListActionsRequest) (*ListActionsResponse, error)
-	// RunAction runs one. It goes on to its end when the connection is lost; the
-	// hub asks again with the same id and recall set to hear what became of it.
+	// RunAction runs one action. It continues to its end if the connection is
+	// lost; the hub then calls again with the same id and recall set, and gets
+	// the result.
 	RunAction(context.Context, *RunActionRequest) (*RunActionResponse, error)
 	mustEmbedUnimplementedActsServer()
 }

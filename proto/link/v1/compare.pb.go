@@ -21,8 +21,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Note is something that a person should know about an application, with the
-// type under which it is shown, such as SharedResourceWarning.
+// Note is a condition of an application, with its type, such as
+// SharedResourceWarning.
 type Note struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -75,11 +75,11 @@ func (x *Note) GetMessage() string {
 	return ""
 }
 
-// Orphans asks for the objects in the application's namespace that no
-// application manages. Absent: nobody asks.
+// Orphans requests a report of the objects in the application's namespace that
+// no application manages. Absent: no report.
 type Orphans struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Warn          bool                   `protobuf:"varint,1,opt,name=warn,proto3" json:"warn,omitempty"` // they make a condition
+	Warn          bool                   `protobuf:"varint,1,opt,name=warn,proto3" json:"warn,omitempty"` // orphans result in a condition of the application
 	Ignore        []*OrphanRule          `protobuf:"bytes,2,rep,name=ignore,proto3" json:"ignore,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -129,7 +129,7 @@ func (x *Orphans) GetIgnore() []*OrphanRule {
 	return nil
 }
 
-// OrphanRule leaves objects out. An empty glob matches everything.
+// OrphanRule excludes objects. An empty glob matches everything.
 type OrphanRule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`

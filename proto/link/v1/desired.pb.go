@@ -24,13 +24,13 @@ const (
 type RowKind int32
 
 const (
-	RowKind_ROW_KIND_UNSPECIFIED RowKind = 0 // only seq and chain: the log ends there, and the rows before it were left out
+	RowKind_ROW_KIND_UNSPECIFIED RowKind = 0 // only seq and chain: the log ends here, and rows before it were omitted
 	RowKind_ROW_KIND_STATE       RowKind = 1 // body AppState: replaces the application's state
 	RowKind_ROW_KIND_OPERATION   RowKind = 2 // body Operation
 	RowKind_ROW_KIND_TERMINATE   RowKind = 3 // body Terminate
-	RowKind_ROW_KIND_FORGET      RowKind = 4 // stop managing the application and leave its objects alone
-	// body Settings: replaces the settings. Its app_id is the nil UUID, and it
-	// counts among the states under that id, in roots and in buckets.
+	RowKind_ROW_KIND_FORGET      RowKind = 4 // stop managing the application; its objects stay in the cluster
+	// body Settings: replaces the settings. Its app_id is the nil UUID; root and
+	// bucket hashes include it as the state of that id.
 	RowKind_ROW_KIND_SETTINGS RowKind = 5
 )
 
@@ -87,7 +87,7 @@ const (
 	OperationKind_OPERATION_KIND_UNSPECIFIED OperationKind = 0
 	OperationKind_OPERATION_KIND_SYNC        OperationKind = 1
 	OperationKind_OPERATION_KIND_ROLLBACK    OperationKind = 2
-	OperationKind_OPERATION_KIND_DELETE      OperationKind = 3 // delete all objects of the application, in reverse order; the row after it is FORGET once done
+	OperationKind_OPERATION_KIND_DELETE      OperationKind = 3 // delete all objects of the application, in reverse order; a row FORGET follows when it is done
 )
 
 // Enum value maps for OperationKind.
@@ -214,7 +214,7 @@ type isFollowUp_Message interface {
 }
 
 type FollowUp_Start struct {
-	Start *Cursor `protobuf:"bytes,1,opt,name=start,proto3,oneof"` // first message, once
+	Start *Cursor `protobuf:"bytes,1,opt,name=start,proto3,oneof"` // the first message, sent once
 }
 
 type FollowUp_Ack struct {
@@ -234,10 +234,10 @@ func (*FollowUp_Sums) isFollowUp_Message() {}
 type Ack struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Seq     uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`         // all rows up to here are stored
-	Barrier uint64                 `protobuf:"varint,2,opt,name=barrier,proto3" json:"barrier,omitempty"` // seq of the barrier answered; 0: none
+	Barrier uint64                 `protobuf:"varint,2,opt,name=barrier,proto3" json:"barrier,omitempty"` // seq of the barrier that is answered; 0: none
 	Root    []byte                 `protobuf:"bytes,3,opt,name=root,proto3" json:"root,omitempty"`        // the agent's own root hash, with barrier
-	// Rows of this batch whose kind the agent does not know. They are stored
-	// and change nothing; a newer agent may know them.
+	// Rows of this batch whose kind the agent does not know. It stores them, but
+	// they change nothing until a newer agent reads them.
 	Unsupported   []uint64 `protobuf:"varint,15,rep,packed,name=unsupported,proto3" json:"unsupported,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -452,14 +452,14 @@ func (*FollowDown_Compare) isFollowDown_Message() {}
 type Batch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rows          []*Row                 `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
-	Blobs         []*Blob                `protobuf:"bytes,2,rep,name=blobs,proto3" json:"blobs,omitempty"`  // objects that the agent is likely to lack; a saving, never a promise
-	Reset_        bool                   `protobuf:"varint,3,opt,name=reset,proto3" json:"reset,omitempty"` // forget all application states first; what is not in this replay is NOT deleted from the cluster, only no longer enforced
+	Blobs         []*Blob                `protobuf:"bytes,2,rep,name=blobs,proto3" json:"blobs,omitempty"`  // objects that the agent probably lacks; may be incomplete
+	Reset_        bool                   `protobuf:"varint,3,opt,name=reset,proto3" json:"reset,omitempty"` // remove all application states first; objects of states that the replay lacks are NOT deleted from the cluster, only no longer enforced
 	Incarnation   string                 `protobuf:"bytes,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Proof         []byte                 `protobuf:"bytes,5,opt,name=proof,proto3" json:"proof,omitempty"`                                              // the hub's keyed hash over the point after the last row; the agent keeps it with its cursor
-	ForgetBuckets []uint32               `protobuf:"varint,6,rep,packed,name=forget_buckets,json=forgetBuckets,proto3" json:"forget_buckets,omitempty"` // forget the states of the applications in these buckets of 16 bits first, as reset does for all
-	Partial       bool                   `protobuf:"varint,7,opt,name=partial,proto3" json:"partial,omitempty"`                                         // a replay of single buckets begins: seq counts from 0 again, and states outside of forget_buckets stay
-	// The newest row SETTINGS, ahead of its turn: with reset or partial, so that
-	// no state is enforced under other settings. It comes again in its place.
+	Proof         []byte                 `protobuf:"bytes,5,opt,name=proof,proto3" json:"proof,omitempty"`                                              // the hub's keyed hash over the position after the last row; the agent stores it with its cursor
+	ForgetBuckets []uint32               `protobuf:"varint,6,rep,packed,name=forget_buckets,json=forgetBuckets,proto3" json:"forget_buckets,omitempty"` // remove the states of the applications in these 16-bit buckets first, as reset does for all
+	Partial       bool                   `protobuf:"varint,7,opt,name=partial,proto3" json:"partial,omitempty"`                                         // a replay of single buckets begins: seq starts at 0 again, and states outside of forget_buckets stay
+	// The newest row SETTINGS, sent early with reset or partial, so that no state
+	// is enforced under other settings. It is sent again at its own seq.
 	Settings      *Row `protobuf:"bytes,40,opt,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -551,8 +551,9 @@ func (x *Batch) GetSettings() *Row {
 	return nil
 }
 
-// Barrier closes a replay: the agent answers with the root hash over its own
-// application states, and equal roots are stored as a convergence receipt.
+// Barrier ends a replay: the agent answers with the root hash over its own
+// application states. If the roots are equal, the hub stores a convergence
+// receipt.
 type Barrier struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
@@ -605,8 +606,9 @@ func (x *Barrier) GetRoot() []byte {
 	return nil
 }
 
-// Rewound says that hub and agent disagree about the past. The agent keeps
-// enforcing what it has, and takes nothing until a person has decided.
+// Rewound says that the hub's log does not contain the agent's cursor. The
+// agent continues to enforce what it has, and accepts no rows until an admin
+// has decided.
 type Rewound struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -651,15 +653,14 @@ func (x *Rewound) GetReason() string {
 	return ""
 }
 
-// Confirmed says that an admin has decided: the hub's log is the truth from
-// here on. The agent gives up its place in the former log, and that alone: it
-// goes on enforcing what it has until the replay that follows replaces it, and
-// deletes nothing because of it.
+// Confirmed says that an admin has accepted the hub's log. The agent discards
+// its cursor in the former log, and nothing else. It enforces what it has until
+// the replay that follows replaces it, and deletes nothing because of it.
 type Confirmed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Incarnation   string                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the log to follow from now on
-	From          *Cursor                `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`               // the place that is given up; counts for no other
-	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                   // who decided
+	Incarnation   string                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the log to follow from here on
+	From          *Cursor                `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`               // the cursor to discard; the message has no effect on any other
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                   // the admin
 	AtUnixNano    int64                  `protobuf:"varint,4,opt,name=at_unix_nano,json=atUnixNano,proto3" json:"at_unix_nano,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -723,12 +724,12 @@ func (x *Confirmed) GetAtUnixNano() int64 {
 	return 0
 }
 
-// Hold stops every deletion in the cluster, whoever asked for it, while the
-// hub as a whole does not know whether its past is the right one. It stands
-// until the stream ends or another Hold comes.
+// Hold stops every deletion in the cluster, whoever ordered it, while a rewind
+// of the hub is unresolved. It is in force until the stream ends or another
+// Hold arrives.
 type Hold struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // empty: it is lifted
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // empty: deletions are allowed again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -770,13 +771,13 @@ func (x *Hold) GetReason() string {
 	return ""
 }
 
-// Compare asks for hashes over what the other side holds. Applications are
-// spread over 256 buckets by the first byte of SHA-256 of their id, and each
-// of these over 256 again by the second byte.
+// Compare requests hashes of what the other side has stored. The first byte of
+// the SHA-256 of an application's id selects one of 256 buckets, the second
+// byte one of 256 buckets inside that one.
 type Compare struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	First         []uint32               `protobuf:"varint,1,rep,packed,name=first,proto3" json:"first,omitempty"`   // buckets of 8 bits whose second level is wanted; empty: the first level is
-	Second        []uint32               `protobuf:"varint,2,rep,packed,name=second,proto3" json:"second,omitempty"` // buckets of 16 bits that differ
+	First         []uint32               `protobuf:"varint,1,rep,packed,name=first,proto3" json:"first,omitempty"`   // 8-bit buckets whose second level is requested; empty: the first level is
+	Second        []uint32               `protobuf:"varint,2,rep,packed,name=second,proto3" json:"second,omitempty"` // 16-bit buckets that differ
 	Snapshot      uint64                 `protobuf:"varint,3,opt,name=snapshot,proto3" json:"snapshot,omitempty"`    // of the report that is answered; 0 in the desired log
 	Done          bool                   `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`            // nothing else differs
 	unknownFields protoimpl.UnknownFields
@@ -841,8 +842,8 @@ func (x *Compare) GetDone() bool {
 	return false
 }
 
-// Sums are hashes over what one side holds: of each bucket the exclusive or
-// of its leaves, each 8 bytes.
+// Sums are hashes of what one side has stored: for each bucket the exclusive or
+// of its leaves, 8 bytes each.
 type Sums struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	First         []byte                 `protobuf:"bytes,1,opt,name=first,proto3" json:"first,omitempty"` // 256 of them
@@ -895,7 +896,7 @@ func (x *Sums) GetSecond() []*BucketSums {
 	return nil
 }
 
-// BucketSums is the second level of one bucket; what it leaves out is empty.
+// BucketSums is the second level of one bucket. Buckets that it omits are empty.
 type BucketSums struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Bucket        uint32                 `protobuf:"varint,1,opt,name=bucket,proto3" json:"bucket,omitempty"`
@@ -956,8 +957,8 @@ func (x *BucketSums) GetSums() []byte {
 	return nil
 }
 
-// Row is one row of the desired log. body is kept as bytes so that both sides
-// hash the same: chain = SHA-256(previous chain || seq big-endian 8 bytes ||
+// Row is one row of the desired log. body is encoded, so that both sides hash
+// the same bytes: chain = SHA-256(previous chain || seq big-endian 8 bytes ||
 // kind as 4 bytes big-endian || len(app_id) as 4 bytes || app_id || body).
 type Row struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -966,9 +967,9 @@ type Row struct {
 	AppId string                 `protobuf:"bytes,3,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
 	Body  []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`   // AppState, Operation, Terminate, Settings; empty for FORGET
 	Chain []byte                 `protobuf:"bytes,5,opt,name=chain,proto3" json:"chain,omitempty"` // 32 bytes, after this row
-	// Instead of body, for an agent that said so with its cursor: body packed
-	// with zstd against the latest state of the same application that the agent
-	// holds when it comes to this row, or against nothing.
+	// Instead of body, for an agent whose cursor has packs set: body, compressed
+	// with zstd. The dictionary is the latest state of the same application that
+	// the agent has before this row, or none.
 	Packed        []byte `protobuf:"bytes,95,opt,name=packed,proto3" json:"packed,omitempty"`
 	Base          []byte `protobuf:"bytes,96,opt,name=base,proto3" json:"base,omitempty"` // first 16 bytes of SHA-256 of that state's body; empty: nothing
 	unknownFields protoimpl.UnknownFields
@@ -1054,7 +1055,7 @@ func (x *Row) GetBase() []byte {
 	return nil
 }
 
-// AppState is what a cluster should know of one application.
+// AppState is the desired state of one application in a cluster.
 type AppState struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                                     // for people and for the tracking id
@@ -1062,16 +1063,16 @@ type AppState struct {
 	Namespace        string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`                           // destination's default namespace
 	Project          string                 `protobuf:"bytes,4,opt,name=project,proto3" json:"project,omitempty"`
 	Generation       uint64                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"`
-	Target           *SnapshotRef           `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"`     // compared with live
-	Accepted         *SnapshotRef           `protobuf:"bytes,7,opt,name=accepted,proto3" json:"accepted,omitempty"` // enforced; absent: nothing is yet
+	Target           *SnapshotRef           `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"`     // compared with the live state
+	Accepted         *SnapshotRef           `protobuf:"bytes,7,opt,name=accepted,proto3" json:"accepted,omitempty"` // enforced; absent: nothing is enforced yet
 	Policy           *Policy                `protobuf:"bytes,8,opt,name=policy,proto3" json:"policy,omitempty"`
 	Tombstones       []*Tombstone           `protobuf:"bytes,9,rep,name=tombstones,proto3" json:"tombstones,omitempty"` // all open ones
 	Orphans          *Orphans               `protobuf:"bytes,55,opt,name=orphans,proto3" json:"orphans,omitempty"`
-	ApprovedUnixNano int64                  `protobuf:"varint,60,opt,name=approved_unix_nano,json=approvedUnixNano,proto3" json:"approved_unix_nano,omitempty"` // when a person approved deletions last; whole seconds count for the second
-	// Digests of blobs that hold serialised TombstoneLists, together all open
-	// tombstones. Set when they are too many for a row: tombstones then has those
-	// that are to go first, for agents that do not know of lists. An agent that
-	// does acts on nothing of the state before it has the lists.
+	ApprovedUnixNano int64                  `protobuf:"varint,60,opt,name=approved_unix_nano,json=approvedUnixNano,proto3" json:"approved_unix_nano,omitempty"` // when a person approved deletions last; without a fraction, the whole second counts
+	// Digests of blobs that contain serialised TombstoneLists, together all open
+	// tombstones. Set if they are too many for a row: tombstones then contains
+	// the first ones, for agents that do not know lists. An agent that knows them
+	// waits for the lists before it processes the state.
 	TombstoneLists [][]byte `protobuf:"bytes,100,rep,name=tombstone_lists,json=tombstoneLists,proto3" json:"tombstone_lists,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1196,9 +1197,9 @@ type SnapshotRef struct {
 	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Revision string                 `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	Objects  []*ObjectRef           `protobuf:"bytes,3,rep,name=objects,proto3" json:"objects,omitempty"` // in order; empty when list is set
-	List     []byte                 `protobuf:"bytes,4,opt,name=list,proto3" json:"list,omitempty"`       // digest of a blob that holds a serialised ObjectList, for more than 500 objects
-	// Digests of blobs that hold serialised ObjectLists, together all objects in
-	// order. With them, list is no blob's digest.
+	List     []byte                 `protobuf:"bytes,4,opt,name=list,proto3" json:"list,omitempty"`       // digest of a blob that contains a serialised ObjectList, for more than 500 objects
+	// Digests of blobs that contain serialised ObjectLists, together all objects
+	// in order. If set, list is not the digest of a blob.
 	Lists         [][]byte `protobuf:"bytes,135,rep,name=lists,proto3" json:"lists,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1313,8 +1314,8 @@ func (x *ObjectList) GetObjects() []*ObjectRef {
 	return nil
 }
 
-// ObjectRef names one object. The key fields spare the agent a look into the
-// blob; the namespace is empty for cluster-scoped kinds and where the
+// ObjectRef names one object. With the key fields the agent need not read the
+// blob. The namespace is empty for cluster-scoped kinds and where the
 // destination's default applies.
 type ObjectRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1424,12 +1425,12 @@ type Policy struct {
 	SyncOptions       []string               `protobuf:"bytes,4,rep,name=sync_options,json=syncOptions,proto3" json:"sync_options,omitempty"` // "Name=value"
 	Ignore            []*IgnoreRule          `protobuf:"bytes,5,rep,name=ignore,proto3" json:"ignore,omitempty"`
 	Limits            *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
-	Windows           []*SyncWindow          `protobuf:"bytes,50,rep,name=windows,proto3" json:"windows,omitempty"`                                                 // those that concern the application
+	Windows           []*SyncWindow          `protobuf:"bytes,50,rep,name=windows,proto3" json:"windows,omitempty"`                                                 // those that apply to the application
 	PruneLimit        uint32                 `protobuf:"varint,60,opt,name=prune_limit,json=pruneLimit,proto3" json:"prune_limit,omitempty"`                        // an operation that would prune more objects waits for approval; 0: no limit
 	PruneLimitPercent uint32                 `protobuf:"varint,61,opt,name=prune_limit_percent,json=pruneLimitPercent,proto3" json:"prune_limit_percent,omitempty"` // the same, in percent of the application's objects; 0: no limit
-	// What the destination's namespace must carry, unless the manifests have
-	// that namespace themselves. Absent from older hubs, which give it with
-	// operations alone: then it is not compared.
+	// Labels and annotations of the destination's namespace, unless the manifests
+	// contain that namespace. Older hubs send them with operations only; then
+	// they are not compared.
 	NamespaceLabels      map[string]string `protobuf:"bytes,150,rep,name=namespace_labels,json=namespaceLabels,proto3" json:"namespace_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	NamespaceAnnotations map[string]string `protobuf:"bytes,151,rep,name=namespace_annotations,json=namespaceAnnotations,proto3" json:"namespace_annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields        protoimpl.UnknownFields
@@ -1635,7 +1636,7 @@ func (x *IgnoreRule) GetManagers() []string {
 	return nil
 }
 
-// Limits are the project's, which the agent checks again.
+// Limits are the restrictions of the project. The agent checks them again.
 type Limits struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Namespaces         []string               `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // globs; "!" in front denies
@@ -1780,15 +1781,15 @@ func (x *KindRule) GetName() string {
 	return ""
 }
 
-// Tombstone asks for the deletion of one object that a complete snapshot no
-// longer has. The agent deletes only what its own inventory holds.
+// Tombstone orders the deletion of one object that a complete snapshot no
+// longer contains. The agent deletes only objects of its own inventory.
 type Tombstone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Namespace     string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	Since         uint64                 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"` // seq of the row that made it
+	Since         uint64                 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"` // seq of the row that created it
 	Version       string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
 	Wave          int32                  `protobuf:"zigzag32,7,opt,name=wave,proto3" json:"wave,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1930,8 +1931,8 @@ type Operation struct {
 	Automated       bool                   `protobuf:"varint,8,opt,name=automated,proto3" json:"automated,omitempty"`
 	Attempt         uint32                 `protobuf:"varint,9,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	CreatedUnixNano int64                  `protobuf:"varint,10,opt,name=created_unix_nano,json=createdUnixNano,proto3" json:"created_unix_nano,omitempty"`
-	Traceparent     string                 `protobuf:"bytes,11,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                             // W3C trace context of what asked for it; empty: none
-	AskedUnixNano   int64                  `protobuf:"varint,60,opt,name=asked_unix_nano,json=askedUnixNano,proto3" json:"asked_unix_nano,omitempty"` // approvals from then on count for it; 0: from its own time on
+	Traceparent     string                 `protobuf:"bytes,11,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                             // W3C trace context of the request; empty: none
+	AskedUnixNano   int64                  `protobuf:"varint,60,opt,name=asked_unix_nano,json=askedUnixNano,proto3" json:"asked_unix_nano,omitempty"` // approvals count from this time on; 0: from the creation on
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }

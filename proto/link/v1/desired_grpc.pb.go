@@ -26,11 +26,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Desired is served by the hub on the CONTROL lane. All that asks a cluster to
-// change travels here, as rows of one log per cluster, and nowhere else.
+// Desired is served by the hub on the CONTROL lane. Every order to change a
+// cluster is a row of that cluster's desired log, and nothing else is.
 type DesiredClient interface {
 	// Follow sends the rows after the cursor, then a barrier, then each new row
-	// as it is written, with a barrier whenever the log is at rest. The agent
+	// as it is written, with a barrier whenever no row waits. The agent
 	// acknowledges what it has stored durably.
 	Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowUp, FollowDown], error)
 }
@@ -60,11 +60,11 @@ type Desired_FollowClient = grpc.BidiStreamingClient[FollowUp, FollowDown]
 // All implementations must embed UnimplementedDesiredServer
 // for forward compatibility.
 //
-// Desired is served by the hub on the CONTROL lane. All that asks a cluster to
-// change travels here, as rows of one log per cluster, and nowhere else.
+// Desired is served by the hub on the CONTROL lane. Every order to change a
+// cluster is a row of that cluster's desired log, and nothing else is.
 type DesiredServer interface {
 	// Follow sends the rows after the cursor, then a barrier, then each new row
-	// as it is written, with a barrier whenever the log is at rest. The agent
+	// as it is written, with a barrier whenever no row waits. The agent
 	// acknowledges what it has stored durably.
 	Follow(grpc.BidiStreamingServer[FollowUp, FollowDown]) error
 	mustEmbedUnimplementedDesiredServer()
@@ -136,9 +136,8 @@ const (
 //
 // Blobs is served by the hub, on the BULK lane when there is one.
 type BlobsClient interface {
-	// Fetch streams the blobs asked for, in any order. One that the agent's own
-	// cluster does not reference, or that is gone, is left out and named at the
-	// end.
+	// Fetch streams the requested blobs in any order. The end lists the digests
+	// of those that are missing or that the agent's cluster does not reference.
 	Fetch(ctx context.Context, in *FetchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchReply], error)
 }
 
@@ -175,9 +174,8 @@ type Blobs_FetchClient = grpc.ServerStreamingClient[FetchReply]
 //
 // Blobs is served by the hub, on the BULK lane when there is one.
 type BlobsServer interface {
-	// Fetch streams the blobs asked for, in any order. One that the agent's own
-	// cluster does not reference, or that is gone, is left out and named at the
-	// end.
+	// Fetch streams the requested blobs in any order. The end lists the digests
+	// of those that are missing or that the agent's cluster does not reference.
 	Fetch(*FetchRequest, grpc.ServerStreamingServer[FetchReply]) error
 	mustEmbedUnimplementedBlobsServer()
 }

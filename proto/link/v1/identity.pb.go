@@ -27,8 +27,8 @@ type EnrollRequest struct {
 	Csr          []byte                 `protobuf:"bytes,2,opt,name=csr,proto3" json:"csr,omitempty"` // PKCS#10, DER
 	Fingerprint  string                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	AgentVersion string                 `protobuf:"bytes,4,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
-	// A probe asks whether the token would do, and leaves it unused. The answer
-	// has nothing but the cluster's name.
+	// A probe asks whether the token would be accepted, and does not use it up.
+	// The response contains only the cluster's name.
 	Probe         bool `protobuf:"varint,5,opt,name=probe,proto3" json:"probe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

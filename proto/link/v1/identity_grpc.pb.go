@@ -28,13 +28,13 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // Identity is served by the hub on the CONTROL lane. Enroll is the only call
-// that is answered on a connection without a client certificate.
+// that works on a connection without a client certificate.
 type IdentityClient interface {
-	// Enroll trades a one-use join token and a certificate request for a
-	// certificate. The key never leaves the agent.
+	// Enroll issues a certificate for a one-use join token and a certificate
+	// request. The private key never leaves the agent.
 	Enroll(ctx context.Context, in *EnrollRequest, opts ...grpc.CallOption) (*EnrollResponse, error)
-	// Renew gives a fresh certificate for the same identity, over a session
-	// that the current certificate opened.
+	// Renew issues a new certificate for the same identity, over a session that
+	// was opened with the current one.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
 }
 
@@ -71,13 +71,13 @@ func (c *identityClient) Renew(ctx context.Context, in *RenewRequest, opts ...gr
 // for forward compatibility.
 //
 // Identity is served by the hub on the CONTROL lane. Enroll is the only call
-// that is answered on a connection without a client certificate.
+// that works on a connection without a client certificate.
 type IdentityServer interface {
-	// Enroll trades a one-use join token and a certificate request for a
-	// certificate. The key never leaves the agent.
+	// Enroll issues a certificate for a one-use join token and a certificate
+	// request. The private key never leaves the agent.
 	Enroll(context.Context, *EnrollRequest) (*EnrollResponse, error)
-	// Renew gives a fresh certificate for the same identity, over a session
-	// that the current certificate opened.
+	// Renew issues a new certificate for the same identity, over a session that
+	// was opened with the current one.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
 	mustEmbedUnimplementedIdentityServer()
 }

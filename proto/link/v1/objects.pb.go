@@ -92,7 +92,7 @@ func (x *HubRef) GetName() string {
 
 type HubWants struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Serial        uint64                 `protobuf:"varint,1,opt,name=serial,proto3" json:"serial,omitempty"` // grows by one
+	Serial        uint64                 `protobuf:"varint,1,opt,name=serial,proto3" json:"serial,omitempty"` // increases by one
 	Refs          []*HubRef              `protobuf:"bytes,2,rep,name=refs,proto3" json:"refs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -144,10 +144,10 @@ func (x *HubWants) GetRefs() []*HubRef {
 
 type HubNews struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Serial        uint64                 `protobuf:"varint,1,opt,name=serial,proto3" json:"serial,omitempty"` // of the wants that are answered
+	Serial        uint64                 `protobuf:"varint,1,opt,name=serial,proto3" json:"serial,omitempty"` // of the HubWants that is answered
 	Objects       []*HubObject           `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
-	Gone          []*HubRef              `protobuf:"bytes,3,rep,name=gone,proto3" json:"gone,omitempty"`          // that were told before and are not there any more
-	Complete      bool                   `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"` // all that is there of these wants was told
+	Gone          []*HubRef              `protobuf:"bytes,3,rep,name=gone,proto3" json:"gone,omitempty"`          // sent before, and deleted since
+	Complete      bool                   `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"` // all existing objects of this HubWants were sent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -210,7 +210,7 @@ func (x *HubNews) GetComplete() bool {
 	return false
 }
 
-// HubObject is an object as it is now.
+// HubObject is the current state of an object.
 type HubObject struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           *HubRef                `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -326,7 +326,7 @@ func (x *HubApply) GetDryRun() bool {
 type HubDelete struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           *HubRef                `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Uid           string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"` // of the object that is meant
+	Uid           string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"` // of the object to delete
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -377,9 +377,9 @@ func (x *HubDelete) GetUid() string {
 
 type HubDeleted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Gone          bool                   `protobuf:"varint,1,opt,name=gone,proto3" json:"gone,omitempty"`   // it is not there any more
-	Other         bool                   `protobuf:"varint,2,opt,name=other,proto3" json:"other,omitempty"` // what is there under its name is not the application's
-	Waits         string                 `protobuf:"bytes,3,opt,name=waits,proto3" json:"waits,omitempty"`  // it cannot go yet, and why; asked again later it may
+	Gone          bool                   `protobuf:"varint,1,opt,name=gone,proto3" json:"gone,omitempty"`   // the object does not exist any more
+	Other         bool                   `protobuf:"varint,2,opt,name=other,proto3" json:"other,omitempty"` // an object of another owner has this name
+	Waits         string                 `protobuf:"bytes,3,opt,name=waits,proto3" json:"waits,omitempty"`  // why it cannot be deleted yet; a later call may succeed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

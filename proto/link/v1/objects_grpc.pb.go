@@ -29,22 +29,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// HubObjects is served by the hub on the CONTROL lane: the objects that live
-// in the hub and not in a cluster (Application, AppProject, ApplicationSet of
-// the group argoproj.io) and that an application of the calling cluster has
-// rendered. An agent says when one is to be written; what is written is what
-// the hub itself has rendered and accepted, under the rights of the
-// application's project.
+// HubObjects is served by the hub on the CONTROL lane. Its objects live in the
+// hub and not in a cluster: Application, AppProject and ApplicationSet of the
+// group argoproj.io, rendered by an application of the calling cluster. The
+// agent decides when one is written. The content is what the hub itself has
+// rendered and accepted, limited by the rights of the application's project.
 type HubObjectsClient interface {
-	// Follow tells how the objects are that the agent named last: all of them
+	// Follow sends the state of the objects in the last HubWants: all of them
 	// after each HubWants, and then each that changes.
 	Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HubWants, HubNews], error)
-	// Read gives one object.
+	// Read returns one object.
 	Read(ctx context.Context, in *HubRef, opts ...grpc.CallOption) (*HubObject, error)
-	// Apply brings one object to what was accepted. To repeat it is harmless.
+	// Apply writes the accepted manifest of one object. It is idempotent.
 	Apply(ctx context.Context, in *HubApply, opts ...grpc.CallOption) (*HubObject, error)
-	// Delete deletes one object that a tombstone, or the deletion of the
-	// application, asks for. To repeat it is harmless.
+	// Delete deletes one object because of a tombstone or the deletion of the
+	// application. It is idempotent.
 	Delete(ctx context.Context, in *HubDelete, opts ...grpc.CallOption) (*HubDeleted, error)
 }
 
@@ -103,22 +102,21 @@ func (c *hubObjectsClient) Delete(ctx context.Context, in *HubDelete, opts ...gr
 // All implementations must embed UnimplementedHubObjectsServer
 // for forward compatibility.
 //
-// HubObjects is served by the hub on the CONTROL lane: the objects that live
-// in the hub and not in a cluster (Application, AppProject, ApplicationSet of
-// the group argoproj.io) and that an application of the calling cluster has
-// rendered. An agent says when one is to be written; what is written is what
-// the hub itself has rendered and accepted, under the rights of the
-// application's project.
+// HubObjects is served by the hub on the CONTROL lane. Its objects live in the
+// hub and not in a cluster: Application, AppProject and ApplicationSet of the
+// group argoproj.io, rendered by an application of the calling cluster. The
+// agent decides when one is written. The content is what the hub itself has
+// rendered and accepted, limited by the rights of the application's project.
 type HubObjectsServer interface {
-	// Follow tells how the objects are that the agent named last: all of them
+	// Follow sends the state of the objects in the last HubWants: all of them
 	// after each HubWants, and then each that changes.
 	Follow(grpc.BidiStreamingServer[HubWants, HubNews]) error
-	// Read gives one object.
+	// Read returns one object.
 	Read(context.Context, *HubRef) (*HubObject, error)
-	// Apply brings one object to what was accepted. To repeat it is harmless.
+	// Apply writes the accepted manifest of one object. It is idempotent.
 	Apply(context.Context, *HubApply) (*HubObject, error)
-	// Delete deletes one object that a tombstone, or the deletion of the
-	// application, asks for. To repeat it is harmless.
+	// Delete deletes one object because of a tombstone or the deletion of the
+	// application. It is idempotent.
 	Delete(context.Context, *HubDelete) (*HubDeleted, error)
 	mustEmbedUnimplementedHubObjectsServer()
 }

@@ -32,7 +32,7 @@ type ReportUp struct {
 	Closed        []*TombstoneClosed     `protobuf:"bytes,7,rep,name=closed,proto3" json:"closed,omitempty"`
 	Sweep         *Sweep                 `protobuf:"bytes,8,opt,name=sweep,proto3" json:"sweep,omitempty"`        // set in the last message of a snapshot
 	Snapshot      uint64                 `protobuf:"varint,9,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // generation of the snapshot that this message belongs to; 0: a delta
-	Sums          *Sums                  `protobuf:"bytes,10,opt,name=sums,proto3" json:"sums,omitempty"`         // of all that the agent sees; the hub answers with Compare, and the snapshot has the differing buckets alone
+	Sums          *Sums                  `protobuf:"bytes,10,opt,name=sums,proto3" json:"sums,omitempty"`         // of everything that the agent sees; the hub answers with Compare, and the snapshot contains only buckets that differ
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -140,10 +140,10 @@ func (x *ReportUp) GetSums() *Sums {
 type ReportDown struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Acked          uint64                 `protobuf:"varint,1,opt,name=acked,proto3" json:"acked,omitempty"`                                         // all reports of this epoch up to here are stored
-	Credit         uint64                 `protobuf:"varint,2,opt,name=credit,proto3" json:"credit,omitempty"`                                       // bytes that the agent may have outstanding
+	Credit         uint64                 `protobuf:"varint,2,opt,name=credit,proto3" json:"credit,omitempty"`                                       // bytes that may be sent and not acknowledged
 	Resnapshot     bool                   `protobuf:"varint,3,opt,name=resnapshot,proto3" json:"resnapshot,omitempty"`                               // send everything again as a snapshot
 	Compare        *Compare               `protobuf:"bytes,4,opt,name=compare,proto3" json:"compare,omitempty"`                                      // answers sums
-	SnapshotCredit uint64                 `protobuf:"varint,5,opt,name=snapshot_credit,json=snapshotCredit,proto3" json:"snapshot_credit,omitempty"` // bytes of snapshots that may be outstanding; 0: as many as before
+	SnapshotCredit uint64                 `protobuf:"varint,5,opt,name=snapshot_credit,json=snapshotCredit,proto3" json:"snapshot_credit,omitempty"` // the same for snapshots alone; 0: as before
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -213,14 +213,14 @@ func (x *ReportDown) GetSnapshotCredit() uint64 {
 	return 0
 }
 
-// Sweep ends a snapshot: resources of this cluster that were neither in it
-// nor in a later delta are forgotten by the hub. It says nothing about
-// desired state and deletes nothing in any cluster.
+// Sweep ends a snapshot: the hub removes resources of this cluster that were
+// neither in it nor in a later delta. It does not concern desired state, and
+// deletes nothing in any cluster.
 type Sweep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Snapshot      uint64                 `protobuf:"varint,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	Bounded       bool                   `protobuf:"varint,2,opt,name=bounded,proto3" json:"bounded,omitempty"`        // only the buckets named here were compared, and only they are swept
-	Buckets       []uint32               `protobuf:"varint,3,rep,packed,name=buckets,proto3" json:"buckets,omitempty"` // of 16 bits
+	Bounded       bool                   `protobuf:"varint,2,opt,name=bounded,proto3" json:"bounded,omitempty"`        // only the buckets listed here were compared, and only they are swept
+	Buckets       []uint32               `protobuf:"varint,3,rep,packed,name=buckets,proto3" json:"buckets,omitempty"` // 16-bit buckets
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,13 +285,13 @@ type AppReport struct {
 	Health           string                 `protobuf:"bytes,5,opt,name=health,proto3" json:"health,omitempty"`
 	HealthCause      string                 `protobuf:"bytes,6,opt,name=health_cause,json=healthCause,proto3" json:"health_cause,omitempty"`
 	ComparedUnixNano int64                  `protobuf:"varint,7,opt,name=compared_unix_nano,json=comparedUnixNano,proto3" json:"compared_unix_nano,omitempty"`
-	Warnings         []string               `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`    // such as "Deployment shop/web: replicas is fought over by hpa"
+	Warnings         []string               `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`    // such as "Deployment shop/web: spec.replicas is repeatedly changed by hpa"
 	Error            string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`          // why the comparison is Unknown
-	Gone             bool                   `protobuf:"varint,10,opt,name=gone,proto3" json:"gone,omitempty"`          // a delete operation ended: nothing is left
-	Stamp            []byte                 `protobuf:"bytes,11,opt,name=stamp,proto3" json:"stamp,omitempty"`         // the agent's hash of this report without its time; empty: it gives none
+	Gone             bool                   `protobuf:"varint,10,opt,name=gone,proto3" json:"gone,omitempty"`          // a delete operation has ended: no object is left
+	Stamp            []byte                 `protobuf:"bytes,11,opt,name=stamp,proto3" json:"stamp,omitempty"`         // the agent's hash of this report without its time; empty: none
 	Excluded         []string               `protobuf:"bytes,40,rep,name=excluded,proto3" json:"excluded,omitempty"`   // one sentence for each kind of the application that the settings exclude
 	Notes            []*Note                `protobuf:"bytes,55,rep,name=notes,proto3" json:"notes,omitempty"`         // conditions that have a type of their own
-	Unblocked        string                 `protobuf:"bytes,56,opt,name=unblocked,proto3" json:"unblocked,omitempty"` // operation that failed because of who owned objects, which is no longer in its way; empty: there is none
+	Unblocked        string                 `protobuf:"bytes,56,opt,name=unblocked,proto3" json:"unblocked,omitempty"` // id of an operation that failed because of a conflict over ownership that is now resolved; empty: none
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -444,9 +444,9 @@ type Resource struct {
 	Diff            string                 `protobuf:"bytes,16,opt,name=diff,proto3" json:"diff,omitempty"`
 	Info            []*Column              `protobuf:"bytes,17,rep,name=info,proto3" json:"info,omitempty"`
 	CreatedUnix     int64                  `protobuf:"varint,18,opt,name=created_unix,json=createdUnix,proto3" json:"created_unix,omitempty"`
-	Stamp           []byte                 `protobuf:"bytes,19,opt,name=stamp,proto3" json:"stamp,omitempty"`                                             // the agent's hash of this resource; empty: it gives none
-	Orphan          bool                   `protobuf:"varint,55,opt,name=orphan,proto3" json:"orphan,omitempty"`                                          // in the application's namespace, and managed by no application
-	Links           []string               `protobuf:"bytes,80,rep,name=links,proto3" json:"links,omitempty"`                                             // "title|url" or a URL, of http or https: addresses and links of people
+	Stamp           []byte                 `protobuf:"bytes,19,opt,name=stamp,proto3" json:"stamp,omitempty"`                                             // the agent's hash of this resource; empty: none
+	Orphan          bool                   `protobuf:"varint,55,opt,name=orphan,proto3" json:"orphan,omitempty"`                                          // in the application's namespace, managed by no application
+	Links           []string               `protobuf:"bytes,80,rep,name=links,proto3" json:"links,omitempty"`                                             // "title|url" or a URL, of http or https; from Ingresses, Services and annotations
 	ConfirmDeletion bool                   `protobuf:"varint,81,opt,name=confirm_deletion,json=confirmDeletion,proto3" json:"confirm_deletion,omitempty"` // its deletion waits until a person approves
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

@@ -26,8 +26,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Observed is served by the hub on the CONTROL lane: what the agent sees in
-// its cluster, latest value for each object.
+// Observed is served by the hub on the CONTROL lane: the live state of a
+// cluster, with the newest value of each object.
 type ObservedClient interface {
 	Report(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ReportUp, ReportDown], error)
 }
@@ -57,8 +57,8 @@ type Observed_ReportClient = grpc.BidiStreamingClient[ReportUp, ReportDown]
 // All implementations must embed UnimplementedObservedServer
 // for forward compatibility.
 //
-// Observed is served by the hub on the CONTROL lane: what the agent sees in
-// its cluster, latest value for each object.
+// Observed is served by the hub on the CONTROL lane: the live state of a
+// cluster, with the newest value of each object.
 type ObservedServer interface {
 	Report(grpc.BidiStreamingServer[ReportUp, ReportDown]) error
 	mustEmbedUnimplementedObservedServer()

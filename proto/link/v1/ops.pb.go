@@ -232,12 +232,12 @@ func (x *GetResponse) GetJson() []byte {
 type DiffRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AppId         string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
-	All           bool                   `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`    // also objects that are equal
-	Group         string                 `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"` // with kind: this object alone
+	All           bool                   `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`    // also objects without differences
+	Group         string                 `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"` // with kind: only this object
 	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
 	Namespace     string                 `protobuf:"bytes,5,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
-	Predict       bool                   `protobuf:"varint,55,opt,name=predict,proto3" json:"predict,omitempty"` // ask the API server what an apply would make of each object that differs
+	Predict       bool                   `protobuf:"varint,55,opt,name=predict,proto3" json:"predict,omitempty"` // send a dry run of an apply for each object that differs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -375,12 +375,12 @@ type ObjectDiff struct {
 	Sync          string                 `protobuf:"bytes,6,opt,name=sync,proto3" json:"sync,omitempty"`
 	Summary       string                 `protobuf:"bytes,7,opt,name=summary,proto3" json:"summary,omitempty"`
 	Desired       []byte                 `protobuf:"bytes,8,opt,name=desired,proto3" json:"desired,omitempty"`        // JSON, masked; empty: not desired any more
-	Live          []byte                 `protobuf:"bytes,9,opt,name=live,proto3" json:"live,omitempty"`              // JSON, masked, reduced to what a person compares; empty: not there
+	Live          []byte                 `protobuf:"bytes,9,opt,name=live,proto3" json:"live,omitempty"`              // JSON, masked, without fields that people do not compare; empty: missing
 	Applied       []byte                 `protobuf:"bytes,10,opt,name=applied,proto3" json:"applied,omitempty"`       // JSON, masked: what was applied last; empty: never
 	Fields        []string               `protobuf:"bytes,11,rep,name=fields,proto3" json:"fields,omitempty"`         // paths that differ
-	Normalized    []byte                 `protobuf:"bytes,55,opt,name=normalized,proto3" json:"normalized,omitempty"` // JSON, masked: of live what the other two speak of; empty: not there
-	Predicted     []byte                 `protobuf:"bytes,56,opt,name=predicted,proto3" json:"predicted,omitempty"`   // JSON, masked: what an apply would leave; empty: nobody asked, or it would be refused
-	Problem       string                 `protobuf:"bytes,57,opt,name=problem,proto3" json:"problem,omitempty"`       // why an apply would be refused
+	Normalized    []byte                 `protobuf:"bytes,55,opt,name=normalized,proto3" json:"normalized,omitempty"` // JSON, masked: the fields of live that desired or applied have, too; empty: missing
+	Predicted     []byte                 `protobuf:"bytes,56,opt,name=predicted,proto3" json:"predicted,omitempty"`   // JSON, masked: the result of the dry run; empty: not requested, or refused
+	Problem       string                 `protobuf:"bytes,57,opt,name=problem,proto3" json:"problem,omitempty"`       // why the dry run was refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

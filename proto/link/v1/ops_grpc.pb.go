@@ -30,23 +30,24 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Ops is served by the agent: reads of and acts on single live objects, and
-// hints. It never synchronises.
+// Ops is served by the agent: reads, deletions and refreshes of live objects.
+// It never syncs an application.
 type OpsClient interface {
-	// Get gives one live object as JSON, managedFields dropped, Secret values
-	// masked.
+	// Get returns one live object as JSON, without managedFields and with Secret
+	// values masked.
 	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (*GetResponse, error)
-	// Diff gives desired and live of the objects of an application that differ,
-	// or of all, in a form for people: last applied, desired, live.
+	// Diff returns the last applied, desired and live state of the objects of an
+	// application that differ, or of all.
 	Diff(ctx context.Context, in *DiffRequest, opts ...grpc.CallOption) (*DiffResponse, error)
-	// Refresh compares an application anew, without any request for objects
-	// whose watches are current.
+	// Refresh compares an application again. Objects whose watch is current need
+	// no request to the API server.
 	Refresh(ctx context.Context, in *RefreshRequest, opts ...grpc.CallOption) (*RefreshResponse, error)
-	// Delete deletes one live object of an application, as its project and the
-	// cluster's owner permit.
+	// Delete deletes one live object of an application, if its project and the
+	// cluster's owner permit it.
 	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*DeleteResponse, error)
 	// Confirm returns when the hub has stored everything that the agent had seen
-	// of an application when it was called. Agents before it do not serve it.
+	// of an application at the time of the call. Older agents return
+	// Unimplemented.
 	Confirm(ctx context.Context, in *ConfirmRequest, opts ...grpc.CallOption) (*ConfirmResponse, error)
 }
 
@@ -112,23 +113,24 @@ func (c *opsClient) Confirm(ctx context.Context, in *ConfirmRequest, opts ...grp
 // All implementations must embed UnimplementedOpsServer
 // for forward compatibility.
 //
-// Ops is served by the agent: reads of and acts on single live objects, and
-// hints. It never synchronises.
+// Ops is served by the agent: reads, deletions and refreshes of live objects.
+// It never syncs an application.
 type OpsServer interface {
-	// Get gives one live object as JSON, managedFields dropped, Secret values
-	// masked.
+	// Get returns one live object as JSON, without managedFields and with Secret
+	// values masked.
 	Get(context.Context, *GetRequest) (*GetResponse, error)
-	// Diff gives desired and live of the objects of an application that differ,
-	// or of all, in a form for people: last applied, desired, live.
+	// Diff returns the last applied, desired and live state of the objects of an
+	// application that differ, or of all.
 	Diff(context.Context, *DiffRequest) (*DiffResponse, error)
-	// Refresh compares an application anew, without any request for objects
-	// whose watches are current.
+	// Refresh compares an application again. Objects whose watch is current need
+	// no request to the API server.
 	Refresh(context.Context, *RefreshRequest) (*RefreshResponse, error)
-	// Delete deletes one live object of an application, as its project and the
-	// cluster's owner permit.
+	// Delete deletes one live object of an application, if its project and the
+	// cluster's owner permit it.
 	Delete(context.Context, *DeleteRequest) (*DeleteResponse, error)
 	// Confirm returns when the hub has stored everything that the agent had seen
-	// of an application when it was called. Agents before it do not serve it.
+	// of an application at the time of the call. Older agents return
+	// Unimplemented.
 	Confirm(context.Context, *ConfirmRequest) (*ConfirmResponse, error)
 	mustEmbedUnimplementedOpsServer()
 }

@@ -4,9 +4,9 @@
 // 	protoc        (unknown)
 // source: link/v1/session.proto
 
-// The link: what a hub and an agent say to each other. The agent dials; both
-// sides serve on the same yamux session. Unknown fields are ignored, features
-// are negotiated by name, and authority comes from the client certificate
+// The protocol between hub and agent. The agent opens the connection; both
+// sides serve calls on the same yamux session. Unknown fields are ignored, and
+// features are negotiated by name. Authority comes from the client certificate
 // alone: no message names a tenant.
 
 package linkv1
@@ -29,22 +29,22 @@ const (
 type HelloRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	AgentVersion string                 `protobuf:"bytes,1,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
-	AgentId      string                 `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"` // random, made at enrolment
-	Epoch        string                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`                    // random, made at each start of the agent process
+	AgentId      string                 `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"` // random, created at the enrolment
+	Epoch        string                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`                    // random, created at each start of the agent process
 	Features     []string               `protobuf:"bytes,4,rep,name=features,proto3" json:"features,omitempty"`
 	Fingerprint  string                 `protobuf:"bytes,5,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`                    // UID of the namespace kube-system
 	KubeVersion  string                 `protobuf:"bytes,6,opt,name=kube_version,json=kubeVersion,proto3" json:"kube_version,omitempty"` // such as "v1.35.4"
 	ApiVersions  []string               `protobuf:"bytes,7,rep,name=api_versions,json=apiVersions,proto3" json:"api_versions,omitempty"` // "apps/v1", "apps/v1/Deployment" …, sorted
-	Readyz       string                 `protobuf:"bytes,8,opt,name=readyz,proto3" json:"readyz,omitempty"`                              // "ok", or what the API server's /readyz said
+	Readyz       string                 `protobuf:"bytes,8,opt,name=readyz,proto3" json:"readyz,omitempty"`                              // "ok", or the response of the API server's /readyz
 	Cursor       *Cursor                `protobuf:"bytes,9,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	SentUnixNano int64                  `protobuf:"varint,10,opt,name=sent_unix_nano,json=sentUnixNano,proto3" json:"sent_unix_nano,omitempty"`
-	Instance     string                 `protobuf:"bytes,11,opt,name=instance,proto3" json:"instance,omitempty"` // names the agent's state directory; empty: not known
-	Leader       bool                   `protobuf:"varint,12,opt,name=leader,proto3" json:"leader,omitempty"`    // it holds the Lease of its cluster, so it alone may write there
-	Revoked      []*Revoked             `protobuf:"bytes,13,rep,name=revoked,proto3" json:"revoked,omitempty"`   // what the agent was told of revocations, for a hub that was restored
-	// A probe asks whether this agent would be let in, and changes nothing: it
-	// attaches nobody, replaces nobody and gets no keys.
+	Instance     string                 `protobuf:"bytes,11,opt,name=instance,proto3" json:"instance,omitempty"` // id of the agent's state directory; empty: not known
+	Leader       bool                   `protobuf:"varint,12,opt,name=leader,proto3" json:"leader,omitempty"`    // it holds the Lease of its cluster, so only it may write there
+	Revoked      []*Revoked             `protobuf:"bytes,13,rep,name=revoked,proto3" json:"revoked,omitempty"`   // revocations that the agent has received, for a hub that was restored from a backup
+	// A probe asks whether this agent would be admitted, and changes nothing: it
+	// is not attached, replaces no other agent, and gets no keys.
 	Probe         bool `protobuf:"varint,14,opt,name=probe,proto3" json:"probe,omitempty"`
-	Upgrades      bool `protobuf:"varint,140,opt,name=upgrades,proto3" json:"upgrades,omitempty"` // the owner of the cluster lets the hub upgrade the agent; absent: not
+	Upgrades      bool `protobuf:"varint,140,opt,name=upgrades,proto3" json:"upgrades,omitempty"` // the owner of the cluster permits the hub to upgrade the agent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -184,8 +184,9 @@ func (x *HelloRequest) GetUpgrades() bool {
 	return false
 }
 
-// Revoked names an agent of the same tenant that is no longer good. The hub
-// signs it, so that an agent can hand it back to a hub that has forgotten.
+// Revoked names an agent of the same tenant whose certificate is revoked. The
+// hub signs it, so that agents can return it to a hub that was restored from a
+// backup.
 type Revoked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AgentId       string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
@@ -246,18 +247,18 @@ func (x *Revoked) GetProof() []byte {
 	return nil
 }
 
-// Cursor is how far the agent's copy of the desired log goes.
+// Cursor is how far the agent has stored the desired log.
 type Cursor struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Incarnation   string                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // empty: the agent has nothing yet
+	Incarnation   string                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // empty: the agent has no rows yet
 	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	Chain         []byte                 `protobuf:"bytes,3,opt,name=chain,proto3" json:"chain,omitempty"`            // chain hash at seq, 32 bytes
-	Proof         []byte                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`            // what the hub gave with the last row; proves that the place existed
-	Generation    uint64                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"` // highest of any application that was seen here
-	Guard         *Cursor                `protobuf:"bytes,6,opt,name=guard,proto3" json:"guard,omitempty"`            // with no incarnation: the place that was known before the copy was lost
+	Proof         []byte                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`            // what the hub sent with the last row; proves that this position existed
+	Generation    uint64                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"` // highest one of any application that this agent has seen
+	Guard         *Cursor                `protobuf:"bytes,6,opt,name=guard,proto3" json:"guard,omitempty"`            // without incarnation: the cursor that was known before the copy was lost
 	Compares      bool                   `protobuf:"varint,7,opt,name=compares,proto3" json:"compares,omitempty"`     // the agent answers Compare
-	Packs         bool                   `protobuf:"varint,95,opt,name=packs,proto3" json:"packs,omitempty"`          // the agent unpacks rows
-	Settings      bool                   `protobuf:"varint,40,opt,name=settings,proto3" json:"settings,omitempty"`    // the agent keeps rows SETTINGS; otherwise roots and buckets leave them out
+	Packs         bool                   `protobuf:"varint,95,opt,name=packs,proto3" json:"packs,omitempty"`          // the agent can read Row.packed
+	Settings      bool                   `protobuf:"varint,40,opt,name=settings,proto3" json:"settings,omitempty"`    // the agent stores rows SETTINGS; otherwise root and bucket hashes omit them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -361,12 +362,12 @@ type HelloResponse struct {
 	ReplicaId        string                 `protobuf:"bytes,2,opt,name=replica_id,json=replicaId,proto3" json:"replica_id,omitempty"`
 	SessionId        string                 `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Features         []string               `protobuf:"bytes,4,rep,name=features,proto3" json:"features,omitempty"`
-	HeartbeatSeconds uint32                 `protobuf:"varint,5,opt,name=heartbeat_seconds,json=heartbeatSeconds,proto3" json:"heartbeat_seconds,omitempty"` // 10 unless the operator changes it
+	HeartbeatSeconds uint32                 `protobuf:"varint,5,opt,name=heartbeat_seconds,json=heartbeatSeconds,proto3" json:"heartbeat_seconds,omitempty"` // 10 unless configured
 	NowUnixNano      int64                  `protobuf:"varint,6,opt,name=now_unix_nano,json=nowUnixNano,proto3" json:"now_unix_nano,omitempty"`              // agents use the hub's time for leases and expiry
-	ObjectKey        []byte                 `protobuf:"bytes,7,opt,name=object_key,json=objectKey,proto3" json:"object_key,omitempty"`                       // key under which blobs of this tenant are sealed (XChaCha20-Poly1305), 32 bytes; kept in memory and in the agent's Secret only
+	ObjectKey        []byte                 `protobuf:"bytes,7,opt,name=object_key,json=objectKey,proto3" json:"object_key,omitempty"`                       // key of this tenant's blobs (XChaCha20-Poly1305), 32 bytes; stored only in memory and in the agent's Secret
 	ClusterName      string                 `protobuf:"bytes,8,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
-	MaskKey          []byte                 `protobuf:"bytes,9,opt,name=mask_key,json=maskKey,proto3" json:"mask_key,omitempty"` // 32 bytes, per cluster: keyed hashes of Secret values are made with it
-	Revoked          []*Revoked             `protobuf:"bytes,10,rep,name=revoked,proto3" json:"revoked,omitempty"`               // agents of the tenant that are no longer good, newest last
+	MaskKey          []byte                 `protobuf:"bytes,9,opt,name=mask_key,json=maskKey,proto3" json:"mask_key,omitempty"` // 32 bytes, per cluster: the key of the hashes of Secret values
+	Revoked          []*Revoked             `protobuf:"bytes,10,rep,name=revoked,proto3" json:"revoked,omitempty"`               // revoked agents of the tenant, newest last
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -475,13 +476,13 @@ type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	SentUnixNano  int64                  `protobuf:"varint,2,opt,name=sent_unix_nano,json=sentUnixNano,proto3" json:"sent_unix_nano,omitempty"`
-	ReportBacklog uint32                 `protobuf:"varint,3,opt,name=report_backlog,json=reportBacklog,proto3" json:"report_backlog,omitempty"`   // records waiting to be sent
-	AppliedSeq    uint64                 `protobuf:"varint,4,opt,name=applied_seq,json=appliedSeq,proto3" json:"applied_seq,omitempty"`            // newest log row stored
+	ReportBacklog uint32                 `protobuf:"varint,3,opt,name=report_backlog,json=reportBacklog,proto3" json:"report_backlog,omitempty"`   // records that wait to be sent
+	AppliedSeq    uint64                 `protobuf:"varint,4,opt,name=applied_seq,json=appliedSeq,proto3" json:"applied_seq,omitempty"`            // seq of the newest stored row
 	Leader        bool                   `protobuf:"varint,5,opt,name=leader,proto3" json:"leader,omitempty"`                                      // as in HelloRequest
 	LagMs         uint32                 `protobuf:"varint,6,opt,name=lag_ms,json=lagMs,proto3" json:"lag_ms,omitempty"`                           // age of the oldest change that the hub has not stored yet; 0: none
-	RoundTripNano int64                  `protobuf:"varint,7,opt,name=round_trip_nano,json=roundTripNano,proto3" json:"round_trip_nano,omitempty"` // of the beat before; 0: not known
+	RoundTripNano int64                  `protobuf:"varint,7,opt,name=round_trip_nano,json=roundTripNano,proto3" json:"round_trip_nano,omitempty"` // of the previous heartbeat; 0: not known
 	// The hub does not have everything yet that this agent has seen since it
-	// started, so what it knows of the cluster is as old as before.
+	// started, so its data of the cluster is as old as before.
 	Incomplete    bool `protobuf:"varint,145,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -577,10 +578,10 @@ type BeatReply struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Number            uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	NowUnixNano       int64                  `protobuf:"varint,2,opt,name=now_unix_nano,json=nowUnixNano,proto3" json:"now_unix_nano,omitempty"`
-	Drain             bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`                                                     // reconnect elsewhere soon
+	Drain             bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`                                                     // connect to another replica soon
 	Closing           *Closing               `protobuf:"bytes,4,opt,name=closing,proto3" json:"closing,omitempty"`                                                  // set in the last message of a session that the hub ends
-	Revoked           []*Revoked             `protobuf:"bytes,5,rep,name=revoked,proto3" json:"revoked,omitempty"`                                                  // when it is not what was said before: all, as in HelloResponse
-	DrainWithinMillis uint32                 `protobuf:"varint,10,opt,name=drain_within_millis,json=drainWithinMillis,proto3" json:"drain_within_millis,omitempty"` // with drain: attach anew at a random moment within this time, then end this session
+	Revoked           []*Revoked             `protobuf:"bytes,5,rep,name=revoked,proto3" json:"revoked,omitempty"`                                                  // if it has changed: all, as in HelloResponse
+	DrainWithinMillis uint32                 `protobuf:"varint,10,opt,name=drain_within_millis,json=drainWithinMillis,proto3" json:"drain_within_millis,omitempty"` // with drain: attach again at a random moment within this time, then end this session
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -662,7 +663,7 @@ type Closing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`   // kind of the fault: conflict, denied, unknown, offline
 	Cause         string                 `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"` // one sentence for people
-	Fix           string                 `protobuf:"bytes,3,opt,name=fix,proto3" json:"fix,omitempty"`     // what to do about it; may be empty
+	Fix           string                 `protobuf:"bytes,3,opt,name=fix,proto3" json:"fix,omitempty"`     // what to do; may be empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -4,9 +4,9 @@
 // - protoc             (unknown)
 // source: link/v1/session.proto
 
-// The link: what a hub and an agent say to each other. The agent dials; both
-// sides serve on the same yamux session. Unknown fields are ignored, features
-// are negotiated by name, and authority comes from the client certificate
+// The protocol between hub and agent. The agent opens the connection; both
+// sides serve calls on the same yamux session. Unknown fields are ignored, and
+// features are negotiated by name. Authority comes from the client certificate
 // alone: no message names a tenant.
 
 package linkv1
@@ -34,7 +34,7 @@ const (
 //
 // Session is served by the hub on the CONTROL lane.
 type SessionClient interface {
-	// Hello opens a session. Nothing else is answered before it.
+	// Hello opens a session. Other calls fail before it.
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloResponse, error)
 	// Heartbeat runs for the life of the session. The agent sends a beat every
 	// interval; the hub answers each.
@@ -78,7 +78,7 @@ type Session_HeartbeatClient = grpc.BidiStreamingClient[Beat, BeatReply]
 //
 // Session is served by the hub on the CONTROL lane.
 type SessionServer interface {
-	// Hello opens a session. Nothing else is answered before it.
+	// Hello opens a session. Other calls fail before it.
 	Hello(context.Context, *HelloRequest) (*HelloResponse, error)
 	// Heartbeat runs for the life of the session. The agent sends a beat every
 	// interval; the hub answers each.

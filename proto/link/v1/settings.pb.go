@@ -21,32 +21,31 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Settings are those of a tenant's settings that an agent acts on, as they
-// hold in its cluster. It is the body of a row SETTINGS of the desired log,
-// and the newest one replaces all before it. An agent that was sent none uses
-// the defaults that each field names.
+// Settings are those of a tenant's settings that an agent uses, as they apply
+// to its cluster. They are the body of a row SETTINGS of the desired log. The
+// newest row replaces all earlier ones. An agent without one uses the default
+// of each field.
 type Settings struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Version        uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`              // of the tenant's settings; grows with every change of them
+	Version        uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`              // of the tenant's settings; increases with every change
 	Customizations []*Customization       `protobuf:"bytes,2,rep,name=customizations,proto3" json:"customizations,omitempty"` // in order of group and kind, one for each pair
-	// Kinds that are not watched, shown, compared or applied. They count only
-	// where exclusions_given is set; otherwise the agent's default list does.
-	// Rules that name other clusters are left out by the hub.
+	// Kinds that are not watched, shown, compared or applied. Used only if
+	// exclusions_given is set; otherwise the agent's default list is. The hub
+	// omits rules for other clusters.
 	Exclusions       []*KindFilter   `protobuf:"bytes,3,rep,name=exclusions,proto3" json:"exclusions,omitempty"`
 	ExclusionsGiven  bool            `protobuf:"varint,4,opt,name=exclusions_given,json=exclusionsGiven,proto3" json:"exclusions_given,omitempty"`
-	Inclusions       []*KindFilter   `protobuf:"bytes,5,rep,name=inclusions,proto3" json:"inclusions,omitempty"` // with any, only these kinds are not excluded
+	Inclusions       []*KindFilter   `protobuf:"bytes,5,rep,name=inclusions,proto3" json:"inclusions,omitempty"` // not empty: all other kinds are excluded
 	Compare          *CompareOptions `protobuf:"bytes,6,opt,name=compare,proto3" json:"compare,omitempty"`
 	InstanceLabelKey string          `protobuf:"bytes,7,opt,name=instance_label_key,json=instanceLabelKey,proto3" json:"instance_label_key,omitempty"` // empty: app.kubernetes.io/instance
-	// Marks of Argo CD that objects get besides our own, for tools that read
-	// them: annotation, annotation+label or label; empty: none.
+	// Tracking marks of Argo CD that objects get in addition to our own, for
+	// tools that read them: annotation, annotation+label or label; empty: none.
 	TrackingMethod                string   `protobuf:"bytes,8,opt,name=tracking_method,json=trackingMethod,proto3" json:"tracking_method,omitempty"`
 	InstallationId                string   `protobuf:"bytes,9,opt,name=installation_id,json=installationId,proto3" json:"installation_id,omitempty"` // empty: none
 	IgnoreResourceUpdatesDisabled bool     `protobuf:"varint,10,opt,name=ignore_resource_updates_disabled,json=ignoreResourceUpdatesDisabled,proto3" json:"ignore_resource_updates_disabled,omitempty"`
 	CustomLabels                  []string `protobuf:"bytes,11,rep,name=custom_labels,json=customLabels,proto3" json:"custom_labels,omitempty"`                         // shown with objects
 	SensitiveAnnotations          []string `protobuf:"bytes,12,rep,name=sensitive_annotations,json=sensitiveAnnotations,proto3" json:"sensitive_annotations,omitempty"` // whose values are masked
 	WaveDelaySeconds              *uint32  `protobuf:"varint,150,opt,name=wave_delay_seconds,json=waveDelaySeconds,proto3,oneof" json:"wave_delay_seconds,omitempty"`   // pause between two waves; absent: the agent's own
-	// Reasons of the Kubernetes events that are written, "all" for every one;
-	// empty: none.
+	// Reasons of the Kubernetes events to write; "all": every one; empty: none.
 	EventReasons  []string `protobuf:"bytes,151,rep,name=event_reasons,json=eventReasons,proto3" json:"event_reasons,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -180,7 +179,7 @@ func (x *Settings) GetEventReasons() []string {
 	return nil
 }
 
-// Customization is what a tenant says about kinds of objects.
+// Customization is what a tenant configures for kinds of objects.
 type Customization struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	Group                 string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`                                   // glob; empty: the core group
@@ -284,9 +283,9 @@ func (x *Customization) GetKnownTypeFields() []*KnownTypeField {
 // Actions are what people may do with an object of a kind.
 type Actions struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	DiscoveryLua  string                 `protobuf:"bytes,1,opt,name=discovery_lua,json=discoveryLua,proto3" json:"discovery_lua,omitempty"` // a script that says which are offered
+	DiscoveryLua  string                 `protobuf:"bytes,1,opt,name=discovery_lua,json=discoveryLua,proto3" json:"discovery_lua,omitempty"` // a script that returns the offered ones
 	Definitions   []*ActionDefinition    `protobuf:"bytes,2,rep,name=definitions,proto3" json:"definitions,omitempty"`
-	MergeBuiltin  bool                   `protobuf:"varint,3,opt,name=merge_builtin,json=mergeBuiltin,proto3" json:"merge_builtin,omitempty"` // built-in actions of the kind are offered as well
+	MergeBuiltin  bool                   `protobuf:"varint,3,opt,name=merge_builtin,json=mergeBuiltin,proto3" json:"merge_builtin,omitempty"` // built-in actions of the kind are offered, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -399,7 +398,7 @@ type IgnoreFields struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JsonPointers  []string               `protobuf:"bytes,1,rep,name=json_pointers,json=jsonPointers,proto3" json:"json_pointers,omitempty"`
 	Jq            []string               `protobuf:"bytes,2,rep,name=jq,proto3" json:"jq,omitempty"`
-	Managers      []string               `protobuf:"bytes,3,rep,name=managers,proto3" json:"managers,omitempty"` // fields that these own
+	Managers      []string               `protobuf:"bytes,3,rep,name=managers,proto3" json:"managers,omitempty"` // fields that these managers own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -455,7 +454,7 @@ func (x *IgnoreFields) GetManagers() []string {
 	return nil
 }
 
-// KnownTypeField says of which type of Kubernetes a field is.
+// KnownTypeField is the Kubernetes type of a field.
 type KnownTypeField struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"` // path with dots, such as spec.template.spec
@@ -513,7 +512,7 @@ type CompareOptions struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	IgnoreAggregatedRoles bool                   `protobuf:"varint,1,opt,name=ignore_aggregated_roles,json=ignoreAggregatedRoles,proto3" json:"ignore_aggregated_roles,omitempty"`
 	IgnoreStatus          string                 `protobuf:"bytes,2,opt,name=ignore_status,json=ignoreStatus,proto3" json:"ignore_status,omitempty"`                            // all, crd or none; empty: all
-	DifferencesOnUpdates  bool                   `protobuf:"varint,3,opt,name=differences_on_updates,json=differencesOnUpdates,proto3" json:"differences_on_updates,omitempty"` // updates of ignored fields alone are changes all the same
+	DifferencesOnUpdates  bool                   `protobuf:"varint,3,opt,name=differences_on_updates,json=differencesOnUpdates,proto3" json:"differences_on_updates,omitempty"` // updates of ignored fields alone count as changes
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
@@ -569,7 +568,7 @@ func (x *CompareOptions) GetDifferencesOnUpdates() bool {
 	return false
 }
 
-// KindFilter names kinds. An empty list is any.
+// KindFilter names kinds. An empty list matches all.
 type KindFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Groups        []string               `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"` // globs; "" is the core group

@@ -31,7 +31,7 @@ type DeleteRequest struct {
 	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
 	Namespace     string                 `protobuf:"bytes,5,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
-	Force         bool                   `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`            // it gets no time to end
+	Force         bool                   `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`            // without a grace period
 	Propagation   string                 `protobuf:"bytes,8,opt,name=propagation,proto3" json:"propagation,omitempty"` // foreground (also if empty), background, orphan
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -25,9 +25,9 @@ type UpgradeRequest struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                                     // UUID
 	Image           string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`                                               // full reference, with a tag or a digest
-	OrderedUnixNano int64                  `protobuf:"varint,3,opt,name=ordered_unix_nano,json=orderedUnixNano,proto3" json:"ordered_unix_nano,omitempty"` // an older order never follows a newer one
-	BeginBeforeUnix int64                  `protobuf:"varint,4,opt,name=begin_before_unix,json=beginBeforeUnix,proto3" json:"begin_before_unix,omitempty"` // after that it must not begin any more
-	DeadlineSeconds uint32                 `protobuf:"varint,5,opt,name=deadline_seconds,json=deadlineSeconds,proto3" json:"deadline_seconds,omitempty"`   // from the exchange to the first session of the new version
+	OrderedUnixNano int64                  `protobuf:"varint,3,opt,name=ordered_unix_nano,json=orderedUnixNano,proto3" json:"ordered_unix_nano,omitempty"` // an older order is refused after a newer one
+	BeginBeforeUnix int64                  `protobuf:"varint,4,opt,name=begin_before_unix,json=beginBeforeUnix,proto3" json:"begin_before_unix,omitempty"` // it must not begin later
+	DeadlineSeconds uint32                 `protobuf:"varint,5,opt,name=deadline_seconds,json=deadlineSeconds,proto3" json:"deadline_seconds,omitempty"`   // from the change of the image to the first session of the new version
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -101,7 +101,7 @@ type UpgradeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`                                         // Running, Succeeded, RolledBack or Failed; the last three are final
 	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`                                     // one sentence for people; may be empty
-	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`                                           // image before the exchange; empty: not known yet
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`                                           // image before the upgrade; empty: not known yet
 	EndedUnixNano int64                  `protobuf:"varint,4,opt,name=ended_unix_nano,json=endedUnixNano,proto3" json:"ended_unix_nano,omitempty"` // 0: it is not over
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

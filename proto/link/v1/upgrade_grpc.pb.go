@@ -26,14 +26,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Upgrades is served by the agent: the exchange of its own image. The agent
-// carries nothing of it out itself. It starts an updater with an account of
-// its own, which brings the image back if the new one does not reach the hub.
+// Upgrades is served by the agent: it replaces the agent's own image. The agent
+// does not do that itself. It starts an updater with its own service account,
+// which restores the former image if the new one does not reach the hub.
 type UpgradesClient interface {
-	// Upgrade has an order carried out and says how it stands. The hub asks again
-	// and again until it is over; an order of one id is carried out once, whoever
-	// is killed meanwhile. An agent that its owner has not released for upgrades
-	// refuses, as does one that was given a newer order before.
+	// Upgrade starts an upgrade and returns its state. The hub repeats the call
+	// until the upgrade is over. An upgrade of one id is done once, also if a
+	// process is killed meanwhile. An agent refuses if its owner has not enabled
+	// upgrades, or if it has received a newer order.
 	Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error)
 }
 
@@ -59,14 +59,14 @@ func (c *upgradesClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts .
 // All implementations must embed UnimplementedUpgradesServer
 // for forward compatibility.
 //
-// Upgrades is served by the agent: the exchange of its own image. The agent
-// carries nothing of it out itself. It starts an updater with an account of
-// its own, which brings the image back if the new one does not reach the hub.
+// Upgrades is served by the agent: it replaces the agent's own image. The agent
+// does not do that itself. It starts an updater with its own service account,
+// which restores the former image if the new one does not reach the hub.
 type UpgradesServer interface {
-	// Upgrade has an order carried out and says how it stands. The hub asks again
-	// and again until it is over; an order of one id is carried out once, whoever
-	// is killed meanwhile. An agent that its owner has not released for upgrades
-	// refuses, as does one that was given a newer order before.
+	// Upgrade starts an upgrade and returns its state. The hub repeats the call
+	// until the upgrade is over. An upgrade of one id is done once, also if a
+	// process is killed meanwhile. An agent refuses if its owner has not enabled
+	// upgrades, or if it has received a newer order.
 	Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error)
 	mustEmbedUnimplementedUpgradesServer()
 }

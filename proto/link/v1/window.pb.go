@@ -21,19 +21,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SyncWindow says when an application may be synchronised. The agent reckons
-// with it by the hub's time, so that it begins, continues and heals nothing
-// that the hub would not, while the hub is away too.
+// SyncWindow says when an application may be synced. The agent evaluates it by
+// the hub's clock, also while the hub is away, and decides as the hub would:
+// whether operations begin or continue, and whether drift is reverted.
 type SyncWindow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                         // allow or deny; what is neither closes the application
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                         // allow or deny; any other value closes the application
 	Schedule      string                 `protobuf:"bytes,2,opt,name=schedule,proto3" json:"schedule,omitempty"`                 // cron of five fields
-	Duration      string                 `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`                 // as in Go
+	Duration      string                 `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`                 // in the format of Go
 	TimeZone      string                 `protobuf:"bytes,4,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"` // IANA name; empty: UTC
 	Description   string                 `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
-	ManualSync    bool                   `protobuf:"varint,6,opt,name=manual_sync,json=manualSync,proto3" json:"manual_sync,omitempty"`    // what people start may go on while it closes the application
-	SyncOverrun   bool                   `protobuf:"varint,7,opt,name=sync_overrun,json=syncOverrun,proto3" json:"sync_overrun,omitempty"` // what began while it was open may end
-	SelfHeal      bool                   `protobuf:"varint,8,opt,name=self_heal,json=selfHeal,proto3" json:"self_heal,omitempty"`          // live state is kept equal to what was accepted all the same
+	ManualSync    bool                   `protobuf:"varint,6,opt,name=manual_sync,json=manualSync,proto3" json:"manual_sync,omitempty"`    // operations that people start are permitted while it closes the application
+	SyncOverrun   bool                   `protobuf:"varint,7,opt,name=sync_overrun,json=syncOverrun,proto3" json:"sync_overrun,omitempty"` // operations that began while it was open may continue
+	SelfHeal      bool                   `protobuf:"varint,8,opt,name=self_heal,json=selfHeal,proto3" json:"self_heal,omitempty"`          // self-heal continues while it closes the application
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

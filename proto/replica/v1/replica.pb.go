@@ -4,9 +4,9 @@
 // 	protoc        (unknown)
 // source: replica/v1/replica.proto
 
-// What the replicas of one hub say to each other on their internal port.
-// Calls to an agent (link.v1.Ops) travel there too, as they are: their
-// metadata names tenant and cluster.
+// The protocol between the replicas of one hub, on their internal port. Calls
+// to an agent (link.v1.Ops) are forwarded there unchanged; their metadata names
+// tenant and cluster.
 
 package replicav1
 

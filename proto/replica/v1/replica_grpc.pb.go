@@ -4,9 +4,9 @@
 // - protoc             (unknown)
 // source: replica/v1/replica.proto
 
-// What the replicas of one hub say to each other on their internal port.
-// Calls to an agent (link.v1.Ops) travel there too, as they are: their
-// metadata names tenant and cluster.
+// The protocol between the replicas of one hub, on their internal port. Calls
+// to an agent (link.v1.Ops) are forwarded there unchanged; their metadata names
+// tenant and cluster.
 
 package replicav1
 
@@ -32,8 +32,7 @@ const (
 //
 // Replica is served by every replica that has an internal port.
 type ReplicaClient interface {
-	// Hint makes things quicker and nothing else: what it says is found out by
-	// polling too, so it may be lost.
+	// Hint notifies of changes that polling would find later. It may be lost.
 	Hint(ctx context.Context, in *HintRequest, opts ...grpc.CallOption) (*HintResponse, error)
 }
 
@@ -61,8 +60,7 @@ func (c *replicaClient) Hint(ctx context.Context, in *HintRequest, opts ...grpc.
 //
 // Replica is served by every replica that has an internal port.
 type ReplicaServer interface {
-	// Hint makes things quicker and nothing else: what it says is found out by
-	// polling too, so it may be lost.
+	// Hint notifies of changes that polling would find later. It may be lost.
 	Hint(context.Context, *HintRequest) (*HintResponse, error)
 	mustEmbedUnimplementedReplicaServer()
 }

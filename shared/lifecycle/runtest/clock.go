@@ -13,7 +13,7 @@ import (
 // A Clock stands still until Advance moves it.
 type Clock struct {
 	mu      sync.Mutex
-	changed *sync.Cond // a timer came or went
+	changed *sync.Cond // a timer was added or removed
 	now     time.Time
 	timers  []*timer
 }

@@ -9,9 +9,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// ending is how long goroutines have that are about to end: the ones of
-// connections that were closed last take longer on a busy machine than goleak
-// waits by itself.
+// ending is how long goroutines may take to end: those of the last connections
+// take longer on a busy machine than goleak waits by default.
 const ending = time.Minute
 
 // Main is the TestMain of a package that leaves no goroutine behind.

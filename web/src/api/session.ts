@@ -1,4 +1,4 @@
-import { queryOptions } from '@tanstack/react-query';
+import { queryOptions, useQuery } from '@tanstack/react-query';
 import { api, body, type Me } from './client';
 
 /** Who is signed in. An error with status 401 means nobody is. */
@@ -18,4 +18,19 @@ export function may(me: Me | undefined, resource: string, action: string, projec
         (p.all || (project ? p.projects.includes(project) : p.projects.length > 0)),
     ) ?? false
   );
+}
+
+/** Names a right that somebody lacks, in one sentence. */
+export function needed(resource: string, action: string, project?: string): string {
+  return `You need the right ${resource} ${action}${project ? ` on project ${project}` : ''}.`;
+}
+
+/** Which right the caller lacks to do something; empty if they have it. */
+export function denied(me: Me | undefined, resource: string, action: string, project?: string): string {
+  return may(me, resource, action, project) ? '' : needed(resource, action, project);
+}
+
+/** The same of who is signed in. */
+export function useDenied(resource: string, action: string, project?: string): string {
+  return denied(useQuery(meQuery).data, resource, action, project);
 }

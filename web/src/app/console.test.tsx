@@ -1,8 +1,10 @@
 import { MantineProvider } from '@mantine/core';
-import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import { Notifications, notifications } from '@mantine/notifications';
+import { QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { cleanup, fireEvent, render, screen, waitFor } from '@testing-library/react';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { makeQueryClient } from './queries';
 import { makeRouter } from './router';
 import { theme } from './theme';
 
@@ -57,14 +59,17 @@ beforeEach(() => {
 });
 afterEach(() => {
   cleanup();
+  notifications.clean();
   vi.unstubAllGlobals();
 });
 
 function show(path: string) {
   window.history.replaceState({}, '', path);
-  const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } });
+  const queries = makeQueryClient(() => {});
+  queries.setDefaultOptions({ queries: { retry: false } });
   render(
     <MantineProvider theme={theme} withCssVariables={false} withGlobalClasses={false} env="test">
+      <Notifications />
       <QueryClientProvider client={queries}>
         <RouterProvider router={makeRouter(queries)} />
       </QueryClientProvider>
@@ -227,6 +232,85 @@ test('ROLL-03 who may not sync may not resume', async () => {
   expect(button.getAttribute('aria-disabled')).toBe('true');
   fireEvent.click(button);
   expect(sent.some((s) => s.path.endsWith('/resume'))).toBe(false);
+});
+
+test('an error that no form shows becomes one notification', async () => {
+  answers = {
+    ...page(shop({})),
+    'POST /api/v1/applications/argocd/shop/refresh': {
+      status: 503,
+      body: { message: 'the store is away', fix: 'try later' },
+    },
+  };
+  show('/applications/argocd/shop?tab=history');
+  fireEvent.click(await screen.findByRole('button', { name: 'Refresh' }));
+  await screen.findByText('The store is away.');
+  screen.getByText('Try later.');
+  expect(screen.getAllByText('The store is away.')).toHaveLength(1);
+});
+
+test('an error that a form shows is not notified as well', async () => {
+  answers = {
+    ...page(shop(paused)),
+    'POST /api/v1/applications/argocd/shop/resume': { status: 503, body: { message: 'the store is away' } },
+  };
+  show('/applications/argocd/shop?tab=history');
+  fireEvent.click(await screen.findByRole('button', { name: 'Resume auto-sync' }));
+  await screen.findByText('The store is away.');
+  // A notification would be shown before the error of the mutation is.
+  expect(screen.getAllByText('The store is away.')).toHaveLength(1);
+});
+
+const readOnly = ['applications', 'projects', 'clusters', 'repositories', 'settings'].map((resource) => ({
+  resource,
+  action: 'get',
+  all: true,
+  projects: [],
+}));
+
+test('RBAC-13 with the rights of a reader every button that writes is off and names the right', async () => {
+  const app = shop(
+    { ...paused, awaitsApproval: true },
+    { operationState: { id: '1', kind: 'sync', phase: 'Running', startedAt: '2026-01-01T00:00:00Z', message: '' } },
+  );
+  const known = [{ map: 'argocd-cm', key: 'resource.exclusions', about: 'Left alone.', sample: '[]', used: true }];
+  answers = {
+    ...page(app, readOnly),
+    'GET /api/v1/applications/argocd/shop/history': {
+      status: 200,
+      body: { items: [2, 1].map((id) => ({ id, revision: `${id}badbadbad`, deployedAt: '2026-03-02T10:00:00Z' })) },
+    },
+    'GET /api/v1/clusters': { status: 200, body: { items: [] } },
+    'GET /api/v1/repositories': { status: 200, body: { items: [] } },
+    'GET /api/v1/settings': { status: 200, body: { version: 3, items: [], known } },
+  };
+  const expected = {
+    '/applications/argocd/shop?tab=history': {
+      Sync: 'applications sync on project web',
+      Terminate: 'applications sync on project web',
+      'Resume auto-sync': 'applications sync on project web',
+      'Approve deletion': 'applications update on project web',
+      'Roll back to this': 'applications rollback on project web',
+    },
+    '/clusters': { 'Enroll a cluster': 'clusters create' },
+    '/repositories': { 'Add a repository': 'repositories create' },
+    '/settings': { 'Set resource.exclusions': 'settings update' },
+  };
+  for (const [path, buttons] of Object.entries(expected)) {
+    show(path);
+    for (const [name, right] of Object.entries(buttons)) {
+      const button = await screen.findByRole('button', { name });
+      expect(button.getAttribute('aria-disabled'), name).toBe('true');
+      fireEvent.focus(button);
+      expect((await screen.findByRole('tooltip')).textContent).toBe(`You need the right ${right}.`);
+      fireEvent.blur(button);
+      await waitFor(() => expect(screen.queryByRole('tooltip')).toBeNull());
+      fireEvent.click(button);
+      expect(screen.queryByRole('dialog')).toBeNull();
+    }
+    cleanup();
+  }
+  expect(sent.filter((s) => !s.path.startsWith('GET'))).toEqual([]);
 });
 
 test('HLT-04 an application with a failed sync does not read as healthy', async () => {

@@ -2,14 +2,19 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import type { Application, StreamEvent } from '../api/client';
 import { follow } from '../api/stream';
-import { appsQuery } from '../features/apps/api';
+import { appFilters, appQueries } from '../features/apps/api';
 import { applyChange, keyOf } from '../features/apps/model';
+import { clusterQueries } from '../features/clusters/api';
+import { projectQueries } from '../features/projects/api';
+import { repositoryQueries } from '../features/repositories/api';
 
 /** How the connection to the hub is, and as of when what is shown is. */
 export interface Liveness {
   live: boolean;
   asOf: number | undefined;
 }
+
+const apps = appQueries.list().queryKey;
 
 /** What an agent has reported counts for a minute after it has gone; then everything is read again. */
 const expiry = 65_000;
@@ -28,8 +33,8 @@ export function useLive(cursor: string | undefined): Liveness {
     let frame = 0;
     let expired: ReturnType<typeof setTimeout> | undefined;
     const refresh = () => {
-      void client.invalidateQueries({ queryKey: appsQuery.queryKey });
-      void client.invalidateQueries({ queryKey: ['app'] });
+      void client.invalidateQueries({ queryKey: apps });
+      void client.invalidateQueries(appFilters.each());
     };
     const flush = () => {
       frame = 0;
@@ -39,28 +44,26 @@ export function useLive(cursor: string | undefined): Liveness {
         void client.invalidateQueries();
         return;
       }
-      client.setQueryData(appsQuery.queryKey, (held) =>
-        held ? { ...held, items: events.reduce(applyChange, held.items) } : held,
-      );
+      client.setQueryData(apps, (held) => (held ? { ...held, items: events.reduce(applyChange, held.items) } : held));
       const touched = new Set<string>();
-      if (events.some((e) => moved(e, client.getQueryData(appsQuery.queryKey)?.items ?? []))) {
+      if (events.some((e) => moved(e, client.getQueryData(apps)?.items ?? []))) {
         void refresh();
         clearTimeout(expired);
         expired = setTimeout(refresh, expiry);
       }
       for (const e of events) {
-        if (e.kind === 'cluster') void client.invalidateQueries({ queryKey: ['clusters'] });
+        if (e.kind === 'cluster') void client.invalidateQueries(clusterQueries.list());
         if (e.kind === 'project') {
-          void client.invalidateQueries({ queryKey: ['projects'] });
-          void client.invalidateQueries({ predicate: (q) => q.queryKey.at(-1) === 'windows' });
+          void client.invalidateQueries(projectQueries.list());
+          void client.invalidateQueries(appFilters.windows());
         }
-        if (e.kind === 'repository') void client.invalidateQueries({ queryKey: ['repositories'] });
+        if (e.kind === 'repository') void client.invalidateQueries(repositoryQueries.list());
         if (e.application) touched.add(keyOf(e.application));
         else if (e.namespace && e.name) touched.add(`${e.namespace}/${e.name}`);
       }
       for (const key of touched) {
         const [namespace = '', name = ''] = key.split('/');
-        void client.invalidateQueries({ queryKey: ['app', namespace, name] });
+        void client.invalidateQueries(appFilters.one({ namespace, name }));
       }
     };
     const stop = follow(

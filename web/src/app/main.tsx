@@ -4,26 +4,18 @@ import '@xyflow/react/dist/style.css';
 import './app.css';
 import { MantineProvider } from '@mantine/core';
 import { Notifications } from '@mantine/notifications';
-import { QueryCache, QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import { QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
-import { signedOut, worthRetrying } from '../api/errors';
+import { makeQueryClient } from './queries';
 import { makeRouter } from './router';
 import { theme } from './theme';
 
-const queries = new QueryClient({
-  // A session that ended while a page was open leads to the sign-in and back.
-  queryCache: new QueryCache({
-    onError: (error) => {
-      if (!signedOut(error)) return;
-      const here = router.state.location;
-      if (here.pathname !== '/login') void router.navigate({ to: '/login', search: { to: here.href } });
-    },
-  }),
-  defaultOptions: {
-    queries: { retry: (count, error) => worthRetrying(error) && count < 2, refetchOnWindowFocus: false },
-  },
+// A session that ended while a page was open leads to the sign-in and back.
+const queries = makeQueryClient(() => {
+  const here = router.state.location;
+  if (here.pathname !== '/login') void router.navigate({ to: '/login', search: { to: here.href } });
 });
 const router = makeRouter(queries);
 

@@ -8,13 +8,13 @@ import {
   IconSettings,
   IconUserCircle,
 } from '@tabler/icons-react';
-import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, Outlet, useNavigate, useRouterState } from '@tanstack/react-router';
-import { api } from '../api/client';
 import { may, meQuery } from '../api/session';
-import { appsQuery } from '../features/apps/api';
+import { appQueries } from '../features/apps/api';
+import { loginMutations } from '../features/login/api';
 import { exact } from '../format/format';
-import { useHeadingFocus } from './focus';
+import { useHeadingFocus } from '../ui/focus';
 import { useLive } from './live';
 
 const places = [
@@ -28,18 +28,13 @@ const places = [
 /** The frame around every page, and the one place that follows the stream. */
 export function Shell() {
   const me = useQuery(meQuery);
-  const apps = useQuery(appsQuery);
+  const apps = useQuery(appQueries.list());
   const { live, asOf } = useLive(apps.data?.cursor);
   const path = useRouterState({ select: (s) => s.location.pathname });
-  const client = useQueryClient();
   const navigate = useNavigate();
   const scheme = useMantineColorScheme();
   useHeadingFocus(path);
-  const signOut = async () => {
-    await api.POST('/api/v1/logout');
-    await navigate({ to: '/login' });
-    client.clear();
-  };
+  const signOut = useMutation(loginMutations.signOut(() => navigate({ to: '/login' })));
   return (
     <div className="frame">
       <Group component="header" justify="space-between" wrap="nowrap">
@@ -70,7 +65,7 @@ export function Shell() {
             </Menu.Target>
             <Menu.Dropdown>
               <Menu.Label>{me.data?.username}</Menu.Label>
-              <Menu.Item onClick={signOut}>Sign out</Menu.Item>
+              <Menu.Item onClick={() => signOut.mutate()}>Sign out</Menu.Item>
             </Menu.Dropdown>
           </Menu>
         </Group>

@@ -1,6 +1,6 @@
 // Package chartstest serves charts to tests: a chart repository over HTTP, as
 // helm repo index would lay it out, and an OCI registry. Both listen on
-// loopback, may ask for a password, and count what they are asked.
+// loopback, may require a password, and count requests.
 package chartstest
 
 import (
@@ -116,7 +116,7 @@ func (s *Server) Authority() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
-// Protect has the server ask for a user name and password.
+// Protect makes the server require a user name and password.
 func (s *Server) Protect(user, password string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *Server) Answer(path string, with http.HandlerFunc) {
 	s.override[path] = with
 }
 
-// Asked is how often a path was asked for by GET.
+// Asked is how often a path was requested by GET.
 func (s *Server) Asked(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 
 const (
 	maxCommit  = 1 << 20 // bytes of a commit or tag that is read
-	maxMessage = 500     // characters of a commit's message that are kept
+	maxMessage = 500     // characters of a commit's message that are stored
 	maxPeel    = 16      // tags of tags that are followed
 )
 
@@ -89,7 +89,7 @@ func shorten(s string, limit int) string {
 	return s
 }
 
-// Ancestors gives up to limit first parents of a commit, nearest first; those
+// Ancestors returns up to limit first parents of a commit, nearest first; those
 // that cannot be read are left out.
 func (o *Objects) Ancestors(h plumbing.Hash, limit int) ([]plumbing.Hash, error) {
 	var all []plumbing.Hash
@@ -107,5 +107,5 @@ func (o *Objects) Ancestors(h plumbing.Hash, limit int) ([]plumbing.Hash, error)
 	return all, nil
 }
 
-// ErrNotCommit says that an object is there and is no commit.
+// ErrNotCommit means that an object is there and is no commit.
 var ErrNotCommit = errors.New("the object is not a commit")

@@ -37,7 +37,7 @@ func (n Node) IsLink() bool { return n.Mode == filemode.Symlink }
 // changed once it is made.
 type Directory []Node
 
-// Find looks a name up.
+// Find looks up a name.
 func (d Directory) Find(name string) (Node, bool) {
 	i, found := slices.BinarySearchFunc(d, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
 	if !found {
@@ -100,7 +100,7 @@ func parseTree(data []byte) (Directory, error) {
 		n := Node{Name: string(name), Hash: plumbing.Hash(rest[:20])}
 		data = rest[20:]
 		if n.Name == "" || n.Name == "." || n.Name == ".." || strings.EqualFold(n.Name, ".git") || strings.Contains(n.Name, "/") {
-			return nil, fault.New(fault.Invalid, "a directory of the repository holds the forbidden name %q", cut(n.Name))
+			return nil, fault.New(fault.Invalid, "a directory of the repository contains the forbidden name %q", cut(n.Name))
 		}
 		var err error
 		if n.Mode, err = canonicalMode(string(mode)); err != nil {
@@ -111,7 +111,7 @@ func parseTree(data []byte) (Directory, error) {
 	slices.SortFunc(d, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	for i := range d {
 		if i > 0 && d[i].Name == d[i-1].Name {
-			return nil, fault.New(fault.Invalid, "a directory of the repository holds the name %q twice", cut(d[i].Name))
+			return nil, fault.New(fault.Invalid, "a directory of the repository contains the name %q twice", cut(d[i].Name))
 		}
 	}
 	return d, nil

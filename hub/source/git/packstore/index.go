@@ -17,7 +17,7 @@ import (
 )
 
 // ErrDamaged marks what is wrong with the files of the database itself; what
-// was fetched into it has to be fetched anew.
+// was fetched into it has to be fetched again.
 var ErrDamaged = errors.New("the mirror is damaged")
 
 // Layout of a pack index, version 2.
@@ -187,7 +187,7 @@ func (x *index) offset(pos int64) (int64, error) {
 	return int64(binary.BigEndian.Uint64(b[:]) &^ (1 << 63)), nil
 }
 
-// prefixed gives up to limit objects whose names start with a prefix of
+// prefixed returns up to limit objects whose names start with a prefix of
 // hexadecimal digits.
 func (x *index) prefixed(prefix string, limit int) ([]plumbing.Hash, error) {
 	low, high := prefixRange(prefix)
@@ -217,7 +217,7 @@ func prefixRange(prefix string) (low, high plumbing.Hash) {
 }
 
 // writeIndex puts an index of entries in place, which it sorts, and opens it.
-// Of two entries for one object it keeps the first.
+// Of two entries for one object the first counts.
 func writeIndex(name string, entries []idxEntry, pack [20]byte) (*index, error) {
 	slices.SortStableFunc(entries, func(a, b idxEntry) int { return bytes.Compare(a.hash[:], b.hash[:]) })
 	entries = slices.CompactFunc(entries, func(a, b idxEntry) bool { return a.hash == b.hash })
@@ -240,8 +240,8 @@ func writeIndex(name string, entries []idxEntry, pack [20]byte) (*index, error) 
 	return x, x.check(data[len(data)-20:])
 }
 
-// fillIndex writes an index to a file. One that is kept in memory is given
-// back too.
+// fillIndex writes an index to a file. A small one is also returned, to be used
+// from memory.
 func fillIndex(f io.Writer, entries []idxEntry, pack [20]byte) ([]byte, error) {
 	var memory bytes.Buffer
 	small := idxNames+36*len(entries)+idxTrailer <= idxInMemory
@@ -267,7 +267,7 @@ func fillIndex(f io.Writer, entries []idxEntry, pack [20]byte) ([]byte, error) {
 	return memory.Bytes(), err
 }
 
-// encodeIndex writes the tables. A bufio.Writer keeps its first error for
+// encodeIndex writes the tables. A bufio.Writer returns its first error from
 // Flush, so the single writes need no check.
 func encodeIndex(w *bufio.Writer, entries []idxEntry) error {
 	var b [8]byte

@@ -20,7 +20,7 @@ import (
 // goes to a file at once.
 const spoolMemory = 256 << 10
 
-// A LimitError says which limit of the operator a repository passed.
+// A LimitError names the limit of the operator that a repository exceeded.
 type LimitError struct {
 	What  string
 	Limit int64
@@ -94,8 +94,8 @@ func (s *Spool) reader() randomReader {
 	return bytes.NewReader(s.mem)
 }
 
-// finish puts the pack at its final name and gives it open for reading. Without
-// an index beside it, nobody looks at it yet.
+// finish renames the pack to its final name and returns it open for reading. It
+// is not used before its index exists.
 func (s *Spool) finish(name string) (*os.File, error) {
 	if s.file != nil {
 		if err := rename(s.file.Name(), name); err != nil {
@@ -124,7 +124,7 @@ func rename(from, to string) error {
 	return nil
 }
 
-// Close removes what was not kept.
+// Close removes what was not stored.
 func (s *Spool) Close() error {
 	if s.file == nil {
 		return nil
@@ -139,7 +139,7 @@ func (s *Spool) Close() error {
 	return nil
 }
 
-// Limits bound what a pack may cost to take in.
+// Limits bound what a pack may cost to ingest.
 type Limits struct {
 	Objects  int64 // in the pack
 	Object   int64 // bytes of one object put together from deltas
@@ -177,7 +177,7 @@ func (l *Library) ingest(ctx context.Context, s *Spool, dir string, limits Limit
 	return p, nil
 }
 
-// ErrMalformed says that a pack is not what Git would have sent.
+// ErrMalformed means that a pack is not what Git would have sent.
 var ErrMalformed = errors.New("the pack is malformed")
 
 // blame marks an error as the server's unless a limit, the end of the context
@@ -285,7 +285,7 @@ func (x *indexer) scan(scan *packfile.Scanner) (int64, error) {
 	return n, nil
 }
 
-// A pacedWriter gives up once its context is over.
+// A pacedWriter fails once its context is over.
 type pacedWriter struct {
 	ctx context.Context //nolint:containedctx // lives for one object
 	w   io.Writer
@@ -418,7 +418,7 @@ func (x *indexer) dataOf(d *descent, last *level) ([]byte, error) {
 	return last.data, nil
 }
 
-// letGo forgets the data of levels and gives how much that was.
+// letGo releases the data of levels and returns its size.
 func letGo(way []level) (bytes int64) {
 	for i := range way {
 		bytes += int64(len(way[i].data))
@@ -427,7 +427,7 @@ func letGo(way []level) (bytes int64) {
 	return bytes
 }
 
-// rebuild puts the data of the last level together anew.
+// rebuild assembles the data of the last level again.
 func (x *indexer) rebuild(way []level) ([]byte, error) {
 	data, _, err := x.whole(way[0].object)
 	for _, l := range way[1:] {

@@ -39,7 +39,7 @@ func (o *Objects) Merge(ctx context.Context, limit int) error {
 		return errors.Join(err, p.close())
 	}
 	for _, old := range small {
-		// The index goes first: without it the pack is not looked at.
+		// The index goes first: without it the pack is not used.
 		err := cmp.Or(os.Remove(old.name+".idx"), os.Remove(old.name+".pack"))
 		if err != nil {
 			o.lib.log.WarnContext(ctx, "merged pack not removed", logkey.File, old.name, logkey.Error, err)

@@ -1,12 +1,13 @@
-// Package packstore is the object database of a Git repository: it takes in
-// packs that came from a server, keeps them with their indexes as files that
-// git itself can read, and reads objects, commits and directories from them.
+// Package packstore is the object database of a Git repository: it ingests
+// packs from a server and stores them with their indexes as files that git can
+// read. It reads objects, commits and directories from them.
 //
 // It never talks to a server, knows neither refs nor tenants, and never makes a
-// working copy. Every byte of a pack counts as hostile: taking one in is bounded
-// by Limits and by its context, and leaves nothing behind if it fails. The Git
-// source has one Library for each replica and one Objects for each repository.
-// Files are written once and never changed, so readers need no lock.
+// working copy. Every byte of a pack counts as hostile: ingesting one is
+// bounded by Limits and by its context, and leaves nothing behind if it fails.
+// The Git source has one Library for each replica and one Objects for each
+// repository. Files are written once and never changed, so readers need no
+// lock.
 package packstore
 
 import (
@@ -26,7 +27,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// ErrNoObject says that an object is not here.
+// ErrNoObject means that an object is not here.
 var ErrNoObject = plumbing.ErrObjectNotFound
 
 // A Library is what all databases of one replica share for reading: the cache,
@@ -39,7 +40,7 @@ type Library struct {
 	log       *slog.Logger
 }
 
-// A cacheKey names what is kept: the data at an offset of a pack, or the
+// A cacheKey names what is cached: the data at an offset of a pack, or the
 // directory with a hash in a database. Owners are packs and databases.
 type cacheKey struct {
 	owner  uint64
@@ -47,8 +48,8 @@ type cacheKey struct {
 	hash   [20]byte
 }
 
-// NewLibrary makes a library with so many bytes of memory for what was read,
-// whose objects are put together from deltas up to a size.
+// NewLibrary makes a library with a cache of cacheBytes. Objects of up to
+// maxDelta bytes are assembled from deltas.
 func NewLibrary(cacheBytes, maxDelta int64, log *slog.Logger) *Library {
 	return &Library{cache: lru.New[cacheKey, any](cacheBytes), maxDelta: maxDelta, log: log}
 }
@@ -245,7 +246,7 @@ func (s *packSet) find(h plumbing.Hash) (*pack, int64, error) {
 	return nil, 0, ErrNoObject
 }
 
-// Prefixed gives up to limit objects of each pack whose names start with a
+// Prefixed returns up to limit objects of each pack whose names start with a
 // prefix of hexadecimal digits.
 func (o *Objects) Prefixed(prefix string, limit int) ([]plumbing.Hash, error) {
 	s, err := o.acquire()
@@ -270,7 +271,7 @@ func (o *Objects) Prefixed(prefix string, limit int) ([]plumbing.Hash, error) {
 	return all, nil
 }
 
-// An Object is what a name stands for. Its data is shared and never changed.
+// An Object is what a hash refers to. Its data is shared and never changed.
 type Object struct {
 	Kind plumbing.ObjectType
 	Data []byte

@@ -22,7 +22,7 @@ const (
 	inflateRead = 4096
 )
 
-// TooLargeError says that an object has more bytes than the reader wants.
+// TooLargeError means that an object has more bytes than the reader wants.
 type TooLargeError struct{ Size int64 }
 
 func (e TooLargeError) Error() string { return fmt.Sprintf("object of %d bytes", e.Size) }
@@ -143,7 +143,7 @@ func parseEntry(b []byte, offset int64) (entry, error) {
 	return e, nil
 }
 
-// backOffset decodes how far before a delta its base stands; used is 0 if it
+// backOffset decodes how far before a delta its base is; used is 0 if it
 // is malformed.
 func backOffset(b []byte) (back int64, used int) {
 	for i, c := range b[:min(len(b), 9)] {
@@ -164,7 +164,7 @@ type inflater struct {
 	z   io.ReadCloser
 }
 
-// inflaters keeps idle inflaters of one owner.
+// inflaters is a pool of idle inflaters of one owner.
 type inflaters struct{ pool sync.Pool }
 
 func (s *inflaters) get(r io.Reader) (*inflater, error) {

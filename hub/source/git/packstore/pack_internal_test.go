@@ -46,7 +46,7 @@ func (b *packBuilder) deflate(data []byte) {
 	b.count++
 }
 
-// add adds an object as it is and gives its offset.
+// add adds an object as it is and returns its offset.
 func (b *packBuilder) add(kind plumbing.ObjectType, data []byte) int64 {
 	at := int64(packHead + b.body.Len())
 	b.head(kind, len(data))
@@ -256,7 +256,7 @@ func FuzzTake(f *testing.F) {
 	b.addRef(plumbing.ComputeHash(plumbing.BlobObject, []byte("some text")), appending(9, "other"))
 	f.Add(b.bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) > 20 { // a right checksum, so that the rest is looked at
+		if len(data) > 20 { // a right checksum, so that the rest is checked
 			sum := sha1.Sum(data[:len(data)-20])
 			data = append(data[:len(data)-20:len(data)-20], sum[:]...)
 		}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Sweep removes what an interrupted process left in the folder of packs. The
-// caller sees to it that nobody writes there.
+// Sweep removes what an interrupted process left in the folder of packs. No
+// other process may write there meanwhile.
 func (o *Objects) Sweep() error {
 	list, err := os.ReadDir(o.dir)
 	if errors.Is(err, os.ErrNotExist) {

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/capstan-cd/capstan/integration/rigs/harness"
+	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -35,7 +36,7 @@ type demo struct {
 	options options
 	dir     string
 	s       *stack.Stack
-	repo    *harness.Repository
+	repo    *gitserver.Repository
 	apps    []app
 }
 
@@ -43,7 +44,7 @@ type demo struct {
 func (d *demo) show(ctx context.Context) error {
 	begun := time.Now()
 	var err error
-	if d.repo, err = d.s.Repository(ctx, "sample", harness.RepositoryOptions{}); err != nil {
+	if d.repo, err = d.s.Repository(ctx, "sample", gitserver.RepositoryOptions{}); err != nil {
 		return err
 	}
 	if _, err := d.repo.Commit(ctx, "Add the sample applications", sample); err != nil {
@@ -89,7 +90,7 @@ func (d *demo) settle(ctx context.Context) (cause string, err error) {
 			return "", err
 		}
 		if a.broken {
-			err := harness.Eventually(ctx, func(ctx context.Context) (err error) {
+			err := poll.Until(ctx, func(ctx context.Context) (err error) {
 				cause, err = d.cause(ctx, a)
 				return err
 			})

@@ -9,15 +9,25 @@ import { sentence } from '../../api/errors';
 import { ago, exact, shortRevision } from '../../format/format';
 import { DriftBadge, HealthBadge, StateBadge, stateLabel } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
-import { appsQuery } from './api';
-import { type Filter, filtered, headlineOf, isStale, keyOf, operationWord, outweighed, tally } from './model';
+import { appQueries } from './api';
+import {
+  type Filter,
+  filtered,
+  headlineOf,
+  isStale,
+  keyOf,
+  operationWord,
+  outweighed,
+  projectOf,
+  tally,
+} from './model';
 import { ErrorIcon, NoticeIcon } from './notice';
 
 const rowHeight = 44;
 
 /** All applications, live. The filter is part of the address. */
 export function AppList() {
-  const apps = useQuery(appsQuery);
+  const apps = useQuery(appQueries.list());
   const filter = useSearch({ from: '/shell/applications' });
   const navigate = useNavigate({ from: '/applications' });
   const set = (change: Filter) =>
@@ -143,7 +153,7 @@ function AppRow({ app }: { app: Application }) {
         </Anchor>{' '}
         <NoticeIcon app={app} />
       </Table.Td>
-      <Table.Td>{app.spec.project || 'default'}</Table.Td>
+      <Table.Td>{projectOf(app)}</Table.Td>
       <Table.Td>
         <StateBadge state={headline.state} message={sentence(headline.message)} />
         {stale && (

@@ -1,5 +1,4 @@
-import { Alert, Anchor, Badge, Button, Group, Paper, Stack, Tabs, Text, Title, Tooltip } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
+import { Alert, Anchor, Badge, Group, Paper, Stack, Tabs, Text, Title } from '@mantine/core';
 import {
   IconAlertTriangle,
   IconPlayerPause,
@@ -8,22 +7,23 @@ import {
   IconRefresh,
   IconRotateClockwise,
 } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { lazy, Suspense, useState } from 'react';
 import type { Application } from '../../api/client';
-import { sentence, words } from '../../api/errors';
-import { may, meQuery } from '../../api/session';
+import { sentence } from '../../api/errors';
+import { useDenied } from '../../api/session';
 import { ago, exact, shortRevision } from '../../format/format';
+import { ActionButton } from '../../ui/action-button';
 import { DriftBadge, HealthBadge, StateBadge, stateLabel } from '../../ui/badges';
 import { Problem, Screen } from '../../ui/states';
-import { AppWindows } from '../projects/app-windows';
 import { externalLinks, managedBy } from './annotations';
-import { appQuery, useRefresh, useResume, useTerminate } from './api';
+import { appMutations, appQueries } from './api';
+import { AppWindows } from './app-windows';
 import { ApproveButton } from './approve';
 import { History } from './history';
-import { busy, conditionWords, headlineOf, isStale, operationWord, outweighed } from './model';
+import { busy, conditionWords, headlineOf, isStale, operationWord, outweighed, projectOf } from './model';
 import { NoticeBanner } from './notice';
 import { Operation } from './operation';
 import { Resources } from './resources';
@@ -37,7 +37,7 @@ const tabs = ['tree', 'diff', 'operation', 'history'] as const;
 /** One application: its state, its tree, its differences, and what one can do. */
 export function AppPage() {
   const key = useParams({ from: '/shell/applications/$namespace/$name' });
-  const app = useQuery(appQuery(key));
+  const app = useQuery(appQueries.one(key));
   const { tab, view } = useSearch({ from: '/shell/applications/$namespace/$name' });
   const navigate = useNavigate({ from: '/applications/$namespace/$name' });
   const shown = tabs.find((t) => t === tab) ?? 'tree';
@@ -86,11 +86,6 @@ export function AppPage() {
   );
 }
 
-function say(error: unknown) {
-  const said = words(error);
-  notifications.show({ color: 'red', title: said.title, message: said.fix ?? '' });
-}
-
 /** The application that renders this one. */
 function Parent({ app }: { app: Application }) {
   const parent = app.status?.capstan?.parent;
@@ -107,16 +102,11 @@ function Parent({ app }: { app: Application }) {
 
 function Head({ app }: { app: Application }) {
   const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
-  const me = useQuery(meQuery);
-  const refresh = useRefresh(key);
-  const terminate = useTerminate(key);
+  const seen = useDenied('applications', 'get', projectOf(app));
+  const denied = useDenied('applications', 'sync', projectOf(app));
+  const refresh = useMutation(appMutations.refresh(key));
+  const terminate = useMutation(appMutations.terminate(key));
   const [open, setOpen] = useState(false);
-  const allowed = may(me.data, 'applications', 'sync', app.spec.project || 'default');
-  const why = !allowed
-    ? 'You may not sync applications of this project.'
-    : busy(app)
-      ? 'An operation is in progress.'
-      : '';
   return (
     <Group justify="space-between">
       <Group gap="sm" align="baseline">
@@ -126,37 +116,35 @@ function Head({ app }: { app: Application }) {
         <Parent app={app} />
       </Group>
       <Group gap="xs">
-        <Button
+        <ActionButton
           variant="default"
           leftSection={<IconRefresh size={16} aria-hidden />}
+          why={seen}
           loading={refresh.isPending}
-          onClick={() => refresh.mutate(undefined, { onError: say })}
+          onClick={() => refresh.mutate()}
         >
           Refresh
-        </Button>
+        </ActionButton>
         {busy(app) && (
-          <Button
+          <ActionButton
             variant="light"
             color="red"
             leftSection={<IconPlayerStop size={16} aria-hidden />}
-            disabled={!allowed}
+            why={denied}
             loading={terminate.isPending}
-            onClick={() => terminate.mutate(undefined, { onError: say })}
+            onClick={() => terminate.mutate()}
           >
             Terminate
-          </Button>
+          </ActionButton>
         )}
         {app.status?.capstan?.awaitsApproval && <ApproveButton appKey={key} app={app} />}
-        <Tooltip label={why} disabled={!why}>
-          <Button
-            leftSection={<IconRotateClockwise size={16} aria-hidden />}
-            data-disabled={why !== ''}
-            aria-disabled={why !== ''}
-            onClick={() => !why && setOpen(true)}
-          >
-            Sync
-          </Button>
-        </Tooltip>
+        <ActionButton
+          leftSection={<IconRotateClockwise size={16} aria-hidden />}
+          why={denied || (busy(app) ? 'An operation is in progress.' : '')}
+          onClick={() => setOpen(true)}
+        >
+          Sync
+        </ActionButton>
       </Group>
       <SyncDialog appKey={key} app={app} opened={open} close={() => setOpen(false)} />
     </Group>
@@ -276,11 +264,10 @@ function Facts({ app }: { app: Application }) {
 /** That a rollback has paused the application, and the way on. */
 function PausedNotice({ app }: { app: Application }) {
   const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
-  const me = useQuery(meQuery);
-  const resume = useResume(key);
+  const denied = useDenied('applications', 'sync', projectOf(app));
+  const resume = useMutation(appMutations.resume(key));
   const paused = app.status?.capstan?.paused;
   if (!paused) return null;
-  const allowed = may(me.data, 'applications', 'sync', app.spec.project || 'default');
   return (
     <Alert color="violet" icon={<IconPlayerPause aria-hidden />} title="Paused" role="status">
       <Stack gap="xs" align="flex-start">
@@ -291,19 +278,16 @@ function PausedNotice({ app }: { app: Application }) {
           other than <code>{shortRevision(paused.skipped)}</code>, or somebody resumes or syncs.
         </Text>
         {resume.error && <Problem error={resume.error} />}
-        <Tooltip label="You may not sync applications of this project." disabled={allowed}>
-          <Button
-            size="xs"
-            variant="default"
-            leftSection={<IconPlayerPlay size={14} aria-hidden />}
-            data-disabled={!allowed}
-            aria-disabled={!allowed}
-            loading={resume.isPending}
-            onClick={() => allowed && resume.mutate()}
-          >
-            Resume auto-sync
-          </Button>
-        </Tooltip>
+        <ActionButton
+          size="xs"
+          variant="default"
+          leftSection={<IconPlayerPlay size={14} aria-hidden />}
+          why={denied}
+          loading={resume.isPending}
+          onClick={() => resume.mutate()}
+        >
+          Resume auto-sync
+        </ActionButton>
       </Stack>
     </Alert>
   );

@@ -1,38 +1,30 @@
 import { Button, Group, Modal, Stack, Text, TextInput } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
 import { IconCheck } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
+import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Application } from '../../api/client';
-import { words } from '../../api/errors';
-import { may, meQuery } from '../../api/session';
-import { type AppKey, useApprove } from './api';
+import { useDenied } from '../../api/session';
+import { ActionButton } from '../../ui/action-button';
+import { type AppKey, appMutations } from './api';
+import { projectOf } from './model';
 
 /** Approves what an operation deletes, after showing what that is. */
 export function ApproveButton({ appKey, app }: { appKey: AppKey; app: Application }) {
-  const me = useQuery(meQuery);
-  const approve = useApprove(appKey);
+  const approve = useMutation(appMutations.approve(appKey));
   const [open, setOpen] = useState(false);
   const [reason, setReason] = useState('');
-  const allowed = may(me.data, 'applications', 'update', app.spec.project || 'default');
-  const confirm = () =>
-    approve.mutate(reason, {
-      onSuccess: () => setOpen(false),
-      onError: (error) => {
-        const said = words(error);
-        notifications.show({ color: 'red', title: said.title, message: said.fix ?? '' });
-      },
-    });
+  const denied = useDenied('applications', 'update', projectOf(app));
+  const confirm = () => approve.mutate(reason, { onSuccess: () => setOpen(false) });
   return (
     <>
-      <Button
+      <ActionButton
         color="orange"
         leftSection={<IconCheck size={16} aria-hidden />}
-        disabled={!allowed}
+        why={denied}
         onClick={() => setOpen(true)}
       >
         Approve deletion
-      </Button>
+      </ActionButton>
       <Modal opened={open} onClose={() => setOpen(false)} title={`Approve what is deleted in ${app.metadata.name}?`}>
         <Stack>
           <Text>{app.status?.operationState?.message}</Text>
@@ -41,9 +33,9 @@ export function ApproveButton({ appKey, app }: { appKey: AppKey; app: Applicatio
             <Button variant="default" onClick={() => setOpen(false)}>
               Cancel
             </Button>
-            <Button color="red" loading={approve.isPending} onClick={confirm}>
+            <ActionButton color="red" why={denied} loading={approve.isPending} onClick={confirm}>
               Delete these objects
-            </Button>
+            </ActionButton>
           </Group>
         </Stack>
       </Modal>

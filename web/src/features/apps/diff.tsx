@@ -13,11 +13,11 @@ import { sentence } from '../../api/errors';
 import { shortRevision } from '../../format/format';
 import { DriftBadge } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
-import { type AppKey, diffQuery } from './api';
+import { type AppKey, appQueries } from './api';
 
 /** Live against desired, for each object that differs. */
 export default function Diff({ appKey, app }: { appKey: AppKey; app: Application }) {
-  const diff = useQuery(diffQuery(appKey));
+  const diff = useQuery(appQueries.diff(appKey));
   return (
     <Screen query={diff} empty={(d) => (d.items.length === 0 ? <Equal app={app} /> : undefined)}>
       {(d) => (

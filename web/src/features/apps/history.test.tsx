@@ -25,13 +25,16 @@ const entries = {
   ],
 };
 
+let me: object;
 const sent: Request[] = [];
 
 beforeEach(() => {
   sent.length = 0;
+  me = { permissions: [{ resource: 'applications', action: 'rollback', all: true, projects: [] }] };
   vi.stubGlobal('matchMedia', () => ({ matches: false, addEventListener() {}, removeEventListener() {} }));
   vi.stubGlobal('fetch', async (r: Request) => {
     sent.push(r.clone());
+    if (r.url.endsWith('/me')) return Response.json(me);
     return Response.json(r.method === 'GET' ? entries : {}, { status: r.method === 'GET' ? 200 : 202 });
   });
 });
@@ -51,6 +54,13 @@ function show(automation: string) {
   );
 }
 
+/** Presses the button once the console knows that the caller has the right. */
+async function pressRollBack() {
+  const button = await screen.findByRole('button', { name: 'Roll back to this' });
+  await waitFor(() => expect(button.getAttribute('aria-disabled')).toBeNull());
+  fireEvent.click(button);
+}
+
 test('ROLL-06 an entry shows author, message, parameters, who deployed it, why and how long it took', async () => {
   show('Manual');
   for (const text of ['Add a checkout', 'Ben <ben@example.com>', 'ann', 'release 1']) await screen.findByText(text);
@@ -60,7 +70,7 @@ test('ROLL-06 an entry shows author, message, parameters, who deployed it, why a
 
 test('ROLL-06 before a rollback the dialog says that automation is paused with it', async () => {
   show('Auto');
-  fireEvent.click(await screen.findByRole('button', { name: 'Roll back to this' }));
+  await pressRollBack();
   await screen.findByText(
     /Automation is then paused until Git renders something else.*does not have to be switched off/,
   );
@@ -74,6 +84,16 @@ test('ROLL-06 before a rollback the dialog says that automation is paused with i
 
 test('ROLL-06 without automation it says that the application is paused', async () => {
   show('Manual');
-  fireEvent.click(await screen.findByRole('button', { name: 'Roll back to this' }));
+  await pressRollBack();
   await screen.findByText(/The application is then paused until Git renders something else/);
+});
+
+test('RBAC-13 who may not roll back reads which right is missing', async () => {
+  me = { permissions: [{ resource: 'applications', action: 'sync', all: true, projects: [] }] };
+  show('Auto');
+  const button = await screen.findByRole('button', { name: 'Roll back to this' });
+  fireEvent.focus(button);
+  await screen.findByText('You need the right applications rollback on project default.');
+  fireEvent.click(button);
+  expect(screen.queryByRole('dialog')).toBeNull();
 });

@@ -1,16 +1,19 @@
 import { Button, Code, Group, Modal, Stack, Table, Text, TextInput } from '@mantine/core';
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { stringify } from 'yaml';
 import type { Application, HistoryEntry } from '../../api/client';
+import { useDenied } from '../../api/session';
 import { exact, shortRevision, took } from '../../format/format';
+import { ActionButton } from '../../ui/action-button';
 import { Nothing, Problem, Screen } from '../../ui/states';
-import { type AppKey, historyQuery, useRollback } from './api';
-import { busy } from './model';
+import { type AppKey, appMutations, appQueries } from './api';
+import { busy, projectOf } from './model';
 
 /** What was deployed, newest first, and the way back. */
 export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
-  const history = useQuery(historyQuery(appKey));
+  const history = useQuery(appQueries.history(appKey));
+  const denied = useDenied('applications', 'rollback', projectOf(app));
   const [chosen, setChosen] = useState<HistoryEntry>();
   return (
     <Screen
@@ -54,16 +57,29 @@ export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
                   <Table.Td>{h.reason}</Table.Td>
                   <Table.Td>
                     {i > 0 && (
-                      <Button size="xs" variant="light" disabled={busy(app)} onClick={() => setChosen(h)}>
+                      <ActionButton
+                        size="xs"
+                        variant="light"
+                        why={denied || (busy(app) ? 'An operation is in progress.' : '')}
+                        onClick={() => setChosen(h)}
+                      >
                         Roll back to this
-                      </Button>
+                      </ActionButton>
                     )}
                   </Table.Td>
                 </Table.Tr>
               ))}
             </Table.Tbody>
           </Table>
-          {chosen && <RollbackDialog appKey={appKey} app={app} entry={chosen} close={() => setChosen(undefined)} />}
+          {chosen && (
+            <RollbackDialog
+              appKey={appKey}
+              app={app}
+              entry={chosen}
+              denied={denied}
+              close={() => setChosen(undefined)}
+            />
+          )}
         </>
       )}
     </Screen>
@@ -93,12 +109,13 @@ interface RollbackProps {
   appKey: AppKey;
   app: Application;
   entry: HistoryEntry;
+  denied: string;
   close: () => void;
 }
 
-function RollbackDialog({ appKey, app, entry, close }: RollbackProps) {
+function RollbackDialog({ appKey, app, entry, denied, close }: RollbackProps) {
   const [reason, setReason] = useState('');
-  const rollback = useRollback(appKey);
+  const rollback = useMutation(appMutations.rollback(appKey));
   return (
     <Modal opened onClose={close} title={`Roll back to ${shortRevision(entry.revision)}`}>
       <Stack>
@@ -111,12 +128,13 @@ function RollbackDialog({ appKey, app, entry, close }: RollbackProps) {
           <Button variant="default" onClick={close}>
             Cancel
           </Button>
-          <Button
+          <ActionButton
+            why={denied}
             loading={rollback.isPending}
             onClick={() => rollback.mutate({ id: entry.id, reason }, { onSuccess: close })}
           >
             Roll back
-          </Button>
+          </ActionButton>
         </Group>
       </Stack>
     </Modal>

@@ -5,6 +5,11 @@ export function keyOf(app: Application): string {
   return `${app.metadata.namespace ?? 'argocd'}/${app.metadata.name}`;
 }
 
+/** The project of an application. */
+export function projectOf(app: Application): string {
+  return app.spec.project || 'default';
+}
+
 function version(app: Application): number {
   return Number(app.metadata.resourceVersion ?? 0);
 }
@@ -38,7 +43,7 @@ export function filtered(apps: Application[], filter: Filter): Application[] {
       (!q || keyOf(a).toLowerCase().includes(q)) &&
       (!filter.sync || (a.status?.sync?.status ?? 'Unknown') === filter.sync) &&
       (!filter.health || (a.status?.health?.status ?? 'Unknown') === filter.health) &&
-      (!filter.project || (a.spec.project ?? 'default') === filter.project),
+      (!filter.project || projectOf(a) === filter.project),
   );
 }
 

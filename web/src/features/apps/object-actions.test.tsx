@@ -54,7 +54,7 @@ function show() {
   render(
     <MantineProvider withCssVariables={false} withGlobalClasses={false} env="test">
       <QueryClientProvider client={queries}>
-        <ObjectActions appKey={{ namespace: 'argocd', name: 'shop' }} node={node} close={() => {}} />
+        <ObjectActions appKey={{ namespace: 'argocd', name: 'shop' }} project="web" node={node} close={() => {}} />
       </QueryClientProvider>
     </MantineProvider>,
   );
@@ -93,9 +93,15 @@ test('ACT-03 an action that cannot be run says why', async () => {
   };
   show();
   await screen.findByText('Not possible as the object is now.');
-  await screen.findByText('You may not run this action.');
+  const why = 'You need the right applications action/apps/Deployment/abort on project web.';
+  await screen.findByText(why);
+  const abort = screen.getByRole('button', { name: 'abort' });
+  fireEvent.focus(abort);
+  expect((await screen.findByRole('tooltip')).textContent).toBe(why);
+  fireEvent.click(abort);
+  expect(sent.some((s) => s.path.startsWith('POST'))).toBe(false);
   expect((screen.getByRole('button', { name: 'resume' }) as HTMLButtonElement).disabled).toBe(true);
-  expect(hindrance(action('x'))).toBe('');
+  expect(hindrance(action('x'), node, 'web')).toBe('');
 });
 
 test('an action that fails says why', async () => {

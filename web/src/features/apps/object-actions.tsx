@@ -1,16 +1,18 @@
-import { Alert, Badge, Button, Drawer, Group, Stack, Text, TextInput } from '@mantine/core';
+import { Alert, Badge, Drawer, Group, Stack, Text, TextInput } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Node, ResourceAction } from '../../api/client';
+import { needed } from '../../api/session';
+import { ActionButton } from '../../ui/action-button';
 import { HealthBadge } from '../../ui/badges';
 import { Nothing, Problem, Screen } from '../../ui/states';
-import { type AppKey, actionsQuery, useAction } from './api';
+import { type AppKey, appMutations, appQueries } from './api';
 
 /** What one can do with a live object of an application. */
-export function ObjectActions(props: { appKey: AppKey; node: Node; close: () => void }) {
-  const { appKey, node, close } = props;
-  const actions = useQuery(actionsQuery(appKey, node));
+export function ObjectActions(props: { appKey: AppKey; project: string; node: Node; close: () => void }) {
+  const { appKey, project, node, close } = props;
+  const actions = useQuery(appQueries.actions(appKey, node));
   return (
     <Drawer opened onClose={close} position="right" title={`${node.kind} ${node.name}`}>
       <Stack>
@@ -26,7 +28,7 @@ export function ObjectActions(props: { appKey: AppKey; node: Node; close: () => 
           {(a) => (
             <Stack gap="xs" role="list" aria-label="Actions">
               {a.items.map((action) => (
-                <Offer key={action.name} appKey={appKey} node={node} action={action} />
+                <Offer key={action.name} appKey={appKey} project={project} node={node} action={action} />
               ))}
             </Stack>
           )}
@@ -36,25 +38,25 @@ export function ObjectActions(props: { appKey: AppKey; node: Node; close: () => 
   );
 }
 
-/** The reason why an action cannot be run, or nothing. */
-export function hindrance(action: ResourceAction): string {
-  if (!action.permitted) return 'You may not run this action.';
+/** The reason why an action on an object cannot be run, or nothing. */
+export function hindrance(action: ResourceAction, node: Node, project: string): string {
+  if (!action.permitted) return needed('applications', `action/${node.group}/${node.kind}/${action.name}`, project);
   if (action.disabled) return 'Not possible as the object is now.';
   return '';
 }
 
-function Offer(props: { appKey: AppKey; node: Node; action: ResourceAction }) {
-  const { appKey, node, action } = props;
-  const run = useAction(appKey);
+function Offer(props: { appKey: AppKey; project: string; node: Node; action: ResourceAction }) {
+  const { appKey, project, node, action } = props;
+  const run = useMutation(appMutations.act(appKey, node));
   const fields = action.params ?? [];
   const [values, setValues] = useState(
     Object.fromEntries(fields.map((p) => [p.name, p.value || p.default || ''])) as Record<string, string>,
   );
-  const why = hindrance(action);
+  const why = hindrance(action, node, project);
   const title = action.displayName || action.name;
   const start = () =>
     run.mutate(
-      { node, action: action.name, values },
+      { action: action.name, values },
       {
         onSuccess: (result) =>
           notifications.show({
@@ -80,9 +82,16 @@ function Offer(props: { appKey: AppKey; node: Node; action: ResourceAction }) {
             }}
           />
         ))}
-        <Button size="xs" variant="light" disabled={why !== ''} loading={run.isPending} onClick={start}>
+        <ActionButton
+          size="xs"
+          variant="light"
+          why={action.permitted ? '' : why}
+          disabled={action.disabled}
+          loading={run.isPending}
+          onClick={start}
+        >
           {title}
-        </Button>
+        </ActionButton>
       </Group>
       {why && (
         <Text size="xs" c="dimmed">

@@ -17,8 +17,8 @@ import { useQuery } from '@tanstack/react-query';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { createContext, lazy, useCallback, useContext, useRef, useState } from 'react';
 import type { Application, Node } from '../../api/client';
-import { useOpener } from '../../app/focus';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
+import { useOpener } from '../../ui/focus';
 import { Nothing, Screen } from '../../ui/states';
 import {
   defaultPodSort,
@@ -30,11 +30,11 @@ import {
   type View,
   views,
 } from './annotations';
-import { type AppKey, treeQuery } from './api';
+import { type AppKey, appQueries } from './api';
 import { FacetFilter } from './facet-filter';
 import { type Facets, isProblem, matching, owners } from './grouping';
 import { NodeLinks } from './links';
-import { isStale, nodeId } from './model';
+import { isStale, nodeId, projectOf } from './model';
 import { ObjectActions } from './object-actions';
 
 // The graph is large; it is loaded when it is looked at.
@@ -57,7 +57,7 @@ export function Resources({
   view: string | undefined;
   choose: (view: View) => void;
 }) {
-  const tree = useQuery(treeQuery(appKey));
+  const tree = useQuery(appQueries.tree(appKey));
   const small = useMediaQuery(narrow, false, { getInitialValueInEffect: false });
   const chosen = views.find((v) => v === view);
   const shown = chosen ?? (small && !prefersView(app) ? 'list' : defaultView(app));
@@ -147,6 +147,7 @@ export function Resources({
       {object && (
         <ObjectActions
           appKey={appKey}
+          project={projectOf(app)}
           node={object}
           close={() => {
             setObject(undefined);

@@ -1,9 +1,13 @@
 import { Button, Checkbox, Group, Modal, Stack, Text, TextInput } from '@mantine/core';
+import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Application } from '../../api/client';
+import { useDenied } from '../../api/session';
 import { shortRevision } from '../../format/format';
+import { ActionButton } from '../../ui/action-button';
 import { Problem } from '../../ui/states';
-import { type AppKey, useSync } from './api';
+import { type AppKey, appMutations } from './api';
+import { projectOf } from './model';
 
 /** Asks how to sync, and starts it. */
 export function SyncDialog(props: { appKey: AppKey; app: Application; opened: boolean; close: () => void }) {
@@ -11,7 +15,8 @@ export function SyncDialog(props: { appKey: AppKey; app: Application; opened: bo
   const [prune, setPrune] = useState(app.spec.syncPolicy?.automated?.prune ?? false);
   const [dryRun, setDryRun] = useState(false);
   const [reason, setReason] = useState('');
-  const sync = useSync(appKey);
+  const denied = useDenied('applications', 'sync', projectOf(app));
+  const sync = useMutation(appMutations.sync(appKey));
   const start = () => sync.mutate({ prune, dryRun, ...(reason ? { reason } : {}) }, { onSuccess: close });
   return (
     <Modal opened={opened} onClose={close} title={`Sync ${app.metadata.name}`}>
@@ -40,9 +45,9 @@ export function SyncDialog(props: { appKey: AppKey; app: Application; opened: bo
           <Button variant="default" onClick={close}>
             Cancel
           </Button>
-          <Button onClick={start} loading={sync.isPending}>
+          <ActionButton why={denied} onClick={start} loading={sync.isPending}>
             {dryRun ? 'Start dry run' : 'Start sync'}
-          </Button>
+          </ActionButton>
         </Group>
       </Stack>
     </Modal>

@@ -11,14 +11,15 @@ import {
   Text,
   TextInput,
   Title,
-  Tooltip,
 } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body, type Cluster, type Enrolment } from '../../api/client';
-import { may, meQuery } from '../../api/session';
+import type { Cluster, Enrolment } from '../../api/client';
+import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { ActionButton } from '../../ui/action-button';
 import { Nothing, Problem, Screen } from '../../ui/states';
+import { clusterMutations, clusterQueries } from './api';
 
 const colors = { Connected: 'teal', Disconnected: 'red', NeverConnected: 'gray' } as const;
 const labels = { Connected: 'Connected', Disconnected: 'Disconnected', NeverConnected: 'Never connected' } as const;
@@ -33,22 +34,16 @@ const upgrades = {
 
 /** The clusters, the state of their agents, and the way to add one. */
 export function ClusterList() {
-  const me = useQuery(meQuery);
   const [open, setOpen] = useState(false);
-  const clusters = useQuery({
-    queryKey: ['clusters'],
-    queryFn: async ({ signal }) => body(await api.GET('/api/v1/clusters', { signal })),
-  });
-  const allowed = may(me.data, 'clusters', 'create');
+  const clusters = useQuery(clusterQueries.list());
+  const denied = useDenied('clusters', 'create');
   return (
     <Stack>
       <Group justify="space-between">
         <Title order={2}>Clusters</Title>
-        <Tooltip label="You may not enroll clusters." disabled={allowed}>
-          <Button data-disabled={!allowed} onClick={() => allowed && setOpen(true)}>
-            Enroll a cluster
-          </Button>
-        </Tooltip>
+        <ActionButton why={denied} onClick={() => setOpen(true)}>
+          Enroll a cluster
+        </ActionButton>
       </Group>
       <Screen
         query={clusters}
@@ -80,7 +75,7 @@ export function ClusterList() {
           </Table>
         )}
       </Screen>
-      {open && <EnrollDialog close={() => setOpen(false)} />}
+      {open && <EnrollDialog denied={denied} close={() => setOpen(false)} />}
     </Stack>
   );
 }
@@ -122,13 +117,9 @@ function Row({ cluster }: { cluster: Cluster }) {
   );
 }
 
-function EnrollDialog({ close }: { close: () => void }) {
+function EnrollDialog({ denied, close }: { denied: string; close: () => void }) {
   const [name, setName] = useState('');
-  const client = useQueryClient();
-  const enroll = useMutation({
-    mutationFn: async () => body(await api.POST('/api/v1/clusters/enroll', { body: { name } })),
-    onSuccess: () => client.invalidateQueries({ queryKey: ['clusters'] }),
-  });
+  const enroll = useMutation(clusterMutations.enroll());
   return (
     <Modal opened onClose={close} title="Enroll a cluster" size="lg">
       {enroll.data ? (
@@ -144,9 +135,9 @@ function EnrollDialog({ close }: { close: () => void }) {
             onChange={(e) => setName(e.currentTarget.value)}
           />
           <Group justify="flex-end">
-            <Button disabled={!name} loading={enroll.isPending} onClick={() => enroll.mutate()}>
+            <ActionButton why={denied} disabled={!name} loading={enroll.isPending} onClick={() => enroll.mutate(name)}>
               Make a join token
-            </Button>
+            </ActionButton>
           </Group>
         </Stack>
       )}
@@ -155,10 +146,7 @@ function EnrollDialog({ close }: { close: () => void }) {
 }
 
 function Commands({ enrolment }: { enrolment: Enrolment }) {
-  const clusters = useQuery({
-    queryKey: ['clusters'],
-    queryFn: async ({ signal }) => body(await api.GET('/api/v1/clusters', { signal })),
-  });
+  const clusters = useQuery(clusterQueries.list());
   const here = clusters.data?.items.find((c) => c.id === enrolment.cluster.id);
   return (
     <Stack>

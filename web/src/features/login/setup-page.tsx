@@ -1,9 +1,9 @@
 import { Button, Card, Center, PasswordInput, Stack, Text, TextInput, Title } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useNavigate, useRouterState } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
-import { api, body } from '../../api/client';
 import { Nothing, Problem, Screen } from '../../ui/states';
+import { loginMutations, loginQueries } from './api';
 
 /** The first account of a tenant, from a link that works once. */
 export function SetupPage() {
@@ -11,12 +11,7 @@ export function SetupPage() {
   // Kept from the first look: while the page is being left, the address has none.
   const hash = useRouterState({ select: (s) => s.location.hash });
   const [token] = useState(hash);
-  const check = useQuery({
-    queryKey: ['setup', token],
-    queryFn: async ({ signal }) => body(await api.POST('/api/v1/setup/check', { body: { token }, signal })),
-    retry: false,
-    enabled: token !== '',
-  });
+  const check = useQuery(loginQueries.setup(token));
   return (
     <Center mih="100vh" p="md">
       <Card withBorder w={420} padding="xl" component="main">
@@ -42,21 +37,11 @@ function SetupForm({ token, found }: { token: string; found: Found }) {
   const { tenant, roles, first } = found;
   const [username, setUsername] = useState(first ? 'admin' : '');
   const [password, setPassword] = useState('');
-  const client = useQueryClient();
   const navigate = useNavigate();
-  const setup = useMutation({
-    mutationFn: async () => {
-      await api.POST('/api/v1/setup', { body: { token, username, password } });
-    },
-    onSuccess: async () => {
-      // Whatever somebody else has seen here goes; the link is not asked again.
-      client.removeQueries({ predicate: (q) => q.queryKey[0] !== 'setup' });
-      await navigate({ to: '/applications' });
-    },
-  });
+  const setup = useMutation(loginMutations.createAccount(() => navigate({ to: '/applications' })));
   const submit = (e: FormEvent) => {
     e.preventDefault();
-    setup.mutate();
+    setup.mutate({ token, username, password });
   };
   return (
     <form onSubmit={submit}>

@@ -1,30 +1,24 @@
 import { Button, Card, Center, PasswordInput, Stack, Text, TextInput, Title } from '@mantine/core';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useMutation } from '@tanstack/react-query';
 import { useRouter, useSearch } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
-import { api } from '../../api/client';
 import { Problem } from '../../ui/states';
+import { loginMutations } from './api';
 
 /** Sign-in with a local account. */
 export function SignInPage() {
   const [form, setForm] = useState({ tenant: '', username: '', password: '' });
   const { to } = useSearch({ from: '/login' });
-  const client = useQueryClient();
   const router = useRouter();
-  const signIn = useMutation({
-    mutationFn: async () => {
-      const { tenant, ...rest } = form;
-      await api.POST('/api/v1/login', { body: { ...rest, ...(tenant ? { tenant } : {}) } });
-    },
-    onSuccess: () => {
-      client.clear();
+  const signIn = useMutation(
+    loginMutations.signIn(() => {
       // Only a path of this console: never another site.
       router.history.push(to?.startsWith('/') && !to.startsWith('//') ? to : '/applications');
-    },
-  });
+    }),
+  );
   const submit = (e: FormEvent) => {
     e.preventDefault();
-    signIn.mutate();
+    signIn.mutate(form);
   };
   const field = (name: keyof typeof form) => ({
     value: form[name],

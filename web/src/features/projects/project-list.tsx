@@ -1,12 +1,12 @@
 import { Paper, Stack, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Nothing, Screen } from '../../ui/states';
-import { projectsQuery, projectWindowsQuery } from './api';
-import { WindowTable } from './windows';
+import { WindowTable } from '../../ui/sync-windows';
+import { projectQueries } from './api';
 
 /** The projects, what they permit, and when their applications may be synchronised. */
 export function ProjectList() {
-  const projects = useQuery(projectsQuery);
+  const projects = useQuery(projectQueries.list());
   return (
     <Stack>
       <Title order={2}>Projects</Title>
@@ -46,7 +46,7 @@ export function ProjectList() {
 }
 
 function Windows({ name, any }: { name: string; any: boolean }) {
-  const windows = useQuery({ ...projectWindowsQuery(name), enabled: any });
+  const windows = useQuery({ ...projectQueries.windows(name), enabled: any });
   if (!any)
     return (
       <Text size="sm" c="dimmed">

@@ -1,36 +1,26 @@
-import {
-  Badge,
-  Button,
-  Group,
-  Modal,
-  PasswordInput,
-  Stack,
-  Table,
-  Text,
-  Textarea,
-  TextInput,
-  Title,
-} from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { Badge, Group, Modal, PasswordInput, Stack, Table, Text, Textarea, TextInput, Title } from '@mantine/core';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body } from '../../api/client';
+import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { ActionButton } from '../../ui/action-button';
 import { Nothing, Problem, Screen } from '../../ui/states';
+import { repositoryMutations, repositoryQueries } from './api';
 
 const colors = { Successful: 'teal', Failed: 'red', Unknown: 'gray' } as const;
 
 /** The repositories and how their last fetch went. */
 export function RepositoryList() {
+  const denied = useDenied('repositories', 'create');
   const [open, setOpen] = useState(false);
-  const repositories = useQuery({
-    queryKey: ['repositories'],
-    queryFn: async ({ signal }) => body(await api.GET('/api/v1/repositories', { signal })),
-  });
+  const repositories = useQuery(repositoryQueries.list());
   return (
     <Stack>
       <Group justify="space-between">
         <Title order={2}>Repositories</Title>
-        <Button onClick={() => setOpen(true)}>Add a repository</Button>
+        <ActionButton why={denied} onClick={() => setOpen(true)}>
+          Add a repository
+        </ActionButton>
       </Group>
       <Screen
         query={repositories}
@@ -73,7 +63,7 @@ export function RepositoryList() {
           </Table>
         )}
       </Screen>
-      {open && <AddDialog close={() => setOpen(false)} />}
+      {open && <AddDialog denied={denied} close={() => setOpen(false)} />}
     </Stack>
   );
 }
@@ -81,25 +71,19 @@ export function RepositoryList() {
 /** Says whether an address is fetched over SSH: ssh://… or the short form user@host:path. */
 const overSSH = (url: string) => /^\s*(ssh|git\+ssh|ssh\+git):\/\//i.test(url) || /^\s*[^/:\s]+:(?!\/\/)/.test(url);
 
-function AddDialog({ close }: { close: () => void }) {
+function AddDialog({ denied, close }: { denied: string; close: () => void }) {
   const [form, setForm] = useState({ url: '', username: '', password: '', sshPrivateKey: '' });
-  const client = useQueryClient();
   const ssh = overSSH(form.url);
-  const add = useMutation({
-    mutationFn: async () => {
-      const credential = ssh
-        ? { ...(form.sshPrivateKey ? { sshPrivateKey: form.sshPrivateKey } : {}) }
-        : {
-            ...(form.username ? { username: form.username } : {}),
-            ...(form.password ? { password: form.password } : {}),
-          };
-      await api.POST('/api/v1/repositories', { body: { url: form.url, ...credential } });
-    },
-    onSuccess: async () => {
-      await client.invalidateQueries({ queryKey: ['repositories'] });
-      close();
-    },
-  });
+  const add = useMutation(repositoryMutations.add());
+  const submit = () => {
+    const credential = ssh
+      ? { ...(form.sshPrivateKey ? { sshPrivateKey: form.sshPrivateKey } : {}) }
+      : {
+          ...(form.username ? { username: form.username } : {}),
+          ...(form.password ? { password: form.password } : {}),
+        };
+    add.mutate({ url: form.url, ...credential }, { onSuccess: close });
+  };
   const field = (name: keyof typeof form) => ({
     value: form[name],
     onChange: (e: { currentTarget: { value: string } }) => {
@@ -131,9 +115,9 @@ function AddDialog({ close }: { close: () => void }) {
           </>
         )}
         <Group justify="flex-end">
-          <Button disabled={!form.url} loading={add.isPending} onClick={() => add.mutate()}>
+          <ActionButton why={denied} disabled={!form.url} loading={add.isPending} onClick={submit}>
             Add
-          </Button>
+          </ActionButton>
         </Group>
       </Stack>
     </Modal>

@@ -1,31 +1,25 @@
 import { Alert, Button, Code, Group, Modal, Stack, Text, Textarea, TextInput } from '@mantine/core';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body } from '../../api/client';
+import { useDenied } from '../../api/session';
+import { ActionButton } from '../../ui/action-button';
 import { Problem } from '../../ui/states';
+import { settingMutations } from './api';
 import type { Row } from './model';
 
 /** Changes one key. The hub is the judge of what a value may be. */
 export function Editor({ row, version, close }: { row: Row; version: number; close: () => void }) {
   const [value, setValue] = useState(row.setting?.value ?? '');
   const [kind, setKind] = useState('');
-  const client = useQueryClient();
   const key = row.family ? row.key + kind.trim() : row.key;
-  const change = useMutation({
-    mutationFn: async ({ to, dryRun }: { to: string | null; dryRun: boolean }) =>
-      body(
-        await api.PATCH('/api/v1/settings', {
-          // Where nothing is stored yet there is nothing to overwrite.
-          params: { query: { dryRun }, header: version > 0 ? { 'If-Match': `"${version}"` } : {} },
-          body: { values: { [row.map]: { [key]: to } } },
-        }),
-      ),
-    onSuccess: async (answer, { dryRun }) => {
-      if (dryRun) return;
-      await client.invalidateQueries({ queryKey: ['settings'] });
-      if (!answer.warnings?.length) close();
-    },
-  });
+  const denied = useDenied('settings', 'update');
+  const change = useMutation(settingMutations.change());
+  const check = () => change.mutate({ map: row.map, key, to: value, version, dryRun: true });
+  const store = (to: string | null) =>
+    change.mutate(
+      { map: row.map, key, to, version, dryRun: false },
+      { onSuccess: (answer) => !answer.warnings?.length && close() },
+    );
   const edit = (next: string) => {
     change.reset();
     setValue(next);
@@ -71,32 +65,24 @@ export function Editor({ row, version, close }: { row: Row; version: number; clo
               </Button>
             )}
             {row.setting && (
-              <Button
+              <ActionButton
+                why={denied}
                 variant="subtle"
                 color="red"
                 loading={change.isPending}
-                onClick={() => change.mutate({ to: null, dryRun: false })}
+                onClick={() => store(null)}
               >
                 Remove
-              </Button>
+              </ActionButton>
             )}
           </Group>
           <Group gap="xs">
-            <Button
-              variant="default"
-              disabled={!ready}
-              loading={change.isPending}
-              onClick={() => change.mutate({ to: value, dryRun: true })}
-            >
+            <ActionButton why={denied} variant="default" disabled={!ready} loading={change.isPending} onClick={check}>
               Check
-            </Button>
-            <Button
-              disabled={!ready}
-              loading={change.isPending}
-              onClick={() => change.mutate({ to: value, dryRun: false })}
-            >
+            </ActionButton>
+            <ActionButton why={denied} disabled={!ready} loading={change.isPending} onClick={() => store(value)}>
               Save
-            </Button>
+            </ActionButton>
           </Group>
         </Group>
       </Stack>

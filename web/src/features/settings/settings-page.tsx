@@ -1,10 +1,11 @@
-import { Badge, Button, Group, Stack, Table, Text, TextInput, Title } from '@mantine/core';
+import { Badge, Group, Stack, Table, Text, TextInput, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body } from '../../api/client';
-import { may, meQuery } from '../../api/session';
+import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { ActionButton } from '../../ui/action-button';
 import { Screen } from '../../ui/states';
+import { settingQueries } from './api';
 import { Editor } from './editor';
 import { glimpse, has, type Row, rows } from './model';
 
@@ -12,10 +13,7 @@ import { glimpse, has, type Row, rows } from './model';
 export function SettingsPage() {
   const [search, setSearch] = useState('');
   const [open, setOpen] = useState<Row>();
-  const settings = useQuery({
-    queryKey: ['settings'],
-    queryFn: async ({ signal }) => body(await api.GET('/api/v1/settings', { signal })),
-  });
+  const settings = useQuery(settingQueries.list());
   return (
     <Stack>
       <Group justify="space-between">
@@ -46,8 +44,7 @@ export function SettingsPage() {
 }
 
 function Keys({ all, open }: { all: Row[]; open: (row: Row) => void }) {
-  const me = useQuery(meQuery);
-  const allowed = may(me.data, 'settings', 'update');
+  const denied = useDenied('settings', 'update');
   if (all.length === 0) return <Text>No key matches.</Text>;
   return (
     <Table.ScrollContainer minWidth={640}>
@@ -63,7 +60,7 @@ function Keys({ all, open }: { all: Row[]; open: (row: Row) => void }) {
         </Table.Thead>
         <Table.Tbody>
           {all.map((row) => (
-            <Line key={`${row.map} ${row.key} ${row.family}`} row={row} allowed={allowed} open={() => open(row)} />
+            <Line key={`${row.map} ${row.key} ${row.family}`} row={row} denied={denied} open={() => open(row)} />
           ))}
         </Table.Tbody>
       </Table>
@@ -71,7 +68,7 @@ function Keys({ all, open }: { all: Row[]; open: (row: Row) => void }) {
   );
 }
 
-function Line({ row, allowed, open }: { row: Row; allowed: boolean; open: () => void }) {
+function Line({ row, denied, open }: { row: Row; denied: string; open: () => void }) {
   const { setting } = row;
   return (
     <Table.Tr>
@@ -105,16 +102,15 @@ function Line({ row, allowed, open }: { row: Row; allowed: boolean; open: () => 
         {setting && `${ago(setting.updatedAt, Date.now())} by ${setting.updatedBy}`}
       </Table.Td>
       <Table.Td>
-        <Button
+        <ActionButton
           size="xs"
           variant="light"
-          disabled={!allowed}
-          title={allowed ? undefined : 'You have no right to update settings.'}
+          why={denied}
           aria-label={`${setting ? 'Edit' : 'Set'} ${row.key || row.map}`}
           onClick={open}
         >
           {setting ? 'Edit' : 'Set'}
-        </Button>
+        </ActionButton>
       </Table.Td>
     </Table.Tr>
   );

@@ -1,0 +1,204 @@
+// Package openapi reads the document of the API and checks requests against it. It
+// says in one sentence what the document does not allow, and repeats no value: that
+// may be a secret. The layers of the API use it; it knows no noun.
+package openapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Names of the extensions in the document.
+const (
+	extResource = "x-capstan-resource"
+	extAction   = "x-capstan-action"
+	extSecret   = "x-capstan-secret"
+)
+
+// Resources that are no right: public needs no sign-in, self concerns the
+// caller alone.
+const (
+	resourcePublic = "public"
+	resourceSelf   = "self"
+)
+
+// An Operation is one of the document, as the layers need it.
+type Operation struct {
+	id       string
+	Resource string
+	Action   string
+	Secret   bool // its response contains a secret that is shown once
+	Raw      bool // its body is no JSON; the handler reads it
+	Route    *routers.Route
+}
+
+// Public reports whether the operation needs no sign-in.
+func (o *Operation) Public() bool { return o.Resource == resourcePublic }
+
+// Read reads the operations of an OpenAPI document, by method and
+// echo path. Every operation must say which right it needs.
+func Read(text []byte) (map[string]*Operation, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		return nil, fmt.Errorf("read openapi.yaml: %w", err)
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		return nil, fmt.Errorf("check openapi.yaml: %w", err)
+	}
+	if err := interpret(doc); err != nil {
+		return nil, fmt.Errorf("read the schemas of openapi.yaml: %w", err)
+	}
+	out := map[string]*Operation{}
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			o := &Operation{id: op.OperationID, Route: &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: op}}
+			o.Resource, _ = op.Extensions[extResource].(string)
+			o.Action, _ = op.Extensions[extAction].(string)
+			o.Secret, _ = op.Extensions[extSecret].(bool)
+			if o.Resource == "" || o.Action == "" || o.id == "" {
+				return nil, fmt.Errorf("openapi.yaml: %s %s lacks operationId, %s or %s", method, path, extResource, extAction)
+			}
+			o.Raw = o.Resource == "apply" || o.Action == "webhook"
+			out[method+" "+echoPath(path)] = o
+		}
+	}
+	return out, nil
+}
+
+// interpret makes the library check values by the parsed schemas. For documents
+// of version 3.1 it would convert each schema to JSON Schema and compile it,
+// for every parameter and body of every request. The document uses nothing of
+// 3.1 that the parsed schemas do not support, except null: a schema without a
+// type accepts it.
+func interpret(doc *openapi3.T) error {
+	doc.OpenAPI = "3.0.3"
+	return doc.WalkSchemas(func(_ string, ref *openapi3.SchemaRef) error {
+		s := ref.Value
+		if s == nil {
+			return nil
+		}
+		if s.Const != nil || s.If != nil || len(s.PrefixItems)+len(s.PatternProperties)+len(s.DependentSchemas)+len(s.DependentRequired) > 0 ||
+			s.Contains != nil || s.PropertyNames != nil || s.UnevaluatedItems.Schema != nil || s.UnevaluatedProperties.Schema != nil {
+			return fmt.Errorf("a schema uses a keyword that is not checked: write it with those of OpenAPI 3.0")
+		}
+		if s.Type == nil && len(s.Enum)+len(s.AllOf)+len(s.AnyOf)+len(s.OneOf) == 0 && s.Not == nil {
+			s.Nullable = true
+		}
+		return nil
+	})
+}
+
+// echoPath writes a path of the document as echo does.
+func echoPath(path string) string {
+	return strings.NewReplacer("{", ":", "}", "").Replace(path)
+}
+
+// MethodsAt returns the methods of the operations at an address.
+func MethodsAt(operations map[string]*Operation, path string) []string {
+	asked := strings.Split(path, "/")
+	var methods []string
+	for _, o := range operations {
+		if matchesTemplate(strings.Split(o.Route.Path, "/"), asked) {
+			methods = append(methods, o.Route.Method)
+		}
+	}
+	slices.Sort(methods)
+	return methods
+}
+
+// matchesTemplate reports whether a path is one of a template.
+func matchesTemplate(template, path []string) bool {
+	if len(template) != len(path) {
+		return false
+	}
+	for i, part := range template {
+		if part != path[i] && !strings.HasPrefix(part, "{") {
+			return false
+		}
+	}
+	return true
+}
+
+// Validate checks a request against the document, but for its authentication. The
+// values of the parameters in the path are given.
+func (o *Operation) Validate(r *http.Request, params map[string]string) error {
+	return openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
+		Request: r, PathParams: params, Route: o.Route,
+		Options: &openapi3filter.Options{
+			ExcludeRequestBody: o.Raw, MultiError: true,
+			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
+		},
+	})
+}
+
+// ErrMediaType is the error for a body that is not JSON.
+func ErrMediaType() error {
+	return fault.With(fault.New(fault.Invalid, "the content type of the request is not supported here"), "", "send application/json")
+}
+
+// Explain says in one sentence what the document does not allow.
+func Explain(err error) error {
+	var request *openapi3filter.RequestError
+	if !errors.As(err, &request) {
+		return fault.Wrap(fault.Invalid, err, "the request is not valid")
+	}
+	where := "the request"
+	if request.Parameter != nil {
+		where = "parameter " + request.Parameter.Name
+	}
+	var schema *openapi3.SchemaError
+	if errors.As(request.Err, &schema) {
+		if at := strings.Join(schema.JSONPointer(), "."); at != "" && request.Parameter == nil {
+			where = at
+		}
+		return fault.With(fault.Wrap(fault.Invalid, err, "%s: %s", where, reason(schema)), "", "/openapi.yaml documents what is accepted")
+	}
+	switch {
+	case errors.Is(request.Err, openapi3filter.ErrInvalidRequired):
+		return fault.New(fault.Invalid, "%s is missing", where)
+	case strings.HasPrefix(request.Reason, "header Content-Type"):
+		return ErrMediaType()
+	}
+	return fault.Wrap(fault.Invalid, err, "%s cannot be read", where)
+}
+
+// reason is what is wrong with a value, without the value.
+func reason(e *openapi3.SchemaError) string {
+	if e.Schema == nil {
+		// The library leaves the schema out of some errors of bodies.
+		return "its " + e.SchemaField + " is out of bounds"
+	}
+	switch e.SchemaField {
+	case "type":
+		if e.Schema.Type == nil {
+			return "it is of the wrong type"
+		}
+		return "it must be of type " + strings.Join(e.Schema.Type.Slice(), " or ")
+	case "pattern":
+		return "it must match " + e.Schema.Pattern
+	case "minLength":
+		return fmt.Sprintf("it must have at least %d characters", e.Schema.MinLength)
+	case "maxLength":
+		if e.Schema.MaxLength == nil {
+			return "it is too long"
+		}
+		return fmt.Sprintf("it must have at most %d characters", *e.Schema.MaxLength)
+	case "enum":
+		return fmt.Sprintf("it must be one of %v", e.Schema.Enum)
+	case "required":
+		return e.Reason // names the property
+	case "properties", "additionalProperties":
+		return "it has a field that there is none of: " + e.Reason
+	}
+	return "its " + e.SchemaField + " is out of bounds"
+}

@@ -1,0 +1,273 @@
+package tenancy
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/audit"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
+	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/hub/settings"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Lifetimes and number of API tokens.
+const (
+	tokenLifetime    = 90 * 24 * time.Hour
+	maxTokenLifetime = 366 * 24 * time.Hour
+	maxTokens        = 50 // of one account
+)
+
+// AccountByName returns an account and the hash of its password. Identity asks,
+// before anybody is signed in.
+func (c *Tenancy) AccountByName(ctx context.Context, tenant hub.TenantID, name string) (hub.User, string, error) {
+	var u hub.User
+	var hash string
+	err := c.transact.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx transact.Tx) (err error) {
+		u, hash, err = tx.UserByName(ctx, name)
+		return err
+	})
+	return u, hash, err
+}
+
+// Account returns an account. Identity asks.
+func (c *Tenancy) Account(ctx context.Context, tenant hub.TenantID, id hub.UserID) (hub.User, error) {
+	var u hub.User
+	err := c.transact.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx transact.Tx) (err error) {
+		u, err = tx.User(ctx, id)
+		return err
+	})
+	return u, err
+}
+
+// SessionDuration is how long a session of the tenant lasts that begins now
+// (AUTH-05). Identity asks.
+func (c *Tenancy) SessionDuration(ctx context.Context, tenant hub.TenantID) (time.Duration, error) {
+	var values map[string]string
+	err := c.transact.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx transact.Tx) (err error) {
+		values, err = tx.SettingValues(ctx, hub.SettingsMap, []string{settings.SessionKey})
+		return err
+	})
+	return settings.SessionDuration(values), err
+}
+
+// SignedIn notes a sign-in.
+func (c *Tenancy) SignedIn(ctx context.Context, by hub.Caller) error {
+	return c.transact.Record(ctx, by, audit.Entry{Action: "login", Resource: access.Accounts, Object: by.Username, Result: audit.Allowed})
+}
+
+// SignInRefused notes a sign-in that failed.
+func (c *Tenancy) SignInRefused(ctx context.Context, by hub.Caller, reason string) error {
+	return c.transact.Record(ctx, by, audit.Entry{Action: "login", Resource: access.Accounts, Object: by.Username, Result: audit.Denied, Reason: reason})
+}
+
+// Rights returns the compiled rights of the caller, for those who must say what
+// a person may do.
+func (c *Tenancy) Rights(ctx context.Context, by hub.Caller) (*access.Index, error) {
+	var ix *access.Index
+	err := c.read(ctx, by, func(_ context.Context, r *reader) error {
+		ix = r.Rights
+		return nil
+	})
+	return ix, err
+}
+
+// Users lists the local accounts of the tenant.
+func (c *Tenancy) Users(ctx context.Context, by hub.Caller) ([]hub.User, error) {
+	var out []hub.User
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		out = nil
+		if err := r.May(access.Accounts, access.Get); err != nil {
+			return err
+		}
+		all, err := r.Tx.Users(ctx)
+		for _, u := range all {
+			if r.Rights.Check(access.Accounts, access.Get, u.Name) {
+				out = append(out, u)
+			}
+		}
+		return err
+	})
+	return out, err
+}
+
+// above refuses to touch the platform's rights without having them: a
+// tenant's admin must neither give the role platform-admin nor take over an
+// account that has it.
+func (w *writer) above(action, name string, roles ...[]string) error {
+	for _, list := range roles {
+		if slices.Contains(list, hub.RolePlatformAdmin) && !w.Rights.Check(access.Tenants, access.Update, "*") {
+			return w.Refuse(access.Accounts, action, name,
+				fault.With(fault.New(fault.Denied, "only a platform admin may change accounts of platform admins"), "account "+name, "ask a platform admin"))
+		}
+	}
+	return nil
+}
+
+// CreateUser makes a local account.
+func (c *Tenancy) CreateUser(ctx context.Context, by hub.Caller, u hub.User, passwordHash string) (hub.User, error) {
+	if err := validation.CheckUsername(u.Name); err != nil {
+		return u, err
+	}
+	if err := validation.CheckRoles(u.Roles); err != nil {
+		return u, err
+	}
+	var out hub.User
+	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		if err := w.Need(access.Accounts, access.Create, u.Name); err != nil {
+			return err
+		}
+		if err := w.above(access.Create, u.Name, u.Roles); err != nil {
+			return err
+		}
+		var err error
+		if out, err = w.Tx.CreateUser(ctx, u, passwordHash); err == nil {
+			w.Note(access.Create, access.Accounts, u.Name, "", nil, userText(out))
+		}
+		return err
+	})
+	return out, err
+}
+
+// A UserChange is what to change of an account; nil fields stay.
+type UserChange struct {
+	Roles        *[]string
+	Disabled     *bool
+	PasswordHash string // empty: stays
+}
+
+// UpdateUser changes an account. Its sessions end when it is disabled or gets
+// another password.
+func (c *Tenancy) UpdateUser(ctx context.Context, by hub.Caller, name string, ch UserChange) (hub.User, error) {
+	if ch.Roles != nil {
+		if err := validation.CheckRoles(*ch.Roles); err != nil {
+			return hub.User{}, err
+		}
+	}
+	var out hub.User
+	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		old, err := w.userForWrite(ctx, name, access.Update)
+		if err != nil {
+			return err
+		}
+		out = old
+		if ch.Roles != nil {
+			out.Roles = *ch.Roles
+		}
+		if ch.Disabled != nil {
+			out.Disabled = *ch.Disabled
+		}
+		if err := w.above(access.Update, name, old.Roles, out.Roles); err != nil {
+			return err
+		}
+		if by.User == old.ID && (out.Disabled || len(out.Roles) < len(old.Roles)) {
+			return fault.With(fault.New(fault.Conflict, "you cannot disable your own account or remove its roles"), "account "+name, "let another admin do it")
+		}
+		reason := ""
+		if ch.PasswordHash != "" {
+			reason = "with a new password"
+			if err := w.SetPassword(ctx, old.ID, ch.PasswordHash); err != nil {
+				return err
+			}
+		}
+		w.Note(access.Update, access.Accounts, name, reason, userText(old), userText(out))
+		return w.Tx.UpdateUser(ctx, out)
+	})
+	return out, err
+}
+
+// DeleteUser deletes an account with its sessions and tokens.
+func (c *Tenancy) DeleteUser(ctx context.Context, by hub.Caller, name string) error {
+	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		u, err := w.userForWrite(ctx, name, access.Delete)
+		if err != nil {
+			return err
+		}
+		if err := w.above(access.Delete, name, u.Roles); err != nil {
+			return err
+		}
+		if by.User == u.ID {
+			return fault.With(fault.New(fault.Conflict, "you cannot delete your own account"), "account "+name, "let another admin do it")
+		}
+		w.Note(access.Delete, access.Accounts, name, "", userText(u), nil)
+		return w.Tx.DeleteUser(ctx, u.ID)
+	})
+}
+
+func (w *writer) userForWrite(ctx context.Context, name, action string) (hub.User, error) {
+	u, _, err := w.UserByName(ctx, name)
+	if err != nil {
+		if fault.KindOf(err) == fault.Missing && !w.Rights.Check(access.Accounts, access.Get, name) {
+			return u, w.Need(access.Accounts, action, name)
+		}
+		return u, transact.Hide(err, access.Accounts, validation.Shorten(name))
+	}
+	return u, w.Need(access.Accounts, action, name)
+}
+
+func userText(u hub.User) any { return map[string]any{"roles": u.Roles, "disabled": u.Disabled} }
+
+// ChangePassword sets the caller's own password and ends the caller's
+// sessions. The current one was checked already.
+func (c *Tenancy) ChangePassword(ctx context.Context, by hub.Caller, passwordHash string) error {
+	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		w.Note(access.Update, access.Accounts, by.Username, "own password", nil, nil)
+		return w.SetPassword(ctx, by.User, passwordHash)
+	})
+}
+
+// Tokens lists the caller's API tokens.
+func (c *Tenancy) Tokens(ctx context.Context, by hub.Caller) ([]hub.APIToken, error) {
+	var out []hub.APIToken
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) (err error) {
+		out, err = r.Tx.Tokens(ctx, by.User)
+		return err
+	})
+	return out, err
+}
+
+// CreateToken stores an API token of the caller. A token cannot make another:
+// a stolen one would outlive its end.
+func (c *Tenancy) CreateToken(ctx context.Context, by hub.Caller, t hub.APIToken, lifetime string) (hub.APIToken, error) {
+	if err := validation.CheckLabel("token name", t.Name); err != nil {
+		return t, err
+	}
+	lasts, err := validation.BoundedDuration(lifetime, tokenLifetime, maxTokenLifetime)
+	if err != nil {
+		return t, err
+	}
+	err = c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		if by.Via != "session" {
+			return w.Refuse(access.Accounts, "create-token", by.Username,
+				fault.With(fault.New(fault.Denied, "a token cannot make another token"), "", "sign in with a password and make it there"))
+		}
+		held, err := w.Tx.Tokens(ctx, by.User)
+		if err != nil {
+			return err
+		}
+		if len(held) >= maxTokens {
+			return fault.With(fault.New(fault.Exceeded, "you have %d tokens, which is the limit", len(held)), "", "revoke those that are not used")
+		}
+		until := w.Now.Add(lasts)
+		t.CreatedAt, t.ExpiresAt = w.Now, &until
+		w.Note("create-token", access.Accounts, by.Username, "", nil, map[string]any{"id": t.ID, "name": t.Name, "prefix": t.Prefix, "expiresAt": until})
+		return w.PutToken(ctx, t)
+	})
+	return t, err
+}
+
+// DeleteToken revokes an API token of the caller.
+func (c *Tenancy) DeleteToken(ctx context.Context, by hub.Caller, id hub.TokenID) error {
+	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		w.Note("delete-token", access.Accounts, by.Username, "", map[string]any{"id": id}, nil)
+		return w.Tx.DeleteToken(ctx, by.User, id)
+	})
+}
+
+// SignedOut notes that the caller ended a session.
+func (c *Tenancy) SignedOut(ctx context.Context, by hub.Caller) error {
+	return c.transact.Record(ctx, by, audit.Entry{Action: "logout", Resource: access.Accounts, Object: by.Username, Result: audit.Allowed})
+}

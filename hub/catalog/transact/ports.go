@@ -1,0 +1,357 @@
+package transact
+
+import (
+	"context"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// Store opens transactions that are bound to a tenant.
+type Store interface {
+	InTenant(ctx context.Context, tenant hub.TenantID, do func(ctx context.Context, tx Tx) error) error
+	// ReadTenant is InTenant for a transaction that sees one moment and
+	// writes nothing.
+	ReadTenant(ctx context.Context, tenant hub.TenantID, do func(ctx context.Context, tx Tx) error) error
+	Keys(ctx context.Context, tenant hub.TenantID) (hub.TenantKeys, error)
+}
+
+// Tx is one transaction of one tenant, as the ports that the catalogue uses. A
+// function that needs one port takes that port. What a method does not find is
+// fault.Missing; an object that was changed meanwhile is fault.Conflict.
+type Tx struct {
+	PolicyReader
+	AccountPorts
+	ProjectPorts
+	RepositoryPorts
+	ClusterPorts
+	ApplicationPorts
+	SettingPorts
+	RecordPorts
+	// Deploy starts and ends operations in this transaction.
+	Deploy Deployer
+}
+
+// PolicyReader is what rights are compiled from.
+type PolicyReader interface {
+	ID() hub.TenantID
+	PolicyVersion() int64
+	Policy(ctx context.Context) (text string, version int64, err error)
+}
+
+// AccountPorts are those for people and their tokens.
+type AccountPorts struct {
+	UserReader
+	UserWriter
+	TokenStore
+}
+
+// UserReader finds accounts.
+type UserReader interface {
+	Users(ctx context.Context) ([]hub.User, error)
+	User(ctx context.Context, id hub.UserID) (hub.User, error)
+	UserByName(ctx context.Context, name string) (hub.User, string, error)
+}
+
+// UserWriter changes accounts.
+type UserWriter interface {
+	CreateUser(ctx context.Context, u hub.User, passwordHash string) (hub.User, error)
+	UpdateUser(ctx context.Context, u hub.User) error
+	SetPassword(ctx context.Context, id hub.UserID, passwordHash string) error
+	DeleteUser(ctx context.Context, id hub.UserID) error
+}
+
+// TokenStore keeps the API tokens of accounts.
+type TokenStore interface {
+	PutToken(ctx context.Context, t hub.APIToken) error
+	Tokens(ctx context.Context, user hub.UserID) ([]hub.APIToken, error)
+	DeleteToken(ctx context.Context, user hub.UserID, id hub.TokenID) error
+}
+
+// ProjectPorts are those for projects.
+type ProjectPorts struct {
+	ProjectReader
+	ProjectWriter
+}
+
+// ProjectReader finds projects.
+type ProjectReader interface {
+	Project(ctx context.Context, name string) (hub.Project, error)
+	// ProjectSpecs returns those of the named projects that there are.
+	ProjectSpecs(ctx context.Context, names []string) (map[string]hub.Project, error)
+	Projects(ctx context.Context) ([]hub.Project, error)
+}
+
+// ProjectWriter changes projects.
+type ProjectWriter interface {
+	CreateProject(ctx context.Context, p hub.Project) (hub.Project, error)
+	UpdateProject(ctx context.Context, p hub.Project, expect int64) (hub.Project, error)
+	DeleteProject(ctx context.Context, name string) error
+}
+
+// RepositoryPorts are those for repositories and how they are reached.
+type RepositoryPorts struct {
+	RepositoryReader
+	RepositoryWriter
+	TemplateStore
+	HostKeyStore
+}
+
+// RepositoryReader finds repositories.
+type RepositoryReader interface {
+	Repositories(ctx context.Context) ([]hub.Repository, error)
+	Repository(ctx context.Context, id hub.RepositoryID) (hub.Repository, error)
+	// RepositoryByURL takes a hub.RepoKey.
+	RepositoryByURL(ctx context.Context, key string) (hub.Repository, error)
+	// RepositoryFor returns the one that applications of a project use.
+	RepositoryFor(ctx context.Context, url, project string) (hub.Repository, error)
+}
+
+// RepositoryWriter changes repositories and has them fetched.
+type RepositoryWriter interface {
+	// PutRepository registers a repository under its URL, or changes it. A
+	// nil credential keeps the stored one.
+	PutRepository(ctx context.Context, r hub.Repository, c *hub.Credential) (hub.Repository, error)
+	DeleteRepository(ctx context.Context, id hub.RepositoryID) error
+	Fetch(ctx context.Context, id hub.RepositoryID) error
+	FetchFor(ctx context.Context, id hub.RepositoryID) error // and refresh its applications whatever comes of it
+}
+
+// TemplateStore keeps credentials for repositories by the beginning of a URL.
+type TemplateStore interface {
+	RepositoryTemplates(ctx context.Context) ([]hub.RepositoryTemplate, error)
+	PutRepositoryTemplate(ctx context.Context, t hub.RepositoryTemplate, c *hub.Credential) (hub.RepositoryTemplate, error)
+	DeleteRepositoryTemplate(ctx context.Context, id hub.RepositoryID) error
+}
+
+// HostKeyStore keeps the keys of SSH servers.
+type HostKeyStore interface {
+	HostKeys(ctx context.Context) ([]hub.HostKey, error)
+	PutHostKeys(ctx context.Context, keys []hub.HostKey) error
+	// DeleteHostKeys forgets the keys of a host, or the one of a type.
+	DeleteHostKeys(ctx context.Context, host, keyType string) error
+}
+
+// ClusterPorts are those for clusters and their agents.
+type ClusterPorts struct {
+	ClusterReader
+	ClusterWriter
+	Enroller
+	TrustWriter
+}
+
+// ClusterReader finds clusters.
+type ClusterReader interface {
+	Cluster(ctx context.Context, name string) (hub.Cluster, error)
+	Clusters(ctx context.Context) ([]hub.Cluster, error)
+	// ClusterNames returns all clusters with id, name and server alone.
+	ClusterNames(ctx context.Context) ([]hub.Cluster, error)
+	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
+}
+
+// ClusterWriter changes clusters.
+type ClusterWriter interface {
+	CreateCluster(ctx context.Context, c hub.Cluster) (hub.Cluster, error)
+	UpdateCluster(ctx context.Context, c hub.Cluster, expect int64) (hub.Cluster, error)
+	// DeleteCluster removes a cluster that no application is on and revokes
+	// its agent.
+	DeleteCluster(ctx context.Context, id hub.ClusterID) error
+	// OrderUpgrade has the agent of a cluster exchange its image.
+	OrderUpgrade(ctx context.Context, id hub.ClusterID, u hub.Upgrade) error
+}
+
+// Enroller keeps the invitations of agents.
+type Enroller interface {
+	CreateEnrolment(ctx context.Context, e hub.Enrolment, hash [32]byte) (hub.Enrolment, error)
+	Enrolments(ctx context.Context, cluster hub.ClusterID) ([]hub.Enrolment, error)
+}
+
+// TrustWriter decides which agents and which past of a cluster are good.
+type TrustWriter interface {
+	// RevokeAgent ends a cluster's agent and its open join tokens.
+	RevokeAgent(ctx context.Context, id hub.ClusterID) error
+	// AcceptHub begins a new log for a cluster whose agent holds another past.
+	AcceptHub(ctx context.Context, id hub.ClusterID, by string, at time.Time) (hub.Rewind, error)
+	// KeepCluster ends a quarantine for one of the two clusters.
+	KeepCluster(ctx context.Context, id hub.ClusterID, fingerprint string) (hub.Quarantine, error)
+}
+
+// ApplicationPorts are those for applications and what became of them.
+type ApplicationPorts struct {
+	ApplicationReader
+	ApplicationLocks
+	ApplicationWriter
+	RenderedStore
+	HistoryReader
+	OperationReader
+	SnapshotReader
+}
+
+// ApplicationReader finds applications.
+type ApplicationReader interface {
+	Application(ctx context.Context, namespace, name string) (hub.Application, error)
+	ApplicationByID(ctx context.Context, id hub.ApplicationID) (hub.Application, error)
+	ApplicationsByID(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
+	Applications(ctx context.Context, f hub.ApplicationFilter) ([]hub.Application, error)
+	// ApplicationsNamed returns those that there are.
+	ApplicationsNamed(ctx context.Context, keys []hub.ApplicationKey) ([]hub.Application, error)
+}
+
+// ApplicationLocks finds applications that are about to be written.
+type ApplicationLocks interface {
+	// LockApplications returns those that are there, and keeps others from
+	// changing them until the transaction ends.
+	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
+	// ApplicationsBound returns those whose destinations may stand for another
+	// cluster when clusters of these names and servers come or change.
+	ApplicationsBound(ctx context.Context, names, servers []string) ([]hub.ApplicationID, error)
+	// ForPut returns what a write of an application is judged by; of the
+	// application it is what LockApplications is. No name of a cluster: all.
+	ForPut(ctx context.Context, key hub.ApplicationKey, project, cluster string) (hub.WriteContext, error)
+}
+
+// ApplicationWriter changes applications.
+type ApplicationWriter interface {
+	CreateApplication(ctx context.Context, a hub.Application) (hub.Application, error)
+	UpdateApplication(ctx context.Context, a hub.Application, expect int64) (hub.Application, error)
+	// RefreshApplications has all applications of the tenant judged anew.
+	RefreshApplications(ctx context.Context) error
+}
+
+// RenderedStore keeps which application has rendered an object of the hub.
+type RenderedStore interface {
+	// RenderedBy says of objects of the hub which application has rendered
+	// them; those that none has are left out.
+	RenderedBy(ctx context.Context, objects []string) (map[string]hub.RenderedBy, error)
+	PutRenderedBy(ctx context.Context, r hub.RenderedBy) error
+}
+
+// HistoryReader reads what an application has deployed.
+type HistoryReader interface {
+	// HistoryPage returns entries with numbers below before, newest first; 0
+	// means from the newest on.
+	HistoryPage(ctx context.Context, app hub.ApplicationID, before int64, limit int) ([]hub.HistoryEntry, error)
+	HistoryEntry(ctx context.Context, app hub.ApplicationID, id int64) (hub.HistoryEntry, error)
+}
+
+// OperationReader finds operations.
+type OperationReader interface {
+	Operations(ctx context.Context, app hub.ApplicationID, limit int) ([]hub.Operation, error)
+	Operation(ctx context.Context, id hub.OperationID) (hub.Operation, error)
+}
+
+// SnapshotReader reads manifests, and the objects that they stand for.
+type SnapshotReader interface {
+	Snapshot(ctx context.Context, id hub.SnapshotID) (hub.Snapshot, error)
+	Snapshots(ctx context.Context, ids []hub.SnapshotID) (map[hub.SnapshotID]hub.Snapshot, error)
+	Objects(ctx context.Context, digests []hub.Digest) ([]hub.SealedObject, error)
+	Resources(ctx context.Context, app hub.ApplicationID) ([]hub.Resource, error)
+	Tombstones(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.Tombstone, error)
+}
+
+// SettingPorts are those for what a tenant has set.
+type SettingPorts struct {
+	SettingReader
+	SettingWriter
+}
+
+// SettingReader reads settings.
+type SettingReader interface {
+	// Settings returns no value of a secret.
+	Settings(ctx context.Context) (all []hub.Setting, version int64, err error)
+	// SettingValues returns those of some keys that are set and no secrets.
+	SettingValues(ctx context.Context, name string, keys []string) (map[string]string, error)
+	SettingSecret(ctx context.Context, name, key string) (value string, found bool, err error)
+}
+
+// SettingWriter changes settings.
+type SettingWriter interface {
+	// LockSettings comes before any lock on a desired log.
+	LockSettings(ctx context.Context) error
+	ChangeSettings(ctx context.Context, put, drop []hub.Setting) error
+	// RaisePolicy makes compiled rights stale.
+	RaisePolicy(ctx context.Context) error
+}
+
+// RecordPorts are those for what a write leaves besides the object.
+type RecordPorts struct {
+	AuditLog
+	FeedQueue
+	IdempotencyStore
+}
+
+// AuditLog keeps who did what.
+type AuditLog interface {
+	AppendAudit(ctx context.Context, r hub.AuditRecord) error
+	AuditBefore(ctx context.Context, before int64, limit int) ([]hub.AuditRecord, error)
+	// VerifyAudit returns the number of the first record that does not fit, or 0.
+	VerifyAudit(ctx context.Context) (int64, error)
+}
+
+// FeedQueue is the place of the transaction in the feed, and the work that
+// follows from it.
+type FeedQueue interface {
+	FeedCursor(ctx context.Context) (string, error)
+	Enqueue(ctx context.Context, kind, key string, due time.Time, forced bool) error
+}
+
+// IdempotencyStore keeps the answers of requests that may be repeated.
+type IdempotencyStore interface {
+	BeginIdempotent(ctx context.Context, key, caller string, hash [32]byte) (status int, body []byte, found bool, err error)
+	SettleIdempotent(ctx context.Context, once hub.IdempotencyKey, caller string) error
+	FinishIdempotent(ctx context.Context, once hub.IdempotencyKey, caller string, status int, body []byte) error
+}
+
+// A Deployer starts and ends operations, inside the transaction that it is
+// given with. It says which clusters' agents have something to hear of after
+// the commit.
+type Deployer struct {
+	Operator
+	Remover
+	AgentSettings
+}
+
+// Operator starts and ends operations of applications that stay.
+type Operator interface {
+	Sync(ctx context.Context, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error)
+	// Local is Sync for manifests that came with the request.
+	Local(ctx context.Context, keys hub.TenantKeys, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error)
+	Rollback(ctx context.Context, app hub.ApplicationID, r RollbackRequest, options hub.OperationOptions) (hub.Operation, error)
+	// Resume ends the pause that a rollback began.
+	Resume(ctx context.Context, app hub.ApplicationID) error
+	Terminate(ctx context.Context, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error)
+}
+
+// Remover deletes applications.
+type Remover interface {
+	Delete(ctx context.Context, app hub.ApplicationID, d hub.Deletion, by hub.Initiator) ([]hub.ClusterID, error)
+	// Approve tells the cluster when a person approved deletions.
+	Approve(ctx context.Context, app hub.ApplicationID) (hub.Operation, error)
+	// Abandon forgets an application whose cluster is gone, and gives what it
+	// leaves behind there.
+	Abandon(ctx context.Context, app hub.ApplicationID) ([]hub.ObjectRef, []hub.ClusterID, error)
+}
+
+// AgentSettings gives settings to the agents of clusters.
+type AgentSettings interface {
+	SendSettings(ctx context.Context, bodies map[hub.ClusterID][]byte) error
+}
+
+// A RollbackRequest is a person's wish to go back.
+type RollbackRequest struct {
+	Entry     int64 // of the history
+	Prune     bool
+	Hooks     *bool // nil: as the application's annotation says
+	DryRun    bool
+	Reason    string
+	Initiator hub.Initiator
+}
+
+// Notifier tells other parts of this replica that there is something for them. A
+// lost hint costs a delay. None may block.
+type Notifier interface {
+	Wake(cluster hub.ClusterID)  // its desired log grew
+	Changed(tenant hub.TenantID) // its feed grew
+	Due(kind string)             // work of this kind is due
+	Revoked()                    // agents are no longer good, or good again
+}

@@ -1,0 +1,49 @@
+import { Badge, Popover, Stack, Text, UnstyledButton } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import type { ApplicationWindows } from '../../api/windows';
+import { exact } from '../../format/format';
+import { clock, WindowTable } from '../../ui/sync-windows';
+import { appQueries } from './api';
+
+/** How the sync windows of an application stand, in one word and one line. */
+export function summary(w: ApplicationWindows): { word: string; tone: string; line: string } {
+  const zone = w.assignedWindows.find((x) => x.timeZone)?.timeZone;
+  const change = clock(w.automated.nextChange, zone);
+  if (w.automated.allowed) return { word: 'Open', tone: 'teal', line: change ? `closes ${change}` : 'stays open' };
+  const hand = w.canSync ? 'by hand only, ' : '';
+  return {
+    word: w.canSync ? 'Closed for automation' : 'Closed',
+    tone: 'yellow',
+    line: change ? `${hand}opens ${change}` : `${hand}no opening is in sight`,
+  };
+}
+
+/** The state of an application's sync windows, with all of them on demand. */
+export function AppWindows({ appKey, label }: { appKey: { namespace: string; name: string }; label: string }) {
+  const windows = useQuery(appQueries.windows(appKey));
+  const w = windows.data;
+  if (!w || w.assignedWindows.length === 0) return null;
+  const s = summary(w);
+  return (
+    <Stack gap={4} role="group" aria-label={label}>
+      <Text size="xs" c="dimmed">
+        {label}
+      </Text>
+      <Popover position="bottom-start" withArrow width="min(60rem, 95vw)">
+        <Popover.Target>
+          <UnstyledButton aria-label={`${label}: ${s.word}, ${s.line}. Show them.`}>
+            <Badge variant="light" color={s.tone} style={{ cursor: 'pointer' }}>
+              {s.word}
+            </Badge>
+          </UnstyledButton>
+        </Popover.Target>
+        <Popover.Dropdown>
+          <WindowTable windows={w.assignedWindows} label="Sync windows of the application" />
+        </Popover.Dropdown>
+      </Popover>
+      <Text size="xs" c="dimmed" title={exact(w.automated.nextChange)}>
+        {s.line}
+      </Text>
+    </Stack>
+  );
+}

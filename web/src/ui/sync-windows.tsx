@@ -1,0 +1,99 @@
+import { Badge, Table, Text } from '@mantine/core';
+import type { SyncWindow } from '../api/windows';
+import { exact } from '../format/format';
+
+/** When a window changes next, in words; in its own zone where the browser knows it. */
+export function clock(moment: string | undefined, zone: string | undefined): string {
+  if (!moment) return '';
+  const format = (timeZone: string) =>
+    new Intl.DateTimeFormat('en-GB', {
+      weekday: 'short',
+      day: 'numeric',
+      month: 'short',
+      hour: '2-digit',
+      minute: '2-digit',
+      timeZone,
+      timeZoneName: 'short',
+    }).format(new Date(moment));
+  try {
+    return format(zone || 'UTC');
+  } catch {
+    return format('UTC');
+  }
+}
+
+/** What a window concerns, in words. */
+export function concerns(w: SyncWindow): string {
+  const parts = [
+    w.applications?.length ? `applications ${w.applications.join(', ')}` : '',
+    w.namespaces?.length ? `namespaces ${w.namespaces.join(', ')}` : '',
+    w.clusters?.length ? `clusters ${w.clusters.join(', ')}` : '',
+  ].filter(Boolean);
+  if (parts.length === 0) return 'nothing';
+  return parts.join(w.andOperator ? ' and ' : ' or ');
+}
+
+/** What may go on while a window closes an application, in words. */
+export function exceptions(w: SyncWindow): string {
+  return [w.manualSync ? 'sync by hand' : '', w.syncOverrun ? 'what has begun' : '', w.selfHeal ? 'self-heal' : '']
+    .filter(Boolean)
+    .join(', ');
+}
+
+function Status({ window: w }: { window: SyncWindow }) {
+  const [word, color] = w.error
+    ? ['Unreadable', 'red']
+    : w.active
+      ? ['Active', w.kind === 'deny' ? 'yellow' : 'teal']
+      : ['Inactive', 'gray'];
+  return (
+    <Badge variant="light" color={color}>
+      {word}
+    </Badge>
+  );
+}
+
+/** Sync windows with their next opening and closing. */
+export function WindowTable({ windows, label }: { windows: SyncWindow[]; label: string }) {
+  return (
+    <Table.ScrollContainer minWidth={720}>
+      <Table aria-label={label}>
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>Status</Table.Th>
+            <Table.Th>Kind</Table.Th>
+            <Table.Th>Schedule</Table.Th>
+            <Table.Th>Begins next</Table.Th>
+            <Table.Th>Ends</Table.Th>
+            <Table.Th>Concerns</Table.Th>
+            <Table.Th>Goes on while closed</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {windows.map((w, i) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: a window has no name but its place
+            <Table.Tr key={i}>
+              <Table.Td>
+                <Status window={w} />
+              </Table.Td>
+              <Table.Td>{w.kind}</Table.Td>
+              <Table.Td>
+                <code>{w.schedule}</code> for {w.duration}
+                <Text size="xs" c="dimmed">
+                  {w.timeZone || 'UTC'}
+                  {w.description ? ` · ${w.description}` : ''}
+                </Text>
+              </Table.Td>
+              <Table.Td title={exact(w.opens)}>{clock(w.opens, w.timeZone) || 'never'}</Table.Td>
+              <Table.Td title={exact(w.closes)}>
+                {w.active ? clock(w.closes, w.timeZone) || 'not within a year' : '–'}
+              </Table.Td>
+              <Table.Td>{concerns(w)}</Table.Td>
+              <Table.Td>{w.error || exceptions(w) || 'nothing'}</Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
