@@ -27,8 +27,8 @@ const (
 		WHERE  tenant_id = $1 AND name = $2`
 	insertUser = `
 		INSERT INTO account (tenant_id, id, name, password_hash, roles, disabled, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`
-	updateUser     = `UPDATE account SET name = $3, roles = $4, disabled = $5 WHERE tenant_id = $1 AND id = $2`
+		VALUES (@tenant, @id, @name, @password_hash, @roles, @disabled, @created)`
+	updateUser     = `UPDATE account SET name = @name, roles = @roles, disabled = @disabled WHERE tenant_id = @tenant AND id = @id`
 	updatePassword = `UPDATE account SET password_hash = $3 WHERE tenant_id = $1 AND id = $2`
 	deleteUser     = `DELETE FROM account WHERE tenant_id = $1 AND id = $2`
 	endAccount     = `SELECT directory.end_account($1, $2)`
@@ -39,10 +39,10 @@ const (
 
 	insertAPIToken = `
 		INSERT INTO api_token (tenant_id, id, account_id, name, prefix, created_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`
+		VALUES (@tenant, @id, @account, @name, @prefix, @created, @expires)`
 	putToken        = `SELECT directory.put_token($1, $2, $3, $4)`
 	selectAPITokens = `
-		SELECT k.id, k.account_id, k.name, k.prefix, k.created_at, k.expires_at, u.used_at
+		SELECT k.id, k.tenant_id AS tenant, k.account_id AS "user", k.name, k.prefix, k.created_at, k.expires_at, u.used_at
 		FROM   api_token k
 		LEFT   JOIN directory.token_uses() u ON u.id = k.id
 		WHERE  k.tenant_id = $1 AND k.account_id = $2
@@ -92,7 +92,10 @@ func (t *Tenant) CreateUser(ctx context.Context, u hub.User, passwordHash string
 		u.CreatedAt = time.Now()
 	}
 	u.Tenant, u.CreatedAt, u.Roles = t.id, micro(u.CreatedAt), nonNil(u.Roles)
-	_, err := exec(ctx, t.tx, "insert user", insertUser, t.id, u.ID, u.Name, passwordHash, u.Roles, u.Disabled, u.CreatedAt)
+	_, err := exec(ctx, t.tx, "insert user", insertUser, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": u.ID, "name": u.Name, "password_hash": passwordHash, "roles": u.Roles, "disabled": u.Disabled,
+		"created": u.CreatedAt,
+	})
 	if err != nil {
 		return hub.User{}, userFault(err, u.Name)
 	}
@@ -115,7 +118,9 @@ func (t *Tenant) UpdateUser(ctx context.Context, u hub.User) error {
 	if !hub.ValidID(string(u.ID)) {
 		return noUser()
 	}
-	n, err := exec(ctx, t.tx, "update user", updateUser, t.id, u.ID, u.Name, nonNil(u.Roles), u.Disabled)
+	n, err := exec(ctx, t.tx, "update user", updateUser, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": u.ID, "name": u.Name, "roles": nonNil(u.Roles), "disabled": u.Disabled,
+	})
 	if err != nil {
 		return userFault(err, u.Name)
 	}
@@ -205,7 +210,10 @@ func (t *Tenant) PutToken(ctx context.Context, k hub.APIToken) error {
 	if k.CreatedAt.IsZero() {
 		k.CreatedAt = time.Now()
 	}
-	_, err := exec(ctx, t.tx, "insert token", insertAPIToken, t.id, k.ID, k.User, k.Name, k.Prefix, micro(k.CreatedAt), k.ExpiresAt)
+	_, err := exec(ctx, t.tx, "insert token", insertAPIToken, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": k.ID, "account": k.User, "name": k.Name, "prefix": k.Prefix, "created": micro(k.CreatedAt),
+		"expires": k.ExpiresAt,
+	})
 	switch {
 	case violates(err, "api_token_name"):
 		return taken("token " + k.Name)
@@ -223,11 +231,7 @@ func (t *Tenant) Tokens(ctx context.Context, user hub.UserID) ([]hub.APIToken, e
 	if !hub.ValidID(string(user)) {
 		return nil, nil
 	}
-	return list(ctx, t.tx, "tokens", func(row pgx.CollectableRow) (k hub.APIToken, err error) {
-		k.Tenant = t.id
-		err = row.Scan(&k.ID, &k.User, &k.Name, &k.Prefix, &k.CreatedAt, &k.ExpiresAt, &k.UsedAt)
-		return k, err
-	}, selectAPITokens, t.id, user)
+	return list(ctx, t.tx, "tokens", pgx.RowToStructByNameLax[hub.APIToken], selectAPITokens, t.id, user)
 }
 
 // DeleteToken ends an API token of a user.

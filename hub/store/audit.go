@@ -17,7 +17,7 @@ const (
 	moveAuditHead = `UPDATE audit_head SET seq = $2, hash = $3 WHERE tenant_id = $1`
 	insertAudit   = `
 		INSERT INTO audit_record (tenant_id, seq, at, actor, via, address, action, resource, object, result, reason, detail, request, prev, hash)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
+		VALUES (@tenant, @seq, @at, @actor, @via, @address, @action, @resource, @object, @result, @reason, @detail, @request, @prev, @hash)`
 	selectAudit = `
 		SELECT seq, at, actor, via, address, action, resource, object, result, reason, detail::text AS detail, request, prev, hash
 		FROM   audit_record
@@ -77,8 +77,11 @@ func (t *Tenant) writeAudit(ctx context.Context, head auditHead) error {
 		if len(r.Detail) > 0 {
 			detail = string(r.Detail)
 		}
-		b.Queue(insertAudit, t.id, r.Seq, r.At, r.Actor, r.Via, r.Address, r.Action, r.Resource, r.Object, r.Result,
-			r.Reason, detail, string(r.Request), nonNil(r.Prev), r.Hash)
+		b.Queue(insertAudit, pgx.StrictNamedArgs{
+			"tenant": t.id, "seq": r.Seq, "at": r.At, "actor": r.Actor, "via": r.Via, "address": r.Address, "action": r.Action,
+			"resource": r.Resource, "object": r.Object, "result": r.Result, "reason": r.Reason, "detail": detail,
+			"request": string(r.Request), "prev": nonNil(r.Prev), "hash": r.Hash,
+		})
 	}
 	b.Queue(moveAuditHead, t.id, seq, hash)
 	if err := send(ctx, t.tx, fmt.Sprintf("append %d audit records", len(t.audits)), b); err != nil {

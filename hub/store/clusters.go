@@ -60,14 +60,14 @@ const (
 	selectClusterNames = `SELECT id, name, server FROM cluster WHERE tenant_id = $1 ORDER BY name`
 	insertCluster      = `
 		INSERT INTO cluster (tenant_id, id, namespace, name, labels, annotations, finalizers, server, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)`
+		VALUES (@tenant, @id, @namespace, @name, @labels, @annotations, @finalizers, @server, @now, @now)`
 	insertLogHead  = `INSERT INTO log_head (tenant_id, cluster_id, incarnation, chain) VALUES ($1, $2, $3, $4)`
 	insertLogAck   = `INSERT INTO log_ack (tenant_id, cluster_id) VALUES ($1, $2)`
 	insertObserved = `INSERT INTO observed (tenant_id, cluster_id) VALUES ($1, $2)`
 	updateCluster  = `
 		UPDATE cluster
-		SET    namespace = $4, name = $5, labels = $6, annotations = $7, finalizers = $8, server = $9, version = version + 1, updated_at = $10
-		WHERE  tenant_id = $1 AND id = $2 AND ($3 = 0 OR version = $3)`
+		SET    namespace = @namespace, name = @name, labels = @labels, annotations = @annotations, finalizers = @finalizers, server = @server, version = version + 1, updated_at = @now
+		WHERE  tenant_id = @tenant AND id = @id AND (@version = 0 OR version = @version)`
 	clusterUsers   = `SELECT count(*) FROM application WHERE tenant_id = $1 AND cluster_id = $2`
 	selectAgent    = `SELECT agent_id FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`
 	deleteCluster  = `DELETE FROM cluster WHERE tenant_id = $1 AND id = $2`
@@ -78,10 +78,10 @@ const (
 
 	insertEnrolment = `
 		INSERT INTO enrolment (tenant_id, id, cluster_id, prefix, expires_at, created_by)
-		VALUES ($1, $2, $3, $4, $5, $6)`
+		VALUES (@tenant, @id, @cluster, @prefix, @expires, @created_by)`
 	putJoinToken     = `SELECT directory.put_join_token($1, $2, $3, $4)`
 	selectEnrolments = `
-		SELECT id, cluster_id, prefix, expires_at, used_at, created_by, attempts
+		SELECT id, tenant_id AS tenant, cluster_id AS cluster, prefix, expires_at, used_at, created_by, attempts
 		FROM   enrolment
 		WHERE  tenant_id = $1 AND cluster_id = $2
 		ORDER  BY created_at DESC, id DESC`
@@ -213,8 +213,10 @@ func (t *Tenant) CreateCluster(ctx context.Context, c hub.Cluster) (hub.Cluster,
 	}
 	c.Tenant, c.Version, c.CreatedAt = t.id, 1, micro(c.CreatedAt)
 	c.UpdatedAt = c.CreatedAt
-	_, err := exec(ctx, t.tx, "insert cluster", insertCluster, t.id, c.ID, c.Namespace, c.Name, labels(c.Labels), labels(c.Annotations),
-		nonNil(c.Finalizers), c.Server, c.CreatedAt)
+	_, err := exec(ctx, t.tx, "insert cluster", insertCluster, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": c.ID, "namespace": c.Namespace, "name": c.Name, "labels": labels(c.Labels),
+		"annotations": labels(c.Annotations), "finalizers": nonNil(c.Finalizers), "server": c.Server, "now": c.CreatedAt,
+	})
 	if err != nil {
 		return hub.Cluster{}, clusterFault(err, c)
 	}
@@ -249,8 +251,10 @@ func (t *Tenant) UpdateCluster(ctx context.Context, c hub.Cluster, expect int64)
 	if !hub.ValidID(string(c.ID)) {
 		return hub.Cluster{}, noCluster()
 	}
-	n, err := exec(ctx, t.tx, "update cluster", updateCluster, t.id, c.ID, expect, c.Namespace, c.Name, labels(c.Labels), labels(c.Annotations),
-		nonNil(c.Finalizers), c.Server, micro(time.Now()))
+	n, err := exec(ctx, t.tx, "update cluster", updateCluster, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": c.ID, "version": expect, "namespace": c.Namespace, "name": c.Name, "labels": labels(c.Labels),
+		"annotations": labels(c.Annotations), "finalizers": nonNil(c.Finalizers), "server": c.Server, "now": micro(time.Now()),
+	})
 	if err != nil {
 		return hub.Cluster{}, clusterFault(err, c)
 	}
@@ -340,7 +344,9 @@ func (t *Tenant) CreateEnrolment(ctx context.Context, e hub.Enrolment, hash [32]
 		return hub.Enrolment{}, err
 	}
 	e.Tenant, e.ExpiresAt = t.id, micro(e.ExpiresAt)
-	_, err := exec(ctx, t.tx, "insert enrolment", insertEnrolment, t.id, e.ID, e.Cluster, e.Prefix, e.ExpiresAt, e.CreatedBy)
+	_, err := exec(ctx, t.tx, "insert enrolment", insertEnrolment, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": e.ID, "cluster": e.Cluster, "prefix": e.Prefix, "expires": e.ExpiresAt, "created_by": e.CreatedBy,
+	})
 	if code(err) == foreignKeyViolation {
 		return hub.Enrolment{}, noCluster()
 	}
@@ -357,9 +363,5 @@ func (t *Tenant) Enrolments(ctx context.Context, cluster hub.ClusterID) ([]hub.E
 	if !hub.ValidID(string(cluster)) {
 		return nil, noCluster()
 	}
-	return list(ctx, t.tx, "enrolments", func(row pgx.CollectableRow) (e hub.Enrolment, err error) {
-		e.Tenant = t.id
-		err = row.Scan(&e.ID, &e.Cluster, &e.Prefix, &e.ExpiresAt, &e.UsedAt, &e.CreatedBy, &e.Attempts)
-		return e, err
-	}, selectEnrolments, t.id, cluster)
+	return list(ctx, t.tx, "enrolments", pgx.RowToStructByName[hub.Enrolment], selectEnrolments, t.id, cluster)
 }

@@ -28,13 +28,13 @@ const (
 		WHERE  h.tenant_id = $1 AND h.cluster_id = u.cluster`
 	insertRows = `
 		INSERT INTO log_row (tenant_id, cluster_id, seq, kind, application_id, operation_id, body, chain)
-		SELECT $1, u.cluster, u.seq, u.kind, u.app, nullif(u.operation, '')::uuid, u.body, u.chain
-		FROM   unnest($2::uuid[], $3::bigint[], $4::smallint[], $5::uuid[], $6::text[], $7::bytea[], $8::bytea[])
+		SELECT @tenant, u.cluster, u.seq, u.kind, u.app, nullif(u.operation, '')::uuid, u.body, u.chain
+		FROM   unnest(@clusters::uuid[], @seqs::bigint[], @kinds::smallint[], @apps::uuid[], @operations::text[], @bodies::bytea[], @chains::bytea[])
 		       AS u (cluster, seq, kind, app, operation, body, chain)`
 	putLeaves = `
 		INSERT INTO desired_head AS h (tenant_id, cluster_id, application_id, seq, leaf, lists)
-		SELECT $1, u.cluster, u.app, u.seq, u.leaf, u.lists
-		FROM   unnest($2::uuid[], $3::uuid[], $4::bigint[], $5::bytea[], $6::bytea[]) AS u (cluster, app, seq, leaf, lists)
+		SELECT @tenant, u.cluster, u.app, u.seq, u.leaf, u.lists
+		FROM   unnest(@clusters::uuid[], @apps::uuid[], @seqs::bigint[], @leaves::bytea[], @lists::bytea[]) AS u (cluster, app, seq, leaf, lists)
 		ON CONFLICT (tenant_id, cluster_id, application_id) DO UPDATE SET seq = excluded.seq, leaf = excluded.leaf, lists = excluded.lists
 		WHERE  h.seq < excluded.seq`
 	dropLeaves = `
@@ -70,19 +70,19 @@ const (
 		JOIN   log_row r ON r.tenant_id = h.tenant_id AND r.cluster_id = h.cluster_id AND r.seq = h.seq
 		WHERE  h.tenant_id = $1 AND h.cluster_id = $2 AND h.application_id = $3`
 	selectLeaves  = `SELECT application_id::text, leaf FROM desired_head WHERE tenant_id = $1 AND cluster_id = $2`
-	selectHolders = `SELECT application_id, cluster_id FROM desired_head WHERE tenant_id = $1 AND application_id = ANY ($2::uuid[]) ORDER BY application_id, cluster_id`
+	selectHolders = `SELECT application_id AS app, cluster_id AS cluster FROM desired_head WHERE tenant_id = $1 AND application_id = ANY ($2::uuid[]) ORDER BY application_id, cluster_id`
 
 	openTombstones = `
 		INSERT INTO tombstone (tenant_id, application_id, cluster_id, api_group, version, kind, namespace, name, wave, since)
-		SELECT $1, u.app, u.cluster, u.api_group, u.version, u.kind, u.namespace, u.name, u.wave, u.since
-		FROM   unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::integer[], $10::bigint[])
+		SELECT @tenant, u.app, u.cluster, u.api_group, u.version, u.kind, u.namespace, u.name, u.wave, u.since
+		FROM   unnest(@apps::uuid[], @clusters::uuid[], @groups::text[], @versions::text[], @kinds::text[], @namespaces::text[], @names::text[], @waves::integer[], @since::bigint[])
 		       AS u (app, cluster, api_group, version, kind, namespace, name, wave, since)
 		ORDER  BY u.app, u.cluster, u.api_group, u.kind, u.namespace, u.name
 		ON CONFLICT DO NOTHING`
 	closeTombstones = `
 		DELETE FROM tombstone t
-		USING  unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[]) AS u (app, cluster, api_group, kind, namespace, name)
-		WHERE  t.tenant_id = $1 AND t.application_id = u.app AND t.cluster_id = u.cluster AND t.api_group = u.api_group
+		USING  unnest(@apps::uuid[], @clusters::uuid[], @groups::text[], @kinds::text[], @namespaces::text[], @names::text[]) AS u (app, cluster, api_group, kind, namespace, name)
+		WHERE  t.tenant_id = @tenant AND t.application_id = u.app AND t.cluster_id = u.cluster AND t.api_group = u.api_group
 		  AND  t.kind = u.kind AND t.namespace = u.namespace AND t.name = u.name`
 	selectTombstones = `
 		SELECT application_id, cluster_id, api_group, version, kind, namespace, name, wave, since
@@ -158,10 +158,16 @@ func (t *Tenant) AppendLogs(ctx context.Context, logs map[hub.ClusterID][]hub.Lo
 		}
 	}
 	b := &pgx.Batch{}
-	b.Queue(insertRows, t.id, a.cluster, a.seq, a.kind, a.app, a.operation, a.body, a.links)
+	b.Queue(insertRows, pgx.StrictNamedArgs{
+		"tenant": t.id, "clusters": a.cluster, "seqs": a.seq, "kinds": a.kind, "apps": a.app, "operations": a.operation,
+		"bodies": a.body, "chains": a.links,
+	})
 	b.Queue(moveHeads, t.id, a.of, a.heads, a.chains)
 	if len(a.put.cluster) > 0 {
-		b.Queue(putLeaves, t.id, a.put.cluster, a.put.app, a.put.seq, a.put.hash, a.put.lists)
+		b.Queue(putLeaves, pgx.StrictNamedArgs{
+			"tenant": t.id, "clusters": a.put.cluster, "apps": a.put.app, "seqs": a.put.seq, "leaves": a.put.hash,
+			"lists": a.put.lists,
+		})
 	}
 	if len(a.drop.cluster) > 0 {
 		b.Queue(dropLeaves, t.id, a.drop.cluster, a.drop.app)
@@ -343,7 +349,7 @@ func (t *Tenant) Holders(ctx context.Context, apps []hub.ApplicationID) (map[hub
 		App     hub.ApplicationID
 		Cluster hub.ClusterID
 	}
-	all, err := list(ctx, t.tx, "clusters of applications", pgx.RowToStructByPos[holder], selectHolders, t.id, ids(apps))
+	all, err := list(ctx, t.tx, "clusters of applications", pgx.RowToStructByName[holder], selectHolders, t.id, ids(apps))
 	out := make(map[hub.ApplicationID][]hub.ClusterID, len(apps))
 	for _, h := range all {
 		out[h.App] = append(out[h.App], h.Cluster)
@@ -358,7 +364,10 @@ func (t *Tenant) OpenTombstones(ctx context.Context, tombstones []hub.Tombstone)
 		return nil
 	}
 	c := tombstoneColumnsOf(tombstones)
-	_, err := exec(ctx, t.tx, "open tombstones", openTombstones, t.id, c.app, c.cluster, c.group, c.version, c.kind, c.namespace, c.name, c.wave, c.since)
+	_, err := exec(ctx, t.tx, "open tombstones", openTombstones, pgx.StrictNamedArgs{
+		"tenant": t.id, "apps": c.app, "clusters": c.cluster, "groups": c.group, "versions": c.version, "kinds": c.kind,
+		"namespaces": c.namespace, "names": c.name, "waves": c.wave, "since": c.since,
+	})
 	if code(err) == foreignKeyViolation {
 		return fault.New(fault.Missing, "a tombstone is for an application or cluster that is not there")
 	}
@@ -372,7 +381,10 @@ func (t *Tenant) CloseTombstones(ctx context.Context, tombstones []hub.Tombstone
 		return nil
 	}
 	c := tombstoneColumnsOf(tombstones)
-	_, err := exec(ctx, t.tx, "close tombstones", closeTombstones, t.id, c.app, c.cluster, c.group, c.kind, c.namespace, c.name)
+	_, err := exec(ctx, t.tx, "close tombstones", closeTombstones, pgx.StrictNamedArgs{
+		"tenant": t.id, "apps": c.app, "clusters": c.cluster, "groups": c.group, "kinds": c.kind, "namespaces": c.namespace,
+		"names": c.name,
+	})
 	return err
 }
 

@@ -18,7 +18,7 @@ const (
 		ORDER  BY host, type`
 	upsertHostKey = `
 		INSERT INTO host_key AS k (tenant_id, host, type, key, created_at)
-		VALUES ($1, $2, $3, $4, $5)
+		VALUES (@tenant, @host, @type, @key, @now)
 		ON CONFLICT (tenant_id, host, type) DO UPDATE SET key = excluded.key, created_at = excluded.created_at
 		WHERE  k.key <> excluded.key`
 	deleteHostKeys = `DELETE FROM host_key WHERE tenant_id = $1 AND host = $2 AND ($3 = '' OR type = $3)`
@@ -39,7 +39,9 @@ func (t *Tenant) HostKeys(ctx context.Context) ([]hub.HostKey, error) {
 func (t *Tenant) PutHostKeys(ctx context.Context, keys []hub.HostKey) error {
 	now := micro(time.Now())
 	for _, k := range keys {
-		if _, err := exec(ctx, t.tx, "store host key", upsertHostKey, t.id, k.Host, k.Type, k.Key, now); err != nil {
+		if _, err := exec(ctx, t.tx, "store host key", upsertHostKey, pgx.StrictNamedArgs{
+			"tenant": t.id, "host": k.Host, "type": k.Type, "key": k.Key, "now": now,
+		}); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -27,8 +29,8 @@ const (
 		UPDATE idempotency SET status = 102, body = $4
 		WHERE  tenant_id = $1 AND caller = $2 AND key = $3 AND (status IS NULL OR (status = 102 AND body = $4))`
 	finishIdempotent = `
-		UPDATE idempotency SET status = $5, body = $6
-		WHERE  tenant_id = $1 AND caller = $2 AND key = $3 AND (status IS NULL OR (status = 102 AND body = $4))`
+		UPDATE idempotency SET status = @status, body = @body
+		WHERE  tenant_id = @tenant AND caller = @caller AND key = @key AND (status IS NULL OR (status = 102 AND body = @attempt))`
 )
 
 // effective is the status of an effective request without a stored response.
@@ -96,7 +98,9 @@ func (t *Tenant) FinishIdempotent(ctx context.Context, once hub.IdempotencyKey, 
 	if err != nil {
 		return err
 	}
-	_, err = exec(ctx, t.tx, "store answer", finishIdempotent, t.id, caller, once.Key, []byte(once.Attempt), status, sealed)
+	_, err = exec(ctx, t.tx, "store answer", finishIdempotent, pgx.StrictNamedArgs{
+		"tenant": t.id, "caller": caller, "key": once.Key, "attempt": []byte(once.Attempt), "status": status, "body": sealed,
+	})
 	return err
 }
 

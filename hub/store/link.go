@@ -22,20 +22,21 @@ const (
 	selectJoinToken    = `SELECT tenant_id, enrolment_id FROM directory.join_token WHERE hash = $1`
 	selectJoinPrefixes = `SELECT tenant_id, enrolment_id FROM directory.join_token WHERE prefix = $1 LIMIT 10`
 	selectInvitation   = `
-		SELECT e.id, e.cluster_id, e.prefix, e.expires_at, e.used_at, e.created_by, e.attempts, c.name, e.agent_id, e.used_key
+		SELECT e.id, e.tenant_id AS tenant, e.cluster_id AS cluster, e.prefix, e.expires_at, e.used_at, e.created_by, e.attempts,
+		       c.name AS cluster_name, e.agent_id, e.used_key AS key
 		FROM   enrolment e
 		JOIN   cluster c ON c.tenant_id = e.tenant_id AND c.id = e.cluster_id
 		WHERE  e.tenant_id = $1 AND e.id = $2`
 	lockEnrolment = `SELECT cluster_id, used_key, attempts FROM enrolment WHERE tenant_id = $1 AND id = $2 FOR UPDATE`
 	useEnrolment  = `
-		UPDATE enrolment SET used_at = coalesce(used_at, $3), used_key = $4, agent_id = $5
-		WHERE  tenant_id = $1 AND id = $2`
+		UPDATE enrolment SET used_at = coalesce(used_at, @now), used_key = @key, agent_id = @agent
+		WHERE  tenant_id = @tenant AND id = @id`
 	dropOtherTokens = `
 		SELECT directory.drop_join_tokens(ARRAY(SELECT id FROM enrolment WHERE tenant_id = $1 AND cluster_id = $2 AND id <> $3))`
 	joinCluster = `
 		UPDATE cluster
-		SET    agent_id = $3, fingerprint = $4, agent_version = $5, updated_at = $6, version = version + 1
-		WHERE  tenant_id = $1 AND id = $2`
+		SET    agent_id = @agent, fingerprint = @fingerprint, agent_version = @agent_version, updated_at = @now, version = version + 1
+		WHERE  tenant_id = @tenant AND id = @id`
 	noteRefusal = `UPDATE cluster SET refusal = $3 WHERE tenant_id = $1 AND id = $2`
 	// A clone stays visible until it is dealt with: a connection of the
 	// original does not prove that it is gone.
@@ -43,15 +44,15 @@ const (
 		UPDATE cluster SET refusal = NULL
 		WHERE  tenant_id = $1 AND id = $2 AND refusal IS NOT NULL AND refusal ->> 'stage' <> 'fingerprint'`
 	noteAttempts   = `UPDATE enrolment SET attempts = $3 WHERE tenant_id = $1 AND id = $2`
-	putCertificate = `SELECT directory.put_certificate($1, $2, $3, $4, $5)`
+	putCertificate = `SELECT directory.put_certificate(@serial, @cluster, @agent, @not_before, @not_after)`
 
 	insertCertificate = `
 		INSERT INTO directory.certificate (serial, tenant_id, cluster_id, agent_id, not_before, not_after)
-		VALUES ($1, $2, $3, $4, $5, $6)
+		VALUES (@serial, @tenant, @cluster, @agent, @not_before, @not_after)
 		ON CONFLICT (serial) DO NOTHING`
 	selectRevocationVersion = `SELECT version FROM directory.revocation_version`
 	selectRevocations       = `
-		SELECT agent_id, serial, tenant_id::text, until, '' FROM directory.revocation WHERE until > $1
+		SELECT agent_id, serial, tenant_id::text AS tenant, until, '' AS cluster FROM directory.revocation WHERE until > $1
 		UNION ALL
 		SELECT '', '', tenant_id::text, since, cluster_id::text FROM directory.quarantine
 		ORDER  BY 4`
@@ -61,14 +62,14 @@ const (
 		SELECT c.name, c.agent_id, c.fingerprint, c.rejected, q.since IS NOT NULL
 		FROM   cluster c LEFT JOIN directory.my_quarantine q ON q.cluster_id = c.id
 		WHERE  c.tenant_id = $1 AND c.id = $2`
-	attachAgent = `SELECT directory.attach_agent($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+	attachAgent = `SELECT directory.attach_agent(@cluster, @session, @replica, @at, @epoch, @instance, @leader, @address, @life)`
 	detachAgent = `SELECT directory.detach_agent($1, $2)`
 	updateFacts = `
 		UPDATE cluster
-		SET    agent_version = $3, fingerprint = $4, kube_version = $5, api_versions = $6, readyz = $7, upgradable = $8,
-		       updated_at = CASE WHEN (kube_version, api_versions) IS DISTINCT FROM ($5, $6) THEN now() ELSE updated_at END
-		WHERE  tenant_id = $1 AND id = $2
-		  AND  (agent_version, fingerprint, kube_version, api_versions, readyz, upgradable) IS DISTINCT FROM ($3, $4, $5, $6, $7, $8)`
+		SET    agent_version = @agent_version, fingerprint = @fingerprint, kube_version = @kube_version, api_versions = @api_versions, readyz = @readyz, upgradable = @upgradable,
+		       updated_at = CASE WHEN (kube_version, api_versions) IS DISTINCT FROM (@kube_version, @api_versions) THEN now() ELSE updated_at END
+		WHERE  tenant_id = @tenant AND id = @id
+		  AND  (agent_version, fingerprint, kube_version, api_versions, readyz, upgradable) IS DISTINCT FROM (@agent_version, @fingerprint, @kube_version, @api_versions, @readyz, @upgradable)`
 	clusterFacts = `SELECT kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`
 	clusterApps  = `SELECT id FROM application WHERE tenant_id = $1 AND cluster_id = $2`
 )
@@ -119,11 +120,7 @@ func (s *System) EnrolmentByHash(ctx context.Context, hash [32]byte) (hub.Invita
 	}
 	var out hub.Invitation
 	err := s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *Tenant) (err error) {
-		out, err = one(ctx, t.tx, "enrolment", func(row pgx.CollectableRow) (v hub.Invitation, err error) {
-			v.Tenant = tenant
-			err = row.Scan(&v.ID, &v.Cluster, &v.Prefix, &v.ExpiresAt, &v.UsedAt, &v.CreatedBy, &v.Attempts, &v.ClusterName, &v.AgentID, &v.Key)
-			return v, err
-		}, selectInvitation, tenant, id)
+		out, err = one(ctx, t.tx, "enrolment", pgx.RowToStructByName[hub.Invitation], selectInvitation, tenant, id)
 		return missing(err, none)
 	})
 	return out, err
@@ -145,9 +142,15 @@ func (s *System) Redeem(ctx context.Context, r hub.Redemption) error {
 		at := micro(r.At)
 		b := &pgx.Batch{}
 		b.Queue(dropOtherTokens, t.id, c.Cluster, r.Enrolment)
-		b.Queue(useEnrolment, t.id, r.Enrolment, at, r.Key, c.AgentID)
-		b.Queue(joinCluster, t.id, c.Cluster, c.AgentID, r.Fingerprint, r.AgentVersion, at)
-		b.Queue(putCertificate, c.Serial, c.Cluster, c.AgentID, micro(c.NotBefore), micro(c.NotAfter))
+		b.Queue(useEnrolment, pgx.StrictNamedArgs{"tenant": t.id, "id": r.Enrolment, "now": at, "key": r.Key, "agent": c.AgentID})
+		b.Queue(joinCluster, pgx.StrictNamedArgs{
+			"tenant": t.id, "id": c.Cluster, "agent": c.AgentID, "fingerprint": r.Fingerprint, "agent_version": r.AgentVersion,
+			"now": at,
+		})
+		b.Queue(putCertificate, pgx.StrictNamedArgs{
+			"serial": c.Serial, "cluster": c.Cluster, "agent": c.AgentID, "not_before": micro(c.NotBefore),
+			"not_after": micro(c.NotAfter),
+		})
 		if former != "" && former != c.AgentID {
 			b.Queue(revokeAgent, c.Cluster, former)
 		}
@@ -253,7 +256,10 @@ func (s *System) Refused(ctx context.Context, tenant hub.TenantID, cluster hub.C
 
 // Renewed notes a further certificate of an agent.
 func (s *System) Renewed(ctx context.Context, c hub.Certificate) error {
-	_, err := exec(ctx, s.db.system, "insert certificate", insertCertificate, c.Serial, c.Tenant, c.Cluster, c.AgentID, micro(c.NotBefore), micro(c.NotAfter))
+	_, err := exec(ctx, s.db.system, "insert certificate", insertCertificate, pgx.StrictNamedArgs{
+		"serial": c.Serial, "tenant": c.Tenant, "cluster": c.Cluster, "agent": c.AgentID, "not_before": micro(c.NotBefore),
+		"not_after": micro(c.NotAfter),
+	})
 	return classify(err)
 }
 
@@ -267,7 +273,7 @@ func (s *System) RevocationVersion(ctx context.Context) (int64, error) {
 // Revocations returns all that may cover a certificate which has not expired at
 // that time.
 func (s *System) Revocations(ctx context.Context, at time.Time) ([]hub.Revocation, error) {
-	out, err := list(ctx, s.db.system, "revocations", pgx.RowToStructByPos[hub.Revocation], selectRevocations, at)
+	out, err := list(ctx, s.db.system, "revocations", pgx.RowToStructByName[hub.Revocation], selectRevocations, at)
 	return out, classify(err)
 }
 
@@ -329,7 +335,10 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 
 // putFacts stores what an attached agent has said of its cluster.
 func (t *Tenant) putFacts(ctx context.Context, a hub.Attachment) error {
-	_, err := exec(ctx, t.tx, "store facts", updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion, nonNil(a.APIVersions), a.Readyz, a.Upgradable)
+	_, err := exec(ctx, t.tx, "store facts", updateFacts, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": a.Cluster, "agent_version": a.AgentVersion, "fingerprint": a.Fingerprint,
+		"kube_version": a.KubeVersion, "api_versions": nonNil(a.APIVersions), "readyz": a.Readyz, "upgradable": a.Upgradable,
+	})
 	if err != nil {
 		return err
 	}

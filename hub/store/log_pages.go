@@ -44,8 +44,8 @@ const (
 	putReceipts = `
 		UPDATE log_ack a
 		SET    receipt_seq = u.seq, receipt_root = u.root, receipt_at = u.at, acked_seq = greatest(a.acked_seq, u.seq)
-		FROM   unnest($2::uuid[], $3::bigint[], $4::bytea[], $5::timestamptz[]) AS u (cluster, seq, root, at)
-		WHERE  a.tenant_id = $1 AND a.cluster_id = u.cluster
+		FROM   unnest(@clusters::uuid[], @seqs::bigint[], @roots::bytea[], @times::timestamptz[]) AS u (cluster, seq, root, at)
+		WHERE  a.tenant_id = @tenant AND a.cluster_id = u.cluster
 		  AND  ((a.receipt_seq, a.receipt_root) IS DISTINCT FROM (u.seq, u.root) OR a.acked_seq < u.seq)
 		RETURNING a.cluster_id`
 )
@@ -199,7 +199,7 @@ func (t *Tenant) queueReceipts(b *pgx.Batch, of map[hub.ClusterID]hub.Receipt) {
 	for id, r := range of {
 		clusters, seqs, roots, times = append(clusters, string(id)), append(seqs, r.Seq), append(roots, r.Root), append(times, micro(r.At))
 	}
-	b.Queue(putReceipts, t.id, clusters, seqs, roots, times).Query(func(r pgx.Rows) error {
+	b.Queue(putReceipts, pgx.StrictNamedArgs{"tenant": t.id, "clusters": clusters, "seqs": seqs, "roots": roots, "times": times}).Query(func(r pgx.Rows) error {
 		moved, err := pgx.CollectRows(r, pgx.RowTo[string])
 		for _, id := range moved {
 			t.changed(changeCluster, id)

@@ -16,23 +16,23 @@ import (
 
 const (
 	selectHeld   = `SELECT directory.held()`
-	putRewind    = `SELECT directory.put_rewind($1, $2, $3, $4, $5, $6, $7, $8)`
+	putRewind    = `SELECT directory.put_rewind(@cluster, @reason, @proven, @incarnation, @agent_seq, @former, @hub_seq, @seen)`
 	dropRewind   = `SELECT directory.drop_rewind($1)`
 	selectRewind = `
 		SELECT since, seen_at, reason, proven, agent_incarnation, agent_seq, former, hub_seq FROM directory.my_rewind WHERE cluster_id = $1`
-	putQuarantine    = `SELECT directory.put_quarantine($1, $2, $3, $4, $5)`
+	putQuarantine    = `SELECT directory.put_quarantine(@cluster, @known, @other, @address, @since)`
 	dropQuarantine   = `SELECT directory.drop_quarantine($1)`
 	selectQuarantine = `SELECT since, known, other, address FROM directory.my_quarantine WHERE cluster_id = $1`
 	keepFingerprint  = `
-		UPDATE cluster SET fingerprint = $3, rejected = array_append(array_remove(array_remove(rejected, $3), $4), $4),
-		       updated_at = $5, version = version + 1
-		WHERE  tenant_id = $1 AND id = $2`
+		UPDATE cluster SET fingerprint = @fingerprint, rejected = array_append(array_remove(array_remove(rejected, @fingerprint), @rejected), @rejected),
+		       updated_at = @now, version = version + 1
+		WHERE  tenant_id = @tenant AND id = @id`
 
 	lockHead = `SELECT incarnation, seq FROM log_head WHERE tenant_id = $1 AND cluster_id = $2 FOR UPDATE`
-	beginLog = `UPDATE log_head SET incarnation = $3, seq = $4, chain = $5 WHERE tenant_id = $1 AND cluster_id = $2`
+	beginLog = `UPDATE log_head SET incarnation = @incarnation, seq = @seq, chain = @chain WHERE tenant_id = @tenant AND cluster_id = @cluster`
 	putPast  = `
 		INSERT INTO log_past (tenant_id, cluster_id, incarnation, given_up_at, given_up_by)
-		SELECT $1, $2, u.incarnation, $4, $5 FROM unnest($3::text[]) AS u (incarnation) WHERE u.incarnation <> ''
+		SELECT @tenant, @cluster, u.incarnation, @at, @by FROM unnest(@incarnations::text[]) AS u (incarnation) WHERE u.incarnation <> ''
 		ON CONFLICT DO NOTHING`
 	selectPast = `SELECT given_up_by, given_up_at FROM log_past WHERE tenant_id = $1 AND cluster_id = $2 AND incarnation = $3`
 	putPoint   = `
@@ -122,7 +122,10 @@ func (t *Tenant) NoteRewind(ctx context.Context, cluster hub.ClusterID, r hub.Re
 			return false, nil
 		}
 	}
-	_, err = exec(ctx, t.tx, "note a rewind", putRewind, cluster, clean(r.Reason), r.Proven, clean(r.AgentIncarnation), r.AgentSeq, r.Former, seq, micro(r.SeenAt))
+	_, err = exec(ctx, t.tx, "note a rewind", putRewind, pgx.StrictNamedArgs{
+		"cluster": cluster, "reason": clean(r.Reason), "proven": r.Proven, "incarnation": clean(r.AgentIncarnation),
+		"agent_seq": r.AgentSeq, "former": r.Former, "hub_seq": seq, "seen": micro(r.SeenAt),
+	})
 	t.changed(changeCluster, string(cluster))
 	return err == nil, err
 }
@@ -136,10 +139,7 @@ func (t *Tenant) ClearRewind(ctx context.Context, cluster hub.ClusterID) error {
 
 // Rewind returns what is noted of a cluster's agent; nil: hub and agent agree.
 func (t *Tenant) Rewind(ctx context.Context, cluster hub.ClusterID) (*hub.Rewind, error) {
-	r, err := one(ctx, t.tx, "rewind", func(row pgx.CollectableRow) (r hub.Rewind, err error) {
-		err = row.Scan(&r.Since, &r.SeenAt, &r.Reason, &r.Proven, &r.AgentIncarnation, &r.AgentSeq, &r.Former, &r.HubSeq)
-		return r, err
-	}, selectRewind, cluster)
+	r, err := one(ctx, t.tx, "rewind", pgx.RowToStructByName[hub.Rewind], selectRewind, cluster)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -169,8 +169,13 @@ func (t *Tenant) AcceptHub(ctx context.Context, cluster hub.ClusterID, by string
 	seq++ // no row has it: the first of the new log follows from none of the former
 	fresh := uuid.NewString()
 	b := &pgx.Batch{}
-	b.Queue(putPast, t.id, cluster, []string{former, r.AgentIncarnation, r.Former}, micro(at), by)
-	b.Queue(beginLog, t.id, cluster, fresh, seq, hashchain.First(fresh))
+	b.Queue(putPast, pgx.StrictNamedArgs{
+		"tenant": t.id, "cluster": cluster, "incarnations": []string{former, r.AgentIncarnation, r.Former}, "at": micro(at),
+		"by": by,
+	})
+	b.Queue(beginLog, pgx.StrictNamedArgs{
+		"tenant": t.id, "cluster": cluster, "incarnation": fresh, "seq": seq, "chain": hashchain.First(fresh),
+	})
 	delete(t.heads, cluster)
 	b.Queue(putPoint, t.id, cluster, seq, hashchain.First(fresh))
 	b.Queue(dropRewind, cluster)
@@ -252,7 +257,9 @@ func (t *Tenant) restored(ctx context.Context, cluster hub.ClusterID, at time.Ti
 	seq++ // as in AcceptHub
 	fresh := uuid.NewString()
 	b := &pgx.Batch{}
-	b.Queue(beginLog, t.id, cluster, fresh, seq, hashchain.First(fresh))
+	b.Queue(beginLog, pgx.StrictNamedArgs{
+		"tenant": t.id, "cluster": cluster, "incarnation": fresh, "seq": seq, "chain": hashchain.First(fresh),
+	})
 	delete(t.heads, cluster)
 	b.Queue(putPoint, t.id, cluster, seq, hashchain.First(fresh))
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
@@ -269,7 +276,9 @@ func (t *Tenant) restored(ctx context.Context, cluster hub.ClusterID, at time.Ti
 func (s *System) Quarantine(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, q hub.Quarantine) (fresh bool, err error) {
 	err = s.db.InTenant(ctx, tenant, func(ctx context.Context, t *Tenant) error {
 		t.changed(changeCluster, string(cluster))
-		return t.tx.QueryRow(ctx, putQuarantine, cluster, clean(q.Known), clean(q.Other), clean(q.Address), micro(q.Since)).Scan(&fresh)
+		return t.tx.QueryRow(ctx, putQuarantine, pgx.StrictNamedArgs{
+			"cluster": cluster, "known": clean(q.Known), "other": clean(q.Other), "address": clean(q.Address), "since": micro(q.Since),
+		}).Scan(&fresh)
 	})
 	return fresh, err
 }
@@ -296,7 +305,9 @@ func (t *Tenant) KeepCluster(ctx context.Context, cluster hub.ClusterID, fingerp
 		return q, fault.With(fault.New(fault.Invalid, "%q is the fingerprint of neither cluster", fingerprint), "", fmt.Sprintf("choose %s or %s", q.Known, q.Other))
 	}
 	b := &pgx.Batch{}
-	b.Queue(keepFingerprint, t.id, cluster, fingerprint, rejected, micro(time.Now()))
+	b.Queue(keepFingerprint, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": cluster, "fingerprint": fingerprint, "rejected": rejected, "now": micro(time.Now()),
+	})
 	b.Queue(dropQuarantine, cluster)
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
 		return q, fmt.Errorf("end the quarantine of cluster %q: %w", cluster, err)

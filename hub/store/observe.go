@@ -17,8 +17,8 @@ const (
 		WHERE  tenant_id = $1 AND cluster_id = ANY ($2::uuid[]) ORDER BY cluster_id FOR UPDATE`
 	moveObserved = `
 		UPDATE observed o SET epoch = u.epoch, seq = u.seq, snapshot = u.snapshot, mark = u.mark
-		FROM   unnest($2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[]) AS u (cluster, epoch, seq, snapshot, mark)
-		WHERE  o.tenant_id = $1 AND o.cluster_id = u.cluster`
+		FROM   unnest(@clusters::uuid[], @epochs::text[], @seqs::bigint[], @snapshots::bigint[], @marks::bigint[]) AS u (cluster, epoch, seq, snapshot, mark)
+		WHERE  o.tenant_id = @tenant AND o.cluster_id = u.cluster`
 	lazyCommit = `SELECT set_config('synchronous_commit', 'off', true)`
 	// By default the server plans the statements below again for every few
 	// reports, which costs more than to run them. It assumes ten rows for
@@ -43,15 +43,15 @@ const (
 			       CASE WHEN nullif(u.target, '')::uuid = s.target_id THEN u.sync ELSE s.sync END AS sync,
 			       CASE WHEN nullif(u.target, '')::uuid = s.target_id THEN u.at ELSE s.compared_at END AS compared_at,
 			       CASE WHEN s.health = u.health AND s.health_since IS NOT NULL THEN s.health_since ELSE u.at END AS health_since
-			FROM   unnest($2::uuid[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::timestamptz[])
+			FROM   unnest(@apps::uuid[], @targets::text[], @generations::bigint[], @syncs::text[], @healths::text[], @causes::text[], @times::timestamptz[])
 			       AS u (app, target, generation, sync, health, cause, at)
-			JOIN   application_status s ON s.tenant_id = $1 AND s.application_id = u.app AND s.observed_generation <= u.generation
+			JOIN   application_status s ON s.tenant_id = @tenant AND s.application_id = u.app AND s.observed_generation <= u.generation
 		)
 		UPDATE application_status s
 		SET    sync = n.sync, compared_at = n.compared_at, health = n.health, health_cause = n.cause, health_since = n.health_since,
 		       observed_generation = n.generation
 		FROM   said n
-		WHERE  s.tenant_id = $1 AND s.application_id = n.application_id
+		WHERE  s.tenant_id = @tenant AND s.application_id = n.application_id
 		  AND  (s.sync, s.compared_at, s.health, s.health_cause, s.health_since, s.observed_generation)
 		       IS DISTINCT FROM (n.sync, n.compared_at, n.health, n.cause, n.health_since, n.generation)
 		RETURNING s.application_id`
@@ -61,9 +61,9 @@ const (
 	observeOperations = `
 		WITH said AS (
 			SELECT o.id, o.phase AS before, u.*
-			FROM   unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[])
+			FROM   unnest(@clusters::uuid[], @operations::uuid[], @phases::text[], @messages::text[], @results::text[], @started::timestamptz[], @finished::timestamptz[], @healthy::timestamptz[])
 			       AS u (cluster, operation, phase, message, results, started_at, finished_at, healthy_at)
-			JOIN   operation o ON o.tenant_id = $1 AND o.id = u.operation AND o.cluster_id = u.cluster
+			JOIN   operation o ON o.tenant_id = @tenant AND o.id = u.operation AND o.cluster_id = u.cluster
 		), moved AS (
 			SELECT s.*, s.before IN ('Succeeded', 'Failed', 'Error') AS was_over,
 			       s.phase IN ('Succeeded', 'Failed', 'Error') AS is_over,
@@ -76,10 +76,10 @@ const (
 		       message     = CASE WHEN m.was_over THEN o.message ELSE m.message END,
 		       results     = CASE WHEN m.was_over THEN o.results ELSE coalesce(m.results::json, o.results) END,
 		       started_at  = coalesce(o.started_at, m.started_at),
-		       finished_at = CASE WHEN m.was_over OR NOT m.is_over THEN o.finished_at ELSE coalesce(m.finished_at, $10) END,
+		       finished_at = CASE WHEN m.was_over OR NOT m.is_over THEN o.finished_at ELSE coalesce(m.finished_at, @now) END,
 		       healthy_at  = coalesce(o.healthy_at, m.healthy_at)
 		FROM   moved m
-		WHERE  o.tenant_id = $1 AND o.id = m.id
+		WHERE  o.tenant_id = @tenant AND o.id = m.id
 		  AND  (NOT m.was_over OR (o.healthy_at IS NULL AND m.healthy_at IS NOT NULL))
 		RETURNING o.cluster_id, o.id, o.application_id, m.is_over AND NOT m.was_over`
 
@@ -92,17 +92,17 @@ const (
 	// A delete operation whose own result was lost with the agent's state.
 	endDeletions = `
 		UPDATE operation o
-		SET    phase = 'Succeeded', message = 'nothing of the application is left in the cluster', finished_at = $5
-		FROM   unnest($2::uuid[], $3::uuid[], $4::bigint[]) AS u (cluster, app, generation)
-		WHERE  o.tenant_id = $1 AND o.cluster_id = u.cluster AND o.application_id = u.app AND o.kind = 'delete' AND o.fence <= u.generation
+		SET    phase = 'Succeeded', message = 'nothing of the application is left in the cluster', finished_at = @now
+		FROM   unnest(@clusters::uuid[], @apps::uuid[], @generations::bigint[]) AS u (cluster, app, generation)
+		WHERE  o.tenant_id = @tenant AND o.cluster_id = u.cluster AND o.application_id = u.app AND o.kind = 'delete' AND o.fence <= u.generation
 		  AND  o.phase IN ('Pending', 'Running', 'Terminating')
 		RETURNING o.cluster_id, o.id, o.application_id, true`
 
 	deleteGone = `
 		DELETE FROM resource r
-		USING  unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+		USING  unnest(@clusters::uuid[], @apps::uuid[], @uids::text[], @groups::text[], @kinds::text[], @namespaces::text[], @names::text[])
 		       AS u (cluster, app, uid, api_group, kind, namespace, name)
-		WHERE  r.tenant_id = $1 AND r.cluster_id = u.cluster AND r.application_id = u.app
+		WHERE  r.tenant_id = @tenant AND r.cluster_id = u.cluster AND r.application_id = u.app
 		  AND  r.kind = u.kind AND r.namespace = u.namespace AND r.name = u.name AND r.api_group = u.api_group
 		  AND  (u.uid = '' OR r.uid = u.uid OR r.uid = '')
 		RETURNING r.application_id`
@@ -113,18 +113,18 @@ const (
 		RETURNING r.application_id`
 	touchResources = `
 		UPDATE resource r SET mark = u.mark
-		FROM   unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::bigint[])
+		FROM   unnest(@clusters::uuid[], @marks::bigint[], @apps::uuid[], @groups::text[], @kinds::text[], @namespaces::text[], @names::text[], @hashes::bytea[], @leaves::bigint[])
 		       AS u (cluster, mark, app, api_group, kind, namespace, name, hash, leaf)
-		WHERE  r.tenant_id = $1 AND r.cluster_id = u.cluster AND r.application_id = u.app
+		WHERE  r.tenant_id = @tenant AND r.cluster_id = u.cluster AND r.application_id = u.app
 		  AND  r.kind = u.kind AND r.namespace = u.namespace AND r.name = u.name AND r.api_group = u.api_group
 		  AND  r.hash = u.hash AND r.leaf = u.leaf AND r.mark <> u.mark`
 	upsertResources = `
 		INSERT INTO resource AS r (tenant_id, cluster_id, mark, updated_at, application_id, api_group, kind, namespace, name, hash,
 		                           version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at, bucket, leaf, links, confirm)
-		SELECT $1, u.cluster, u.mark, $10, u.app, u.api_group, u.kind, u.namespace, u.name, u.hash,
+		SELECT @tenant, u.cluster, u.mark, @now, u.app, u.api_group, u.kind, u.namespace, u.name, u.hash,
 		       u.version, u.uid, u.parent, u.managed, u.sync, u.health, u.message, u.requires_prune, u.hook, u.wave, u.diff, u.info::json, u.born_at, u.bucket, u.leaf, u.links::json, u.confirm
-		FROM   unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], $11::text[], $12::text[], $13::text[], $14::boolean[],
-		              $15::text[], $16::text[], $17::text[], $18::boolean[], $19::boolean[], $20::integer[], $21::text[], $22::text[], $23::timestamptz[], $24::integer[], $25::bigint[], $26::text[], $27::boolean[])
+		FROM   unnest(@clusters::uuid[], @marks::bigint[], @apps::uuid[], @groups::text[], @kinds::text[], @namespaces::text[], @names::text[], @hashes::bytea[], @versions::text[], @uids::text[], @parents::text[], @managed::boolean[],
+		              @syncs::text[], @healths::text[], @messages::text[], @requires_prune::boolean[], @hooks::boolean[], @waves::integer[], @diffs::text[], @infos::text[], @born::timestamptz[], @buckets::integer[], @leaves::bigint[], @links::text[], @confirms::boolean[])
 		       AS u (cluster, mark, app, api_group, kind, namespace, name, hash, version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at, bucket, leaf, links, confirm)
 		ON CONFLICT (tenant_id, application_id, cluster_id, kind, namespace, name, api_group) DO UPDATE
 		SET    mark = excluded.mark, updated_at = excluded.updated_at, hash = excluded.hash, version = excluded.version, uid = excluded.uid,
@@ -182,7 +182,10 @@ func (t *Tenant) queueObservations(b *pgx.Batch, reports []report) error {
 	}
 	if len(tombstones) > 0 {
 		c := tombstoneColumnsOf(tombstones)
-		b.Queue(closeTombstones, t.id, c.app, c.cluster, c.group, c.kind, c.namespace, c.name)
+		b.Queue(closeTombstones, pgx.StrictNamedArgs{
+			"tenant": t.id, "apps": c.app, "clusters": c.cluster, "groups": c.group, "kinds": c.kind, "namespaces": c.namespace,
+			"names": c.name,
+		})
 	}
 	return nil
 }
@@ -231,7 +234,10 @@ func (t *Tenant) queueApps(b *pgx.Batch, reports []report) {
 		return
 	}
 	b.Queue(lockStatus, t.id, app)
-	b.Queue(observeApps, t.id, app, target, generation, sync, health, cause, compared).Query(t.touchApps(changeApplication))
+	b.Queue(observeApps, pgx.StrictNamedArgs{
+		"tenant": t.id, "apps": app, "targets": target, "generations": generation, "syncs": sync, "healths": health,
+		"causes": cause, "times": compared,
+	}).Query(t.touchApps(changeApplication))
 }
 
 func (t *Tenant) queueOperations(b *pgx.Batch, reports []report) error {
@@ -257,7 +263,10 @@ func (t *Tenant) queueOperations(b *pgx.Batch, reports []report) error {
 		return nil
 	}
 	now := micro(time.Now())
-	b.Queue(observeOperations, t.id, cluster, id, phase, message, results, started, finished, healthy, now).Query(t.ended(now, reports))
+	b.Queue(observeOperations, pgx.StrictNamedArgs{
+		"tenant": t.id, "clusters": cluster, "operations": id, "phases": phase, "messages": message, "results": results,
+		"started": started, "finished": finished, "healthy": healthy, "now": now,
+	}).Query(t.ended(now, reports))
 	return nil
 }
 
@@ -303,7 +312,9 @@ func (t *Tenant) queueDeletions(b *pgx.Batch, reports []report) {
 		return
 	}
 	now := micro(time.Now())
-	b.Queue(endDeletions, t.id, cluster, app, generation, now).Query(t.ended(now, reports))
+	b.Queue(endDeletions, pgx.StrictNamedArgs{
+		"tenant": t.id, "clusters": cluster, "apps": app, "generations": generation, "now": now,
+	}).Query(t.ended(now, reports))
 }
 
 // ended enqueues what follows from operations that became over, and notes them
@@ -347,7 +358,10 @@ func (t *Tenant) queueGone(b *pgx.Batch, reports []report) {
 		}
 	}
 	if len(app) > 0 {
-		b.Queue(deleteGone, t.id, cluster, app, uid, group, kind, namespace, name).Query(t.touchApps(changeResources))
+		b.Queue(deleteGone, pgx.StrictNamedArgs{
+			"tenant": t.id, "clusters": cluster, "apps": app, "uids": uid, "groups": group, "kinds": kind, "namespaces": namespace,
+			"names": name,
+		}).Query(t.touchApps(changeResources))
 	}
 	if len(uids) > 0 {
 		b.Queue(deleteGoneUIDs, t.id, clusterOf, appOf, uids).Query(t.touchApps(changeResources))
@@ -408,10 +422,17 @@ func (t *Tenant) queueResources(b *pgx.Batch, c resourceColumns) {
 	if len(c.app) == 0 {
 		return
 	}
-	b.Queue(touchResources, t.id, c.cluster, c.mark, c.app, c.group, c.kind, c.namespace, c.name, c.hash, c.leaf)
-	b.Queue(upsertResources, t.id, c.cluster, c.mark, c.app, c.group, c.kind, c.namespace, c.name, c.hash, micro(time.Now()),
-		c.version, c.uid, c.parent, c.managed, c.sync, c.health, c.message, c.prune, c.hook, c.wave, c.diff, c.info, c.born, c.bucket, c.leaf,
-		c.links, c.confirm).Query(t.touchApps(changeResources))
+	b.Queue(touchResources, pgx.StrictNamedArgs{
+		"tenant": t.id, "clusters": c.cluster, "marks": c.mark, "apps": c.app, "groups": c.group, "kinds": c.kind,
+		"namespaces": c.namespace, "names": c.name, "hashes": c.hash, "leaves": c.leaf,
+	})
+	b.Queue(upsertResources, pgx.StrictNamedArgs{
+		"tenant": t.id, "clusters": c.cluster, "marks": c.mark, "apps": c.app, "groups": c.group, "kinds": c.kind,
+		"namespaces": c.namespace, "names": c.name, "hashes": c.hash, "now": micro(time.Now()), "versions": c.version,
+		"uids": c.uid, "parents": c.parent, "managed": c.managed, "syncs": c.sync, "healths": c.health, "messages": c.message,
+		"requires_prune": c.prune, "hooks": c.hook, "waves": c.wave, "diffs": c.diff, "infos": c.info, "born": c.born,
+		"buckets": c.bucket, "leaves": c.leaf, "links": c.links, "confirms": c.confirm,
+	}).Query(t.touchApps(changeResources))
 }
 
 // agentConditions replaces the agent's conditions of applications.

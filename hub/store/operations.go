@@ -33,10 +33,10 @@ const (
 	insertOperations = `
 		INSERT INTO operation (tenant_id, id, application_id, cluster_id, kind, snapshot_id, revision, fence, options, initiator, reason,
 		                       phase, message, attempt, retry_at, created_at, deadline)
-		SELECT $1, u.id, u.app, nullif(u.cluster, '')::uuid, u.kind, nullif(u.snapshot, '')::uuid, u.revision, u.fence, u.options::json, u.initiator::json,
+		SELECT @tenant, u.id, u.app, nullif(u.cluster, '')::uuid, u.kind, nullif(u.snapshot, '')::uuid, u.revision, u.fence, u.options::json, u.initiator::json,
 		       u.reason, u.phase, u.message, u.attempt, u.retry_at, u.created_at, u.deadline
-		FROM   unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::text[], $11::text[],
-		              $12::text[], $13::text[], $14::integer[], $15::timestamptz[], $16::timestamptz[], $17::timestamptz[])
+		FROM   unnest(@ids::uuid[], @apps::uuid[], @clusters::text[], @kinds::text[], @snapshots::text[], @revisions::text[], @fences::bigint[], @options::text[], @initiators::text[], @reasons::text[],
+		              @phases::text[], @messages::text[], @attempts::integer[], @retries::timestamptz[], @created::timestamptz[], @deadlines::timestamptz[])
 		       AS u (id, app, cluster, kind, snapshot, revision, fence, options, initiator, reason, phase, message, attempt, retry_at, created_at, deadline)`
 	setNewestOperation = `
 		UPDATE application_status s SET operation_id = u.id
@@ -44,12 +44,12 @@ const (
 		WHERE  s.tenant_id = $1 AND s.application_id = u.app`
 	endOperation = `
 		UPDATE operation
-		SET    phase = $3, message = $4, finished_at = CASE WHEN $5 THEN $6::timestamptz ELSE finished_at END
-		WHERE  tenant_id = $1 AND id = $2 AND phase IN ('Pending', 'Running', 'Terminating')
+		SET    phase = @phase, message = @message, finished_at = CASE WHEN @over THEN @now::timestamptz ELSE finished_at END
+		WHERE  tenant_id = @tenant AND id = @id AND phase IN ('Pending', 'Running', 'Terminating')
 		RETURNING application_id`
 	startOperation = `
-		UPDATE operation SET snapshot_id = $3, revision = $4, fence = $5, message = '', options = $6
-		WHERE  tenant_id = $1 AND id = $2 AND phase = 'Pending' AND snapshot_id IS NULL
+		UPDATE operation SET snapshot_id = @snapshot, revision = @revision, fence = @fence, message = '', options = @options
+		WHERE  tenant_id = @tenant AND id = @id AND phase = 'Pending' AND snapshot_id IS NULL
 		RETURNING application_id`
 	retryOperation = `UPDATE operation SET retry_at = $3, options = $4 WHERE tenant_id = $1 AND id = $2 RETURNING application_id`
 )
@@ -234,8 +234,11 @@ func (t *Tenant) AddOperations(ctx context.Context, ops []hub.Operation) error {
 		t.changed(changeOperation, string(o.ID))
 		t.appChanged(o.Application)
 	}
-	_, err := exec(ctx, t.tx, "insert operations", insertOperations, t.id, id, app, cluster, kind, snapshot, revision, fence, options, initiator, reason,
-		phase, message, attempt, retry, created, deadline)
+	_, err := exec(ctx, t.tx, "insert operations", insertOperations, pgx.StrictNamedArgs{
+		"tenant": t.id, "ids": id, "apps": app, "clusters": cluster, "kinds": kind, "snapshots": snapshot, "revisions": revision,
+		"fences": fence, "options": options, "initiators": initiator, "reasons": reason, "phases": phase, "messages": message,
+		"attempts": attempt, "retries": retry, "created": created, "deadlines": deadline,
+	})
 	switch {
 	case violates(err, "operation_running"):
 		return fault.With(fault.New(fault.Conflict, "an operation is in progress already"), "application", "wait for it, or terminate it")
@@ -251,7 +254,10 @@ func (t *Tenant) EndOperation(ctx context.Context, id hub.OperationID, phase hub
 	if !hub.ValidID(string(id)) {
 		return noOperation()
 	}
-	apps, err := list(ctx, t.tx, "ended operation", pgx.RowTo[string], endOperation, t.id, id, string(phase), clean(message), phase.Over(), micro(time.Now()))
+	apps, err := list(ctx, t.tx, "ended operation", pgx.RowTo[string], endOperation, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": id, "phase": string(phase), "message": clean(message), "over": phase.Over(),
+		"now": micro(time.Now()),
+	})
 	if err != nil {
 		return err
 	}
@@ -278,7 +284,9 @@ func (t *Tenant) GiveSnapshots(ctx context.Context, ops []hub.Operation) error {
 		if err != nil {
 			return err
 		}
-		apps, err := list(ctx, t.tx, "operation's snapshot", pgx.RowTo[string], startOperation, t.id, op.ID, op.Snapshot, op.Revision, op.Fence, options)
+		apps, err := list(ctx, t.tx, "operation's snapshot", pgx.RowTo[string], startOperation, pgx.StrictNamedArgs{
+			"tenant": t.id, "id": op.ID, "snapshot": op.Snapshot, "revision": op.Revision, "fence": op.Fence, "options": options,
+		})
 		if err != nil {
 			return err
 		}

@@ -14,16 +14,16 @@ import (
 // whose next target only that is known: it is being made.
 const selectUndecided = `
 	SELECT a.name
-	FROM   work.waiting($2) AS w (id)
-	JOIN   application a ON a.tenant_id = $1 AND a.id = w.id
-	JOIN   application_status s ON s.tenant_id = $1 AND s.application_id = w.id
-	WHERE  a.cluster_id = $3 AND a.id <> $4 AND a.id <> ALL ($5::uuid[]) AND a.deleting_at IS NULL AND s.revision <> $6
+	FROM   work.waiting(@kind) AS w (id)
+	JOIN   application a ON a.tenant_id = @tenant AND a.id = w.id
+	JOIN   application_status s ON s.tenant_id = @tenant AND s.application_id = w.id
+	WHERE  a.cluster_id = @cluster AND a.id <> @app AND a.id <> ALL (@besides::uuid[]) AND a.deleting_at IS NULL AND s.revision <> @revision
 	  AND  EXISTS (
 	         SELECT FROM app_source own
-	         JOIN   repository o ON o.tenant_id = $1 AND o.id = own.repository_id
-	         JOIN   repository same ON same.tenant_id = $1 AND same.address = o.address
-	         JOIN   app_source other ON other.tenant_id = $1 AND other.repository_id = same.id
-	         WHERE  own.tenant_id = $1 AND own.application_id = $4 AND other.application_id = a.id)
+	         JOIN   repository o ON o.tenant_id = @tenant AND o.id = own.repository_id
+	         JOIN   repository same ON same.tenant_id = @tenant AND same.address = o.address
+	         JOIN   app_source other ON other.tenant_id = @tenant AND other.repository_id = same.id
+	         WHERE  own.tenant_id = @tenant AND own.application_id = @app AND other.application_id = a.id)
 	ORDER  BY a.name
 	LIMIT  1`
 
@@ -36,7 +36,10 @@ func (t *Tenant) Undecided(ctx context.Context, app hub.Application, revision st
 		return "", nil
 	}
 	var name string
-	err := t.tx.QueryRow(ctx, selectUndecided, t.id, hub.WorkRefresh, app.Cluster, app.ID, ids(besides), revision).Scan(&name)
+	err := t.tx.QueryRow(ctx, selectUndecided, pgx.StrictNamedArgs{
+		"tenant": t.id, "kind": hub.WorkRefresh, "cluster": app.Cluster, "app": app.ID, "besides": ids(besides),
+		"revision": revision,
+	}).Scan(&name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil
 	}

@@ -28,11 +28,11 @@ const (
 		WHERE  tenant_id = $1 AND name = ANY ($2)`
 	insertProject = `
 		INSERT INTO project (tenant_id, id, namespace, name, labels, annotations, finalizers, spec, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)`
+		VALUES (@tenant, @id, @namespace, @name, @labels, @annotations, @finalizers, @spec, @now, @now)`
 	updateProject = `
 		UPDATE project
-		SET    namespace = $4, labels = $5, annotations = $6, finalizers = $7, spec = $8, version = version + 1, updated_at = $9
-		WHERE  tenant_id = $1 AND name = $2 AND ($3 = 0 OR version = $3)
+		SET    namespace = @namespace, labels = @labels, annotations = @annotations, finalizers = @finalizers, spec = @spec, version = version + 1, updated_at = @now
+		WHERE  tenant_id = @tenant AND name = @name AND (@version = 0 OR version = @version)
 		RETURNING id, version, created_at`
 	lockProject   = `SELECT id FROM project WHERE tenant_id = $1 AND name = $2 FOR UPDATE`
 	shareProject  = `SELECT id FROM project WHERE tenant_id = $1 AND name = $2 FOR KEY SHARE`
@@ -87,8 +87,10 @@ func (t *Tenant) CreateProject(ctx context.Context, p hub.Project) (hub.Project,
 	}
 	p.Tenant, p.Version, p.CreatedAt = t.id, 1, micro(p.CreatedAt)
 	p.UpdatedAt = p.CreatedAt
-	_, err = exec(ctx, t.tx, "insert project", insertProject, t.id, p.ID, p.Namespace, p.Name, labels(p.Labels), labels(p.Annotations),
-		nonNil(p.Finalizers), spec, p.CreatedAt)
+	_, err = exec(ctx, t.tx, "insert project", insertProject, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": p.ID, "namespace": p.Namespace, "name": p.Name, "labels": labels(p.Labels),
+		"annotations": labels(p.Annotations), "finalizers": nonNil(p.Finalizers), "spec": spec, "now": p.CreatedAt,
+	})
 	if violates(err, "project_name") {
 		return hub.Project{}, taken("project " + p.Name)
 	}
@@ -106,8 +108,10 @@ func (t *Tenant) UpdateProject(ctx context.Context, p hub.Project, expect int64)
 		return hub.Project{}, fault.With(err, "project "+p.Name, "")
 	}
 	p.Tenant, p.UpdatedAt = t.id, micro(time.Now())
-	err = t.tx.QueryRow(ctx, updateProject, t.id, p.Name, expect, p.Namespace, labels(p.Labels), labels(p.Annotations),
-		nonNil(p.Finalizers), spec, p.UpdatedAt).Scan(&p.ID, &p.Version, &p.CreatedAt)
+	err = t.tx.QueryRow(ctx, updateProject, pgx.StrictNamedArgs{
+		"tenant": t.id, "name": p.Name, "version": expect, "namespace": p.Namespace, "labels": labels(p.Labels),
+		"annotations": labels(p.Annotations), "finalizers": nonNil(p.Finalizers), "spec": spec, "now": p.UpdatedAt,
+	}).Scan(&p.ID, &p.Version, &p.CreatedAt)
 	if err := missing(err, "not found"); fault.KindOf(err) == fault.Missing {
 		if _, err := t.Project(ctx, p.Name); err != nil {
 			return hub.Project{}, err

@@ -147,5 +147,5 @@ func (t *Tenant) Refs(ctx context.Context, id hub.RepositoryID) ([]hub.Ref, erro
 	if !hub.ValidID(string(id)) {
 		return nil, noRepository()
 	}
-	return list(ctx, t.tx, "refs", pgx.RowToStructByPos[hub.Ref], selectRefs, t.id, id)
+	return list(ctx, t.tx, "refs", pgx.RowToStructByName[hub.Ref], selectRefs, t.id, id)
 }

@@ -18,7 +18,7 @@ const (
 		WHERE  tenant_id = $1 AND object_id = ANY ($2::uuid[])`
 	putRenderedBy = `
 		INSERT INTO rendered (tenant_id, object_id, application_id, project_id, parent_id, applied)
-		VALUES ($1, $2::uuid, CASE WHEN $3::boolean THEN $2::uuid END, CASE WHEN NOT $3::boolean THEN $2::uuid END, $4, $5)
+		VALUES (@tenant, @object::uuid, CASE WHEN @is_app::boolean THEN @object::uuid END, CASE WHEN NOT @is_app::boolean THEN @object::uuid END, @parent, @applied)
 		ON CONFLICT (tenant_id, object_id) DO UPDATE SET parent_id = excluded.parent_id, applied = excluded.applied`
 )
 
@@ -53,7 +53,9 @@ func (t *Tenant) PutRenderedBy(ctx context.Context, r hub.RenderedBy) error {
 	if !hub.ValidID(r.Object) || !hub.ValidID(string(r.Parent)) {
 		return noApp()
 	}
-	_, err := exec(ctx, t.tx, "put parent", putRenderedBy, t.id, r.Object, r.Kind == "Application", r.Parent, string(r.Applied))
+	_, err := exec(ctx, t.tx, "put parent", putRenderedBy, pgx.StrictNamedArgs{
+		"tenant": t.id, "object": r.Object, "is_app": r.Kind == "Application", "parent": r.Parent, "applied": string(r.Applied),
+	})
 	if code(err) == foreignKeyViolation {
 		return fault.New(fault.Conflict, "the object, or the application that renders it, was deleted meanwhile")
 	}

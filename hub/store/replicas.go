@@ -18,7 +18,7 @@ const defaultAttachment = 30 * time.Second
 
 const (
 	beatReplica = `
-		INSERT INTO directory.replica (id, name, address, draining, until) VALUES ($1, $2, $3, $4, now() + $5::interval)
+		INSERT INTO directory.replica (id, name, address, draining, until) VALUES (@id, @name, @address, @draining, now() + @life::interval)
 		ON CONFLICT (id) DO UPDATE SET draining = excluded.draining, seen_at = now(), until = excluded.until`
 	selectReplicas = `SELECT id, name, address, draining FROM directory.replica WHERE until > now() ORDER BY id`
 	forgetFormer   = `DELETE FROM directory.replica WHERE name = $1 AND id <> $2 RETURNING id`
@@ -34,7 +34,7 @@ const (
 	// all tenants. Those that are not found any more are given back.
 	renewAgents = `
 		WITH u AS MATERIALIZED (
-			SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::bigint[], $6::bigint[], $7::boolean[], $8::boolean[])
+			SELECT * FROM unnest(@tenants::uuid[], @clusters::uuid[], @sessions::text[], @times::timestamptz[], @backlogs::bigint[], @lags::bigint[], @leaders::boolean[], @incomplete::boolean[])
 			       AS u (tenant_id, cluster_id, session_id, at, backlog, lag, leader, incomplete)
 			ORDER BY tenant_id, cluster_id
 		), held AS (
@@ -53,11 +53,11 @@ const (
 		)
 		SELECT u.session_id FROM u WHERE NOT EXISTS (SELECT FROM held h WHERE h.session_id = u.session_id)`
 	selectAttachment = `
-		SELECT tenant_id, cluster_id, replica, CASE WHEN until > now() THEN coalesce(session_id, '') ELSE '' END, fence
+		SELECT tenant_id AS tenant, cluster_id AS cluster, replica, CASE WHEN until > now() THEN coalesce(session_id, '') ELSE '' END AS session, fence
 		FROM   directory.agent_attachment
 		WHERE  tenant_id = $1 AND cluster_id = $2 AND lane = 'control'`
 	selectAttachments = `
-		SELECT tenant_id, cluster_id, replica, coalesce(session_id, ''), fence
+		SELECT tenant_id AS tenant, cluster_id AS cluster, replica, coalesce(session_id, '') AS session, fence
 		FROM   directory.agent_attachment
 		WHERE  lane = 'control' AND fence > $1
 		ORDER  BY fence`
@@ -68,7 +68,9 @@ const (
 func (s *System) Beat(ctx context.Context, r hub.Replica, life time.Duration) ([]hub.Replica, error) {
 	var out []hub.Replica
 	err := s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := exec(ctx, tx, "note that the replica lives", beatReplica, r.ID, r.Name, r.Address, r.Draining, life); err != nil {
+		if _, err := exec(ctx, tx, "note that the replica lives", beatReplica, pgx.StrictNamedArgs{
+			"id": r.ID, "name": r.Name, "address": r.Address, "draining": r.Draining, "life": life,
+		}); err != nil {
 			return err
 		}
 		dead, err := list(ctx, tx, "replicas that are gone", pgx.RowTo[string], dropReplicas)
@@ -81,7 +83,7 @@ func (s *System) Beat(ctx context.Context, r hub.Replica, life time.Duration) ([
 				return err
 			}
 		}
-		out, err = list(ctx, tx, "replicas", pgx.RowToStructByPos[hub.Replica], selectReplicas)
+		out, err = list(ctx, tx, "replicas", pgx.RowToStructByName[hub.Replica], selectReplicas)
 		return err
 	})
 	return out, err
@@ -105,7 +107,10 @@ func (t *Tenant) attach(ctx context.Context, a hub.Attachment) (refusal string, 
 	if life == 0 {
 		life = defaultAttachment
 	}
-	err = t.tx.QueryRow(ctx, attachAgent, a.Cluster, a.Session, a.Replica, micro(a.At), a.Epoch, a.Instance, a.Leader, clean(a.Address), life).Scan(&refusal)
+	err = t.tx.QueryRow(ctx, attachAgent, pgx.StrictNamedArgs{
+		"cluster": a.Cluster, "session": a.Session, "replica": a.Replica, "at": micro(a.At), "epoch": a.Epoch,
+		"instance": a.Instance, "leader": a.Leader, "address": clean(a.Address), "life": life,
+	}).Scan(&refusal)
 	if err != nil {
 		return "", fmt.Errorf("store connection of cluster %q: %w", a.Cluster, err)
 	}
@@ -130,7 +135,10 @@ func (s *System) RenewAttachments(ctx context.Context, heartbeats []hub.Heartbea
 		incomplete = append(incomplete, v.Incomplete)
 	}
 	err = retry(ctx, func() error {
-		lost, err = list(ctx, s.db.system, "living agents", pgx.RowTo[string], renewAgents, tenants, clusters, sessions, times, backlogs, lags, leaders, incomplete)
+		lost, err = list(ctx, s.db.system, "living agents", pgx.RowTo[string], renewAgents, pgx.StrictNamedArgs{
+			"tenants": tenants, "clusters": clusters, "sessions": sessions, "times": times, "backlogs": backlogs, "lags": lags,
+			"leaders": leaders, "incomplete": incomplete,
+		})
 		return err
 	})
 	return lost, err
@@ -142,7 +150,7 @@ func (s *System) Attachment(ctx context.Context, tenant hub.TenantID, cluster hu
 	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(cluster)) {
 		return hub.AgentHome{}, noCluster()
 	}
-	p, err := one(ctx, s.db.system, "attachment", pgx.RowToStructByPos[hub.AgentHome], selectAttachment, tenant, cluster)
+	p, err := one(ctx, s.db.system, "attachment", pgx.RowToStructByName[hub.AgentHome], selectAttachment, tenant, cluster)
 	if err := missing(err, "none"); fault.KindOf(err) == fault.Missing || err == nil && p.Session == "" {
 		return hub.AgentHome{}, fault.New(fault.Offline, "the agent of the cluster is not connected")
 	}
@@ -152,6 +160,6 @@ func (s *System) Attachment(ctx context.Context, tenant hub.TenantID, cluster hu
 // Attachments returns what changed after a fence, in order; after zero, all.
 // Expired ones are included: the reader knows which replicas are alive.
 func (s *System) Attachments(ctx context.Context, after int64) ([]hub.AgentHome, error) {
-	out, err := list(ctx, s.db.system, "attachments", pgx.RowToStructByPos[hub.AgentHome], selectAttachments, after)
+	out, err := list(ctx, s.db.system, "attachments", pgx.RowToStructByName[hub.AgentHome], selectAttachments, after)
 	return out, classify(err)
 }

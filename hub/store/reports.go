@@ -157,7 +157,9 @@ func (t *Tenant) queueProgress(b *pgx.Batch, reports []hub.ClusterObservation, f
 		clusters, epochs, seqs = append(clusters, string(reports[i].Cluster)), append(epochs, at[i].epoch), append(seqs, at[i].seq)
 		snapshots, marks = append(snapshots, at[i].snapshot), append(marks, at[i].version)
 	}
-	b.Queue(moveObserved, t.id, clusters, epochs, seqs, snapshots, marks)
+	b.Queue(moveObserved, pgx.StrictNamedArgs{
+		"tenant": t.id, "clusters": clusters, "epochs": epochs, "seqs": seqs, "snapshots": snapshots, "marks": marks,
+	})
 }
 
 // progress is how far the reports of a cluster go. snapshot is negative when a

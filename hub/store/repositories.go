@@ -36,7 +36,7 @@ const (
 		LIMIT  1`
 	upsertRepository = `
 		INSERT INTO repository AS r (tenant_id, id, url, type, name, project, username, insecure, registered, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		VALUES (@tenant, @id, @url, @type, @name, @project, @username, @insecure, @registered, @now)
 		ON CONFLICT (tenant_id, url) DO UPDATE
 		SET type = excluded.type, name = excluded.name, project = excluded.project, username = excluded.username,
 		    insecure = excluded.insecure, registered = r.registered OR excluded.registered, version = r.version + 1
@@ -53,8 +53,8 @@ const (
 		WHERE  tenant_id = $1 AND id = $2`
 	noteRepositories = `
 		INSERT INTO repository (tenant_id, id, url, type, registered, created_at)
-		SELECT $1, u.id, u.url, 'git', false, $4 FROM unnest($2::uuid[], $3::text[], $5::text[]) AS u (id, url, own)
-		WHERE  NOT EXISTS (SELECT FROM repository p WHERE p.tenant_id = $1 AND p.url = u.own AND u.own <> u.url)
+		SELECT @tenant, u.id, u.url, 'git', false, @now FROM unnest(@ids::uuid[], @urls::text[], @own_urls::text[]) AS u (id, url, own)
+		WHERE  NOT EXISTS (SELECT FROM repository p WHERE p.tenant_id = @tenant AND p.url = u.own AND u.own <> u.url)
 		ORDER  BY u.url
 		ON CONFLICT (tenant_id, url) DO NOTHING
 		RETURNING id`
@@ -70,7 +70,7 @@ const (
 
 	upsertTemplate = `
 		INSERT INTO repository_template (tenant_id, id, url, type, name, username, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		VALUES (@tenant, @id, @url, @type, @name, @username, @now)
 		ON CONFLICT (tenant_id, url) DO UPDATE SET type = excluded.type, name = excluded.name, username = excluded.username
 		RETURNING id, created_at`
 	updateTemplateCredential = `UPDATE repository_template SET credential = $3 WHERE tenant_id = $1 AND id = $2`
@@ -135,8 +135,10 @@ func (t *Tenant) PutRepository(ctx context.Context, r hub.Repository, c *hub.Cre
 	if c != nil && r.Username == "" {
 		r.Username = c.Username
 	}
-	err := t.tx.QueryRow(ctx, upsertRepository, t.id, r.ID, r.URL, r.Type, r.Name, r.Project, r.Username, r.Insecure, r.Registered,
-		micro(time.Now())).Scan(&r.ID)
+	err := t.tx.QueryRow(ctx, upsertRepository, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": r.ID, "url": r.URL, "type": r.Type, "name": r.Name, "project": r.Project, "username": r.Username,
+		"insecure": r.Insecure, "registered": r.Registered, "now": micro(time.Now()),
+	}).Scan(&r.ID)
 	if err != nil {
 		return hub.Repository{}, fmt.Errorf("write repository %q: %w", r.URL, err)
 	}
@@ -320,7 +322,9 @@ func (t *Tenant) queueRepositories(b *pgx.Batch, project string, urls []string) 
 	for i := range urls {
 		fresh[i] = string(hub.NewID[hub.RepositoryID]())
 	}
-	b.Queue(noteRepositories, t.id, fresh, urls, micro(time.Now()), repoKeys(urls, project)).Query(func(rows pgx.Rows) error {
+	b.Queue(noteRepositories, pgx.StrictNamedArgs{
+		"tenant": t.id, "ids": fresh, "urls": urls, "now": micro(time.Now()), "own_urls": repoKeys(urls, project),
+	}).Query(func(rows pgx.Rows) error {
 		made, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		for _, id := range made {
 			t.fetch(hub.RepositoryID(id))
@@ -343,7 +347,9 @@ func (t *Tenant) PutRepositoryTemplate(ctx context.Context, r hub.RepositoryTemp
 	if c != nil && r.Username == "" {
 		r.Username = c.Username
 	}
-	err := t.tx.QueryRow(ctx, upsertTemplate, t.id, r.ID, r.URL, r.Type, r.Name, r.Username, micro(time.Now())).Scan(&r.ID, &r.CreatedAt)
+	err := t.tx.QueryRow(ctx, upsertTemplate, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": r.ID, "url": r.URL, "type": r.Type, "name": r.Name, "username": r.Username, "now": micro(time.Now()),
+	}).Scan(&r.ID, &r.CreatedAt)
 	if err != nil {
 		return hub.RepositoryTemplate{}, fmt.Errorf("write credential template %q: %w", r.URL, err)
 	}
@@ -366,10 +372,7 @@ func (t *Tenant) fetchBelow(ctx context.Context, prefix string) error {
 
 // RepositoryTemplates returns all credential templates in order of URL.
 func (t *Tenant) RepositoryTemplates(ctx context.Context) ([]hub.RepositoryTemplate, error) {
-	return list(ctx, t.tx, "credential templates", func(row pgx.CollectableRow) (r hub.RepositoryTemplate, err error) {
-		err = row.Scan(&r.ID, &r.URL, &r.Type, &r.Name, &r.Username, &r.CreatedAt)
-		return r, err
-	}, selectTemplates, t.id)
+	return list(ctx, t.tx, "credential templates", pgx.RowToStructByName[hub.RepositoryTemplate], selectTemplates, t.id)
 }
 
 // DeleteRepositoryTemplate deletes a credential template.

@@ -14,8 +14,8 @@ const (
 	stampApps = `
 		UPDATE application_status s
 		SET    report_cluster = u.cluster, report_mark = u.mark, report_bucket = u.bucket, report_leaf = u.leaf
-		FROM   unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::integer[], $6::bigint[]) AS u (cluster, mark, app, bucket, leaf)
-		WHERE  s.tenant_id = $1 AND s.application_id = u.app
+		FROM   unnest(@clusters::uuid[], @marks::bigint[], @apps::uuid[], @buckets::integer[], @leaves::bigint[]) AS u (cluster, mark, app, bucket, leaf)
+		WHERE  s.tenant_id = @tenant AND s.application_id = u.app
 		  AND  (s.report_cluster, s.report_mark, s.report_bucket, s.report_leaf) IS DISTINCT FROM (u.cluster, u.mark, u.bucket, u.leaf)`
 	sweepStamps = `
 		UPDATE application_status SET report_cluster = NULL
@@ -53,7 +53,9 @@ func (t *Tenant) queueStamps(b *pgx.Batch, reports []report) {
 		}
 	}
 	if len(app) > 0 {
-		b.Queue(stampApps, t.id, cluster, mark, app, bucket, leaf)
+		b.Queue(stampApps, pgx.StrictNamedArgs{
+			"tenant": t.id, "clusters": cluster, "marks": mark, "apps": app, "buckets": bucket, "leaves": leaf,
+		})
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 const (
 	insertSession = `
 		INSERT INTO directory.session (hash, tenant_id, account_id, created_at, seen_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6)`
+		VALUES (@hash, @tenant, @account, @created, @seen, @expires)`
 	selectSession = `
 		SELECT s.hash, s.tenant_id, s.account_id, s.created_at, s.seen_at, s.expires_at
 		FROM   directory.session s
@@ -60,8 +60,10 @@ const (
 
 // PutSession stores a session. Its secret is known by hash only.
 func (s *System) PutSession(ctx context.Context, session hub.Session) error {
-	_, err := exec(ctx, s.db.system, "insert session", insertSession, session.Hash[:], session.Tenant, session.User,
-		micro(session.CreatedAt), micro(session.SeenAt), micro(session.ExpiresAt))
+	_, err := exec(ctx, s.db.system, "insert session", insertSession, pgx.StrictNamedArgs{
+		"hash": session.Hash[:], "tenant": session.Tenant, "account": session.User, "created": micro(session.CreatedAt),
+		"seen": micro(session.SeenAt), "expires": micro(session.ExpiresAt),
+	})
 	return classify(err)
 }
 

@@ -13,7 +13,7 @@ import (
 
 const (
 	selectSettings = `
-		SELECT map, key, value, sealed IS NOT NULL, updated_at, updated_by
+		SELECT map, key, value, sealed IS NOT NULL AS secret, updated_at, updated_by
 		FROM   setting
 		WHERE  tenant_id = $1
 		ORDER  BY map, key`
@@ -24,7 +24,7 @@ const (
 		WHERE  tenant_id = $1 AND map = ANY ($2) AND (key = ANY ($3) OR starts_with(key, $4)) AND sealed IS NULL`
 	upsertSetting = `
 		INSERT INTO setting (tenant_id, map, key, value, sealed, updated_at, updated_by)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		VALUES (@tenant, @map, @key, @value, @sealed, @now, @by)
 		ON CONFLICT (tenant_id, map, key) DO UPDATE
 		SET    value = excluded.value, sealed = excluded.sealed, updated_at = excluded.updated_at, updated_by = excluded.updated_by`
 	deleteSetting         = `DELETE FROM setting WHERE tenant_id = $1 AND map = $2 AND key = $3`
@@ -42,10 +42,7 @@ func (t *Tenant) Settings(ctx context.Context) ([]hub.Setting, int64, error) {
 	if err := t.tx.QueryRow(ctx, selectSettingsVersion, t.id).Scan(&version); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, 0, fmt.Errorf("read the version of the settings: %w", err)
 	}
-	all, err := list(ctx, t.tx, "settings", func(row pgx.CollectableRow) (s hub.Setting, err error) {
-		err = row.Scan(&s.Map, &s.Key, &s.Value, &s.Secret, &s.UpdatedAt, &s.UpdatedBy)
-		return s, err
-	}, selectSettings, t.id)
+	all, err := list(ctx, t.tx, "settings", pgx.RowToStructByName[hub.Setting], selectSettings, t.id)
 	return all, version, err
 }
 
@@ -98,7 +95,9 @@ func (t *Tenant) ChangeSettings(ctx context.Context, put, drop []hub.Setting) er
 			}
 			value = ""
 		}
-		b.Queue(upsertSetting, t.id, s.Map, s.Key, value, sealed, micro(s.UpdatedAt), s.UpdatedBy)
+		b.Queue(upsertSetting, pgx.StrictNamedArgs{
+			"tenant": t.id, "map": s.Map, "key": s.Key, "value": value, "sealed": sealed, "now": micro(s.UpdatedAt), "by": s.UpdatedBy,
+		})
 	}
 	for _, s := range drop {
 		b.Queue(deleteSetting, t.id, s.Map, s.Key)

@@ -30,17 +30,17 @@ const (
 	putObjects = `
 		WITH held AS MATERIALIZED (
 			SELECT digest FROM object
-			WHERE  tenant_id = $1 AND digest = ANY ($2::bytea[]) AND kept_until >= $6
+			WHERE  tenant_id = @tenant AND digest = ANY (@digests::bytea[]) AND kept_until >= @still_kept
 			ORDER  BY digest
 			FOR    KEY SHARE
 		)
 		INSERT INTO object AS o (tenant_id, digest, sealed, size, kept_until)
-		SELECT $1, u.digest, u.sealed, u.size, $5
-		FROM   unnest($2::bytea[], $3::bytea[], $4::integer[]) AS u (digest, sealed, size)
+		SELECT @tenant, u.digest, u.sealed, u.size, @kept_until
+		FROM   unnest(@digests::bytea[], @sealed::bytea[], @sizes::integer[]) AS u (digest, sealed, size)
 		WHERE  NOT EXISTS (SELECT FROM held WHERE held.digest = u.digest)
 		ORDER  BY u.digest
 		ON CONFLICT (tenant_id, digest) DO UPDATE SET kept_until = excluded.kept_until
-		WHERE  o.kept_until < $6`
+		WHERE  o.kept_until < @still_kept`
 	selectObjects = `SELECT digest, sealed, size FROM object WHERE tenant_id = $1 AND digest = ANY ($2)`
 	selectKnown   = `SELECT digest FROM object WHERE tenant_id = $1 AND digest = ANY ($2)`
 
@@ -118,7 +118,10 @@ func (t *Tenant) PutObjects(ctx context.Context, objects []hub.SealedObject) err
 		}
 	}
 	now := time.Now()
-	_, err := exec(ctx, t.tx, "put objects", putObjects, t.id, digest, sealed, size, now.Add(keepObjects), now.Add(keepObjects-touchAfter))
+	_, err := exec(ctx, t.tx, "put objects", putObjects, pgx.StrictNamedArgs{
+		"tenant": t.id, "digests": digest, "sealed": sealed, "sizes": size, "kept_until": now.Add(keepObjects),
+		"still_kept": now.Add(keepObjects - touchAfter),
+	})
 	return err
 }
 

@@ -19,11 +19,11 @@ const (
 	// wait for the next.
 	insertSources = `
 		WITH used AS MATERIALIZED (
-			SELECT id, url FROM repository WHERE tenant_id = $1 AND url = ANY ($4::text[] || $5::text[]) ORDER BY id FOR SHARE
+			SELECT id, url FROM repository WHERE tenant_id = @tenant AND url = ANY (@urls::text[] || @own_urls::text[]) ORDER BY id FOR SHARE
 		)
 		INSERT INTO app_source (tenant_id, application_id, idx, repository_id)
-		SELECT $1, $2, u.idx, coalesce(own.id, r.id)
-		FROM   unnest($3::integer[], $4::text[], $5::text[]) AS u (idx, url, own)
+		SELECT @tenant, @app, u.idx, coalesce(own.id, r.id)
+		FROM   unnest(@indexes::integer[], @urls::text[], @own_urls::text[]) AS u (idx, url, own)
 		LEFT   JOIN used r ON r.url = u.url
 		LEFT   JOIN used own ON own.url = u.own`
 	// Applications of a project leave the repository without one for the
@@ -68,7 +68,9 @@ func (t *Tenant) queueSources(b *pgx.Batch, app hub.ApplicationID, project strin
 		return
 	}
 	t.queueRepositories(b, project, slices.Compact(slices.Sorted(slices.Values(named))))
-	b.Queue(insertSources, t.id, app, indexes, named, repoKeys(named, project))
+	b.Queue(insertSources, pgx.StrictNamedArgs{
+		"tenant": t.id, "app": app, "indexes": indexes, "urls": named, "own_urls": repoKeys(named, project),
+	})
 }
 
 // repoKeys distinguish the repositories of a project.

@@ -44,25 +44,25 @@ const (
 	setUnchanged = `
 		UPDATE application_status s
 		SET    revision = u.revision, revisions = u.revisions::text[], refreshed_at = u.at
-		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[]) AS u (app, revision, revisions, at)
-		JOIN   application_status before ON before.tenant_id = $1 AND before.application_id = u.app
-		WHERE  s.tenant_id = $1 AND s.application_id = u.app
-		RETURNING s.application_id, before.revision <> u.revision OR before.revisions <> u.revisions::text[]`
+		FROM   unnest(@apps::uuid[], @revisions::text[], @each_revisions::text[], @times::timestamptz[]) AS u (app, revision, revisions, at)
+		JOIN   application_status before ON before.tenant_id = @tenant AND before.application_id = u.app
+		WHERE  s.tenant_id = @tenant AND s.application_id = u.app
+		RETURNING s.application_id AS app, before.revision <> u.revision OR before.revisions <> u.revisions::text[] AS moved`
 
 	// The time of a condition does not change when it is reported again.
 	dropConditions = `
 		DELETE FROM condition c
-		USING  unnest($2::uuid[]) AS a (app)
-		WHERE  c.tenant_id = $1 AND c.application_id = a.app AND c.owner = $3 AND c.type = ANY ($4)
+		USING  unnest(@apps::uuid[]) AS a (app)
+		WHERE  c.tenant_id = @tenant AND c.application_id = a.app AND c.owner = @owner AND c.type = ANY (@types)
 		  AND  NOT EXISTS (
-		         SELECT FROM unnest($5::uuid[], $6::text[], $7::text[]) AS u (app, type, message)
+		         SELECT FROM unnest(@now_apps::uuid[], @now_types::text[], @now_messages::text[]) AS u (app, type, message)
 		         WHERE  u.app = c.application_id AND u.type = c.type AND u.message = c.message)
 		RETURNING c.application_id`
 	putConditions = `
 		INSERT INTO condition (tenant_id, application_id, owner, type, message, since)
-		SELECT $1, a.id, $2, u.type, u.message, $3
-		FROM   (SELECT DISTINCT * FROM unnest($4::uuid[], $5::text[], $6::text[]) AS u (app, type, message)) AS u
-		JOIN   application a ON a.tenant_id = $1 AND a.id = u.app
+		SELECT @tenant, a.id, @owner, u.type, u.message, @now
+		FROM   (SELECT DISTINCT * FROM unnest(@apps::uuid[], @types::text[], @messages::text[]) AS u (app, type, message)) AS u
+		JOIN   application a ON a.tenant_id = @tenant AND a.id = u.app
 		ON CONFLICT (tenant_id, application_id, owner, type, message_hash) DO NOTHING
 		RETURNING application_id`
 )
@@ -82,9 +82,14 @@ func (t *Tenant) replaceConditions(ctx context.Context, owner string, types []st
 		app, kind, message = append(app, string(s.app)), append(kind, s.kind), append(message, clean(s.message))
 	}
 	b := &pgx.Batch{}
-	b.Queue(dropConditions, t.id, ids(apps), owner, types, nonNil(app), nonNil(kind), nonNil(message))
+	b.Queue(dropConditions, pgx.StrictNamedArgs{
+		"tenant": t.id, "apps": ids(apps), "owner": owner, "types": types, "now_apps": nonNil(app), "now_types": nonNil(kind),
+		"now_messages": nonNil(message),
+	})
 	if len(now) > 0 {
-		b.Queue(putConditions, t.id, owner, micro(time.Now()), app, kind, message)
+		b.Queue(putConditions, pgx.StrictNamedArgs{
+			"tenant": t.id, "owner": owner, "now": micro(time.Now()), "apps": app, "types": kind, "messages": message,
+		})
 	}
 	results := t.tx.SendBatch(ctx, b)
 	defer results.Close()
@@ -219,7 +224,9 @@ func (t *Tenant) Unchanged(ctx context.Context, apps []hub.Unchanged) error {
 		App   string
 		Moved bool
 	}
-	found, err := list(ctx, t.tx, "unchanged applications", pgx.RowToStructByPos[noted], setUnchanged, t.id, id, revision, revisions, at)
+	found, err := list(ctx, t.tx, "unchanged applications", pgx.RowToStructByName[noted], setUnchanged, pgx.StrictNamedArgs{
+		"tenant": t.id, "apps": id, "revisions": revision, "each_revisions": revisions, "times": at,
+	})
 	if err != nil {
 		return err
 	}

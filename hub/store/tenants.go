@@ -14,7 +14,7 @@ import (
 const (
 	insertTenant = `
 		INSERT INTO directory.tenant (id, name, display_name, suspended, created_at)
-		VALUES ($1, $2, $3, $4, $5)`
+		VALUES (@id, @name, @display_name, @suspended, @created)`
 	// A tenant whose creation was not finished has no reachable data. Its name
 	// is free again after a minute.
 	dropUnfinished = `
@@ -69,7 +69,10 @@ func (s *System) beginTenant(ctx context.Context, tenant hub.Tenant) error {
 		if _, err := exec(ctx, tx, "drop unfinished tenant", dropUnfinished, tenant.Name); err != nil {
 			return err
 		}
-		_, err := exec(ctx, tx, "insert tenant", insertTenant, tenant.ID, tenant.Name, tenant.DisplayName, tenant.Suspended, micro(tenant.CreatedAt))
+		_, err := exec(ctx, tx, "insert tenant", insertTenant, pgx.StrictNamedArgs{
+			"id": tenant.ID, "name": tenant.Name, "display_name": tenant.DisplayName, "suspended": tenant.Suspended,
+			"created": micro(tenant.CreatedAt),
+		})
 		switch code(err) {
 		case uniqueViolation:
 			return taken(object)
@@ -117,14 +120,9 @@ func (db *DB) found(ctx context.Context, tenant hub.Tenant) error {
 	})
 }
 
-func scanTenant(row pgx.CollectableRow) (t hub.Tenant, err error) {
-	err = row.Scan(&t.ID, &t.Name, &t.DisplayName, &t.Suspended, &t.CreatedAt)
-	return t, err
-}
-
 // Tenants returns all tenants in order of name.
 func (s *System) Tenants(ctx context.Context) ([]hub.Tenant, error) {
-	out, err := list(ctx, s.db.system, "tenants", scanTenant, selectTenants)
+	out, err := list(ctx, s.db.system, "tenants", pgx.RowToStructByName[hub.Tenant], selectTenants)
 	return out, classify(err)
 }
 
@@ -133,13 +131,13 @@ func (s *System) Tenant(ctx context.Context, id hub.TenantID) (hub.Tenant, error
 	if !hub.ValidID(string(id)) {
 		return hub.Tenant{}, noTenant()
 	}
-	t, err := one(ctx, s.db.system, "tenant", scanTenant, selectTenant, id)
+	t, err := one(ctx, s.db.system, "tenant", pgx.RowToStructByName[hub.Tenant], selectTenant, id)
 	return t, classify(missing(err, "there is no such tenant"))
 }
 
 // TenantByName returns one tenant by its name.
 func (s *System) TenantByName(ctx context.Context, name string) (hub.Tenant, error) {
-	t, err := one(ctx, s.db.system, "tenant", scanTenant, selectTenantByName, name)
+	t, err := one(ctx, s.db.system, "tenant", pgx.RowToStructByName[hub.Tenant], selectTenantByName, name)
 	return t, classify(missing(err, "there is no tenant %q", name))
 }
 
