@@ -27,7 +27,7 @@ func TestBoundMemory(t *testing.T) {
 		"a part of what the group may use": {allowed: memlimit.Limit(1 << 30), want: 3 << 28},
 		"a group without a limit":          {allowed: none, want: math.MaxInt64},
 		"no group":                         {allowed: away, want: 42, output: "no control groups here"},
-		"who sets GOMEMLIMIT knows better": {allowed: memlimit.Limit(1 << 30), variable: "42", want: 42},
+		"GOMEMLIMIT takes precedence":      {allowed: memlimit.Limit(1 << 30), variable: "42", want: 42},
 	} {
 		t.Run(name, func(t *testing.T) {
 			debug.SetMemoryLimit(42)
