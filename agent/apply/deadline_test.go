@@ -87,11 +87,11 @@ func TestTimeOfAnOperation(t *testing.T) {
 		"WIN-09 a step that runs on while closed does not wait, so it counts": {begins: 10 * time.Minute, approved: half, ends: 70 * time.Minute},
 		"WIN-09 SYNC-13 approved while closed":                                {begins: 10 * time.Minute, approved: 2 * time.Hour, ends: 3*time.Hour + 40*time.Minute},
 		"WIN-09 SYNC-13 approved after they have opened again":                {begins: 10 * time.Minute, approved: 4 * time.Hour, ends: 4*time.Hour + 40*time.Minute},
-		"WIN-09 SYNC-13 restarted while a person is asked":                    {begins: 10 * time.Minute, approved: 2 * time.Hour, restarts: []time.Duration{half, 90 * time.Minute}, ends: 3*time.Hour + 40*time.Minute},
+		"WIN-09 SYNC-13 restarted during an approval request":                 {begins: 10 * time.Minute, approved: 2 * time.Hour, restarts: []time.Duration{half, 90 * time.Minute}, ends: 3*time.Hour + 40*time.Minute},
 		"WIN-09 SYNC-13 restarted after approval while closed":                {begins: 10 * time.Minute, approved: 2 * time.Hour, restarts: []time.Duration{150 * time.Minute}, ends: 3*time.Hour + 40*time.Minute},
 		"WIN-09 SYNC-13 restarted at every turn":                              {begins: 10 * time.Minute, approved: 4 * time.Hour, restarts: []time.Duration{half, 2 * time.Hour, 200 * time.Minute, 250 * time.Minute, 270 * time.Minute}, ends: 4*time.Hour + 40*time.Minute},
 		"WIN-09 SYNC-13 restarted after they have opened again":               {begins: 10 * time.Minute, approved: 2 * time.Hour, restarts: []time.Duration{200 * time.Minute}, ends: 3*time.Hour + 40*time.Minute},
-		"WIN-09 SYNC-13 nobody asked before, approved beforehand":             {begins: 10 * time.Minute, approved: 0, ends: 50 * time.Minute},
+		"WIN-09 SYNC-13 approved before the request":                          {begins: 10 * time.Minute, approved: 0, ends: 50 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -347,8 +347,8 @@ func TestPhaseOfAFailure(t *testing.T) {
 		kind fault.Kind
 		want string
 	}{
-		"APP-15 what was asked for cannot be done: Failed":    {fault.Invalid, "Failed"},
-		"APP-15 somebody must not do it: Failed":              {fault.Denied, "Failed"},
+		"APP-15 an impossible request is Failed":              {fault.Invalid, "Failed"},
+		"APP-15 a denied request is Failed":                   {fault.Denied, "Failed"},
 		"APP-15 what is needed could not be reached: Error":   {fault.Offline, "Error"},
 		"APP-15 something broke that should not break: Error": {fault.Internal, "Error"},
 	} {

@@ -92,9 +92,9 @@ func TestGuard(t *testing.T) {
 func TestGuardRulesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]GuardRules{
-		"a namespace that is no glob": {Namespaces: []string{"!["}},
-		"a kind that is no glob":      {Deny: []GuardKind{{Kind: "[a"}}},
-		"an entry of nothing":         {Deny: []GuardKind{{}}},
+		"a namespace with an invalid glob": {Namespaces: []string{"!["}},
+		"a kind with an invalid glob":      {Deny: []GuardKind{{Kind: "[a"}}},
+		"an empty entry":                   {Deny: []GuardKind{{}}},
 	} {
 		if err := r.Validate(); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s: %v", name, err)

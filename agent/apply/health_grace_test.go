@@ -32,17 +32,17 @@ func TestHealthOfApplications(t *testing.T) {
 		children      []c
 		state, reason string
 	}{
-		"HLT-02 all is well":                              {[]c{{"apps", "Deployment", "web", "Healthy", ""}}, "Healthy", ""},
-		"HLT-02 the worst counts and is named":            {[]c{{"apps", "Deployment", "web", "Progressing", "1 of 2"}, {"", "Pod", "x", "Degraded", "crash"}}, "Degraded", "Pod n/x: crash"},
-		"HLT-02 of several the same ones are named":       {[]c{{"", "Pod", "d", "Degraded", ""}, {"", "Pod", "b", "Degraded", ""}, {"", "Pod", "a", "Degraded", ""}, {"", "Pod", "c", "Degraded", ""}}, "Degraded", "Pod n/a; Pod n/b; Pod n/c; and 1 more"},
-		"HLT-01 Suspended is worse than Healthy":          {[]c{{"", "Pod", "b", "Healthy", ""}, {"batch", "CronJob", "a", "Suspended", "held"}}, "Suspended", "CronJob n/a: held"},
-		"HLT-01 Unknown is worst":                         {[]c{{"", "Pod", "b", "Degraded", ""}, {"x.io", "Thing", "a", "Unknown", "script"}}, "Unknown", "Thing n/a: script"},
-		"HLT-05 what has no rule counts for nothing":      {[]c{{"", "ConfigMap", "b", "", ""}}, "Healthy", ""},
-		"HLT-04 one missing object alone, which is named": {[]c{{"", "ConfigMap", "b", "Missing", ""}, {"", "Pod", "a", "Healthy", ""}}, "Healthy", "ConfigMap n/b: missing"},
-		"HLT-04 all missing is Missing":                   {[]c{{"", "ConfigMap", "b", "Missing", ""}, {"", "Pod", "a", "Missing", ""}}, "Missing", "nothing of the application is in the cluster"},
-		"HLT-03 a child application that is Unknown":      {[]c{{"argoproj.io", "Application", "b", "Unknown", ""}, {"", "Pod", "a", "Healthy", ""}}, "Healthy", ""},
-		"HLT-03 a child application that is Missing":      {[]c{{"argoproj.io", "Application", "b", "Missing", ""}}, "Healthy", ""},
-		"HLT-25 a child application that is Degraded":     {[]c{{"argoproj.io", "Application", "b", "Degraded", "why"}}, "Degraded", "Application n/b: why"},
+		"HLT-02 all is well":                                            {[]c{{"apps", "Deployment", "web", "Healthy", ""}}, "Healthy", ""},
+		"HLT-02 the worst counts and is named":                          {[]c{{"apps", "Deployment", "web", "Progressing", "1 of 2"}, {"", "Pod", "x", "Degraded", "crash"}}, "Degraded", "Pod n/x: crash"},
+		"HLT-02 of several the same ones are named":                     {[]c{{"", "Pod", "d", "Degraded", ""}, {"", "Pod", "b", "Degraded", ""}, {"", "Pod", "a", "Degraded", ""}, {"", "Pod", "c", "Degraded", ""}}, "Degraded", "Pod n/a; Pod n/b; Pod n/c; and 1 more"},
+		"HLT-01 Suspended is worse than Healthy":                        {[]c{{"", "Pod", "b", "Healthy", ""}, {"batch", "CronJob", "a", "Suspended", "held"}}, "Suspended", "CronJob n/a: held"},
+		"HLT-01 Unknown is worst":                                       {[]c{{"", "Pod", "b", "Degraded", ""}, {"x.io", "Thing", "a", "Unknown", "script"}}, "Unknown", "Thing n/a: script"},
+		"HLT-05 an object without a rule is ignored":                    {[]c{{"", "ConfigMap", "b", "", ""}}, "Healthy", ""},
+		"HLT-04 one missing object alone, which is named":               {[]c{{"", "ConfigMap", "b", "Missing", ""}, {"", "Pod", "a", "Healthy", ""}}, "Healthy", "ConfigMap n/b: missing"},
+		"HLT-04 if all objects are missing, the application is Missing": {[]c{{"", "ConfigMap", "b", "Missing", ""}, {"", "Pod", "a", "Missing", ""}}, "Missing", "nothing of the application is in the cluster"},
+		"HLT-03 a child application that is Unknown":                    {[]c{{"argoproj.io", "Application", "b", "Unknown", ""}, {"", "Pod", "a", "Healthy", ""}}, "Healthy", ""},
+		"HLT-03 a child application that is Missing":                    {[]c{{"argoproj.io", "Application", "b", "Missing", ""}}, "Healthy", ""},
+		"HLT-25 a child application that is Degraded":                   {[]c{{"argoproj.io", "Application", "b", "Degraded", "why"}}, "Degraded", "Application n/b: why"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -80,11 +80,11 @@ func TestUnread(t *testing.T) {
 		a    *app
 		want bool
 	}{
-		"TRK-07 a state that waits is not read":              {&app{newState: true}, true},
-		"TRK-07 one that is being resolved is not":           {&app{taking: true}, true},
-		"TRK-07 one that could not be resolved is not":       {&app{unresolved: true}, true},
-		"TRK-07 one that was taken up is":                    {&app{}, false},
-		"TRK-07 an application that is closed lists nothing": {&app{newState: true, taking: true, closed: true}, false},
+		"TRK-07 a state that waits is not read":        {&app{newState: true}, true},
+		"TRK-07 one that is being resolved is not":     {&app{taking: true}, true},
+		"TRK-07 one that could not be resolved is not": {&app{unresolved: true}, true},
+		"TRK-07 one that was taken up is":              {&app{}, false},
+		"TRK-07 a closed application lists nothing":    {&app{newState: true, taking: true, closed: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

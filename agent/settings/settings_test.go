@@ -69,7 +69,7 @@ func TestExclusions(t *testing.T) {
 		"CLU-13 not included":                 {`inclusions { groups: "apps" }`, "batch", "Job", true, true},
 		"CLU-13 included and excluded":        {`exclusions_given: true exclusions { kinds: "Deployment" } inclusions { groups: "apps" }`, "apps", "Deployment", true, true},
 		"CLU-13 the core group is written ''": {`exclusions_given: true exclusions { groups: "" kinds: "Secret" }`, "", "Secret", true, true},
-		"CLU-13 nothing but what is built in": {"", "apps", "Deployment", false, false},
+		"CLU-13 only the built-in exclusions": {"", "apps", "Deployment", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

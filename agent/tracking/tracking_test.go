@@ -84,8 +84,8 @@ func TestOf(t *testing.T) {
 			"  labels: {app.kubernetes.io/instance: guestbook}\n" + written,
 			[]tracking.Mark{{System: tracking.Argo, App: "guestbook", Label: true}},
 		},
-		"TRK-04 a chart's label is no mark": {"  labels: {app.kubernetes.io/instance: release}\n", nil},
-		"TRK-03 copied annotations are no mark": {
+		"TRK-04 a chart's label is not a mark": {"  labels: {app.kubernetes.io/instance: release}\n", nil},
+		"TRK-03 copied annotations are not a mark": {
 			"  annotations: {argocd.argoproj.io/tracking-id: 'guestbook:apps/Deployment:shop/other'}\n", nil,
 		},
 		"TRK-05 installation id": {

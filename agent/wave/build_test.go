@@ -110,11 +110,11 @@ func TestBuild(t *testing.T) {
 			objects: []wave.Object{obj("3 CustomResourceDefinition widgets"), obj("0 Widget w"), obj("0 ConfigMap c")},
 			want:    []string{"Sync 0 ConfigMap/c CustomResourceDefinition/widgets Widget/w"},
 		},
-		"ENG-05 a definition comes before its objects whatever their kind's place": {
+		"ENG-05 a CRD comes before its objects regardless of the order of kinds": {
 			objects: []wave.Object{obj("0 CustomResourceDefinition x", func(o *wave.Object) { o.Defines = []wave.Kind{{"x.io", "NetworkPolicy"}} }), obj("0 NetworkPolicy n", func(o *wave.Object) { o.Key.Group = "x.io" })},
 			want:    []string{"Sync 0 CustomResourceDefinition/x NetworkPolicy/n"},
 		},
-		"ENG-05 no move when nobody earlier needs it": {
+		"ENG-05 no move if no earlier object needs it": {
 			objects: []wave.Object{obj("1 Namespace shop"), obj("2 Deployment web")},
 			want:    []string{"Sync 1 Namespace/shop", "Sync 2 Deployment/web"}, durable: true,
 		},
@@ -138,12 +138,12 @@ func TestBuild(t *testing.T) {
 			options: with(func(o *wave.Options) { o.SyncOptions = []string{"Prune=false"} }),
 			prunes:  []wave.Object{obj("0 ConfigMap a", options("Prune=true")), obj("0 ConfigMap b")}, want: []string{"Sync 0 -ConfigMap/a"},
 		},
-		"INV-3 without Prune nothing is deleted":           {options: wave.Options{}, prunes: []wave.Object{obj("0 ConfigMap a")}, want: nil},
-		"INV-3 what is applied is never pruned":            {objects: []wave.Object{obj("0 ConfigMap a")}, prunes: []wave.Object{obj("0 ConfigMap a")}, want: []string{"Sync 0 ConfigMap/a"}},
-		"INV-3 what becomes a hook is never pruned":        {objects: []wave.Object{obj("0 Job a", hook("PreSync"))}, prunes: []wave.Object{obj("0 Job a")}, want: []string{"PreSync 0 Job/a"}, durable: true},
-		"SYNC-11 Prune=false":                              {prunes: []wave.Object{obj("0 ConfigMap a", options("Prune=false"))}, want: nil},
-		"SYNC-13 Prune=confirm is in the plan and durable": {prunes: []wave.Object{obj("0 ConfigMap a", options("Prune=confirm"))}, want: []string{"Sync 0 -ConfigMap/a"}, durable: true},
-		"SYNC-02 strategy apply runs no hooks":             {options: with(func(o *wave.Options) { o.SkipHooks = true }), objects: all, want: []string{"Sync 0 ConfigMap/c Deployment/web"}},
+		"INV-3 without Prune nothing is deleted":              {options: wave.Options{}, prunes: []wave.Object{obj("0 ConfigMap a")}, want: nil},
+		"INV-3 what is applied is never pruned":               {objects: []wave.Object{obj("0 ConfigMap a")}, prunes: []wave.Object{obj("0 ConfigMap a")}, want: []string{"Sync 0 ConfigMap/a"}},
+		"INV-3 an object that becomes a hook is never pruned": {objects: []wave.Object{obj("0 Job a", hook("PreSync"))}, prunes: []wave.Object{obj("0 Job a")}, want: []string{"PreSync 0 Job/a"}, durable: true},
+		"SYNC-11 Prune=false":                                 {prunes: []wave.Object{obj("0 ConfigMap a", options("Prune=false"))}, want: nil},
+		"SYNC-13 Prune=confirm is in the plan and durable":    {prunes: []wave.Object{obj("0 ConfigMap a", options("Prune=confirm"))}, want: []string{"Sync 0 -ConfigMap/a"}, durable: true},
+		"SYNC-02 strategy apply runs no hooks":                {options: with(func(o *wave.Options) { o.SkipHooks = true }), objects: all, want: []string{"Sync 0 ConfigMap/c Deployment/web"}},
 		"SYNC-03 HOOK-15 selective sync": {
 			options: with(func(o *wave.Options) { o.Resources = []string{":Deployment:shop/web"} }), objects: all, prunes: []wave.Object{obj("0 ConfigMap old")}, want: []string{"Sync 0 Deployment/web"},
 		},

@@ -151,7 +151,7 @@ func TestMachine(t *testing.T) {
 			},
 			result: result{wave.Errored, "the API server is away", 0},
 		},
-		"ENG-18 an error that nobody classified shows nothing": {
+		"ENG-18 an unclassified error is not shown": {
 			objects: []wave.Object{obj("0 ConfigMap a")},
 			world:   func(w *world) { w.behaviours["Sync|/ConfigMap/shop/a"] = behaviour{refuse: errors.New("hunter2")} },
 			result:  result{wave.Errored, "something went wrong on our side", 0},
@@ -215,14 +215,14 @@ func TestMachine(t *testing.T) {
 			},
 			want: []string{"create Job/fail"}, result: result{wave.Failed, "must be positive; also, SyncFail: one or more tasks did not succeed: Job shop/fail", -1},
 		},
-		"HOOK-06 BeforeHookCreation takes the old one away and waits": {
+		"HOOK-06 BeforeHookCreation deletes the old hook and waits": {
 			objects: []wave.Object{obj("0 Job h", hook("PreSync")), obj("0 ConfigMap a")},
 			world: func(w *world) {
 				w.is(obj("0 Job h"), func(t *thing) { t.instance, t.behave.deletion = "old/PreSync", 5*time.Second })
 			},
 			want: []string{"delete Job/h", "create Job/h", "apply ConfigMap/a"}, result: result{wave.Succeeded, "", -1},
 		},
-		"HOOK-06 HookSucceeded takes it away when done": {
+		"HOOK-06 HookSucceeded deletes the hook after its success": {
 			objects: []wave.Object{obj("0 Job h", hook("PreSync", "HookSucceeded")), obj("0 ConfigMap a")},
 			want:    []string{"create Job/h", "apply ConfigMap/a", "delete Job/h"}, result: result{wave.Succeeded, "", -1},
 		},
@@ -230,7 +230,7 @@ func TestMachine(t *testing.T) {
 			objects: []wave.Object{obj("0 Job h", hook("PreSync", "HookSucceeded"))}, world: func(w *world) { w.behaviours["PreSync|/Job/shop/h"] = behaviour{end: "Degraded"} },
 			want: []string{"create Job/h"}, result: result{wave.Failed, "", -1},
 		},
-		"HOOK-06 HookFailed takes a failed one away": {
+		"HOOK-06 HookFailed deletes the hook after its failure": {
 			objects: []wave.Object{obj("0 Job h", hook("PreSync", "HookFailed"))}, world: func(w *world) { w.behaviours["PreSync|/Job/shop/h"] = behaviour{end: "Degraded"} },
 			want: []string{"create Job/h", "delete Job/h"}, result: result{wave.Failed, "", -1},
 		},

@@ -23,7 +23,7 @@ func TestAdopt(t *testing.T) {
 		want  []any
 		taken []string
 	}{
-		"nobody was there before": {live(entry("kubectl-edit", "Update", map[string]any{"f:data": leaf})), nil, nil},
+		"no former manager": {live(entry("kubectl-edit", "Update", map[string]any{"f:data": leaf})), nil, nil},
 		"one manager": {
 			live(entry("helm", "Update", map[string]any{"f:data": map[string]any{"f:a": leaf}})),
 			[]any{entry("capstan", "Apply", map[string]any{"f:data": map[string]any{"f:a": leaf}})}, []string{"helm"},

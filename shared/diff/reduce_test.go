@@ -19,7 +19,7 @@ func TestReduce(t *testing.T) {
 		"defaults of the API server are left out": {
 			m{"spec": m{"replicas": int64(1), "strategy": m{"type": "RollingUpdate"}}}, m{"spec": m{"replicas": int64(2)}}, nil, m{"spec": m{"replicas": int64(1)}},
 		},
-		"what was applied and is wanted no more is shown": {
+		"a field that was applied and is not desired any more is shown": {
 			m{"data": m{"a": "1", "b": "2", "c": "3"}}, m{"data": m{"a": "1"}}, m{"data": m{"b": "2"}}, m{"data": m{"a": "1", "b": "2"}},
 		},
 		"items are found by name": {

@@ -31,7 +31,7 @@ func TestBoundMemory(t *testing.T) {
 		"the machine's memory without a limit":          {allowed: none, alone: 0.25, want: 1 << 30},
 		"the machine's memory without a group":          {allowed: away, alone: 0.25, want: 1 << 30},
 		"no group":                                      {allowed: away, want: 42, output: "no control groups here"},
-		"who sets GOMEMLIMIT knows better":              {allowed: memlimit.Limit(1 << 30), variable: "42", want: 42},
+		"GOMEMLIMIT takes precedence":                   {allowed: memlimit.Limit(1 << 30), variable: "42", want: 42},
 	} {
 		t.Run(name, func(t *testing.T) {
 			debug.SetMemoryLimit(42)

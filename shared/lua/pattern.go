@@ -58,10 +58,11 @@ type position struct {
 	over bool
 }
 
-var mismatch = position{s: -1, over: true}
-
 // ended is the position after the rest of the pattern was matched.
 func ended(s int, err error) (position, error) { return position{s: s, over: true}, err }
+
+// mismatch is the position after an item that does not match.
+func mismatch() (position, error) { return ended(-1, nil) }
 
 // advance matches the item of the pattern at p with the text at s.
 func (m *matcher) advance(s, p int) (position, error) {
@@ -74,7 +75,7 @@ func (m *matcher) advance(s, p int) (position, error) {
 		return ended(m.end(s, p+1))
 	case rest == "$":
 		if s < len(m.src) {
-			return mismatch, nil
+			return mismatch()
 		}
 		return ended(s, nil)
 	case strings.HasPrefix(rest, "%b"):
@@ -106,7 +107,7 @@ func (m *matcher) repeated(s, p int) (position, error) {
 	case suffix == '?':
 		return m.optional(s, ep+1, fits)
 	case !fits:
-		return mismatch, nil
+		return mismatch()
 	case suffix == '+':
 		return ended(m.most(s+1, p, ep))
 	}
@@ -151,7 +152,7 @@ func (m *matcher) frontier(s, p int) (position, error) {
 		at = m.src[s]
 	}
 	if m.set(before, p, ep-1) || !m.set(at, p, ep-1) {
-		return mismatch, nil
+		return mismatch()
 	}
 	return position{s: s, p: ep}, nil
 }
@@ -165,11 +166,11 @@ func (m *matcher) reference(s, p int) (position, error) {
 	}
 	c := m.captures[i]
 	if c.length == positionCapture {
-		return mismatch, nil
+		return mismatch()
 	}
 	captured := m.src[c.start : c.start+c.length]
 	if !strings.HasPrefix(m.src[s:], captured) {
-		return mismatch, nil
+		return mismatch()
 	}
 	return position{s: s + len(captured), p: p + 2}, nil
 }

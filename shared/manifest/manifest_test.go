@@ -46,11 +46,11 @@ func TestWave(t *testing.T) {
 		want        int32
 		misread     []string // in what is said
 	}{
-		"ENG-02 nothing said":                           {want: 0},
+		"ENG-02 no annotation":                          {want: 0},
 		"ENG-02 negative":                               {annotations: map[string]any{wave: "-5"}, want: -5},
 		"ENG-02 our own name wins":                      {annotations: map[string]any{wave: "1", "capstan.dev/sync-wave": "2"}, want: 2},
 		"ENG-02 a word counts as not set":               {annotations: map[string]any{wave: "first"}, want: 0, misread: []string{`sync-wave is "first"`}},
-		"ENG-02 so does a number that is none":          {annotations: map[string]any{wave: "1.5"}, want: 0, misread: []string{`sync-wave is "1.5"`}},
+		"ENG-02 an invalid number is ignored":           {annotations: map[string]any{wave: "1.5"}, want: 0, misread: []string{`sync-wave is "1.5"`}},
 		"ENG-02 a large wave comes last":                {annotations: map[string]any{wave: "99999999999"}, want: math.MaxInt32 - 1},
 		"ENG-02 a very large one too":                   {annotations: map[string]any{wave: "99999999999999999999"}, want: math.MaxInt32 - 1},
 		"ENG-02 a small one first":                      {annotations: map[string]any{wave: "-99999999999"}, want: math.MinInt32 + 1},
@@ -59,7 +59,7 @@ func TestWave(t *testing.T) {
 		"HELM-19 the weight counts without a good wave": {annotations: map[string]any{weight: "7", wave: "x"}, want: 7, misread: []string{`sync-wave is "x"`}},
 		"HELM-19 a weight that is no number is 0":       {annotations: map[string]any{weight: "high"}, want: 0, misread: []string{`helm.sh/hook-weight is "high"`}},
 		"HELM-19 own hooks make Helm's void":            {annotations: map[string]any{weight: "7", "argocd.argoproj.io/hook": "PreSync"}, want: 0},
-		"HOOK-06 an unknown policy is told": {
+		"HOOK-06 an unknown policy is reported": {
 			annotations: map[string]any{"argocd.argoproj.io/hook": "Sync", "argocd.argoproj.io/hook-delete-policy": "HookSucceeded,Never"}, misread: []string{`hook-delete-policy names "Never"`},
 		},
 	}

@@ -50,7 +50,7 @@ func TestParseDocuments(t *testing.T) {
 			file: "values.yaml", text: "# only a comment\n---\nreplicas: 3\n---\n- a\n- b\n---\njust text\n---\n~\n---\n" + head,
 			want: []string{"/ConfigMap//a"},
 		},
-		"DIR-06 broken text that names nothing of an object is passed over": {
+		"DIR-06 invalid text without any field of an object is skipped": {
 			file: "template.yaml", text: "{{ if .x }}\nfoo: {{ .bar }\n{{ end }}", want: []string{},
 		},
 		"DIR-06 broken JSON likewise":  {file: "x.json", text: `{"a": [}`, want: []string{}},

@@ -156,7 +156,7 @@ func TestReadersOfMetrics(t *testing.T) {
 		"SEC-J4 without a token the same machine alone reads":    {port(telemetry.Readers{}), "/metrics", near, "", 200},
 		"SEC-J4 over IPv6 as well":                               {port(telemetry.Readers{}), "/metrics", "[::1]:4000", "", 200},
 		"SEC-J4 without a token others do not":                   {port(telemetry.Readers{}), "/metrics", far, "", 403},
-		"SEC-J4 who may be read by everybody has to be told so":  {port(telemetry.Readers{Everybody: true}), "/metrics", far, "", 200},
+		"SEC-J4 a port for everyone must be configured":          {port(telemetry.Readers{Everybody: true}), "/metrics", far, "", 200},
 		"SEC-J4 an address that cannot be read is another one's": {port(telemetry.Readers{}), "/metrics", "@", "", 403},
 	} {
 		if got := ask(c.h, c.path, c.from, c.authorization); got != c.want {

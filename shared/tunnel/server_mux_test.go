@@ -157,7 +157,7 @@ func TestServerMuxRefuses(t *testing.T) {
 		kind  fault.Kind
 	}{
 		"another version":                       {[]byte("GET / HTTP/1.1\r\n"), fault.Invalid},
-		"a type that there is none of":          {frameOf(4, 0, 1, 0), fault.Invalid},
+		"an unknown type":                       {frameOf(4, 0, 1, 0), fault.Invalid},
 		"a ping":                                {frameOf(typePing, flagSYN, 0, 1), fault.Invalid},
 		"a go-away frame with an error":         {frameOf(typeAway, 0, 0, 1), fault.Invalid},
 		"a stream that is open":                 {append(open, open...), fault.Invalid},

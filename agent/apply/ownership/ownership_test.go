@@ -62,11 +62,11 @@ func TestSuccessor(t *testing.T) {
 		claims []Interest
 		want   string
 	}{
-		"TRK-07 an application that was never synced is no successor": {[]Interest{rendered}, ""},
-		"SEC-D2 nor is one whose project forbids the object":          {[]Interest{forbidden}, ""},
-		"TRK-07 nor is one that is being deleted":                     {[]Interest{leaving}, ""},
-		"TRK-07 the first that has accepted the object is":            {[]Interest{rendered, forbidden, leaving, synced}, "s"},
-		"TRK-07 the owner itself is not":                              {[]Interest{{App: "a", Permitted: true, Listed: true, Accepted: true}}, ""},
+		"TRK-07 an application that was never synced does not adopt": {[]Interest{rendered}, ""},
+		"SEC-D2 nor is one whose project forbids the object":         {[]Interest{forbidden}, ""},
+		"TRK-07 nor is one that is being deleted":                    {[]Interest{leaving}, ""},
+		"TRK-07 the first that has accepted the object is":           {[]Interest{rendered, forbidden, leaving, synced}, "s"},
+		"TRK-07 the owner itself is not":                             {[]Interest{{App: "a", Permitted: true, Listed: true, Accepted: true}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

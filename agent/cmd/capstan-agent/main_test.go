@@ -16,10 +16,10 @@ func TestWaveDelay(t *testing.T) {
 		want  time.Duration
 		why   string
 	}{
-		"ENG-13 none is asked for":           {"", false, 0, ""},
+		"ENG-13 no pause is configured":      {"", false, 0, ""},
 		"ENG-13 the environment, in seconds": {"2", false, 2 * time.Second, ""},
-		"ENG-13 a flag wins":                 {"2", true, 0, ""},
-		"ENG-13 what is no number":           {"2s", false, 0, "not a number of seconds"},
+		"ENG-13 a flag takes precedence":     {"2", true, 0, ""},
+		"ENG-13 an invalid number":           {"2s", false, 0, "not a number of seconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
