@@ -2,46 +2,29 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/time/rate"
 
+	"github.com/capstan-cd/capstan/integration/rigs/simagent"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
-// How fast simulated agents enrol: what a hub takes is 50 a second.
-const (
-	enrolRate  = 45
-	enrolBurst = 90
-)
-
-// A fleet is simulated agents of one installation, and what observes both.
+// A fleet is the simulated agents of one installation, and what observes both.
 type fleet struct {
-	s    *stack.Stack
-	db   *pgx.Conn // the superuser's, in another database
-	log  *slog.Logger
-	apis []string
+	*simagent.Fleet
+	s  *stack.Stack
+	db *pgx.Conn // the superuser's, in another database
 
 	url      func() string // of the hub's metrics
-	agents   []*sim
-	life     context.Context
-	stop     context.CancelFunc
-	running  sync.WaitGroup
-	warnings atomic.Int64
-	postgres int     // postmaster
-	bare     float64 // MiB of the hub without agents
-	still    float64 // goroutines of the hub without agents
+	postgres int           // postmaster
+	bare     float64       // MiB of the hub without agents
+	still    float64       // goroutines of the hub without agents
 }
 
 // raiseFiles lets this process and those that it starts open many files.
@@ -59,12 +42,7 @@ func raiseFiles(want uint64) error {
 }
 
 func newFleet(ctx context.Context, s *stack.Stack, rest time.Duration) (*fleet, error) {
-	f := &fleet{s: s, url: s.Hub.Metrics}
-	f.life, f.stop = context.WithCancel(ctx)
-	f.log = slog.New(countingLog{slog.DiscardHandler, &f.warnings})
-	for i := range 80 {
-		f.apis = append(f.apis, fmt.Sprintf("group-%02d.example.com/v1/SomeKind%02d", i/4, i))
-	}
+	f := &fleet{Fleet: simagent.NewFleet(ctx, s.API), s: s, url: s.Hub.Metrics}
 	var err error
 	if f.db, err = pgx.Connect(ctx, s.Postgres.Superuser("postgres")); err != nil {
 		return nil, err
@@ -100,86 +78,11 @@ func (f *fleet) hub() []int { return append([]int{f.s.Hub.PID()}, children(f.s.H
 
 func (f *fleet) memory() float64 { return pss(f.hub()...) }
 
-// grow enrols agents until there are so many, each attaches as soon as it may.
-func (f *fleet) grow(ctx context.Context, to int) error {
-	limit := rate.NewLimiter(enrolRate, enrolBurst)
-	slots := make(chan struct{}, 32)
-	errs := make(chan error, to)
-	var all sync.WaitGroup
-	for n := len(f.agents); n < to; n++ {
-		a := newSim(f, n)
-		f.agents = append(f.agents, a)
-		if err := limit.Wait(ctx); err != nil {
-			return err
-		}
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			if err := f.join(ctx, a); err != nil {
-				errs <- fmt.Errorf("%s: %w", a.name, err)
-				return
-			}
-			f.running.Go(func() { _ = a.run(f.life) })
-		})
-	}
-	all.Wait()
-	close(errs)
-	return errors.Join(<-errs, f.all(ctx, time.Minute, "attached", (*sim).attached))
-}
-
-func (f *fleet) join(ctx context.Context, a *sim) error {
-	var answer struct {
-		JoinToken string `json:"joinToken"`
-	}
-	if err := f.s.API.Do(ctx, http.MethodPost, "/api/v1/clusters/enroll", map[string]any{"name": a.name}, &answer); err != nil {
-		return err
-	}
-	if answer.JoinToken == "" {
-		return errors.New("the answer has no join token")
-	}
-	return a.enrol(ctx, answer.JoinToken)
-}
-
-// attached: the log was followed to its end in this session.
-func (s *sim) attached() bool { return s.connected.Load() && s.at.Load() > 0 && s.same() }
-
-func (s *sim) same() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.connected.Load() && s.confirmed.Load() == s.cursor.GetSeq()
-}
-
-// all waits until every agent is so far.
-func (f *fleet) all(ctx context.Context, within time.Duration, what string, is func(*sim) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for from := 0; from < len(f.agents); {
-		if is(f.agents[from]) {
-			from++
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			n := 0
-			for _, a := range f.agents {
-				if is(a) {
-					n++
-				}
-			}
-			return fmt.Errorf("%d of %d agents are %s: %w; wrong: %v", n, len(f.agents), what, ctx.Err(), f.wrong())
-		case <-tick.C:
-		}
-	}
-	return f.wrong()
-}
-
 // until waits for something that comes within a minute.
 func (f *fleet) until(ctx context.Context, what string, is func() bool) error {
 	for deadline := time.Now().Add(time.Minute); !is(); {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("not %s within a minute; wrong: %w", what, f.wrong())
+			return fmt.Errorf("not %s within a minute; wrong: %w", what, f.Err())
 		}
 		if err := pause(ctx, 5*time.Millisecond); err != nil {
 			return err
@@ -188,22 +91,8 @@ func (f *fleet) until(ctx context.Context, what string, is func() bool) error {
 	return nil
 }
 
-// wrong is the first thing that a hub sent and should not have.
-func (f *fleet) wrong() error {
-	for _, a := range f.agents {
-		a.mu.Lock()
-		err := a.wrong
-		a.mu.Unlock()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (f *fleet) close(ctx context.Context) {
-	f.stop()
-	f.running.Wait()
+	f.Stop()
 	_ = f.db.Close(context.WithoutCancel(ctx))
 }
 
@@ -243,10 +132,11 @@ const statsLag = 1500 * time.Millisecond
 func (f *fleet) gauge(ctx context.Context) (gauge, error) {
 	g := gauge{at: time.Now(), hub: seconds(f.hub()...), pg: seconds(append(children(f.postgres), f.postgres)...), own: seconds(os.Getpid())}
 	g.stolen = stolen()
-	for _, a := range f.agents {
-		g.in += a.in.Load()
-		g.out += a.sent.Load()
-		g.dials += int(a.dials.Load())
+	for _, a := range f.Agents {
+		in, out := a.Traffic()
+		g.in += in
+		g.out += out
+		g.dials += int(a.Dials())
 	}
 	c, err := readCounts(ctx, f.url())
 	if err != nil {
