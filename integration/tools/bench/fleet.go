@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/capstan-cd/capstan/integration/rigs/process"
 	"github.com/capstan-cd/capstan/integration/rigs/simagent"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
@@ -27,20 +25,6 @@ type fleet struct {
 	still    float64       // goroutines of the hub without agents
 }
 
-// raiseFiles lets this process and those that it starts open many files.
-func raiseFiles(want uint64) error {
-	var l syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
-		return err
-	}
-	l.Max = max(l.Max, want)
-	l.Cur = max(l.Cur, want)
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
-		return fmt.Errorf("%d open files are needed, the limit is %d: %w", want, l.Cur, err)
-	}
-	return nil
-}
-
 func newFleet(ctx context.Context, s *stack.Stack, rest time.Duration) (*fleet, error) {
 	f := &fleet{Fleet: simagent.NewFleet(ctx, s.API), s: s, url: s.Hub.Metrics}
 	var err error
@@ -51,7 +35,7 @@ func newFleet(ctx context.Context, s *stack.Stack, rest time.Duration) (*fleet, 
 	if err := f.db.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
 		return nil, err
 	}
-	if f.postgres, err = parent(backend); err != nil {
+	if f.postgres, err = process.Parent(backend); err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(os.Stderr, "the hub is left alone for %s\n", rest)
@@ -64,19 +48,10 @@ func newFleet(ctx context.Context, s *stack.Stack, rest time.Duration) (*fleet, 
 	return f, err
 }
 
-func parent(pid int) (int, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(b), ") ")
-	return strconv.Atoi(strings.Fields(rest)[1])
-}
-
 // hub is the hub's process with its render workers.
-func (f *fleet) hub() []int { return append([]int{f.s.Hub.PID()}, children(f.s.Hub.PID())...) }
+func (f *fleet) hub() []int { return append([]int{f.s.Hub.PID()}, process.Children(f.s.Hub.PID())...) }
 
-func (f *fleet) memory() float64 { return pss(f.hub()...) }
+func (f *fleet) memory() float64 { return process.PSS(f.hub()...) }
 
 // until waits for something that comes within a minute.
 func (f *fleet) until(ctx context.Context, what string, is func() bool) error {
@@ -130,8 +105,8 @@ func (c counts) heap() heap {
 const statsLag = 1500 * time.Millisecond
 
 func (f *fleet) gauge(ctx context.Context) (gauge, error) {
-	g := gauge{at: time.Now(), hub: seconds(f.hub()...), pg: seconds(append(children(f.postgres), f.postgres)...), own: seconds(os.Getpid())}
-	g.stolen = stolen()
+	g := gauge{at: time.Now(), hub: process.CPUSeconds(f.hub()...), pg: process.CPUSeconds(append(process.Children(f.postgres), f.postgres)...), own: process.CPUSeconds(os.Getpid())}
+	g.stolen = process.StolenSeconds()
 	for _, a := range f.Agents {
 		in, out := a.Traffic()
 		g.in += in
@@ -165,23 +140,6 @@ func (g gauge) String() string {
 		g.renders, g.reused, g.commits, g.written, bytesText(g.in), bytesText(g.out), g.hub, g.pg, g.own, g.stolen)
 }
 
-// stolen is what the host of a virtual machine has given to others although
-// there was work here, in CPU seconds of all cores.
-func stolen() float64 {
-	stat, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0
-	}
-	line, _, _ := strings.Cut(string(stat), "\n")
-	const steal = 8 // cpu user nice system idle iowait irq softirq steal
-	fields := strings.Fields(line)
-	if len(fields) <= steal {
-		return 0
-	}
-	v, _ := strconv.ParseFloat(fields[steal], 64)
-	return v / 100
-}
-
 func bytesText(n int64) string {
 	switch {
 	case n >= 10<<20:
@@ -199,21 +157,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
-}
-
-// seconds is the CPU time of processes, with that of children that ended.
-func seconds(pids ...int) float64 {
-	total := 0.0
-	for _, pid := range pids {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		for _, i := range []int{11, 12, 13, 14} { // utime, stime and both of children
-			v, _ := strconv.ParseFloat(fields[i], 64)
-			total += v / 100
-		}
-	}
-	return total
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/process"
 	"github.com/capstan-cd/capstan/integration/rigs/simagent"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
@@ -30,7 +31,7 @@ const settle = 10 * time.Second
 
 // scale measures a hub with many agents.
 func (b *bench) scale(ctx context.Context, bin, dir string) (err error) {
-	if err := raiseFiles(uint64(2*max(b.most, b.agents) + 2048)); err != nil {
+	if err := process.RaiseFiles(uint64(2*max(b.most, b.agents) + 2048)); err != nil {
 		return err
 	}
 	// Agents have machines of their own. Here they share the hub's, and what
