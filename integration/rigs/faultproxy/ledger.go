@@ -41,12 +41,17 @@ type Entry struct {
 	Body        [32]byte // digest of what was sent
 	Instance    string   // capstan.dev/hook-instance of what was sent
 	UIDs        []string // preconditions of a delete
-	Code        int      // what the API server answered; 0: it was not asked
-	UID         string   // of the object answered
-	RV          string   // its resource version
-	Content     [32]byte // digest of its metadata and content, without bookkeeping and status
 	Fault       string   // what the ledger did to the request; empty: nothing
 	contentType string
+	Result
+}
+
+// A Result is what the API server answered to a request.
+type Result struct {
+	Code    int      // status; 0: it was not asked
+	UID     string   // of the object answered
+	RV      string   // its resource version
+	Content [32]byte // digest of its metadata and content, without bookkeeping and status
 }
 
 // Mutates reports whether the request could have changed the cluster.

@@ -323,38 +323,51 @@ func (c *sqlConn) down() {
 		if err != nil {
 			return
 		}
-		if !begun || kind != 'Z' {
-			begun = begun || kind == 'Z'
-			if begun && kind != 'Z' && c.losing() {
-				continue
-			}
-			if err := writeMessage(c.client, kind, body); err != nil {
+		switch {
+		case begun && kind == 'Z':
+			if !c.finish(body) {
 				return
 			}
 			continue
-		}
-		c.mu.Lock()
-		fail := ""
-		if len(c.fails) > 0 {
-			fail, c.fails = c.fails[0], c.fails[1:]
-		}
-		c.mu.Unlock()
-		switch fail {
-		case lose:
-			return
-		case "":
-		default:
-			if writeMessage(c.client, 'E', failure(fail)) != nil {
-				return
-			}
-			if body[0] == 'T' {
-				body[0] = 'E'
-			}
+		case kind == 'Z':
+			begun = true
+		case begun && c.losing():
+			continue
 		}
 		if writeMessage(c.client, kind, body) != nil {
 			return
 		}
 	}
+}
+
+// finish passes on the ReadyForQuery that ends an answer, with the error that
+// the client is to see, if any. It reports whether the connection goes on.
+func (c *sqlConn) finish(body []byte) bool {
+	fail := c.outcome()
+	if fail == lose {
+		return false
+	}
+	if fail != "" {
+		if writeMessage(c.client, 'E', failure(fail)) != nil {
+			return false
+		}
+		if body[0] == 'T' {
+			body[0] = 'E'
+		}
+	}
+	return writeMessage(c.client, 'Z', body) == nil
+}
+
+// outcome takes what becomes of the answer that ends now.
+func (c *sqlConn) outcome() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.fails) == 0 {
+		return ""
+	}
+	fail := c.fails[0]
+	c.fails = c.fails[1:]
+	return fail
 }
 
 // failure is the body of an ErrorResponse.

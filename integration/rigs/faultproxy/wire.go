@@ -203,34 +203,37 @@ func (s *wireConn) copy(to, from *net.TCPConn, way Direction) {
 	for {
 		n, err := from.Read(piece)
 		x, may := s.spend(n)
-		if n > 0 && x.Swallow&way == 0 {
+		swallow := x.Swallow&way != 0
+		if n > 0 && !swallow {
 			s.w.line(x, way, n)
-			if wait := x.wait(n); wait > 0 {
-				time.Sleep(wait)
-			}
-			if x.Corrupt > 0 && carried/x.Corrupt != (carried+n)/x.Corrupt {
-				piece[rand.IntN(n)] ^= 1 << rand.IntN(8)
-			}
+			x.spoil(piece[:n], carried)
 			carried += n
 			if _, err := to.Write(piece[:may]); err != nil {
 				s.reset()
 				return
 			}
 		}
-		if may < n {
+		if may == n && err == nil {
+			continue
+		}
+		if may < n || !errors.Is(err, io.EOF) {
 			s.reset()
-			return
+		} else if !swallow {
+			_ = to.CloseWrite()
 		}
-		if errors.Is(err, io.EOF) {
-			if x.Swallow&way == 0 {
-				_ = to.CloseWrite()
-			}
-			return
-		}
-		if err != nil {
-			s.reset()
-			return
-		}
+		return
+	}
+}
+
+// spoil delays a piece, and flips a bit of it if its turn has come after the
+// bytes carried before it.
+func (x NetworkFaults) spoil(piece []byte, carried int) {
+	n := len(piece)
+	if wait := x.wait(n); wait > 0 {
+		time.Sleep(wait)
+	}
+	if x.Corrupt > 0 && carried/x.Corrupt != (carried+n)/x.Corrupt {
+		piece[rand.IntN(n)] ^= 1 << rand.IntN(8)
 	}
 }
 

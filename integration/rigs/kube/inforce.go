@@ -123,24 +123,30 @@ func (c *Cluster) KindInForce(ctx context.Context, name string) error {
 		if err := condition(o, "Established", "True"); err != nil {
 			return err
 		}
-		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
-		plural, _, _ := unstructured.NestedString(o.Object, "spec", "names", "plural")
-		all, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
-		var want []string
-		for _, v := range all {
-			m, _ := v.(map[string]any)
-			version, _ := m["name"].(string)
-			_, err := c.clients.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).List(ctx, metav1.ListOptions{Limit: 1})
-			served := m["served"] == true
-			if served == apierrors.IsNotFound(err) {
-				return fmt.Errorf("version %s of %s: served is to be %v, and the API server answers: %v", version, name, served, err)
-			}
-			if served {
-				want = append(want, version)
-			}
-		}
-		return c.servedAs(ctx, group, plural, want)
+		return c.serves(ctx, o)
 	})
+}
+
+// serves checks that the API server serves the versions of a definition that
+// are to be served, and no other ones.
+func (c *Cluster) serves(ctx context.Context, definition *unstructured.Unstructured) error {
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
+	all, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	var want []string
+	for _, v := range all {
+		m, _ := v.(map[string]any)
+		version, _ := m["name"].(string)
+		_, err := c.clients.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).List(ctx, metav1.ListOptions{Limit: 1})
+		served := m["served"] == true
+		if served == apierrors.IsNotFound(err) {
+			return fmt.Errorf("version %s of %s: served is to be %v, and the API server answers: %v", version, definition.GetName(), served, err)
+		}
+		if served {
+			want = append(want, version)
+		}
+	}
+	return c.servedAs(ctx, group, plural, want)
 }
 
 // servedAs checks in which versions the API server says that it serves a
@@ -160,31 +166,42 @@ func (c *Cluster) servedAs(ctx context.Context, group, plural string, want []str
 	if err != nil {
 		return err
 	}
-	var all struct {
-		Items []struct {
-			Metadata struct{ Name string }
-			Versions []struct {
-				Version   string
-				Resources []struct{ Resource string }
-			}
-		}
-	}
+	var all discovered
 	if err := json.Unmarshal(text, &all); err != nil {
 		return fmt.Errorf("read which kinds are served: %w", err)
 	}
-	var got []string
-	for _, g := range all.Items {
-		for _, v := range g.Versions {
-			for _, r := range v.Resources {
-				if g.Metadata.Name == group && r.Resource == plural {
-					got = append(got, v.Version)
-				}
-			}
-		}
-	}
+	got := all.versions(group, plural)
 	slices.Sort(got)
 	if want = slices.Sorted(slices.Values(want)); !slices.Equal(got, want) {
 		return fmt.Errorf("%s.%s is said to be served as %v, and not as %v yet", plural, group, got, want)
 	}
 	return nil
+}
+
+// discovered is what is read of the API server's list of all kinds.
+type discovered struct {
+	Items []struct {
+		Metadata struct{ Name string }
+		Versions []struct {
+			Version   string
+			Resources []struct{ Resource string }
+		}
+	}
+}
+
+// versions are those in which a resource is served.
+func (d discovered) versions(group, plural string) (got []string) {
+	for _, g := range d.Items {
+		if g.Metadata.Name != group {
+			continue
+		}
+		for _, v := range g.Versions {
+			for _, r := range v.Resources {
+				if r.Resource == plural {
+					got = append(got, v.Version)
+				}
+			}
+		}
+	}
+	return got
 }

@@ -35,10 +35,10 @@ func good(t *testing.T) faults.Run {
 		r.Rows = append(r.Rows, faults.Row{Seq: int64(i + 1), Kind: 1, Application: "app", Body: body, Chain: prev, At: at})
 	}
 	for i, e := range []faultproxy.Entry{
-		{Verb: "create", Resource: "jobs", Name: "migrate", Instance: "1", UID: "h1", Code: 201},
-		{Verb: "apply", Resource: "configmaps", Name: "a", Content: [32]byte{1}, RV: "1"},
-		{Verb: "apply", Resource: "configmaps", Name: "b", Content: [32]byte{1}, RV: "2"},
-		{Verb: "apply", Resource: "configmaps", Name: "a", Content: [32]byte{2}, RV: "3"},
+		{Verb: "create", Resource: "jobs", Name: "migrate", Instance: "1", Result: faultproxy.Result{UID: "h1", Code: 201}},
+		{Verb: "apply", Resource: "configmaps", Name: "a", Result: faultproxy.Result{Content: [32]byte{1}, RV: "1"}},
+		{Verb: "apply", Resource: "configmaps", Name: "b", Result: faultproxy.Result{Content: [32]byte{1}, RV: "2"}},
+		{Verb: "apply", Resource: "configmaps", Name: "a", Result: faultproxy.Result{Content: [32]byte{2}, RV: "3"}},
 		{Verb: "delete", Resource: "configmaps", Name: "b", UIDs: []string{"u"}},
 	} {
 		e.N, e.User, e.At = i+1, "agent", at.Add(time.Duration(i)*time.Minute)

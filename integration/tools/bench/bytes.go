@@ -6,67 +6,49 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/integration/rigs/faultproxy"
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/simagent"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// one enrols an agent outside of the fleet. The caller runs it.
-func (x *scale) one(ctx context.Context, n int) (*sim, error) {
-	a := newSim(x.f, 20_000+n)
-	return a, x.f.join(ctx, a)
+// firstOutside is the number of the first agent outside of the fleet.
+const firstOutside = 20_000
+
+// one enrols an agent outside of the fleet. The caller starts it.
+func (x *scale) one(ctx context.Context, n int) (*simagent.Agent, error) {
+	return x.f.Enrol(ctx, firstOutside+n)
 }
 
 // attach runs an agent until is says so, and gives what went over the wire.
-func (x *scale) attach(ctx context.Context, a *sim, what string, is func() bool) (in, out int64, stop func(), err error) {
-	in, out = a.in.Load(), a.sent.Load()
-	live, cancel := context.WithCancel(x.f.life)
-	done := make(chan error, 1)
-	go func() { done <- a.run(live) }()
-	stop = func() {
-		cancel()
-		<-done
-	}
+func (x *scale) attach(ctx context.Context, a *simagent.Agent, what string, is func() bool) (in, out int64, stop func(), err error) {
+	before := trafficOf(a)
+	stop = x.f.Start(a)
 	for deadline := time.Now().Add(2 * time.Minute); !is(); {
-		if err := a.failure(); err != nil || ctx.Err() != nil || time.Now().After(deadline) {
+		if err := a.Err(); err != nil || ctx.Err() != nil || time.Now().After(deadline) {
 			stop()
-			return 0, 0, func() {}, fmt.Errorf("%s is not %s: %w", a.name, what, errors.Join(err, ctx.Err(), context.DeadlineExceeded))
+			return 0, 0, func() {}, fmt.Errorf("%s is not %s: %w", a.Name, what, errors.Join(err, ctx.Err(), context.DeadlineExceeded))
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	return a.in.Load() - in, a.sent.Load() - out, stop, nil
+	t := trafficOf(a).since(before)
+	return t.in, t.out, stop, nil
 }
 
-func (s *sim) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.wrong
+// A traffic is what an agent received and sent, in bytes.
+type traffic struct{ in, out int64 }
+
+func trafficOf(a *simagent.Agent) traffic {
+	in, out := a.Traffic()
+	return traffic{in, out}
 }
 
-// idleLine reports whether nothing waits to be sent or stored.
-func (s *sim) idleLine() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.connected.Load() && s.confirmed.Load() > 0 && s.confirmed.Load() == s.cursor.GetSeq() && s.ackedSeq.Load() == s.made && len(s.missingHeld()) == 0
-}
-
-// missingHeld returns bodies that are still to come; s.mu is held.
-func (s *sim) missingHeld() (out []string) {
-	for d := range s.digests {
-		if !s.held[d] {
-			out = append(out, d)
-		}
-	}
-	return out
-}
+func (t traffic) since(before traffic) traffic { return traffic{t.in - before.in, t.out - before.out} }
 
 // bundle is an application of 112 objects and 640 KB, as a monitoring stack
 // is. Each object carries an image; the number of one is given.
@@ -99,38 +81,39 @@ func (x *scale) oneImage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	app := strings.Replace(application("kps", "kps", repo.URL(), "kps"), "name: in-cluster", "name: "+a.name, 1)
+	app := strings.Replace(application("kps", "kps", repo.URL(), "kps"), "name: in-cluster", "name: "+a.Name, 1)
 	if _, err := x.s.API.Apply(ctx, app); err != nil {
 		return err
 	}
-	in, out, stop, err := x.attach(ctx, a, "up to date", func() bool { return a.rows.Load() > 0 && a.idleLine() })
+	in, out, stop, err := x.attach(ctx, a, "up to date", func() bool { return a.Rows() > 0 && a.Settled() })
 	if err != nil {
 		return err
 	}
 	x.add("B16", "first time: 112 objects, 640 KB", fmt.Sprintf("%s to the agent, %s back", bytesText(in), bytesText(out)), "with TLS, from the handshake on")
 	for _, objects := range []int{1, 10} {
 		time.Sleep(time.Second)
-		in, out, rows := a.in.Load(), a.sent.Load(), a.rows.Load()
+		before, rows := trafficOf(a), a.Rows()
 		if err := x.retag(ctx, repo, tag, objects); err != nil {
 			stop()
 			return err
 		}
-		if err := x.f.until(ctx, "changed", func() bool { return a.rows.Load() > rows && a.idleLine() }); err != nil {
+		if err := x.f.until(ctx, "changed", func() bool { return a.Rows() > rows && a.Settled() }); err != nil {
 			stop()
 			return err
 		}
+		t := trafficOf(a).since(before)
 		x.add("B16", fmt.Sprintf("image changed in %d of 112 objects", objects),
-			fmt.Sprintf("%s to the agent, %s back", bytesText(a.in.Load()-in), bytesText(a.sent.Load()-out)), fmt.Sprintf("%d rows", a.rows.Load()-rows))
+			fmt.Sprintf("%s to the agent, %s back", bytesText(t.in), bytesText(t.out)), fmt.Sprintf("%d rows", a.Rows()-rows))
 	}
 	stop()
 	for _, objects := range []int{0, 1, 100} {
-		rows := a.rows.Load()
+		rows := a.Rows()
 		if objects > 0 {
 			if err := x.retag(ctx, repo, tag, objects); err != nil {
 				return err
 			}
 		}
-		in, out, stop, err := x.attach(ctx, a, "up to date", func() bool { return (objects == 0 || a.rows.Load() > rows) && a.idleLine() })
+		in, out, stop, err := x.attach(ctx, a, "up to date", func() bool { return (objects == 0 || a.Rows() > rows) && a.Settled() })
 		stop()
 		if err != nil {
 			return err
@@ -170,19 +153,19 @@ func (x *scale) resync(ctx context.Context) error {
 	}
 	var all strings.Builder
 	for i := range apps {
-		all.WriteString(strings.Replace(application(fmt.Sprintf("resync-%d", i), "web", repo.URL(), fmt.Sprintf("resync-%d", i)), "name: in-cluster", "name: "+a.name, 1))
+		all.WriteString(strings.Replace(application(fmt.Sprintf("resync-%d", i), "web", repo.URL(), fmt.Sprintf("resync-%d", i)), "name: in-cluster", "name: "+a.Name, 1))
 	}
 	if _, err := x.s.API.Apply(ctx, all.String()); err != nil {
 		return err
 	}
-	_, _, stop, err := x.attach(ctx, a, "up to date", func() bool { return len(a.applications()) == apps && a.idleLine() })
+	_, _, stop, err := x.attach(ctx, a, "up to date", func() bool { return len(a.Applications()) == apps && a.Settled() })
 	stop()
 	if err != nil {
 		return err
 	}
 	for life, what := range []string{"first picture", "unchanged"} {
-		a.epoch = fmt.Sprintf("resync-life-%d", life)
-		outbox := a.show(objects)
+		a.Epoch = fmt.Sprintf("resync-life-%d", life)
+		outbox := show(a, objects)
 		in, out, stop, err := x.attach(ctx, a, "of one mind with the hub", outbox.Agreed)
 		stop()
 		if err != nil {
@@ -197,21 +180,10 @@ func (x *scale) resync(ctx context.Context) error {
 	return nil
 }
 
-func (s *sim) applications() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []string
-	for id := range s.apps {
-		out = append(out, id)
-	}
-	slices.Sort(out) // equal in each life
-	return out
-}
-
 // show returns a new life's outbox with everything that the cluster holds.
-func (s *sim) show(objects int) *report.Outbox {
-	o := report.New(s.epoch, lifecycle.System{}, func(string) {}, slog.New(slog.DiscardHandler))
-	apps := s.applications()
+func show(a *simagent.Agent, objects int) *report.Outbox {
+	o := report.New(a.Epoch, lifecycle.System{}, func(string) {}, slog.New(slog.DiscardHandler))
+	apps := a.Applications()
 	for i := range objects {
 		name := fmt.Sprintf("deployment-%05d", i)
 		o.Resource(&linkv1.Resource{
@@ -221,8 +193,8 @@ func (s *sim) show(objects int) *report.Outbox {
 		})
 	}
 	o.Ready()
-	s.reports = o
-	s.greeting = func(h *linkv1.HelloResponse) { o.Compares(len(h.GetFeatures()) > 0) }
+	a.Reports = o
+	a.Greeting = func(h *linkv1.HelloResponse) { o.Compares(len(h.GetFeatures()) > 0) }
 	return o
 }
 
@@ -257,37 +229,29 @@ func (x *scale) slow(ctx context.Context) error {
 	}
 	defer func() { _ = wire.Stop() }()
 	wire.Set(faultproxy.NetworkFaults{Line: speed})
-	a.heartbeats = 1
-	a.through = wire.Addr()
-	app := strings.Replace(application("bulk", "bulk", repo.URL(), "bulk"), "name: in-cluster", "name: "+a.name, 1)
+	a.Heartbeats = 1
+	a.Through = wire.Addr()
+	app := strings.Replace(application("bulk", "bulk", repo.URL(), "bulk"), "name: in-cluster", "name: "+a.Name, 1)
 	if _, err := x.s.API.Apply(ctx, app); err != nil {
 		return err
 	}
-	_, _, stop, err := x.attach(ctx, a, "told of the application", func() bool { return a.rows.Load() > 0 })
+	_, _, stop, err := x.attach(ctx, a, "told of the application", func() bool { return a.Rows() > 0 })
 	if err != nil {
 		return err
 	}
 	defer stop()
-	in, begin := a.in.Load(), time.Now()
+	before, begin := trafficOf(a), time.Now()
 	var trips []time.Duration
 	for time.Since(begin) < lasts {
 		if err := pause(ctx, time.Second); err != nil {
 			return err
 		}
-		if s := a.link().State(); s.Connected {
+		if s := a.Client().State(); s.Connected {
 			trips = append(trips, s.RoundTrip)
 		}
 	}
-	used := float64(a.in.Load()-in) / time.Since(begin).Seconds()
+	used := float64(trafficOf(a).since(before).in) / time.Since(begin).Seconds()
 	x.add("SLOW", fmt.Sprintf("line of %d KB/s shared with a bulk transfer, %s: control round trips", speed/1000, lasts), spread(trips),
-		fmt.Sprintf("%d round trips; %.0f%% of the line used; %d sessions", len(trips), 100*used/speed, a.opened.Load()))
+		fmt.Sprintf("%d round trips; %.0f%% of the line used; %d sessions", len(trips), 100*used/speed, a.Sessions()))
 	return nil
 }
-
-func (s *sim) link() *link.Client {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.client
-}
-
-var _ net.Conn = (*countedConn)(nil)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/capstan-cd/capstan/integration/rigs/process"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -41,11 +42,11 @@ func sizeOfDatabase(ctx context.Context, s *stack.Stack) (d databaseSize, err er
 	if err != nil {
 		return d, err
 	}
-	server, err := parent(own)
+	server, err := process.Parent(own)
 	if err != nil {
 		return d, err
 	}
-	d.connections, d.backends, d.stored = len(pids), pss(pids...), float64(stored)/(1<<20)
-	d.server = pss(append(children(server), server)...) - pss(own)
+	d.connections, d.backends, d.stored = len(pids), process.PSS(pids...), float64(stored)/(1<<20)
+	d.server = process.PSS(append(process.Children(server), server)...) - process.PSS(own)
 	return d, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/process"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -53,12 +54,12 @@ func (b *bench) growApps(ctx context.Context) error {
 		if err := pause(ctx, 2*settle); err != nil {
 			return err
 		}
-		before := seconds(b.hub()...)
+		before := process.CPUSeconds(b.hub()...)
 		if err := pause(ctx, growthIdle); err != nil {
 			return err
 		}
-		idle.add(float64(n), 100*(seconds(b.hub()...)-before)/growthIdle.Seconds())
-		memory.add(float64(n), pss(b.hub()...))
+		idle.add(float64(n), 100*(process.CPUSeconds(b.hub()...)-before)/growthIdle.Seconds())
+		memory.add(float64(n), process.PSS(b.hub()...))
 		cpu, err := b.changeGrown(ctx, repo, o, n, 1)
 		if err != nil {
 			return err

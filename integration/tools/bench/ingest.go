@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/integration/rigs/simagent"
 )
 
 // Live state that changes all the time: a fifth of it in one cluster.
@@ -23,7 +25,7 @@ func (x *scale) ingest(ctx context.Context) error {
 		return err
 	}
 	loud := eventsASecond / loudPart
-	quiet := max(1, (eventsASecond-loud)/max(1, len(x.f.agents)-1))
+	quiet := max(1, (eventsASecond-loud)/max(1, len(x.f.Agents)-1))
 	seconds := int(x.events / time.Second)
 	begin, sent := time.Now(), 0
 	for second := range seconds {
@@ -35,11 +37,7 @@ func (x *scale) ingest(ctx context.Context) error {
 	lasted := time.Since(begin)
 	wait, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	err = x.f.all(wait, 5*time.Minute, "rid of their reports", func(a *sim) bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return len(a.pending) == 0
-	})
+	err = x.f.All(wait, 5*time.Minute, "rid of their reports", (*simagent.Agent).Drained)
 	if err != nil {
 		return err
 	}
@@ -48,20 +46,20 @@ func (x *scale) ingest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := x.newest(ctx, seconds, loud/loudRound+quiet*(len(x.f.agents)-1)); err != nil {
+	if err := x.newest(ctx, seconds, loud/loudRound+quiet*(len(x.f.Agents)-1)); err != nil {
 		return err
 	}
 	var all, of []time.Duration
-	for i, a := range x.f.agents {
+	for i, a := range x.f.Agents {
 		if i == 0 {
-			of = a.took
+			of = a.StoreTimes()
 		}
-		all = append(all, a.took...)
+		all = append(all, a.StoreTimes()...)
 	}
 	slices.Sort(all)
 	slices.Sort(of)
 	t := after.since(before)
-	x.add("B10", fmt.Sprintf("%d agents report %d changes/s, %d/s of them one agent, for %s", len(x.f.agents), eventsASecond, loud, x.events),
+	x.add("B10", fmt.Sprintf("%d agents report %d changes/s, %d/s of them one agent, for %s", len(x.f.Agents), eventsASecond, loud, x.events),
 		fmt.Sprintf("stored p50 %s, p99 %s ms; loud agent p99 %s", ms(all[len(all)/2]), ms(all[len(all)*99/100]), ms(of[len(of)*99/100])),
 		fmt.Sprintf("%d events sent in %.1f s, all stored after %.1f s, 0 lost; %.2f rows written and %.2f transactions per event; hub %.0f µs/event, Postgres %.0f µs/event; %s",
 			sent, lasted.Seconds(), drained.Seconds(), float64(t.written)/float64(sent), float64(t.commits)/float64(sent),
@@ -71,13 +69,13 @@ func (x *scale) ingest(ctx context.Context) error {
 
 // second spreads one second's events over it.
 func (x *scale) second(begin time.Time, round, loud, quiet int) (sent int) {
-	n := len(x.f.agents)
+	n := len(x.f.Agents)
 	for part := range loudRound {
 		time.Sleep(time.Until(begin.Add(time.Second * time.Duration(part) / loudRound)))
-		x.f.agents[0].event(loud/loudRound, round*loudRound+part)
+		x.f.Agents[0].Change(loud/loudRound, restarted(round*loudRound+part))
 		sent += loud / loudRound
-		for _, a := range x.f.agents[1+(n-1)*part/loudRound : 1+(n-1)*(part+1)/loudRound] {
-			a.event(quiet, round)
+		for _, a := range x.f.Agents[1+(n-1)*part/loudRound : 1+(n-1)*(part+1)/loudRound] {
+			a.Change(quiet, restarted(round))
 			sent += quiet
 		}
 	}

@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capstan-cd/capstan/integration/rigs/process"
 )
 
 // large measures the agent's memory while its cluster grows by objects that
@@ -31,7 +33,7 @@ func (b *bench) large(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		size := pss(b.s.Agents["in-cluster"].PID())
+		size := process.PSS(b.s.Agents["in-cluster"].PID())
 		memory.add(float64(n), size)
 		b.add("B15", fmt.Sprintf("agent of a cluster with %d more ConfigMaps of 1 KB", n), fmt.Sprintf("%.0f MiB PSS", size), t.String())
 	}

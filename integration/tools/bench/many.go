@@ -10,6 +10,7 @@ import (
 
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/poll"
+	"github.com/capstan-cd/capstan/integration/rigs/process"
 )
 
 // many measures a repository of many applications: B02 creates them and
@@ -256,9 +257,9 @@ func (b *bench) still(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hub := append([]int{b.s.Hub.PID()}, children(b.s.Hub.PID())...)
+	hub := append([]int{b.s.Hub.PID()}, process.Children(b.s.Hub.PID())...)
 	b.add("B13", fmt.Sprintf("idle for %s with %d applications", b.idle, b.apps),
-		fmt.Sprintf("hub %.0f MiB PSS, agent %.0f MiB", pss(hub...), pss(b.s.Agents["in-cluster"].PID())), t.String())
+		fmt.Sprintf("hub %.0f MiB PSS, agent %.0f MiB", process.PSS(hub...), process.PSS(b.s.Agents["in-cluster"].PID())), t.String())
 	idle, err := sizeOfDatabase(ctx, b.s)
 	if err != nil {
 		return err

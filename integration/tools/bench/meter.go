@@ -1,18 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/kube"
+	"github.com/capstan-cd/capstan/integration/rigs/process"
 )
 
 // counts are the product's own counters, read from the hub's metrics.
@@ -123,42 +121,9 @@ func (s *span) end(ctx context.Context) (tally, error) {
 }
 
 // cpu is what hub, workers and agent have used so far, in seconds.
-func (b *bench) cpu() float64 { return seconds(b.family()...) }
+func (b *bench) cpu() float64 { return process.CPUSeconds(b.family()...) }
 
 // family is the hub with its workers, and the agent.
 func (b *bench) family() []int { return append(b.hub(), b.s.Agents["in-cluster"].PID()) }
 
-func (b *bench) hub() []int { return append([]int{b.s.Hub.PID()}, children(b.s.Hub.PID())...) }
-
-func children(pid int) []int {
-	var out []int
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, t := range tasks {
-		b, _ := os.ReadFile(t)
-		for _, f := range strings.Fields(string(b)) {
-			if child, err := strconv.Atoi(f); err == nil {
-				out = append(append(out, child), children(child)...)
-			}
-		}
-	}
-	return out
-}
-
-// pss is the proportional set size of processes in MiB.
-func pss(pids ...int) float64 {
-	total := 0.0
-	for _, pid := range pids {
-		f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-		if err != nil {
-			continue
-		}
-		for lines := bufio.NewScanner(f); lines.Scan(); {
-			if rest, ok := strings.CutPrefix(lines.Text(), "Pss:"); ok {
-				kb, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-				total += kb / 1024
-			}
-		}
-		_ = f.Close()
-	}
-	return total
-}
+func (b *bench) hub() []int { return append([]int{b.s.Hub.PID()}, process.Children(b.s.Hub.PID())...) }

@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/process"
+	"github.com/capstan-cd/capstan/integration/rigs/simagent"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -29,7 +31,7 @@ const settle = 10 * time.Second
 
 // scale measures a hub with many agents.
 func (b *bench) scale(ctx context.Context, bin, dir string) (err error) {
-	if err := raiseFiles(uint64(2*max(b.most, b.agents) + 2048)); err != nil {
+	if err := process.RaiseFiles(uint64(2*max(b.most, b.agents) + 2048)); err != nil {
 		return err
 	}
 	// Agents have machines of their own. Here they share the hub's, and what
@@ -102,7 +104,7 @@ func (x *scale) grow(ctx context.Context) error {
 		steps = append(steps, x.agents)
 	}
 	for i, n := range steps {
-		if err := x.f.grow(ctx, n); err != nil {
+		if err := x.f.Grow(ctx, n); err != nil {
 			return err
 		}
 		if i == len(steps)-1 && x.wants("B14", "B28") {
@@ -137,14 +139,14 @@ func (x *scale) idle(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	n, d, t := float64(len(x.f.agents)), after.at.Sub(before.at).Seconds(), after.since(before)
+	n, d, t := float64(len(x.f.Agents)), after.at.Sub(before.at).Seconds(), after.since(before)
 	used := x.f.memory() - x.f.bare
-	if err := x.idleProfiles(ctx, fmt.Sprintf("%s-%d", id, len(x.f.agents))); err != nil {
+	if err := x.idleProfiles(ctx, fmt.Sprintf("%s-%d", id, len(x.f.Agents))); err != nil {
 		return err
 	}
 	p := point{n: n, memory: used * 1024 / n, cpu: t.hub / d}
 	x.at = append(x.at, p)
-	x.add(id, fmt.Sprintf("%d agents connected and idle", len(x.f.agents)),
+	x.add(id, fmt.Sprintf("%d agents connected and idle", len(x.f.Agents)),
 		fmt.Sprintf("%.0f KiB of PSS each, hub %.0f MiB", p.memory, x.f.memory()),
 		fmt.Sprintf("%.1f goroutines each; hub %.2f%% of a core, Postgres %.2f%%; each agent %.1f B/s in, %.1f B/s out; %.1f transactions/s, %.1f rows/s; %s",
 			(float64(after.goroutines)-x.f.still)/n, 100*t.hub/d, 100*t.pg/d, float64(t.in)/d/n, float64(t.out)/d/n, float64(t.commits)/d, float64(t.written)/d, after.heap))
@@ -167,12 +169,12 @@ func (x *scale) deploy(ctx context.Context) error {
 		return err
 	}
 	begin := time.Now()
-	if err := x.applications(ctx, x.f.agents); err != nil {
+	if err := x.applications(ctx, x.f.Agents); err != nil {
 		return err
 	}
 	wait, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	if err := x.allAt(wait, begin, len(x.f.agents)); err != nil {
+	if err := x.allAt(wait, begin, len(x.f.Agents)); err != nil {
 		return err
 	}
 	took := time.Since(begin)
@@ -180,16 +182,16 @@ func (x *scale) deploy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.add("B03", fmt.Sprintf("create %d applications, one in each of %d clusters, until all are Synced", len(x.f.agents), len(x.f.agents)),
+	x.add("B03", fmt.Sprintf("create %d applications, one in each of %d clusters, until all are Synced", len(x.f.Agents), len(x.f.Agents)),
 		fmt.Sprintf("%.2f s", took.Seconds()), after.since(before).String())
 	return nil
 }
 
-func (x *scale) applications(ctx context.Context, agents []*sim) error {
+func (x *scale) applications(ctx context.Context, agents []*simagent.Agent) error {
 	for chunk := range slices.Chunk(agents, 250) {
 		var all strings.Builder
 		for _, a := range chunk {
-			all.WriteString(strings.Replace(application("web-"+a.name, "web", x.repo.URL(), "web"), "name: in-cluster", "name: "+a.name, 1))
+			all.WriteString(strings.Replace(application("web-"+a.Name, "web", x.repo.URL(), "web"), "name: in-cluster", "name: "+a.Name, 1))
 		}
 		if _, err := x.s.API.Apply(ctx, all.String()); err != nil {
 			return err
@@ -212,10 +214,10 @@ func (x *scale) allAt(ctx context.Context, since time.Time, n int) error {
 			return err
 		}
 		if done >= n {
-			return x.f.wrong()
+			return x.f.Err()
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return fmt.Errorf("%d of %d applications are Synced: %w; wrong: %w", done, n, err, x.f.wrong())
+			return fmt.Errorf("%d of %d applications are Synced: %w; wrong: %w", done, n, err, x.f.Err())
 		}
 	}
 }
@@ -246,9 +248,9 @@ func (x *scale) change(ctx context.Context) error {
 		if err := x.through(ctx); err != nil {
 			return err
 		}
-		rows := map[*sim]uint64{}
-		for _, a := range x.f.agents {
-			rows[a] = a.rows.Load()
+		rows := map[*simagent.Agent]uint64{}
+		for _, a := range x.f.Agents {
+			rows[a] = a.Rows()
 		}
 		before, err := x.f.gauge(ctx)
 		if err != nil {
@@ -264,7 +266,7 @@ func (x *scale) change(ctx context.Context) error {
 		busy := x.busyProfile(ctx, fmt.Sprintf("B24-%d", round+1))
 		pushed := time.Now()
 		wait := time.Minute
-		if err := x.f.all(ctx, wait, "at the new revision", func(a *sim) bool { return a.rows.Load() > rows[a] }); err != nil {
+		if err := x.f.All(ctx, wait, "at the new revision", func(a *simagent.Agent) bool { return a.Rows() > rows[a] }); err != nil {
 			return err
 		}
 		held := time.Since(pushed)
@@ -273,7 +275,7 @@ func (x *scale) change(ctx context.Context) error {
 		err = x.accepted(limited)
 		stored := time.Since(pushed)
 		if err == nil {
-			err = x.allAt(limited, pushed, len(x.f.agents))
+			err = x.allAt(limited, pushed, len(x.f.Agents))
 		}
 		synced := time.Since(pushed)
 		cancel()
@@ -288,10 +290,10 @@ func (x *scale) change(ctx context.Context) error {
 			return err
 		}
 		t := after.since(before)
-		x.add("B24", fmt.Sprintf("one changed file to %d agents, round %d", len(x.f.agents), round+1),
+		x.add("B24", fmt.Sprintf("one changed file to %d agents, round %d", len(x.f.Agents), round+1),
 			fmt.Sprintf("all hold it %.2f s (first %.2f, half %.2f), stored %.2f s, Synced %.2f s",
 				held.Seconds(), times[0].Seconds(), times[len(times)/2].Seconds(), stored.Seconds(), synced.Seconds()),
-			fmt.Sprintf("%s; hub %.0f µs each", t, 1e6*t.hub/float64(len(x.f.agents))))
+			fmt.Sprintf("%s; hub %.0f µs each", t, 1e6*t.hub/float64(len(x.f.Agents))))
 	}
 	return nil
 }
@@ -316,8 +318,8 @@ func (x *scale) through(ctx context.Context) error {
 // moment.
 func (x *scale) rowTimes(since time.Time) []time.Duration {
 	var times []time.Duration
-	for _, a := range x.f.agents {
-		times = append(times, time.Unix(0, a.rowAt.Load()).Sub(since))
+	for _, a := range x.f.Agents {
+		times = append(times, a.RowAt().Sub(since))
 	}
 	slices.Sort(times)
 	return times
@@ -343,7 +345,7 @@ func (x *scale) unrelated(ctx context.Context) error {
 		return err
 	}
 	t := after.since(before)
-	x.add("B08", fmt.Sprintf("a commit that none of %d applications reads, until they show it", len(x.f.agents)),
+	x.add("B08", fmt.Sprintf("a commit that none of %d applications reads, until they show it", len(x.f.Agents)),
 		fmt.Sprintf("%.2f s, %.0f/s of hub CPU", took.Seconds(), float64(t.reused)/max(t.hub, 0.01)), t.String())
 	if t.renders != 0 {
 		return fmt.Errorf("a commit that nothing reads must cost no render: %s", t)
@@ -361,7 +363,7 @@ func (x *scale) everywhere(ctx context.Context, commit string) error {
 	return x.f.until(ctx, "at the new revision everywhere", func() bool {
 		var n int
 		err := db.QueryRow(ctx, `SELECT count(*) FROM application_status WHERE revision = $1`, commit).Scan(&n)
-		return err == nil && n == len(x.f.agents)
+		return err == nil && n == len(x.f.Agents)
 	})
 }
 
@@ -404,16 +406,16 @@ func (x *scale) cut(ctx context.Context) error {
 	}
 	opened, rows := x.totals()
 	begin := time.Now()
-	for _, a := range x.f.agents {
-		a.cut()
+	for _, a := range x.f.Agents {
+		a.Cut()
 	}
 	return x.back(ctx, "B23", "all connections cut", begin, 0, before, opened, rows, false)
 }
 
 func (x *scale) totals() (opened int64, rows uint64) {
-	for _, a := range x.f.agents {
-		opened += a.opened.Load()
-		rows += a.rows.Load()
+	for _, a := range x.f.Agents {
+		opened += a.Sessions()
+		rows += a.Rows()
 	}
 	return opened, rows
 }
@@ -422,12 +424,12 @@ func (x *scale) totals() (opened int64, rows uint64) {
 // time for a second storm.
 func (x *scale) back(ctx context.Context, id, what string, begin time.Time, serving time.Duration, before gauge, opened int64, rows uint64, fresh bool) error {
 	pages := x.watchPages(ctx)
-	if err := x.f.all(ctx, 3*time.Minute, "back", func(a *sim) bool { return a.attached() && a.at.Load() > begin.UnixNano() }); err != nil {
+	if err := x.f.All(ctx, 3*time.Minute, "back", func(a *simagent.Agent) bool { return a.Attached() && a.ConfirmedAt().After(begin) }); err != nil {
 		return err
 	}
 	var times []time.Duration
-	for _, a := range x.f.agents {
-		times = append(times, time.Unix(0, a.at.Load()).Sub(begin))
+	for _, a := range x.f.Agents {
+		times = append(times, a.ConfirmedAt().Sub(begin))
 	}
 	slices.Sort(times)
 	slowest := pages()
@@ -477,8 +479,8 @@ func (x *scale) watchPages(ctx context.Context) func() time.Duration {
 
 // five lets more agents join than any other benchmark.
 func (x *scale) five(ctx context.Context) error {
-	begin, had := time.Now(), len(x.f.agents)
-	if err := x.f.grow(ctx, x.most); err != nil {
+	begin, had := time.Now(), len(x.f.Agents)
+	if err := x.f.Grow(ctx, x.most); err != nil {
 		return err
 	}
 	took := time.Since(begin)
