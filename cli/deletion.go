@@ -23,20 +23,9 @@ func (a *app) appDelete() *cobra.Command {
 		Use: "delete [NAME...]", Short: "Delete applications, with their objects if cascade",
 		Example: "  capstan app delete shop --yes\n  capstan app delete shop --cascade=false --yes\n  capstan app delete -l team=shop --propagation-policy background --yes",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			params := apimodel.DeleteApplicationParams{}
-			if cascade != "" {
-				v, err := strconv.ParseBool(cascade)
-				if err != nil {
-					return usage.Errorf("--cascade is true or false, not %q", cascade)
-				}
-				params.Cascade = &v
-			}
-			if propagation != "" {
-				p, err := usage.Among("--propagation-policy", propagation, "foreground", "background", "orphan")
-				if err != nil {
-					return err
-				}
-				params.Propagation = apimodel.Propagation(p)
+			params, err := deleteParams(cascade, propagation)
+			if err != nil {
+				return err
 			}
 			if (len(names) == 0) == (selector == "") {
 				return usage.Errorf("give the names of applications, or --selector")
@@ -103,6 +92,26 @@ func (a *app) deleteAll(cmd *cobra.Command, api *client.Client, names []string, 
 		}
 	}
 	return nil
+}
+
+// deleteParams reads what the flags say of the objects of an application.
+func deleteParams(cascade, propagation string) (apimodel.DeleteApplicationParams, error) {
+	var params apimodel.DeleteApplicationParams
+	if cascade != "" {
+		v, err := strconv.ParseBool(cascade)
+		if err != nil {
+			return params, usage.Errorf("--cascade is true or false, not %q", cascade)
+		}
+		params.Cascade = &v
+	}
+	if propagation != "" {
+		p, err := usage.Among("--propagation-policy", propagation, "foreground", "background", "orphan")
+		if err != nil {
+			return params, err
+		}
+		params.Propagation = apimodel.Propagation(p)
+	}
+	return params, nil
 }
 
 func (a *app) appConfirm() *cobra.Command {

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,59 +45,95 @@ func (a *app) appDiff() *cobra.Command {
 }
 
 func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name string, d diffing) error {
-	if d.code < 1 || d.code > 125 {
-		return usage.Errorf("--diff-exit-code %d is no exit code from 1 to 125", d.code)
+	if err := d.check(); err != nil {
+		return err
 	}
-	if d.local != "" && d.predict {
-		return usage.Errorf("--local and --server-side-diff do not go together")
-	}
-	var local []diff.Object
-	if d.local != "" {
-		var err error
-		if local, err = diff.ReadLocal(d.local, a.in); err != nil {
-			return err
-		}
+	local, err := d.readLocal(a.in)
+	if err != nil {
+		return err
 	}
 	if d.refresh || d.hard {
-		if _, err := a.watcher(api).Refreshed(cmd.Context(), namespace, name, d.hard, wait.LongRefresh); err != nil {
-			return err
-		}
-		if err := a.watcher(api).Compared(cmd.Context(), namespace, name); err != nil {
+		if err := a.renewed(cmd.Context(), api, namespace, name, d.hard); err != nil {
 			return err
 		}
 	}
-	got, raw, err := client.Call[struct {
-		Items  []apimodel.ObjectDiff `json:"items"`
-		Paused apimodel.Paused       `json:"paused,omitzero"`
-	}](api.DiffApplication(cmd.Context(), namespace, name, apimodel.DiffApplicationParams{Predict: d.predict, All: d.local != ""}))
+	got, raw, err := client.Call[comparison](api.DiffApplication(cmd.Context(), namespace, name, apimodel.DiffApplicationParams{Predict: d.predict, All: d.local != ""}))
 	if client.Unavailable(err) {
 		return fmt.Errorf("application %s: %w: %s", name, exit.ErrAway, client.Text(err))
 	}
 	if err != nil {
 		return err
 	}
-	items := got.Items
 	a.notePaused(got.Paused)
 	if d.local != "" {
-		if items, err = diff.AgainstLocal(items, local); err != nil {
-			return err
-		}
-		got.Items = items
-		if raw, err = json.Marshal(got); err != nil {
+		if raw, err = got.useLocal(local); err != nil {
 			return err
 		}
 	}
-	if a.Format == "table" || a.Format == "wide" {
-		for _, o := range items {
-			if err := a.viewer(d.three).Show(cmd.Context(), o); err != nil {
-				return err
-			}
-		}
-	} else if err := a.Print(raw, diffNames(items)); err != nil {
+	if err := a.showDiffs(cmd.Context(), got.Items, raw, d.three); err != nil {
 		return err
 	}
-	if len(items) > 0 && d.exit {
+	if len(got.Items) > 0 && d.exit {
 		return exit.DifferCode(d.code)
+	}
+	return nil
+}
+
+// A comparison is the hub's answer.
+type comparison struct {
+	Items  []apimodel.ObjectDiff `json:"items"`
+	Paused apimodel.Paused       `json:"paused,omitzero"`
+}
+
+// useLocal compares the cluster with local manifests instead, and returns the answer
+// that the hub would give.
+func (c *comparison) useLocal(local []diff.Object) ([]byte, error) {
+	items, err := diff.AgainstLocal(c.Items, local)
+	if err != nil {
+		return nil, err
+	}
+	c.Items = items
+	return json.Marshal(c)
+}
+
+// readLocal reads the local manifests, if some are asked for.
+func (d diffing) readLocal(stdin io.Reader) ([]diff.Object, error) {
+	if d.local == "" {
+		return nil, nil
+	}
+	return diff.ReadLocal(d.local, stdin)
+}
+
+// check refuses flags that do not make sense.
+func (d diffing) check() error {
+	if d.code < 1 || d.code > 125 {
+		return usage.Errorf("--diff-exit-code %d is no exit code from 1 to 125", d.code)
+	}
+	if d.local != "" && d.predict {
+		return usage.Errorf("--local and --server-side-diff do not go together")
+	}
+	return nil
+}
+
+// renewed refreshes an application and waits until the cluster has compared itself
+// with what was found.
+func (a *app) renewed(ctx context.Context, api *client.Client, namespace, name string, hard bool) error {
+	w := a.watcher(api)
+	if _, err := w.Refreshed(ctx, namespace, name, hard, wait.LongRefresh); err != nil {
+		return err
+	}
+	return w.Compared(ctx, namespace, name)
+}
+
+// showDiffs prints differences for people, or the answer for programs.
+func (a *app) showDiffs(ctx context.Context, items []apimodel.ObjectDiff, raw []byte, threeWay bool) error {
+	if a.Format != "table" && a.Format != "wide" {
+		return a.Print(raw, diffNames(items))
+	}
+	for _, o := range items {
+		if err := a.viewer(threeWay).Show(ctx, o); err != nil {
+			return err
+		}
 	}
 	return nil
 }

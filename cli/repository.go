@@ -27,36 +27,16 @@ func (a *app) repoAdd() *cobra.Command {
 		Example: "  capstan repo add https://git.example.com/team/manifests.git\n  capstan repo add https://git.example.com/team/manifests.git --username bot --password-stdin < token\n  capstan repo add git@git.example.com:team/manifests.git --ssh-private-key-path ~/.ssh/id_ed25519\n  capstan repo add https://git.example.com/team/manifests.git --project shop --username bot --password-stdin < token",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := apimodel.PutRepositoryJSONRequestBody{Url: args[0], Username: ref(username), Project: project, Name: name, Insecure: insecure}
-			for _, f := range []struct {
-				what, name string
-				into       **string
-			}{
-				{"private key", keyFile, &body.SshPrivateKey},
-				{"client certificate", certFile, &body.TlsClientCertData},
-				{"client certificate's key", certKeyFile, &body.TlsClientCertKey},
-			} {
-				if f.name == "" {
-					continue
-				}
-				text, err := os.ReadFile(f.name)
-				if err != nil {
-					return fault.Wrap(fault.Invalid, err, "the %s %s cannot be read", f.what, f.name)
-				}
-				*f.into = new(string(text))
+			body.Type = apimodel.PutRepositoryJSONBodyType(kind)
+			err := cmp.Or(
+				readKey("private key", keyFile, &body.SshPrivateKey),
+				readKey("client certificate", certFile, &body.TlsClientCertData),
+				readKey("client certificate's key", certKeyFile, &body.TlsClientCertKey))
+			if err == nil && (passwordIn || username != "" && keyFile == "") {
+				body.Password, err = a.repoPassword(passwordIn)
 			}
-			if kind != "" {
-				body.Type = apimodel.PutRepositoryJSONBodyType(kind)
-			}
-			if passwordIn || username != "" && keyFile == "" {
-				prompt := "Password or token: "
-				if passwordIn {
-					prompt = ""
-				}
-				secret, err := a.secret(prompt)
-				if err != nil {
-					return err
-				}
-				body.Password = &secret
+			if err != nil {
+				return err
 			}
 			api, err := a.client()
 			if err != nil {
@@ -80,6 +60,29 @@ func (a *app) repoAdd() *cobra.Command {
 	c.Flags().StringVar(&certKeyFile, "tls-client-cert-key-path", "", "file with the private key of the client certificate, without a passphrase")
 	c.Flags().BoolVar(&insecure, "insecure", false, "do not verify the server: neither its certificate nor its SSH host key")
 	return c
+}
+
+// readKey reads a file, if one is given, into a field of the request.
+func readKey(what, name string, into **string) error {
+	if name == "" {
+		return nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fault.Wrap(fault.Invalid, err, "the %s %s cannot be read", what, name)
+	}
+	*into = new(string(text))
+	return nil
+}
+
+// repoPassword reads the password or token of a repository.
+func (a *app) repoPassword(fromInput bool) (*string, error) {
+	prompt := "Password or token: "
+	if fromInput {
+		prompt = ""
+	}
+	secret, err := a.secret(prompt)
+	return &secret, err
 }
 
 func (a *app) repoList() *cobra.Command {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -65,63 +66,97 @@ func (a *app) several(cmd *cobra.Command, names []string, selector string) (*cli
 	return api, names, err
 }
 
+// A begunSync is one that is in progress, and its application.
+type begunSync struct {
+	name      string
+	operation apimodel.Operation
+}
+
+// A syncBatch collects the failures of a sync of several applications.
+type syncBatch struct {
+	a      *app
+	failed exit.Failures
+}
+
+// fail records a failure. A single failure of a single application is returned
+// unchanged.
+func (b *syncBatch) fail(err error) error {
+	if b.failed.Total == 1 {
+		return err
+	}
+	b.a.Note("capstan: %s", exit.Say(err))
+	b.failed.Add(exit.Of(err))
+	return nil
+}
+
 // syncAll starts all syncs, and then waits for them.
 func (a *app) syncAll(cmd *cobra.Command, api *client.Client, names []string, s syncing) error {
-	type begun struct{ name, operation string }
-	var under []begun
-	var t output.Table
-	failed := exit.Failures{Total: len(names)}
-	// A single failure of a single application is reported unchanged.
-	fail := func(err error) error {
-		if len(names) == 1 {
-			return err
-		}
-		a.Note("capstan: %s", exit.Say(err))
-		failed.Add(exit.Of(err))
-		return nil
-	}
-	t.Head = []string{"APPLICATION", "OPERATION", "PHASE"}
-	var started []apimodel.Operation
-	for _, n := range names {
-		op, done, err := a.startSync(cmd, api, n, s)
-		if err != nil {
-			if err := fail(err); err != nil {
-				return err
-			}
-			continue
-		}
-		if done {
-			continue
-		}
-		under, started = append(under, begun{n, op.Id}), append(started, op)
-		t.Rows, t.Names = append(t.Rows, []string{n, op.Id, string(op.Phase)}), append(t.Names, "operation/"+op.Id)
+	b := &syncBatch{a: a, failed: exit.Failures{Total: len(names)}}
+	begun, err := b.start(cmd, api, names, s)
+	if err != nil {
+		return err
 	}
 	if s.async {
-		if err := a.printSeveral(started, t); err != nil {
-			return err
-		}
-		return failed.Err("applications", "were not synced")
+		err = a.printBegun(begun)
+	} else {
+		err = b.settle(cmd.Context(), api, begun, s)
 	}
-	var ended []apimodel.Application
-	for _, b := range under {
-		w := s.waiting
-		w.Operation, w.Newest = b.operation, s.flags.Revision == "" && len(s.flags.Sources.Revisions) == 0 && s.flags.Local.Path == ""
-		namespace, name := client.SplitName(b.name)
-		x, err := a.watcher(api).Settled(cmd.Context(), namespace, name, w)
+	if err != nil {
+		return err
+	}
+	return b.failed.Err("applications", "were not synced")
+}
+
+// start starts the syncs of all applications.
+func (b *syncBatch) start(cmd *cobra.Command, api *client.Client, names []string, s syncing) ([]begunSync, error) {
+	var begun []begunSync
+	for _, n := range names {
+		op, done, err := b.a.startSync(cmd, api, n, s)
 		if err != nil {
-			if err := fail(err); err != nil {
+			if err := b.fail(err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if !done {
+			begun = append(begun, begunSync{n, op})
+		}
+	}
+	return begun, nil
+}
+
+// printBegun prints operations without waiting for them.
+func (a *app) printBegun(begun []begunSync) error {
+	t := output.Table{Head: []string{"APPLICATION", "OPERATION", "PHASE"}}
+	var started []apimodel.Operation
+	for _, x := range begun {
+		started = append(started, x.operation)
+		t.Rows = append(t.Rows, []string{x.name, x.operation.Id, string(x.operation.Phase)})
+		t.Names = append(t.Names, "operation/"+x.operation.Id)
+	}
+	return a.printSeveral(started, t)
+}
+
+// settle waits for the syncs, one after the other, and prints the applications.
+func (b *syncBatch) settle(ctx context.Context, api *client.Client, begun []begunSync, s syncing) error {
+	var ended []apimodel.Application
+	for _, x := range begun {
+		w := s.waiting
+		w.Operation, w.Newest = x.operation.Id, s.flags.Revision == "" && len(s.flags.Sources.Revisions) == 0 && s.flags.Local.Path == ""
+		namespace, name := client.SplitName(x.name)
+		state, err := b.a.watcher(api).Settled(ctx, namespace, name, w)
+		if err != nil {
+			if err := b.fail(err); err != nil {
 				return err
 			}
 			continue
 		}
-		ended = append(ended, x)
+		ended = append(ended, state)
 	}
-	if len(ended) > 0 {
-		if err := a.printSeveral(ended, appTable(ended)); err != nil {
-			return err
-		}
+	if len(ended) == 0 {
+		return nil
 	}
-	return failed.Err("applications", "were not synced")
+	return b.a.printSeveral(ended, appTable(ended))
 }
 
 // printSeveral prints one thing as it is, and several as a list.

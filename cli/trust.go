@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -66,37 +67,51 @@ func (a *app) clusterAccept() *cobra.Command {
 			}
 			names := args
 			if all {
-				l, _, err := client.Call[struct {
-					Items []apimodel.Cluster `json:"items"`
-				}](api.ListClusters(cmd.Context()))
-				if err != nil {
+				if names, err = rewoundClusters(cmd.Context(), api); err != nil {
 					return err
 				}
-				for _, c := range l.Items {
-					if client.Given(c.Rewind) {
-						names = append(names, c.Name)
-					}
-				}
 			}
-			if len(names) == 0 {
-				_, err := fmt.Fprintln(a.Out, "No cluster waits for this decision.")
-				return err
-			}
-			if err := a.confirm(yes, fmt.Sprintf("Accept the hub's state for %d clusters?", len(names))); err != nil {
-				return err
-			}
-			for _, name := range names {
-				if _, err := client.Read(api.AcceptHub(cmd.Context(), name)); err != nil {
-					return err
-				}
-				fmt.Fprintf(a.Out, "cluster/%s accepts the hub's state\n", name)
-			}
-			return nil
+			return a.acceptAll(cmd.Context(), api, names, yes)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "every cluster of the tenant that waits for it")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return c
+}
+
+// rewoundClusters are the names of those whose agents have a newer log than the hub.
+func rewoundClusters(ctx context.Context, api *client.Client) ([]string, error) {
+	l, _, err := client.Call[struct {
+		Items []apimodel.Cluster `json:"items"`
+	}](api.ListClusters(ctx))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, c := range l.Items {
+		if client.Given(c.Rewind) {
+			names = append(names, c.Name)
+		}
+	}
+	return names, nil
+}
+
+// acceptAll makes the agents of clusters accept the hub's state, after a question.
+func (a *app) acceptAll(ctx context.Context, api *client.Client, names []string, yes bool) error {
+	if len(names) == 0 {
+		_, err := fmt.Fprintln(a.Out, "No cluster waits for this decision.")
+		return err
+	}
+	if err := a.confirm(yes, fmt.Sprintf("Accept the hub's state for %d clusters?", len(names))); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, err := client.Read(api.AcceptHub(ctx, name)); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.Out, "cluster/%s accepts the hub's state\n", name)
+	}
+	return nil
 }
 
 func (a *app) clusterKeep() *cobra.Command {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -111,10 +112,7 @@ func (a *app) upgradeAll(ctx context.Context, api *client.Client, names []string
 	for batch := range slices.Chunk(names, size) {
 		orders := map[string]string{}
 		for _, name := range batch {
-			body := apimodel.UpgradeAgentJSONRequestBody{Image: u.image}
-			if u.deadline != 0 {
-				body.DeadlineSeconds = int64(u.deadline.Seconds())
-			}
+			body := apimodel.UpgradeAgentJSONRequestBody{Image: u.image, DeadlineSeconds: int64(u.deadline.Seconds())}
 			c, _, err := client.Call[apimodel.Cluster](api.UpgradeAgent(ctx, name, body))
 			if err != nil {
 				return err
@@ -124,11 +122,10 @@ func (a *app) upgradeAll(ctx context.Context, api *client.Client, names []string
 			}
 			fmt.Fprintf(a.Err, "cluster/%s is to run %s\n", name, u.image)
 		}
-		if !u.wait {
-			continue
-		}
-		if err := a.awaitUpgrades(ctx, api, orders, u); err != nil {
-			return err
+		if u.wait {
+			if err := a.awaitUpgrades(ctx, api, orders, u); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -140,33 +137,13 @@ func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[
 	ctx, cancel := context.WithTimeoutCause(ctx, u.timeout, exit.ErrTimeout)
 	defer cancel()
 	var failed []string
-	open := make([]string, 0, len(orders))
-	for name := range orders {
-		open = append(open, name)
-	}
-	slices.Sort(open)
+	open := slices.Sorted(maps.Keys(orders))
 	for {
-		rest := open[:0]
-		for _, name := range open {
-			c, _, err := client.Call[apimodel.Cluster](api.GetCluster(ctx, name))
-			switch {
-			case ctx.Err() != nil:
-				rest = append(rest, name)
-				continue
-			case err != nil:
-				return err
-			case !client.Given(c.Upgrade) || c.Upgrade.Id != orders[name]:
-				return fault.New(fault.Conflict, "cluster %s: a newer upgrade has replaced this one", name)
-			case c.Upgrade.Phase == "Pending" || c.Upgrade.Phase == "Running":
-				rest = append(rest, name)
-				continue
-			}
-			fmt.Fprintf(a.Out, "cluster/%s %s: %s\n", name, c.Upgrade.Phase, output.Dash(c.Upgrade.Message))
-			if c.Upgrade.Phase != "Succeeded" {
-				failed = append(failed, name)
-			}
+		rest, lost, err := a.reportUpgrades(ctx, api, open, orders)
+		if err != nil {
+			return err
 		}
-		open = rest
+		open, failed = rest, append(failed, lost...)
 		if len(open) == 0 {
 			break
 		}
@@ -180,6 +157,41 @@ func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[
 		return fault.New(fault.Conflict, "not upgraded: %s", strings.Join(failed, ", "))
 	}
 	return nil
+}
+
+// reportUpgrades prints the upgrades that are over, and returns the names of the
+// others and of those that failed.
+func (a *app) reportUpgrades(ctx context.Context, api *client.Client, names []string, orders map[string]string) (open, failed []string, err error) {
+	for _, name := range names {
+		u, over, err := endedUpgrade(ctx, api, name, orders[name])
+		if err != nil {
+			return nil, nil, err
+		}
+		if !over {
+			open = append(open, name)
+			continue
+		}
+		fmt.Fprintf(a.Out, "cluster/%s %s: %s\n", name, u.Phase, output.Dash(u.Message))
+		if u.Phase != "Succeeded" {
+			failed = append(failed, name)
+		}
+	}
+	return open, failed, nil
+}
+
+// endedUpgrade reads the upgrade of an agent that was ordered. It is not over while it
+// lasts, or once the context has ended.
+func endedUpgrade(ctx context.Context, api *client.Client, name, order string) (u apimodel.AgentUpgrade, over bool, err error) {
+	c, _, err := client.Call[apimodel.Cluster](api.GetCluster(ctx, name))
+	switch u = c.Upgrade; {
+	case ctx.Err() != nil:
+		return u, false, nil
+	case err != nil:
+		return u, false, err
+	case !client.Given(u) || u.Id != order:
+		return u, false, fault.New(fault.Conflict, "cluster %s: a newer upgrade has replaced this one", name)
+	}
+	return u, u.Phase != "Pending" && u.Phase != "Running", nil
 }
 
 // lastUpgrade says how the newest upgrade of an agent stands.

@@ -44,7 +44,7 @@ func TestAnnotationsThatChangeNothing(t *testing.T) {
 			}
 		})
 	}
-	t.Run("nothing said is nothing", func(t *testing.T) {
+	t.Run("an empty report changes nothing", func(t *testing.T) {
 		t.Parallel()
 		if got := hub.CheckNotices(hub.Meta{}); got != nil {
 			t.Errorf("%q", got)

@@ -55,7 +55,7 @@ func TestBuiltInHostKeys(t *testing.T) {
 			t.Errorf("%s %s is %s", k.Host, k.Type, got)
 		}
 	}
-	t.Run("CRED-07 a key of the tenant's own takes their place", func(t *testing.T) {
+	t.Run("CRED-07 a key of the tenant replaces them", func(t *testing.T) {
 		own, err := ParseKnownHosts(hostLine(t, "github.com"))
 		if err != nil {
 			t.Fatal(err)

@@ -69,7 +69,7 @@ func TestCheckSwitches(t *testing.T) {
 
 func TestCheckSyncOptions(t *testing.T) {
 	t.Parallel()
-	t.Run("SYNC-14 every option of Argo CD is taken as it is", func(t *testing.T) {
+	t.Run("SYNC-14 every option of Argo CD is accepted unchanged", func(t *testing.T) {
 		t.Parallel()
 		all := []string{
 			"Prune=confirm", "Delete=false", "Validate=false", "SkipDryRunOnMissingResource=true", "ApplyOutOfSyncOnly=true",
@@ -81,14 +81,14 @@ func TestCheckSyncOptions(t *testing.T) {
 			t.Errorf("warnings %v, error %v", warnings, err)
 		}
 	})
-	t.Run("an unknown option is kept, and said to have no effect", func(t *testing.T) {
+	t.Run("an unknown option is stored, with a warning that it has no effect", func(t *testing.T) {
 		t.Parallel()
 		warnings, err := hub.CheckSyncOptions([]string{"PruneLats=true"})
 		if diff := cmp.Diff([]string{`sync option "PruneLats" is not known and has no effect`}, warnings); diff != "" || err != nil {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	})
-	t.Run("SYNC-14 a value that cannot be read counts as not set, with a warning", func(t *testing.T) {
+	t.Run("SYNC-14 an invalid value counts as not set, with a warning", func(t *testing.T) {
 		t.Parallel()
 		for _, bad := range []string{"Prune", "=true", "Replace=perhaps", "Replace=1", "Prune=ask", "Validate=maybe", "PrunePropagationPolicy=Background"} {
 			warnings, err := hub.CheckSyncOptions([]string{bad, "PruneLast=true"})

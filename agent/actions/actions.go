@@ -152,7 +152,7 @@ func (s *Server) run(ctx context.Context, r *linkv1.RunActionRequest, held *run)
 	ctx, cancel := context.WithTimeout(ctx, runFor)
 	defer cancel()
 	defer close(held.done)
-	held.err = fault.New(fault.Internal, "the action ended with a defect") // unless the script returns it
+	held.err = fault.New(fault.Internal, "the action failed with an internal error") // unless the script returns it
 	held.answer, held.err = s.execute(ctx, r)
 	args := []any{"action", r.GetAction(), logkey.Kind, r.GetObject().GetKind(), logkey.Namespace, r.GetObject().GetNamespace(), "object", r.GetObject().GetName()}
 	if held.err != nil {

@@ -95,14 +95,14 @@ func TestActions(t *testing.T) {
 			}
 		}
 	})
-	t.Run("ACT-08 an action says what it wrote", func(t *testing.T) {
+	t.Run("ACT-08 an action returns what it wrote", func(t *testing.T) {
 		t.Parallel()
 		got, err := server(newCluster(), nil).RunAction(t.Context(), &linkv1.RunActionRequest{Id: "1", Object: of("CronJob"), Action: "create-job"})
 		if err != nil || len(got.GetChanges()) != 1 || !got.GetChanges()[0].GetCreated() || got.GetChanges()[0].GetKind() != "Job" {
 			t.Error(got, err)
 		}
 	})
-	t.Run("an action of one id is run once", func(t *testing.T) {
+	t.Run("an action with one id runs once", func(t *testing.T) {
 		t.Parallel()
 		c := newCluster()
 		s := server(c, nil)
@@ -116,7 +116,7 @@ func TestActions(t *testing.T) {
 			t.Errorf("it ran %d times", n)
 		}
 	})
-	t.Run("an action goes on when nobody waits, and is recalled", func(t *testing.T) {
+	t.Run("an action continues without its caller, and its result can be read later", func(t *testing.T) {
 		t.Parallel()
 		c := newCluster()
 		c.enter = make(chan struct{})
@@ -135,7 +135,7 @@ func TestActions(t *testing.T) {
 		}
 		first.Wait()
 	})
-	t.Run("what was never asked for is not run by asking what became of it", func(t *testing.T) {
+	t.Run("a request for the result of an unknown action does not run it", func(t *testing.T) {
 		t.Parallel()
 		c := newCluster()
 		_, err := server(c, nil).RunAction(t.Context(), &linkv1.RunActionRequest{Id: "1", Recall: true, Object: of("Deployment"), Action: "restart"})
@@ -155,7 +155,7 @@ func TestActions(t *testing.T) {
 			}
 		})
 	}
-	t.Run("ISO-1 another application's object is not touched", func(t *testing.T) {
+	t.Run("ISO-1 another application's object is not changed", func(t *testing.T) {
 		t.Parallel()
 		c := newCluster()
 		o := of("Deployment")
@@ -203,7 +203,7 @@ func TestSecretsStayHidden(t *testing.T) {
 	}
 }
 
-func TestFailuresAreRemembered(t *testing.T) {
+func TestFailuresAreStored(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	own := func(string, string) (action.Set, bool) {

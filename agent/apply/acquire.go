@@ -407,7 +407,7 @@ func (a *app) claims(ctx context.Context, key manifest.Key, namespaced bool) (ca
 		next.target, err = a.e.resolve(ctx, row.State.GetTarget(), row.State.GetNamespace())
 	}
 	if err != nil {
-		return c, fault.With(fault.New(fault.Offline, "application %s may have it from now on, and its state cannot be read yet: %s", a.e.titleOf(a.id), sentence(err)),
+		return c, fault.With(fault.New(fault.Offline, "application %s may own it now, and its state cannot be read yet: %s", a.e.titleOf(a.id), sentence(err)),
 			key.Describe(), "it is tried again")
 	}
 	c.interest.Accepted = next.accepts(key)

@@ -45,7 +45,7 @@ func TestStoredOwners(t *testing.T) {
 		}
 	}
 	a, b := e.app("a"), e.app("b")
-	t.Run("INV-3 TRK-07 of two stored records of one object one counts", func(t *testing.T) {
+	t.Run("INV-3 TRK-07 of two stored records of one object only one is used", func(t *testing.T) {
 		if e.owner(key) != "a" || len(store.Owned("b")) != 0 || b.objects[key] != nil {
 			t.Errorf("owner %q, b has %v", e.owner(key), store.Owned("b"))
 		}
@@ -58,7 +58,7 @@ func TestStoredOwners(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("SEC-D2 what a project forbids is not acquired, and is free for others", func(t *testing.T) {
+	t.Run("SEC-D2 an object that the project denies is not acquired, and stays free for others", func(t *testing.T) {
 		free := manifest.Key{Kind: "ConfigMap", Namespace: "shop", Name: "free"}
 		b.mu.Lock()
 		b.state = &linkv1.AppState{Policy: &linkv1.Policy{Limits: &linkv1.Limits{Namespaces: []string{"other"}}}}
@@ -73,7 +73,7 @@ func TestStoredOwners(t *testing.T) {
 			t.Errorf("owner %q: %v", e.owner(free), err)
 		}
 	})
-	t.Run("INV-9 an object that nobody has to do with any more leaves nothing behind", func(t *testing.T) {
+	t.Run("INV-9 the state of an unused object is removed", func(t *testing.T) {
 		other := manifest.Key{Kind: "ConfigMap", Namespace: "shop", Name: "other"}
 		x, _ := e.view(b, other, kindOf(other, "v1"), true)
 		e.unview(x)

@@ -84,7 +84,7 @@ func (e *Engine) newAction(ctx context.Context, w ActionRequest) (acting, error)
 	a := e.apps[w.Application]
 	e.mu.RUnlock()
 	if a == nil {
-		return acting{}, fault.New(fault.Missing, "the agent knows no such application")
+		return acting{}, fault.New(fault.Missing, "the agent does not have this application")
 	}
 	gvr, namespaced, err := e.Mapper.Find(ctx, kindOf(w.Object, w.Version))
 	if err != nil {

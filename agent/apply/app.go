@@ -516,5 +516,5 @@ func sentence(err error) string {
 	if errors.As(err, &f) && f.Kind != fault.Internal {
 		return fault.Sentence(err)
 	}
-	return "the agent met an error that it does not understand; its log has the details"
+	return "the agent met an unexpected error; its log has the details"
 }

@@ -53,7 +53,7 @@ func (s *unending) Save(_ context.Context, p wave.Progress) error {
 
 // A wait for a person while windows are closed counts once, and an agent that
 // is restarted in the middle of it comes to the same end.
-func TestOneClock(t *testing.T) {
+func TestTimeOfAnOperation(t *testing.T) {
 	t.Parallel()
 	const half = 30 * time.Minute
 	set := syncwindow.New([]syncwindow.Window{{Kind: syncwindow.Deny, Schedule: "0 1 * * *", Duration: "2h"}}) // 01:00 to 03:00
@@ -131,7 +131,7 @@ func TestOneClock(t *testing.T) {
 			})
 		})
 	}
-	t.Run("WIN-09 time before the beginning counts only while windows are open", func(t *testing.T) {
+	t.Run("WIN-09 time before the start counts only while windows are open", func(t *testing.T) {
 		t.Parallel()
 		at := func(h, m int) time.Time { return time.Date(2026, 5, 4, h, m, 0, 0, time.UTC) }
 		whole := period{at(0, 0), at(2, 0)}

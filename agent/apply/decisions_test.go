@@ -114,7 +114,7 @@ func TestFightBackoff(t *testing.T) {
 		return &object{app: a, key: manifest.Key{Kind: "Deployment", Namespace: "shop", Name: "web"}, live: live{known: true, found: true, editor: editor},
 			comparison: diff.Result{Fields: []string{"spec.replicas"}}}
 	}
-	t.Run("FT-K2 a program is left alone after three times in ten seconds, longer each time", func(t *testing.T) {
+	t.Run("FT-K2 self-heal backs off after three changes by a program in ten seconds, longer each time", func(t *testing.T) {
 		t.Parallel()
 		x, at := make("hpa"), now
 		for i := range 3 {
@@ -144,7 +144,7 @@ func TestFightBackoff(t *testing.T) {
 			t.Errorf("after an hour of peace: waits %s, warnings %v", d, x.app.warnings)
 		}
 	})
-	t.Run("AUTO-08 a person is healed at once each time", func(t *testing.T) {
+	t.Run("AUTO-08 a person's edits are healed at once each time", func(t *testing.T) {
 		t.Parallel()
 		x := make("kubectl-edit")
 		for range 50 {
@@ -153,7 +153,7 @@ func TestFightBackoff(t *testing.T) {
 			}
 		}
 	})
-	t.Run("AUTO-08 the first five edits by a tool that nobody knows are healed within a second each", func(t *testing.T) {
+	t.Run("AUTO-08 the first five edits by an unknown tool are healed within a second each", func(t *testing.T) {
 		t.Parallel()
 		x, at := make("curl"), now
 		var waits []time.Duration
@@ -171,7 +171,7 @@ func TestFightBackoff(t *testing.T) {
 			t.Errorf("waits %v, want %v", waits, want)
 		}
 	})
-	t.Run("AUTO-08 who edits a field counts, not who wrote the object last", func(t *testing.T) {
+	t.Run("AUTO-08 the manager of the field counts, not the last writer of the object", func(t *testing.T) {
 		t.Parallel()
 		x := make("kube-controller-manager") // it writes an annotation of its own after each edit
 		x.live.writers = []string{"kubectl-edit"}
@@ -188,7 +188,7 @@ func TestFightBackoff(t *testing.T) {
 			t.Errorf("a program whose field was edited by nobody else waits %s; warnings %v", d, x.app.warnings)
 		}
 	})
-	t.Run("slow edits of a program are no fight", func(t *testing.T) {
+	t.Run("slow edits of a program are not a fight", func(t *testing.T) {
 		t.Parallel()
 		x, at := make("robot"), now
 		for range 20 {
@@ -198,7 +198,7 @@ func TestFightBackoff(t *testing.T) {
 			at = at.Add(6 * time.Second)
 		}
 	})
-	t.Run("other fields are another matter", func(t *testing.T) {
+	t.Run("edits of other fields are not delayed", func(t *testing.T) {
 		t.Parallel()
 		x := make("robot")
 		for range 3 {
@@ -328,7 +328,7 @@ func TestHealthCauses(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
-	t.Run("HLT-26 one cause stands alone, and none is empty", func(t *testing.T) {
+	t.Run("HLT-26 one cause is named alone, and without a cause the text is empty", func(t *testing.T) {
 		t.Parallel()
 		var c healthCauses
 		if got := c.String(); got != "" {

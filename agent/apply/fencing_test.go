@@ -70,7 +70,7 @@ func (l *leases) Update(_ context.Context, o *unstructured.Unstructured, _ metav
 
 func TestLeaseLossIsLoggedOnce(t *testing.T) {
 	t.Parallel()
-	t.Run("OBS-08 why the lease is not held is told once and then less and less often", func(t *testing.T) {
+	t.Run("OBS-08 why the lease is not held is logged once and then at growing intervals", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
@@ -152,7 +152,7 @@ func TestLease(t *testing.T) {
 		}
 		must(first, false)
 	})
-	t.Run("the same directory goes on at once, and an orderly end lets a successor in at once", func(t *testing.T) {
+	t.Run("an agent with the same directory continues at once, and so does a successor after an orderly end", func(t *testing.T) {
 		restarted := hold("second")
 		if err := renew(restarted); err != nil {
 			t.Fatal(err)
@@ -189,8 +189,8 @@ func TestLeaseOfARestoredCluster(t *testing.T) {
 			t.Errorf("%d alarms after another renewal, want %d", alarms, want)
 		}
 	}
-	t.Run("FT-K6 no alarm while all is well", func(t *testing.T) { expect(t, 0) })
-	t.Run("FT-K6 no alarm after a write whose answer was lost, or one that was refused", func(t *testing.T) {
+	t.Run("FT-K6 no alarm during normal renewals", func(t *testing.T) { expect(t, 0) })
+	t.Run("FT-K6 no alarm after a write whose response was lost, or one that was refused", func(t *testing.T) {
 		clock.Advance(leaseRenew)
 		held, _ := server.Get(t.Context(), LeaseName, metav1.GetOptions{})
 		if _, err := server.write(l.object(held)); err != nil { // the answer does not arrive
@@ -204,18 +204,18 @@ func TestLeaseOfARestoredCluster(t *testing.T) {
 		expect(t, 0)
 	})
 	backup := server.held.DeepCopy()
-	t.Run("FT-K6 a record that is older than one that was confirmed is an alarm, once, however far versions have moved on", func(t *testing.T) {
+	t.Run("FT-K6 a record that is older than a confirmed one is an alarm, once, also with a newer resource version", func(t *testing.T) {
 		renew()
 		server.version += 1000
 		server.held = backup.DeepCopy()
 		server.held.SetResourceVersion(fmt.Sprint(server.version))
 		expect(t, 1)
 	})
-	t.Run("FT-K6 so is a record that is there no more", func(t *testing.T) {
+	t.Run("FT-K6 a missing record is an alarm", func(t *testing.T) {
 		server.held = nil
 		expect(t, 2)
 	})
-	t.Run("FT-K6 and a holder of an earlier time, whose end is waited for", func(t *testing.T) {
+	t.Run("FT-K6 an earlier holder is an alarm, and its lease must expire first", func(t *testing.T) {
 		server.held = backup.DeepCopy()
 		server.held.Object["spec"].(map[string]any)["holderIdentity"] = "before"
 		if err := l.renew(t.Context()); fault.KindOf(err) != fault.Conflict || alarms != 3 {

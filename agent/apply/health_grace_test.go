@@ -57,7 +57,7 @@ func TestHealthOfApplications(t *testing.T) {
 			}
 		})
 	}
-	t.Run("HLT-03 hooks and what is to be pruned are left out", func(t *testing.T) {
+	t.Run("HLT-03 hooks and objects to prune are ignored", func(t *testing.T) {
 		t.Parallel()
 		a, _ := healthApp()
 		child(a, "batch", "Job", "hook", "Degraded", "").hook = "op"
@@ -69,9 +69,9 @@ func TestHealthOfApplications(t *testing.T) {
 	})
 }
 
-func TestHooksCountForNothing(t *testing.T) {
+func TestHooksDoNotCount(t *testing.T) {
 	t.Parallel()
-	t.Run("HOOK-14 a hook that is unwell, or differs, counts neither for health nor for sync", func(t *testing.T) {
+	t.Run("HOOK-14 a degraded or different hook affects neither health nor sync", func(t *testing.T) {
 		t.Parallel()
 		for _, state := range []string{health.Degraded, health.Progressing, health.Missing, health.Unknown} {
 			a, _ := healthApp()
@@ -87,7 +87,7 @@ func TestHooksCountForNothing(t *testing.T) {
 	})
 }
 
-func TestHold(t *testing.T) {
+func TestHealthGracePeriod(t *testing.T) {
 	t.Parallel()
 	set := func(a *app, x *object, state, message string) {
 		x.live.health, x.live.message = state, message
@@ -117,7 +117,7 @@ func TestHold(t *testing.T) {
 			clock.Advance(time.Second)
 		}
 	})
-	t.Run("HLT-21 one that stays bad does, after its hold", func(t *testing.T) {
+	t.Run("HLT-21 an autoscaler that stays Degraded counts after its grace period", func(t *testing.T) {
 		t.Parallel()
 		a, clock, x := autoscaler()
 		set(a, x, health.Degraded, "no metrics")
@@ -131,7 +131,7 @@ func TestHold(t *testing.T) {
 			t.Errorf("health %s, held for %s", got, a.graceLeft)
 		}
 	})
-	t.Run("an object that was bad for long when the agent began counts at once", func(t *testing.T) {
+	t.Run("an object that was Degraded before the agent started counts at once", func(t *testing.T) {
 		t.Parallel()
 		a, _, _ := autoscaler()
 		x := &object{app: a, live: live{known: true, found: true, health: health.Degraded, healthGrace: time.Minute, created: a.e.Clock.Now().Add(-time.Hour).Unix()}}
@@ -140,7 +140,7 @@ func TestHold(t *testing.T) {
 			t.Errorf("it counts as %s", got)
 		}
 	})
-	t.Run("an object that is new and bad is Progressing for its hold", func(t *testing.T) {
+	t.Run("a new Degraded object is Progressing during its grace period", func(t *testing.T) {
 		t.Parallel()
 		a, clock, _ := autoscaler()
 		x := &object{app: a, live: live{known: true, found: true, health: health.Degraded, message: "why", healthGrace: time.Minute, created: a.e.Clock.Now().Unix()}}
@@ -170,7 +170,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-func TestMergedSaysWhetherAPatchWasCarriedOut(t *testing.T) {
+func TestMergedDetectsAnAppliedPatch(t *testing.T) {
 	t.Parallel()
 	live := map[string]any{"spec": map[string]any{"replicas": int64(3), "paused": true}, "list": []any{int64(1)}}
 	for _, c := range []struct {

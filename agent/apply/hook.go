@@ -182,7 +182,7 @@ func absent(it wave.Item, err error) bool {
 func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	switch {
 	case it.Hook && inHub(it.Key):
-		return wave.Outcome{Gone: true, Message: "never made"}, nil
+		return wave.Outcome{Gone: true, Message: "never created"}, nil
 	case it.Hook:
 		return t.remove(ctx, it)
 	case inHub(it.Key):

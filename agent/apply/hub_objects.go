@@ -90,7 +90,7 @@ func (e *Engine) wantHub() {
 // hub returns the objects of the hub.
 func (e *Engine) hub() (HubObjects, error) {
 	if e.Hub == nil {
-		return nil, fault.New(fault.Missing, "this agent has no way to objects of the hub")
+		return nil, fault.New(fault.Missing, "this agent cannot reach objects of the hub")
 	}
 	return e.Hub, nil
 }

@@ -40,7 +40,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, all bool, pick func(man
 	a := e.apps[id]
 	e.mu.RUnlock()
 	if a == nil {
-		return nil, fault.New(fault.Missing, "the agent knows no such application")
+		return nil, fault.New(fault.Missing, "the agent does not have this application")
 	}
 	views := a.liveViews(all, pick)
 	for i := range views {
@@ -104,7 +104,7 @@ func (e *Engine) Predict(ctx context.Context, id string, views []LiveView) error
 	a := e.apps[id]
 	e.mu.RUnlock()
 	if a == nil {
-		return fault.New(fault.Missing, "the agent knows no such application")
+		return fault.New(fault.Missing, "the agent does not have this application")
 	}
 	asked := 0
 	for i := range views {
@@ -131,7 +131,7 @@ func (a *app) predict(ctx context.Context, s *LiveView) (*manifest.Object, error
 	select {
 	case a.e.tries <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fault.New(fault.Offline, "there was no time to try it out")
+		return nil, fault.New(fault.Offline, "there was no time for its dry run")
 	}
 	defer func() { <-a.e.tries }()
 	try := &sending{app: a, key: s.Key, body: s.Desired, options: a.options(s.Desired), dryRun: true}

@@ -21,7 +21,7 @@ func liveNamespace(t *testing.T, meta string) *manifest.Object {
 func TestManagedNamespace(t *testing.T) {
 	t.Parallel()
 	state := &linkv1.AppState{Name: "web", Namespace: "shop", Policy: &linkv1.Policy{NamespaceLabels: map[string]string{"team": "a"}}}
-	t.Run("SYNC-27 a Namespace among the manifests wins", func(t *testing.T) {
+	t.Run("SYNC-27 a Namespace among the manifests takes precedence", func(t *testing.T) {
 		t.Parallel()
 		if m := managedNamespace(state, nil); m == nil || m.labels["team"] != "a" {
 			t.Errorf("without a manifest %+v is managed", m)
@@ -41,7 +41,7 @@ func TestManagedNamespace(t *testing.T) {
 	})
 }
 
-func TestManagedNamespaceOfTwo(t *testing.T) {
+func TestManagedNamespaceOfTwoApplications(t *testing.T) {
 	t.Parallel()
 	first := &nsMeta{app: "a", namespace: "shop", labels: map[string]string{"team": "one", "tier": "x"}}
 	second := &nsMeta{app: "b", namespace: "shop", labels: map[string]string{"team": "two", "zone": "y"}}
@@ -50,7 +50,7 @@ func TestManagedNamespaceOfTwo(t *testing.T) {
   - {manager: capstan-ns, operation: Apply, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {'f:metadata': {'f:labels': {'f:team': {}, 'f:tier': {}}}}}
   - {manager: capstan, operation: Apply, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {'f:metadata': {'f:labels': {'f:loose': {}}}}}
 `)
-	t.Run("SYNC-27 an application keeps what another one manages", func(t *testing.T) {
+	t.Run("SYNC-27 an application preserves what another one manages", func(t *testing.T) {
 		t.Parallel()
 		got := second.desiredOf(live, true, []*nsMeta{first}, "capstan-ns")
 		if want := map[string]string{"team": "one", "tier": "x", "zone": "y"}; !cmp.Equal(got, want) {
@@ -61,7 +61,7 @@ func TestManagedNamespaceOfTwo(t *testing.T) {
 			t.Errorf("the first writes %v, want %v", got, want)
 		}
 	})
-	t.Run("SYNC-27 a key that two set differently is the first one's", func(t *testing.T) {
+	t.Run("SYNC-27 of a key that two set differently the first one decides", func(t *testing.T) {
 		t.Parallel()
 		fields, taken := second.lacks(live, []*nsMeta{first})
 		want := []string{"namespace shop: the label team is set otherwise by application a of this cluster, which counts"}
@@ -72,7 +72,7 @@ func TestManagedNamespaceOfTwo(t *testing.T) {
 			t.Errorf("the first lacks %v, %v", fields, taken)
 		}
 	})
-	t.Run("SYNC-27 what nobody manages any more is dropped", func(t *testing.T) {
+	t.Run("SYNC-27 a key that is not managed any more is removed", func(t *testing.T) {
 		t.Parallel()
 		less := &nsMeta{app: "a", namespace: "shop", labels: map[string]string{"team": "one"}}
 		e := &Engine{Config: Config{Manager: Manager}}

@@ -24,11 +24,11 @@ func (e *Engine) Delete(ctx context.Context, app string, gvk schema.GroupVersion
 	a := e.apps[app]
 	e.mu.RUnlock()
 	if a == nil {
-		return fault.New(fault.Missing, "the agent knows no such application")
+		return fault.New(fault.Missing, "the agent does not have this application")
 	}
 	a.mu.Lock()
 	if a.state == nil {
-		err = fault.New(fault.Offline, "the application's state is not here yet")
+		err = fault.New(fault.Offline, "the application's state is missing")
 	} else {
 		err = a.permits(key, namespaced)
 	}

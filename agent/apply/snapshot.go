@@ -209,7 +209,7 @@ func (e *Engine) fetch(ctx context.Context, digests [][]byte) (map[string][]byte
 		e.Inventory.PutBlobs(blobs) // also after an error: the next fetch needs fewer
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.Offline, err, "%d objects are not here yet, and the hub cannot be asked for them now", len(digests)-len(blobs))
+		return nil, fault.Wrap(fault.Offline, err, "%d objects are missing, and the hub cannot be reached now", len(digests)-len(blobs))
 	}
 	out := make(map[string][]byte, len(blobs))
 	for _, b := range blobs {
@@ -221,7 +221,7 @@ func (e *Engine) fetch(ctx context.Context, digests [][]byte) (map[string][]byte
 func (e *Engine) open(digest, sealed []byte) ([]byte, error) {
 	key, err := encryption.KeyFrom(e.Secret.Keys().Object)
 	if err != nil {
-		return nil, fault.New(fault.Offline, "the key of the objects is not here yet; it comes with the first session with the hub")
+		return nil, fault.New(fault.Offline, "the key of the objects is missing; the first session with the hub provides it")
 	}
 	plain, err := encryption.OpenBlob(key, [32]byte(digest), sealed)
 	if err != nil {

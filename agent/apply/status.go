@@ -364,7 +364,7 @@ func (e *Engine) Report(id string) error {
 		}
 		return nil
 	}
-	return fault.New(fault.Missing, "the agent knows no such application")
+	return fault.New(fault.Missing, "the agent does not have this application")
 }
 
 // Announce reports every application's status again, because something has

@@ -81,7 +81,7 @@ func (t *task) snapshot() (*snapshot, error) {
 	case a.problem != "":
 		return nil, fault.New(fault.Invalid, "the application's state cannot be used: %s", a.problem)
 	}
-	return nil, fault.New(fault.Conflict, "superseded: its snapshot is part of the application's state no more")
+	return nil, fault.New(fault.Conflict, "superseded: its snapshot is not part of the application's state any more")
 }
 
 // commit is the revision of a snapshot; empty for none.
@@ -271,7 +271,7 @@ func (t *task) acquire(ctx context.Context, it wave.Item) (*object, error) {
 			t.refused.add(it.Key, "")
 			return nil, managed(it.Key, a.e.titleOf(owner))
 		}
-		return nil, fault.New(fault.Conflict, "%s is wanted no more", it.Key.Describe())
+		return nil, fault.New(fault.Conflict, "%s is not wanted any more", it.Key.Describe())
 	}
 	return x, nil
 }
@@ -466,7 +466,7 @@ func (t *task) Preflight(ctx context.Context, items []wave.Item) []wave.Check {
 
 func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	if it.Namespace {
-		return wave.Check{Message: "would be made sure of"}
+		return wave.Check{Message: "would be ensured"}
 	}
 	a := t.app
 	d := t.wants[it.Index]
@@ -497,7 +497,7 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	}
 	switch {
 	case err != nil && absent(it, err):
-		return wave.Check{Message: "checked at its turn"}
+		return wave.Check{Message: "checked when it is applied"}
 	case err != nil:
 		return wave.Check{Err: explain(err, it.Key, "dry-run")}
 	case out == nil || s.before == "":

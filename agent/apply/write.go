@@ -395,7 +395,7 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 			return nil, err
 		}
 	}
-	s.uid, s.note = "", "deleted and made anew"
+	s.uid, s.note = "", "deleted and recreated"
 	if s.merged {
 		return a.e.kube.create(ctx, s.endpoint, s.body, false)
 	}

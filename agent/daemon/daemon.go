@@ -226,9 +226,9 @@ func (a *agent) parts() []lifecycle.Part {
 		{Name: "engine", Run: func(ctx context.Context) error { return a.engine.Run(ctx, a.watcher) }},
 		{Name: "watches", Run: a.watcher.Run},
 		{Name: "objects of the hub", Run: func(ctx context.Context) error { return a.hub.Run(ctx, a.instruments.metrics.Watching(a.engine)) }},
-		{Name: "strays", Run: func(ctx context.Context) error { return a.engine.Orphans().Run(ctx, a.orphans) }},
+		{Name: "orphans", Run: func(ctx context.Context) error { return a.engine.Orphans().Run(ctx, a.orphans) }},
 		{Name: "watches of orphans", Run: a.orphans.Run},
-		{Name: "first picture", Run: a.firstSnapshot, Once: true},
+		{Name: "first snapshot", Run: a.firstSnapshot, Once: true},
 		{Name: "link", Run: a.attach},
 	}
 }

@@ -103,7 +103,7 @@ func (l listening) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func TestHealthIsAnsweredFromTheStart(t *testing.T) {
+func TestHealthIsServedFromTheStart(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	log := listening{slog.DiscardHandler, make(chan string, 1)}

@@ -26,7 +26,7 @@ func Upgrade(ctx context.Context, c Config, given UpgradeOrder) error {
 	}{"--ordered": {given.Ordered, &o.Ordered}, "--begin-before": {given.BeginBefore, &o.BeginBefore}} {
 		var err error
 		if *at.to, err = time.Parse(time.RFC3339Nano, at.text); err != nil {
-			return fault.Wrap(fault.Invalid, err, "%s %q is no time in RFC 3339", flag, at.text)
+			return fault.Wrap(fault.Invalid, err, "%s %q is not a time in RFC 3339", flag, at.text)
 		}
 	}
 	if err := o.Validate(); err != nil {

@@ -45,9 +45,9 @@ func (r *Report) Err() error {
 	case 0:
 		return nil
 	case 1:
-		return fault.New(fault.Invalid, "1 check went wrong")
+		return fault.New(fault.Invalid, "1 check failed")
 	}
-	return fault.New(fault.Invalid, "%d checks went wrong", r.failed)
+	return fault.New(fault.Invalid, "%d checks failed", r.failed)
 }
 
 // OK reports a successful check.

@@ -23,7 +23,7 @@ func TestReplayOfALogAtRest(t *testing.T) {
 	stageAndWait(t, s, replay)
 	changes := stageAndWait(t, s, batch(&linkv1.Row{Seq: over.GetSeq(), Chain: over.GetChain()}))
 	s.Settled()
-	t.Run("INV-2 an agent that lost its directory arrives at the end of the log, and runs nothing again", func(t *testing.T) {
+	t.Run("INV-2 an agent that lost its directory reaches the end of the log, and runs no operation again", func(t *testing.T) {
 		if c := s.Cursor(); s.Rewound() != "" || c.Seq != 2 || !bytes.Equal(c.Chain, over.GetChain()) || len(changes.Operations) != 0 {
 			t.Errorf("rewound %q, cursor %+v, changes %+v", s.Rewound(), c, changes)
 		}
@@ -31,7 +31,7 @@ func TestReplayOfALogAtRest(t *testing.T) {
 			t.Error("the root is another")
 		}
 	})
-	t.Run("INV-8 the next row is proved against the marker's chain", func(t *testing.T) {
+	t.Run("INV-8 the next row is verified with the marker's chain hash", func(t *testing.T) {
 		stageAndWait(t, s, batch(l.state("a", 2)))
 		if s.Cursor().Seq != 3 || s.Rewound() != "" {
 			t.Errorf("cursor %+v, rewound %q", s.Cursor(), s.Rewound())

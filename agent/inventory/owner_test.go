@@ -31,7 +31,7 @@ func TestChangeOfOwner(t *testing.T) {
 	}
 	closing()
 	s, closing = open(t, dir)
-	t.Run("TRK-07 FT-A1 a record that changed hands is its new owner's alone after a restart", func(t *testing.T) {
+	t.Run("TRK-07 FT-A1 after a restart a transferred record belongs only to its new owner", func(t *testing.T) {
 		if got := s.Owners(); !cmp.Equal(got, []string{"b"}) {
 			t.Errorf("owners %v", got)
 		}
@@ -62,7 +62,7 @@ func TestRefusedOperation(t *testing.T) {
 	}
 	closing()
 	s, closing = open(t, dir)
-	t.Run("AUTO-04 what the newest operation was refused is known until a newer one has ended", func(t *testing.T) {
+	t.Run("AUTO-04 the refusals of the newest operation are stored until a newer one has ended", func(t *testing.T) {
 		s.Expire(now.Add(30 * 24 * time.Hour))
 		if id, got := s.Refused("a"); id != "op" || !cmp.Equal(got, refused) {
 			t.Errorf("%q, %+v", id, got)

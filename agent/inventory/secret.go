@@ -133,7 +133,7 @@ func (s *Secret) ownKey() error {
 	}
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {
-		return fmt.Errorf("make the key of ownership records: %w", err)
+		return fmt.Errorf("create the key of ownership records: %w", err)
 	}
 	s.change(func() { s.recordKey = key })
 	return nil

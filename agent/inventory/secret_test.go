@@ -56,7 +56,7 @@ func openSecret(t *testing.T, v *vault) *inventory.Secret {
 
 func TestSecret(t *testing.T) {
 	t.Parallel()
-	t.Run("many changes are few writes, at most one a second", func(t *testing.T) {
+	t.Run("many changes need few writes, at most one per second", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			v := &vault{}
@@ -93,7 +93,7 @@ func TestSecret(t *testing.T) {
 			}
 		})
 	})
-	t.Run("OBS-08 a cause is told once and then less and less often, with what becomes of the hub", func(t *testing.T) {
+	t.Run("OBS-08 a cause is logged once and then at growing intervals, with what waits for the Secret", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
@@ -125,7 +125,7 @@ func TestSecret(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a write that fails is tried again, and what is set last is stored at the end", func(t *testing.T) {
+	t.Run("a failed write is retried, and the last value is stored at the end", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			v := &vault{fail: errors.New("away")}
@@ -163,7 +163,7 @@ func TestSecret(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("Flush gives up with its context", func(t *testing.T) {
+	t.Run("Flush ends with its context", func(t *testing.T) {
 		t.Parallel()
 		s := openSecret(t, &vault{})
 		s.Forget("x")

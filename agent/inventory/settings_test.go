@@ -38,7 +38,7 @@ func TestSettings(t *testing.T) {
 	if got := stageAndWait(t, s, batch(app, first)); !got.Settings || len(got.States) != 1 {
 		t.Errorf("changes %+v", got)
 	}
-	t.Run("INV-1 settings are there after a restart, and count in the root", func(t *testing.T) {
+	t.Run("INV-1 settings are stored after a restart, and are part of the root hash", func(t *testing.T) {
 		closing()
 		s, closing = open(parent, dir)
 		if version() != 1 || !bytes.Equal(s.Root(), root(app, first)) {
@@ -54,7 +54,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("changes %+v, version %d", got, version())
 		}
 	})
-	t.Run("settings ahead of a replay hold from its beginning, and their row changes nothing", func(t *testing.T) {
+	t.Run("settings ahead of a replay apply from its start, and their row changes nothing", func(t *testing.T) {
 		stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true, Settings: second})
 		if version() != 2 || s.Cursor().Seq != 0 {
 			t.Errorf("version %d at row %d", version(), s.Cursor().Seq)
@@ -64,7 +64,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("version %d at row %d", version(), s.Cursor().Seq)
 		}
 	})
-	t.Run("a bucket of theirs is forgotten and sent again, others leave them alone", func(t *testing.T) {
+	t.Run("settings are replaced with their bucket, and not with others", func(t *testing.T) {
 		other := uint32(buckethash.Of("a"))
 		stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Partial: true, ForgetBuckets: []uint32{other}})
 		if version() != 2 {
@@ -81,7 +81,7 @@ func TestSettings(t *testing.T) {
 			t.Error("they do not count in the hashes of buckets")
 		}
 	})
-	t.Run("a reset without settings goes back to the defaults", func(t *testing.T) {
+	t.Run("a reset without settings restores the defaults", func(t *testing.T) {
 		stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true, Settings: second})
 		if got := stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true}); !got.Settings || s.Settings() != nil {
 			t.Errorf("changes %+v, version %d", got, version())
@@ -92,7 +92,7 @@ func TestSettings(t *testing.T) {
 			t.Error("they are back after a restart")
 		}
 	})
-	t.Run("what cannot be read changes nothing", func(t *testing.T) {
+	t.Run("an invalid row changes nothing", func(t *testing.T) {
 		bad := &linkv1.Row{Seq: 1, Kind: linkv1.RowKind_ROW_KIND_SETTINGS, AppId: settingsID, Body: []byte{0xff}}
 		if _, _, err := s.Stage(batch(bad)); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("error %v", err)

@@ -140,7 +140,7 @@ func (s *Store) loadMeta(tx *bbolt.Tx) error {
 	if id == nil {
 		var raw [8]byte
 		if _, err := rand.Read(raw[:]); err != nil {
-			return fmt.Errorf("make an instance id: %w", err)
+			return fmt.Errorf("create an instance id: %w", err)
 		}
 		id = []byte(hex.EncodeToString(raw[:]))
 		if err := meta.Put([]byte(keyInstance), id); err != nil {

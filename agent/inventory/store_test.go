@@ -113,7 +113,7 @@ func TestLog(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("changes (-want +got):\n%s", d)
 	}
-	t.Run("INV-1 what was acknowledged is there after a restart", func(t *testing.T) {
+	t.Run("INV-1 acknowledged rows are stored after a restart", func(t *testing.T) {
 		closing()
 		s, closing = open(parent, dir)
 		c := s.Cursor()
@@ -131,12 +131,12 @@ func TestLog(t *testing.T) {
 			t.Error("the root hash differs from the hub's")
 		}
 	})
-	t.Run("FT-L6 rows that come again change nothing", func(t *testing.T) {
+	t.Run("FT-L6 repeated rows change nothing", func(t *testing.T) {
 		if got := stageAndWait(t, s, batch(l.rows...)); len(got.States)+len(got.Operations) != 0 {
 			t.Errorf("changes %+v", got)
 		}
 	})
-	t.Run("INV-3 a reset forgets states and nothing that is owned", func(t *testing.T) {
+	t.Run("INV-3 a reset removes states and no records of ownership", func(t *testing.T) {
 		key := manifest.Key{Kind: "ConfigMap", Namespace: "n", Name: "x"}
 		if _, err := s.Own(inventory.Record{App: "b", Key: key, Version: "v1"}); err != nil {
 			t.Fatal(err)
@@ -198,7 +198,7 @@ func TestRewindGuard(t *testing.T) {
 			}
 		})
 	}
-	t.Run("FT-D a log that ends before what is known is rewound, and nothing more is taken", func(t *testing.T) {
+	t.Run("FT-D a log that ends before the known cursor is rewound, and no more rows are accepted", func(t *testing.T) {
 		t.Parallel()
 		s, _ := open(t, t.TempDir())
 		s.Guard(inventory.Cursor{Incarnation: "one", Seq: 9})
@@ -234,14 +234,14 @@ func TestOperations(t *testing.T) {
 		}
 	}
 	again := func() { closing(); s, closing = open(t, dir) }
-	t.Run("FT-A1 the ledger survives", func(t *testing.T) {
+	t.Run("FT-A1 the ledger survives a restart", func(t *testing.T) {
 		wait(s.Advance("op", []byte(`{"phase":"Sync"}`)))
 		again()
 		if o := s.OpenOperations(); len(o) != 1 || string(o[0].Progress) != `{"phase":"Sync"}` || o[0].Order.GetFence() != 1 {
 			t.Errorf("open: %+v", o)
 		}
 	})
-	t.Run("FT-L6 a result is kept until the hub has it, and the id after that", func(t *testing.T) {
+	t.Run("FT-L6 a result is stored until the hub has it, and its id after that", func(t *testing.T) {
 		wait(s.End("op", &linkv1.OperationReport{OperationId: "op", Phase: "Succeeded"}, time.Now(), nil))
 		again()
 		if u := s.Unacked(); len(u) != 1 || u[0].Result.GetPhase() != "Succeeded" || len(s.OpenOperations()) != 0 {
@@ -258,7 +258,7 @@ func TestOperations(t *testing.T) {
 			t.Errorf("an executed operation is open again: %+v", o)
 		}
 	})
-	t.Run("INV-9 it is forgotten after a week", func(t *testing.T) {
+	t.Run("INV-9 the id is deleted after a week", func(t *testing.T) {
 		s.Expire(time.Now().Add(6 * 24 * time.Hour))
 		if _, ok := s.Operation("op"); !ok {
 			t.Error("forgotten too early")
@@ -268,7 +268,7 @@ func TestOperations(t *testing.T) {
 			t.Error("never forgotten")
 		}
 	})
-	t.Run("an operation that nobody knows is Missing", func(t *testing.T) {
+	t.Run("an unknown operation is Missing", func(t *testing.T) {
 		if _, err := s.Delivered("other"); fault.KindOf(err) != fault.Missing {
 			t.Errorf("error %v", err)
 		}
@@ -354,7 +354,7 @@ func TestBlobsBeforeTheDisk(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	t.Parallel()
-	t.Run("FT-L8 a directory has one process", func(t *testing.T) {
+	t.Run("FT-L8 only one process can open a directory", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		first, _ := open(t, dir)
@@ -365,7 +365,7 @@ func TestOpen(t *testing.T) {
 			t.Error("no instance id")
 		}
 	})
-	t.Run("a directory that cannot be made is named", func(t *testing.T) {
+	t.Run("a directory that cannot be created is named", func(t *testing.T) {
 		t.Parallel()
 		if _, err := inventory.Open("/dev/null/x"); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("error %v", err)

@@ -112,11 +112,11 @@ func renewAt(c *x509.Certificate, random float64) time.Time {
 func newKey() ([]byte, error) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("create a key: %w", err)
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(k)
 	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("create a key: %w", err)
 	}
 	return der, nil
 }
@@ -141,7 +141,7 @@ func newCSR(keyDER []byte) ([]byte, error) {
 	}
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "Capstan agent"}}, key)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate request: %w", err)
+		return nil, fmt.Errorf("create a certificate request: %w", err)
 	}
 	return csr, nil
 }

@@ -131,7 +131,7 @@ func (s *Server) difference(o Object) (*linkv1.ObjectDiff, error) {
 // Refresh compares again.
 func (s *Server) Refresh(ctx context.Context, r *linkv1.RefreshRequest) (*linkv1.RefreshResponse, error) {
 	if !s.refresh.Refresh(ctx, r.GetAppId()) && r.GetAppId() != "" {
-		return nil, fault.New(fault.Missing, "the agent knows no such application")
+		return nil, fault.New(fault.Missing, "the agent does not have this application")
 	}
 	return &linkv1.RefreshResponse{}, nil
 }
@@ -167,7 +167,7 @@ func (s *Server) Delete(ctx context.Context, r *linkv1.DeleteRequest) (*linkv1.D
 func (s *Server) text(o *manifest.Object) ([]byte, error) {
 	key := s.mask()
 	if len(key) == 0 {
-		return nil, fault.New(fault.Offline, "the key that hides Secret values is not here yet")
+		return nil, fault.New(fault.Offline, "the key that hides Secret values is missing")
 	}
 	return manifest.Canonical(manifest.Mask(o, key, s.hidden()...))
 }

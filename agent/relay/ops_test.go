@@ -44,7 +44,7 @@ func (c *cluster) Refresh(_ context.Context, app string) bool {
 
 func (c *cluster) Confirm(_ context.Context, app string) error {
 	if app == "unknown" {
-		return fault.New(fault.Missing, "the agent knows no such application")
+		return fault.New(fault.Missing, "the agent does not have this application")
 	}
 	c.confirmed = app
 	return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// Agreed reports whether the hub has everything that was put in: a comparison or
-// a snapshot has ended since the start, and nothing waits.
+// Agreed reports whether the hub has stored all values: a comparison or a
+// snapshot has ended since the start, and nothing waits.
 func (o *Outbox) Agreed() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -32,8 +32,8 @@ func (o *Outbox) whole() bool {
 	return !o.snapshots.due && !o.snapshots.sending && !o.cmp.asked && len(o.cmp.wanted) == 0
 }
 
-// Delivered waits until the hub has stored everything that was put in before
-// it was called.
+// Delivered waits until the hub has stored all values that were added before
+// the call.
 func (o *Outbox) Delivered(ctx context.Context) error {
 	since := o.clock.Now()
 	for !o.deliveredBefore(since) {
@@ -57,7 +57,7 @@ func (o *Outbox) deliveredBefore(t time.Time) bool {
 	return len(o.sent) == 0 || o.sent[0].since.After(t)
 }
 
-// remember stores what an acknowledgement of the report will mean.
+// remember stores what an acknowledgement of the report confirms.
 func (o *Outbox) remember(r *linkv1.ReportUp) {
 	s := sent{seq: r.GetSeq(), size: uint64(proto.Size(r)), since: o.waiting}
 	if s.since.IsZero() {

@@ -13,7 +13,7 @@ import (
 
 const (
 	comparisonWait = 3 * time.Second // how long changes wait for a comparison that cannot begin yet
-	mostTimes      = 3               // comparisons in a row of one snapshot; what still differs waits for the next one
+	mostTimes      = 3               // consecutive comparisons of one snapshot; remaining differences wait for the next one
 )
 
 // A comparison finds what the hub has stored differently, so that a snapshot
@@ -21,12 +21,12 @@ const (
 // values wait: equal ones need not be sent.
 type comparison struct {
 	able    bool      // the hub can compare
-	since   time.Time // the first value that waits for the first comparison; zero: none has
+	since   time.Time // time of the first value that waits for the first comparison; zero: none waits
 	begun   bool      // one has started since the process started
-	asked   bool      // an answer is waited for
-	times   int       // of this snapshot
-	wanted  []uint32  // buckets of the first level that the hub asks details of
-	buckets []uint32  // that differ and are being sent
+	asked   bool      // a reply is awaited
+	times   int       // comparisons of this snapshot
+	wanted  []uint32  // buckets of the first level whose details the hub has requested
+	buckets []uint32  // buckets that differ and are being sent
 }
 
 // Compares sets whether the hub compares hashes. It is called at each session,
@@ -34,7 +34,7 @@ type comparison struct {
 func (o *Outbox) Compares(able bool) {
 	o.mu.Lock()
 	if o.cmp.able != able && (o.cmp.asked || o.snapshots.sending) {
-		o.snapshots.due, o.snapshots.sending = true, false // begin again, in the way of this hub
+		o.snapshots.due, o.snapshots.sending = true, false // begin again, by the method of this hub
 		o.cmp.asked, o.cmp.wanted = false, nil
 	}
 	o.cmp.able = able
@@ -68,7 +68,7 @@ func (o *Outbox) Compare(c *linkv1.Compare) {
 	}
 }
 
-// differ begins to send what is in the buckets that differ.
+// differ starts to send the values of the buckets that differ.
 func (o *Outbox) differ(of []uint32) {
 	wanted := make(map[uint16]bool, len(of))
 	for _, b := range of {
@@ -83,7 +83,7 @@ func (o *Outbox) differ(of []uint32) {
 	}
 }
 
-// beginComparison begins a comparison with all that is seen. From here on every value
+// beginComparison starts a comparison of all values. From here on every value
 // counts as sent: either the hub has it, or its bucket will differ.
 func (o *Outbox) beginComparison(r *linkv1.ReportUp) {
 	o.cmp.asked, o.cmp.begun, o.cmp.times, o.cmp.wanted = true, true, 0, nil
@@ -106,7 +106,8 @@ func (o *Outbox) beginComparison(r *linkv1.ReportUp) {
 	r.Sums = &linkv1.Sums{First: o.sums().First()}
 }
 
-// answerComparison answers the hub's question for the second level.
+// answerComparison sends the second level of the buckets that the hub has
+// requested.
 func (o *Outbox) answerComparison(r *linkv1.ReportUp) {
 	sums := o.sums()
 	r.Snapshot, r.Sums = o.snapshots.generation, &linkv1.Sums{}
@@ -117,7 +118,7 @@ func (o *Outbox) answerComparison(r *linkv1.ReportUp) {
 	o.cmp.wanted = nil
 }
 
-// sums are the hashes of what was reported to the hub.
+// sums are the hashes of the values that were reported to the hub.
 func (o *Outbox) sums() buckethash.Sums {
 	out := buckethash.Sums{}
 	for _, v := range o.values {

@@ -9,15 +9,15 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// A value that does not go through the link would keep all others from going
-// through. These bounds, with those of a report, stay below its message size.
+// A value above the link's message size would block all others. These limits,
+// with those of a report, are below that size.
 const (
 	mostValue = 512 << 10 // bytes of one value
 	mostList  = 96 << 10  // bytes of one list or text of a value that is too large
 )
 
-// fitting returns a value that can be sent: what is too large is cut, and says
-// so where people read it.
+// fitting returns a value that can be sent: a field that is too large is
+// truncated, with a mark for users.
 func fitting(m proto.Message) proto.Message {
 	if proto.Size(m) <= mostValue {
 		return m
@@ -57,7 +57,7 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:mostList], "") + "…"
 }
 
-// firstTexts returns the first texts of a list, and how many there are besides.
+// firstTexts returns the first texts of a list, and the number of the others.
 func firstTexts(list []string) []string {
 	size := 0
 	for n, s := range list {

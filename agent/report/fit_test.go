@@ -22,7 +22,7 @@ func sendable(t *testing.T, r *linkv1.ReportUp) {
 
 func TestReportsFitTheLink(t *testing.T) {
 	t.Parallel()
-	t.Run("INV-3 20,000 closed tombstones go in several reports, each once", func(t *testing.T) {
+	t.Run("INV-3 20,000 closed tombstones are sent in several reports, each once", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			o := newOutbox(nil)
@@ -47,7 +47,7 @@ func TestReportsFitTheLink(t *testing.T) {
 			nothing(t, o)
 		})
 	})
-	t.Run("FT-L1 a value that is too large is cut and does not keep the others back", func(t *testing.T) {
+	t.Run("FT-L1 a value that is too large is truncated and does not block the others", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			o := newOutbox(nil)

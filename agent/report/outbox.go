@@ -1,8 +1,8 @@
 // Package report is the agent's outbox: the newest value of everything to
 // report, sent until the hub has stored it. It reads no cluster, never blocks a
-// caller that adds a value, and never queues two values of one thing: fast
+// caller that adds a value, and never queues two values of one object: fast
 // changes are coalesced. The engine and the tree add values, the link sends
-// reports. A value that is equal to the last one sent costs nothing.
+// reports. A value that equals the last one sent is not sent again.
 package report
 
 import (
@@ -22,11 +22,11 @@ import (
 const (
 	quiet         = 50 * time.Millisecond  // least time between two reports under load
 	pressing      = 5 * time.Millisecond   // the same for transitions
-	crowded       = 100 * time.Millisecond // the same for both while many come in a row: each report is a transaction of the hub
-	crowd         = 4                      // reports in a row after which it is crowded
+	crowded       = 100 * time.Millisecond // the same for both after several reports in a row: each report is a transaction of the hub
+	crowd         = 4                      // reports in a row until crowded applies
 	maxValues     = 256                    // resources in one report
 	maxClosed     = 2000                   // closed tombstones in one report
-	defaultCredit = 1 << 20                // bytes outstanding before the hub has said anything
+	defaultCredit = 1 << 20                // bytes outstanding until the hub has sent a credit
 	most          = 256 << 10              // bytes of values in one report
 )
 
@@ -42,7 +42,7 @@ type Outbox struct {
 	values    map[string]*value
 	dirty     []string // keys of values, oldest change first
 	closed    []*linkv1.TombstoneClosed
-	waiting   time.Time // since when something is dirty; zero: nothing is
+	waiting   time.Time // since when a value is dirty; zero: none is
 	seq       uint64
 	sent      []sent // not acknowledged, in order of seq
 	pace      pace
@@ -75,20 +75,20 @@ type snapshots struct {
 	queue      []string
 }
 
-// A value is the newest of one thing.
+// A value is the newest state of one object, application or operation.
 type value struct {
 	kind  valueKind
 	app   string
 	uid   string // of a child
-	raw   []byte // encoded; nil: gone
+	raw   []byte // encoded; nil: deleted
 	known []byte // what was sent last; nil: nothing
 	dirty bool
 	over  bool // an operation that ended
 
 	hash   [8]byte // of raw
 	bucket uint16
-	leaf   uint64 // what raw adds to its bucket
-	sent   uint64 // the same of what was reported to the hub; 0: nothing
+	leaf   uint64 // contribution of raw to its bucket
+	sent   uint64 // contribution of the value that was reported; 0: none
 }
 
 type valueKind byte
@@ -116,8 +116,8 @@ func New(epoch string, clock lifecycle.Clock, delivered func(operation string), 
 	}
 }
 
-// Ready says that the picture is complete for the first time, so that a
-// snapshot may begin. Until then only single values are sent.
+// Ready says that all objects were seen, so that a snapshot may begin. Until
+// then only single values are sent.
 func (o *Outbox) Ready() {
 	o.mu.Lock()
 	o.snapshots.ready = true
@@ -125,7 +125,7 @@ func (o *Outbox) Ready() {
 	o.signal()
 }
 
-// Resnapshot begins again with everything.
+// Resnapshot starts a snapshot of everything.
 func (o *Outbox) Resnapshot() {
 	o.mu.Lock()
 	o.snapshots.due = true
@@ -154,12 +154,12 @@ func (o *Outbox) Lag() time.Duration {
 	return max(0, o.clock.Now().Sub(oldest))
 }
 
-// App puts the newest report of an application in.
+// App adds the newest report of an application.
 func (o *Outbox) App(r *linkv1.AppReport) {
 	o.put("a\x00"+r.GetAppId(), value{kind: appValue, app: r.GetAppId()}, r, true)
 }
 
-// Resource puts the newest state of a managed object or a child in.
+// Resource adds the newest state of a managed object or a child.
 func (o *Outbox) Resource(r *linkv1.Resource) {
 	v := value{kind: managedValue, app: r.GetAppId()}
 	if !r.GetManaged() {
@@ -168,13 +168,13 @@ func (o *Outbox) Resource(r *linkv1.Resource) {
 	o.put(resourceKey(r.GetManaged(), r.GetAppId(), r.GetUid(), r.GetGroup(), r.GetKind(), r.GetNamespace(), r.GetName()), v, r, false)
 }
 
-// Operation puts the newest state of an operation in.
+// Operation adds the newest state of an operation.
 func (o *Outbox) Operation(r *linkv1.OperationReport) {
 	v := value{kind: operationValue, app: r.GetAppId(), uid: r.GetOperationId(), over: r.GetFinishedUnixNano() != 0}
 	o.put("o\x00"+r.GetOperationId(), v, r, v.over)
 }
 
-// Removed says that a managed object is none any more, or that a child went.
+// Removed says that an object is not managed any more, or that a child is gone.
 func (o *Outbox) Removed(r *linkv1.Resource) {
 	o.mu.Lock()
 	o.remove(resourceKey(r.GetManaged(), r.GetAppId(), r.GetUid(), r.GetGroup(), r.GetKind(), r.GetNamespace(), r.GetName()))
@@ -221,7 +221,7 @@ func (o *Outbox) put(key string, v value, m proto.Message, pressing bool) {
 	m = fitting(m)
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		// Only text that is no UTF-8 comes here; the rest must still flow.
+		// This happens only for invalid UTF-8. Other values must still be sent.
 		o.log.Error("report value not encoded", logkey.Application, v.app, logkey.Error, err)
 		return
 	}
@@ -343,7 +343,7 @@ func (o *Outbox) next() (*linkv1.ReportUp, time.Duration) {
 	return r, 0
 }
 
-// What a report can be.
+// The kinds of reports.
 type reportKind byte
 
 const (
@@ -354,7 +354,7 @@ const (
 	part                // of a snapshot
 )
 
-// choose says what to send now, or how long to wait before it is asked again.
+// choose returns what to send now, or how long to wait before the next call.
 func (o *Outbox) choose(now time.Time) (reportKind, time.Duration) {
 	holds := o.mustWait(now)
 	if o.changed(holds) {
@@ -376,7 +376,7 @@ func (o *Outbox) choose(now time.Time) (reportKind, time.Duration) {
 }
 
 // changed reports whether a value is waiting that may be sent. While values
-// wait for a comparison, what cannot be compared is sent nevertheless.
+// wait for a comparison, values that cannot be compared are sent.
 func (o *Outbox) changed(holds bool) bool {
 	if len(o.closed) > 0 || !holds && len(o.dirty) > 0 {
 		return true
@@ -418,8 +418,8 @@ func (o *Outbox) begin() {
 	}
 }
 
-// delta fills a report with changes; with holds only with what cannot be
-// compared.
+// delta fills a report with changes; with holds, only with values that cannot
+// be compared.
 func (o *Outbox) delta(r *linkv1.ReportUp, holds bool) {
 	size, n := o.addClosed(r), 0
 	rest := o.dirty[:0]
@@ -438,7 +438,7 @@ func (o *Outbox) delta(r *linkv1.ReportUp, holds bool) {
 	}
 }
 
-// chunk fills a report with a part of the snapshot; the last one sweeps.
+// chunk fills a report with a part of the snapshot; the last one has the sweep.
 func (o *Outbox) chunk(r *linkv1.ReportUp) {
 	r.Snapshot = o.snapshots.generation
 	size, n := 0, 0
@@ -455,7 +455,7 @@ func (o *Outbox) chunk(r *linkv1.ReportUp) {
 		o.snapshots.sending = false
 		if len(o.cmp.buckets) > 0 {
 			r.Sweep.Bounded, r.Sweep.Buckets = true, o.cmp.buckets
-			r.Sums = &linkv1.Sums{First: o.sums().First()} // are both equal now?
+			r.Sums = &linkv1.Sums{First: o.sums().First()} // to check whether both are equal now
 			o.cmp.buckets = nil
 		}
 	}

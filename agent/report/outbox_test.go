@@ -62,7 +62,7 @@ func TestOutbox(t *testing.T) {
 			nothing(t, o)
 		})
 	})
-	t.Run("the first change goes at once, what follows is gathered", func(t *testing.T) {
+	t.Run("the first change is sent at once, later ones are batched", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			o := newOutbox(nil)
@@ -86,7 +86,7 @@ func TestOutbox(t *testing.T) {
 			}
 		})
 	})
-	t.Run("what the hub never heard of is not taken back", func(t *testing.T) {
+	t.Run("the removal of an unreported object is not reported", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			o := newOutbox(nil)
@@ -108,7 +108,7 @@ func TestOutbox(t *testing.T) {
 			}
 		})
 	})
-	t.Run("FT-L7 a snapshot has everything, ends with a sweep, and lets changes through", func(t *testing.T) {
+	t.Run("FT-L7 a snapshot contains everything, ends with a sweep, and does not delay changes", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			o := newOutbox(nil)
@@ -144,7 +144,7 @@ func TestOutbox(t *testing.T) {
 			}
 		})
 	})
-	t.Run("credits hold reports back, and coalescing goes on", func(t *testing.T) {
+	t.Run("without credit no report is sent, and values are still coalesced", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			o := newOutbox(nil)
@@ -162,7 +162,7 @@ func TestOutbox(t *testing.T) {
 			}
 		})
 	})
-	t.Run("FT-L6 a result counts as delivered only when the hub has it", func(t *testing.T) {
+	t.Run("FT-L6 a result counts as delivered only after the hub has acknowledged it", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var got []string

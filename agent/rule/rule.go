@@ -20,13 +20,13 @@ import (
 
 const (
 	maxCompiled = 512              // compiled scripts in the cache
-	maxExceeded = 1024             // objects whose script passed a limit
+	maxExceeded = 1024             // stored objects whose script exceeded a limit
 	rest        = 15 * time.Second // before such a script is run for the same object again
-	bundledTime = 5 * time.Second  // of a bundled rule, which is known to end
+	bundledTime = 5 * time.Second  // limit of a bundled rule, which is known to end
 	maxMessage  = 4 << 10          // bytes of a message
 )
 
-// A Script is a rule that a user wrote.
+// A Script is a user's rule.
 type Script struct {
 	Lua      string
 	OpenLibs bool // it may use the standard libraries
@@ -49,7 +49,7 @@ type compiled struct {
 	err    error
 }
 
-// exceeded is an object whose script passed a limit lately.
+// exceeded is an object whose script has recently exceeded a limit.
 type exceeded struct {
 	script *compiled
 	until  time.Time
@@ -117,9 +117,9 @@ func (r *Rules) runRule(ctx context.Context, o *manifest.Object, s Script, l lua
 	return readResult(result)
 }
 
-// bare returns an object without its managedFields, which are large and say
-// nothing about health, and a Secret without its values: a message is shown
-// to people.
+// bare returns an object without its managedFields, which are large and do not
+// affect health, and a Secret without its values, because users see the
+// message.
 func bare(o *manifest.Object) map[string]any {
 	meta, _ := o.Object["metadata"].(map[string]any)
 	secret := o.GetKind() == "Secret" && o.GetAPIVersion() == "v1"
@@ -145,7 +145,7 @@ func bare(o *manifest.Object) map[string]any {
 }
 
 // readResult reads what a rule returned (HLT-09): a table with status and
-// message. No table, or one without a status, says nothing.
+// message. Without a table, or without a status, there is no health.
 func readResult(result any) (health.Status, bool) {
 	if result == nil {
 		return health.Status{}, false
@@ -194,8 +194,8 @@ func (r *Rules) compile(source string) *compiled {
 	return c
 }
 
-// hasExceeded says what was found lately of an object whose script passed a
-// limit: such a script costs as much as it may, and events can be many.
+// hasExceeded returns the recent result for an object whose script exceeded a
+// limit: such a script is expensive, and there can be many events.
 func (r *Rules) hasExceeded(uid string, c *compiled) (health.Status, bool) {
 	if uid == "" {
 		return health.Status{}, false

@@ -112,7 +112,7 @@ func TestOrderOfRules(t *testing.T) {
 			}
 		})
 	}
-	t.Run("HLT-25 a user's rule gives child applications their health", func(t *testing.T) {
+	t.Run("HLT-25 a user's rule computes the health of child applications", func(t *testing.T) {
 		t.Parallel()
 		r := rule.New(only("argoproj.io", "Application", `hs = {} hs.status = "Progressing" hs.message = "" if obj.status ~= nil then if obj.status.health ~= nil then hs.status = obj.status.health.status
 			if obj.status.health.message ~= nil then hs.message = obj.status.health.message end end end return hs`, false))
@@ -141,7 +141,7 @@ func TestRulesFollowTheSettings(t *testing.T) {
 	if got := state(); got != "Healthy" {
 		t.Fatal(got)
 	}
-	t.Run("HLT-08 another script holds at once", func(t *testing.T) {
+	t.Run("HLT-08 a changed script applies at once", func(t *testing.T) {
 		set(`while true do end`)
 		if got := state(); got != "Unknown" {
 			t.Error(got)
@@ -155,7 +155,7 @@ func TestRulesFollowTheSettings(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	t.Run("SEC-B9 a script that passed its limit is not run again at once for the same object", func(t *testing.T) {
+	t.Run("SEC-B9 a script that exceeded its limit is not run again at once for the same object", func(t *testing.T) {
 		set(`if obj.metadata.uid == "u1" then while true do end end return {status = "Healthy"}`)
 		for range 2000 { // each would take a good part of a second
 			if got := state(); got != "Unknown" {

@@ -43,8 +43,8 @@ func (c *Current) Changed() <-chan struct{} {
 	return c.changed
 }
 
-// Set replaces the settings, nil for the defaults, and reports whether they
-// differ in anything but their version.
+// Set replaces the settings, nil for the defaults, and reports whether anything
+// but their version differs.
 func (c *Current) Set(s *linkv1.Settings) bool {
 	next := newValue(s)
 	c.mu.Lock()
@@ -69,7 +69,7 @@ func withoutVersion(s *linkv1.Settings) *linkv1.Settings {
 // change what it returns.
 type Value struct {
 	raw      *linkv1.Settings
-	all      exclude.List // kinds that an application cannot have
+	all      exclude.List // kinds that applications cannot contain
 	children exclude.List // kinds that are not shown below objects
 }
 
@@ -94,19 +94,19 @@ func filters(in []*linkv1.KindFilter) (out []exclude.Filter) {
 	return out
 }
 
-// Version is that of the tenant's settings; 0: it has set nothing.
+// Version is that of the tenant's settings; 0: there are none.
 func (v *Value) Version() uint64 { return v.raw.GetVersion() }
 
-// Excluded reports whether a kind is left alone: not watched, shown, compared or
+// Excluded reports whether a kind is excluded: not watched, shown, compared or
 // applied.
 func (v *Value) Excluded(group, kind string) bool { return v.all.Excludes(group, kind) }
 
-// ExcludedChild reports whether a kind that managed objects own is not shown. The
-// built-in exclusions do not count for them: they cost next to nothing.
+// ExcludedChild reports whether a kind that managed objects own is not shown.
+// The built-in exclusions do not apply to them, because they are cheap.
 func (v *Value) ExcludedChild(group, kind string) bool { return v.children.Excludes(group, kind) }
 
-// customization finds the first one for a kind that has something: the one
-// that names the kind itself, then patterns in their order.
+// customization finds the first one for a kind with a value: that of the exact
+// kind, then patterns in order.
 func (v *Value) customization(group, kind string, has func(*linkv1.Customization) bool) *linkv1.Customization {
 	var found *linkv1.Customization
 	for _, c := range v.raw.GetCustomizations() {
@@ -158,7 +158,7 @@ func (v *Value) IgnoreDifferences() []*linkv1.IgnoreRule {
 }
 
 // IgnoreResourceUpdates returns the rules about changes that cause no
-// comparison; none where they are switched off.
+// comparison; none if they are disabled.
 func (v *Value) IgnoreResourceUpdates() []*linkv1.IgnoreRule {
 	if v.raw.GetIgnoreResourceUpdatesDisabled() {
 		return nil
@@ -181,12 +181,12 @@ func (v *Value) rules(of func(*linkv1.Customization) *linkv1.IgnoreFields) (out 
 	return out
 }
 
-// KnownTypeFields returns the fields of a custom kind that hold a known type.
+// KnownTypeFields returns the fields of a custom kind that have a known type.
 func (v *Value) KnownTypeFields(group, kind string) []*linkv1.KnownTypeField {
 	return v.customization(group, kind, func(c *linkv1.Customization) bool { return len(c.GetKnownTypeFields()) > 0 }).GetKnownTypeFields()
 }
 
-// CompareOptions are those of the whole tenant.
+// CompareOptions are the compare options of the tenant.
 type CompareOptions struct {
 	IgnoreAggregatedRoles bool
 	IgnoreStatus          string // all, crd or none
@@ -203,15 +203,15 @@ func (v *Value) CompareOptions() CompareOptions {
 	return out
 }
 
-// The ways to mark an object as an application's (TRK-01).
+// The tracking methods (TRK-01).
 const (
 	TrackByAnnotation = "annotation"
 	TrackByBoth       = "annotation+label"
 	TrackByLabel      = "label"
 )
 
-// Marks are Argo CD's marks that are written besides our own, for tools that
-// read them; empty: none.
+// Marks are Argo CD's marks that are written in addition to our own, for tools
+// that read them; empty: none.
 func (v *Value) Marks() string {
 	if v.raw.GetTrackingMethod() == "" {
 		return ""
@@ -219,7 +219,7 @@ func (v *Value) Marks() string {
 	return v.TrackingMethod()
 }
 
-// TrackingMethod is how objects are marked as an application's.
+// TrackingMethod is how objects are marked with their application.
 func (v *Value) TrackingMethod() string {
 	if m := v.raw.GetTrackingMethod(); slices.Contains([]string{TrackByBoth, TrackByLabel}, m) {
 		return m
@@ -227,8 +227,7 @@ func (v *Value) TrackingMethod() string {
 	return TrackByAnnotation
 }
 
-// InstanceLabelKey is the label that names an application, where labels are
-// used.
+// InstanceLabelKey is the label that names an application, if labels are used.
 func (v *Value) InstanceLabelKey() string {
 	if key := v.raw.GetInstanceLabelKey(); key != "" {
 		return key
@@ -236,8 +235,8 @@ func (v *Value) InstanceLabelKey() string {
 	return "app.kubernetes.io/instance"
 }
 
-// WaveDelay is the pause between two waves; the argument is the default where
-// the tenant has set none.
+// WaveDelay is the pause between two waves; the argument is the default for a
+// tenant without one.
 func (v *Value) WaveDelay(otherwise time.Duration) time.Duration {
 	if v.raw.WaveDelaySeconds == nil {
 		return otherwise
@@ -245,8 +244,8 @@ func (v *Value) WaveDelay(otherwise time.Duration) time.Duration {
 	return time.Duration(v.raw.GetWaveDelaySeconds()) * time.Second
 }
 
-// EventReasons are those of the Kubernetes events that are written, "all" for
-// every one; empty: none.
+// EventReasons are those of the Kubernetes events to write; "all": every one;
+// empty: none.
 func (v *Value) EventReasons() []string { return v.raw.GetEventReasons() }
 
 // InstallationID distinguishes installations that share a cluster; empty: none.

@@ -1,8 +1,8 @@
-// Package tracking reads and writes the marks by which objects in a cluster
-// say which application they belong to: our own annotation, and the annotation
-// and label that Argo CD writes. It decides nothing and never changes an
-// object. The agent calls it when it applies, adopts and deletes. A mark that
-// does not describe the object that carries it was copied, and counts for none.
+// Package tracking reads and writes tracking marks, which name the application
+// of an object: our own annotation, and the annotation and label of Argo CD. It
+// makes no decisions and never changes an object. The agent calls it when it
+// applies, adopts and deletes. A mark that does not describe its own object was
+// copied, and is ignored.
 package tracking
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// The annotations, and the label that stands in for them by default.
+// The annotations, and Argo CD's default label.
 const (
 	Annotation       = manifest.OwnPrefix + "tracking-id"
 	Installation     = manifest.OwnPrefix + "installation-id"
@@ -31,10 +31,10 @@ const (
 	Argo = "Argo CD"
 )
 
-// longestLabel is how much of a name fits into a label.
+// longestLabel is the longest value of a label, in characters.
 const longestLabel = 63
 
-// An ID is what a tracking annotation says.
+// An ID is the content of a tracking annotation.
 type ID struct {
 	App string // "name", or "namespace_name"
 	Key manifest.Key
@@ -46,7 +46,7 @@ func (id ID) String() string {
 	return fmt.Sprintf("%s:%s/%s:%s/%s", id.App, k.Group, k.Kind, k.Namespace, k.Name)
 }
 
-// Parse reads an id; false: it is none.
+// Parse reads an id; false: it is invalid.
 func Parse(text string) (ID, bool) {
 	parts := strings.SplitN(text, ":", 3) // names of roles may have colons
 	if len(parts) != 3 || parts[0] == "" {
@@ -61,14 +61,14 @@ func Parse(text string) (ID, bool) {
 }
 
 // Describes reports whether an id is about an object, and was not copied with
-// another one's annotations (TRK-03). Of cluster-scoped objects Argo CD writes
-// the destination's namespace down.
+// another one's annotations (TRK-03). For cluster-scoped objects Argo CD writes
+// the destination's namespace.
 func (id ID) Describes(key manifest.Key) bool {
 	k := id.Key
 	return k.Group == key.Group && k.Kind == key.Kind && k.Name == key.Name && (key.Namespace == "" || k.Namespace == key.Namespace)
 }
 
-// Application splits the name that an id has for its application.
+// Application returns namespace and name of an id's application.
 func (id ID) Application() (namespace, name string) {
 	if ns, n, ok := strings.Cut(id.App, "_"); ok {
 		return ns, n
@@ -76,13 +76,13 @@ func (id ID) Application() (namespace, name string) {
 	return "", id.App
 }
 
-// A Mark says to whom an object belongs by what it carries.
+// A Mark names the owner of an object according to its annotations and labels.
 type Mark struct {
 	System       string // Own or Argo
-	App          string // as the mark has it; with Label perhaps cut off at 63 characters
-	Label        bool   // found by label; anybody may have set it
-	Installation string // of several in one cluster; empty: none is named
-	Tenant       string // id of the tenant; empty: none is named
+	App          string // as in the mark; with Label perhaps truncated to 63 characters
+	Label        bool   // found by label, which others may have set
+	Installation string // one of several in a cluster; empty: none
+	Tenant       string // id of the tenant; empty: none
 }
 
 // Title is the owner's name for users. It hides the names of other tenants'
@@ -99,7 +99,7 @@ func (m Mark) Title() string {
 }
 
 // Of reads the marks of an object, ours first. label names the label that Argo
-// CD may use instead of its annotation; empty: the usual one.
+// CD may use instead of its annotation; empty: the default.
 func Of(o *manifest.Object, label string) []Mark {
 	var out []Mark
 	key := manifest.KeyOf(o)
@@ -125,8 +125,8 @@ func Of(o *manifest.Object, label string) []Mark {
 	return out
 }
 
-// labelled returns the application that the label names, where Argo CD itself
-// has written the object: charts use the same label for their releases.
+// labelled returns the application that the label names, if Argo CD itself has
+// written the object: charts use the same label for their releases.
 func labelled(o *manifest.Object, label string) string {
 	if label == "" {
 		label = InstanceLabel
@@ -149,9 +149,9 @@ func ByArgo(o *manifest.Object) bool {
 	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == argoManager })
 }
 
-// WithArgo restores Argo CD's trace in an object that was stored without its
-// managedFields, so that its marks can be read again. The object given is
-// changed.
+// WithArgo adds Argo CD's field manager to an object that was stored without
+// its managedFields, so that its marks can be read again. It changes the
+// object.
 func WithArgo(o *manifest.Object, there bool) *manifest.Object {
 	if there {
 		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: argoManager}})

@@ -52,7 +52,7 @@ func TestParse(t *testing.T) {
 			}
 		})
 	}
-	t.Run("TRK-02 what is written is read", rapid.MakeCheck(func(t *rapid.T) {
+	t.Run("TRK-02 a written id is parsed back", rapid.MakeCheck(func(t *rapid.T) {
 		word := rapid.StringMatching(`[a-z][a-z0-9.-]{0,20}`)
 		id := tracking.ID{App: word.Draw(t, "app"), Key: manifest.Key{
 			Group: rapid.StringMatching(`([a-z]+\.io)?`).Draw(t, "group"), Kind: rapid.StringMatching(`[A-Z][a-z]+`).Draw(t, "kind"),
@@ -112,7 +112,7 @@ func TestOf(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("TRK-04 a long name is cut off in a label", func(t *testing.T) {
+	t.Run("TRK-04 a long name is truncated in a label", func(t *testing.T) {
 		t.Parallel()
 		long := strings.Repeat("a", 70)
 		m := tracking.Mark{System: tracking.Argo, App: long[:63], Label: true}
@@ -120,7 +120,7 @@ func TestOf(t *testing.T) {
 			t.Error("a label is not matched by its first 63 characters")
 		}
 	})
-	t.Run("TRK-02 a namespace in front is taken off", func(t *testing.T) {
+	t.Run("TRK-02 a namespace before the name is split off", func(t *testing.T) {
 		t.Parallel()
 		if !(tracking.Mark{App: "team_shop"}).Names("shop") || (tracking.Mark{App: "team_shop"}).Names("team_shop") {
 			t.Error("the name of an application is not found in its id")

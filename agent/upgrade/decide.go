@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// An observation is all that a decision of the updater depends on.
+// An observation contains everything that a decision of the updater depends on.
 type observation struct {
 	now    time.Time
 	record Record // of the Deployment; zero: none
-	image  string // that the Deployment runs
-	mark   string // upgrade that made its pods; empty: none
+	image  string // image of the Deployment
+	mark   string // upgrade that created its pods; empty: none
 	proved string // newest upgrade whose version the hub has admitted
 	pods   state  // of the new version
 }
@@ -27,13 +27,13 @@ type move int
 const (
 	wait    move = iota
 	begin        // replace the image
-	confirm      // write that it is done
+	confirm      // record the success
 	back         // restore the former image
-	leave        // nothing is left to do
+	leave        // the upgrade has ended
 )
 
-// crashes is how often the new version may crash. Nothing is healed until then,
-// so it does not wait for the deadline.
+// crashes is how often the new version may crash. Nothing is healed meanwhile,
+// so the updater does not wait for the deadline.
 const crashes = 3
 
 // decide returns the next move and its record. The order of the checks matters:
@@ -42,7 +42,7 @@ func decide(o Order, s observation) (move, Record) {
 	r := s.record
 	switch {
 	case r.ID != o.ID && r.ID != "" && !r.Ordered.Before(o.Ordered):
-		return leave, r // a newer order was first
+		return leave, r // a newer order has started
 	case r.ID != o.ID && s.now.After(o.BeginBefore):
 		return leave, r
 	case r.ID != o.ID:

@@ -17,10 +17,10 @@ const (
 	tries = 20
 )
 
-// jobName is the same for all who start the Job of an order.
+// jobName is the same for every start of an order.
 func jobName(o Order) string { return Account + "-" + o.ID }
 
-// Args are what the Job's container is started with after the namespace.
+// Args are the arguments of the Job's container after the namespace.
 func (o Order) Args() []string {
 	return []string{
 		"--id=" + o.ID, "--image=" + o.Image, "--ordered=" + o.Ordered.UTC().Format(time.RFC3339Nano),

@@ -1,11 +1,12 @@
 // Package upgrade replaces the agent's own image on a request of the hub, and
 // restores the former one if the new one does not reach the hub in time. The
-// Server runs inside the agent: it refuses what the cluster's owner has not
-// allowed, and starts a Job. The Updater is that Job. It runs the current
-// image, under an account that may change the agent's Deployment and nothing
-// else. The two do not communicate: the state of an upgrade is an annotation of
-// the Deployment, written together with the image, so that either can continue
-// after a crash. agent/daemon and the command `capstan-agent upgrade` call it.
+// Server runs inside the agent: it refuses upgrades that the cluster's owner
+// has not permitted, and starts a Job. The Updater is that Job. It runs the
+// current image, under an account that may change the agent's Deployment and
+// nothing else. The two do not communicate: the state of an upgrade is an
+// annotation of the Deployment, written together with the image, so that either
+// can continue after a crash. agent/daemon and the command `capstan-agent
+// upgrade` call it.
 package upgrade
 
 import (
@@ -21,7 +22,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Names that the chart uses as well.
+// Names that the chart uses, too.
 const (
 	Deployment = "capstan-agent"         // the agent's
 	Container  = "agent"                 // of the Deployment
@@ -52,8 +53,8 @@ const (
 type Order struct {
 	ID          string
 	Image       string
-	Ordered     time.Time     // an older order never follows a newer one
-	BeginBefore time.Time     // after that it must not start any more
+	Ordered     time.Time     // an older order is refused after a newer one
+	BeginBefore time.Time     // it must not start later
 	Deadline    time.Duration // from the replacement to the first connection
 }
 
@@ -72,9 +73,9 @@ var (
 func (o Order) Validate() error {
 	switch {
 	case !uuid.MatchString(o.ID):
-		return fault.New(fault.Invalid, "the upgrade has the id %q, which is no UUID", o.ID)
+		return fault.New(fault.Invalid, "the upgrade has the id %q, which is not a UUID", o.ID)
 	case len(o.Image) > 1024 || !reference.MatchString(o.Image) || repository(o.Image) == o.Image:
-		return fault.New(fault.Invalid, "image %q is no full reference with a tag or a digest", o.Image)
+		return fault.New(fault.Invalid, "image %q is not a full reference with a tag or a digest", o.Image)
 	case o.Ordered.IsZero() || o.BeginBefore.IsZero():
 		return fault.New(fault.Invalid, "upgrade %s does not say when it was ordered and until when it may begin", o.ID)
 	case o.Deadline < leastDeadline || o.Deadline > mostDeadline:
@@ -119,7 +120,7 @@ func recordOf(d *unstructured.Unstructured) (Record, error) {
 	return r, nil
 }
 
-// imageOf is what a Deployment runs.
+// imageOf is the image of a Deployment.
 func imageOf(d *unstructured.Unstructured) (string, error) {
 	c, err := containerOf(d)
 	if err != nil {
@@ -139,7 +140,7 @@ func containerOf(d *unstructured.Unstructured) (map[string]any, error) {
 	return nil, fault.New(fault.Invalid, "Deployment %s has no container %q", d.GetName(), Container)
 }
 
-// idOf is the upgrade that made the present pods of a Deployment.
+// idOf is the upgrade that created the current pods of a Deployment.
 func idOf(d *unstructured.Unstructured) string {
 	id, _, _ := unstructured.NestedString(d.Object, "spec", "template", "metadata", "annotations", Annotation)
 	return id

@@ -21,10 +21,10 @@ import (
 // A Server handles upgrade requests of the hub.
 type Server struct {
 	linkv1.UnimplementedUpgradesServer
-	// Allowed: the owner of the cluster lets the hub upgrade.
+	// Allowed: the owner of the cluster permits upgrades by the hub.
 	Allowed bool
-	// Repositories are those that an image may be of, besides the current
-	// one's.
+	// Repositories are permitted for images, in addition to that of the current
+	// one.
 	Repositories []string
 	Client       dynamic.Interface
 	Namespace    string
@@ -52,8 +52,8 @@ func (s *Server) Upgrade(ctx context.Context, r *linkv1.UpgradeRequest) (*linkv1
 	}
 	if held.ID == o.ID { // also if upgrades are no longer allowed: it has started
 		if held.Phase == Running {
-			// Without its updater, which may have been deleted, it would stay
-			// like that.
+			// Without its updater, which may have been deleted, the state would
+			// not change any more.
 			if _, err := s.job(ctx, o, d, true); err != nil {
 				s.Log.WarnContext(ctx, "the updater was not checked", logkey.Upgrade, o.ID, logkey.Error, err)
 			}
@@ -77,7 +77,7 @@ func responseOf(r Record) *linkv1.UpgradeResponse {
 	return out
 }
 
-// admit returns why an order is refused here.
+// admit returns why an order is refused.
 func (s *Server) admit(o Order, d *unstructured.Unstructured, held Record) error {
 	if !s.Allowed {
 		return fault.With(fault.New(fault.Denied, "the owner of the cluster does not let the hub upgrade its agent"), "",

@@ -67,7 +67,7 @@ func TestServer(t *testing.T) {
 		"NotAllowed":      {why: "the owner decides", objects: []runtime.Object{held(Record{})}, denied: true, kind: fault.Denied, says: "does not let the hub"},
 		"Foreign":         {why: "an image of anybody would be anybody's rights", objects: []runtime.Object{held(Record{})}, image: "evil.example.com/capstan-agent:v2", kind: fault.Denied, says: "evil.example.com"},
 		"Mirror":          {why: "the owner has named it", objects: []runtime.Object{held(Record{})}, image: "mirror.example.com/agent:v2", phase: Running, jobs: 1},
-		"Malformed":       {why: "the hub may be anyone", objects: []runtime.Object{held(Record{})}, image: "--x", kind: fault.Invalid, says: "no full reference"},
+		"Malformed":       {why: "the hub may be anyone", objects: []runtime.Object{held(Record{})}, image: "--x", kind: fault.Invalid, says: "not a full reference"},
 		"NoDeployment":    {why: "somebody started the agent by hand", kind: fault.Denied, says: "there is none"},
 		"Damaged":         {why: "somebody wrote into the record", objects: []runtime.Object{damaged}, kind: fault.Invalid, says: "not readable"},
 		"UnderWay":        {why: "the record says so", objects: []runtime.Object{held(running), job()}, phase: Running, says: "has until 12:05:00 UTC", jobs: 1},

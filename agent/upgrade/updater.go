@@ -30,14 +30,14 @@ const (
 type Updater struct {
 	Client    dynamic.Interface
 	Namespace string // of the agent
-	Lease     string // name of the agent's
+	Lease     string // name of the agent's Lease
 	Clock     lifecycle.Clock
 	Log       *slog.Logger
 }
 
 // Run returns when the upgrade has ended, with its outcome in the Deployment.
 // Called again after a crash, it continues. It waits for an unreachable API
-// server. An error needs a person, or ctx ended first.
+// server. After an error a person has to act, or ctx has ended.
 func (u *Updater) Run(ctx context.Context, o Order) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (u *Updater) Run(ctx context.Context, o Order) error {
 	}
 }
 
-// step checks once and does what is next.
+// step checks once and makes the next move.
 func (u *Updater) step(ctx context.Context, o Order) (over bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
@@ -189,10 +189,11 @@ func containerProblem(status map[string]any) string {
 	return strings.TrimSuffix(reason+": "+brief(message), ": ")
 }
 
-// mostBrief bounds a foreign text in a message.
+// mostBrief limits a foreign text in a message.
 const mostBrief = 500
 
-// brief is the end of a text, in one line: the last lines of a log matter most.
+// brief is the end of a text, in one line: the last lines of a log are most
+// relevant.
 func brief(text any) string {
 	s, _ := text.(string)
 	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "")

@@ -122,7 +122,7 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-func TestPodsSayWhatIsWrong(t *testing.T) {
+func TestProblemOfAPod(t *testing.T) {
 	t.Parallel()
 	status := func(c map[string]any) *unstructured.Unstructured {
 		c["name"] = Container

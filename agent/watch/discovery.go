@@ -18,13 +18,13 @@ import (
 // maxDiscovery bounds one response, in bytes.
 const maxDiscovery = 64 << 20
 
-// aggregated asks for all kinds in two answers; older servers give one answer
-// for each group, which needs one request for each.
+// aggregated requests all kinds in two responses; older servers need one
+// request per group.
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
 	"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 
-// An API reads an API server's discovery. It is small on purpose: client-go's
-// own reader brings the types of every kind with it.
+// An API reads an API server's discovery. It is small: client-go's own reader
+// includes the types of every kind.
 type API struct {
 	client *http.Client
 	base   *url.URL

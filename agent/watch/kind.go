@@ -25,34 +25,34 @@ import (
 const (
 	pageSize      = 500              // objects in one page of a list
 	minWatch      = 5 * time.Minute  // a watch is renewed after 5 to 10 minutes
-	unservedWait  = 10 * time.Minute // at most, for a kind that the cluster does not serve
-	unservedRetry = 10 * time.Second // at least, and longer after each failure
+	unservedWait  = 10 * time.Minute // longest pause, for a kind that the cluster does not serve
+	unservedRetry = 10 * time.Second // shortest pause, which grows after each failure
 )
 
 // errRelist means that the watch cannot continue from its version.
 var errRelist = errors.New("the watch's version is gone")
 
 // errVanished means that the server does not know a resource that it has
-// served. Discovery is to be read again after a pause, because it lags behind.
+// served. Discovery is read again after a pause, because it may be outdated.
 var errVanished = errors.New("the resource is not served any more")
 
 // errEmpty means that there is no object of a kind, and that so many others are
 // watched that this one is polled instead.
 var errEmpty = errors.New("there is no object of the kind")
 
-// errElsewhere says that a kind is not one of namespaces.
+// errElsewhere means that a kind is cluster-scoped.
 var errElsewhere = errors.New("the kind is cluster-scoped, and only namespaces are watched")
 
 // reflector lists and watches one kind.
 type reflector struct {
 	w         *Informers
 	gvk       schema.GroupVersionKind
-	namespace string // empty: all of them, and what has none
+	namespace string // empty: the whole cluster
 	version   string // resource version to continue from; empty: list first
 	broken    bool
 	last      uint64 // highest list version so far
-	torn      bool   // the last watch ended before its time
-	empty     bool   // the last list had no object, and none has come since
+	torn      bool   // the last watch ended early
+	empty     bool   // the last list was empty, and no object was added since
 	warned    string // the server's warning about the version, such as that it is deprecated
 }
 
@@ -175,7 +175,7 @@ func (k *reflector) open(ctx context.Context, client dynamic.ResourceInterface, 
 			return nil, begun, k.classify(err, "list")
 		}
 	}
-	k.torn = true // until the watch has ended as it should
+	k.torn = true // until the watch has ended at its timeout
 	if k.version == "" {
 		if err := k.list(ctx, client); err != nil {
 			return nil, begun, k.classify(err, "list")
@@ -205,7 +205,7 @@ func (k *reflector) compareTime(ctx context.Context, client dynamic.ResourceInte
 		return err
 	}
 	if now := number(page.GetResourceVersion()); now != 0 && now < number(k.version) {
-		k.last = max(k.last, number(k.version)) // the list that follows is of an earlier time
+		k.last = max(k.last, number(k.version)) // the following list is older
 		k.version = ""
 	}
 	return nil
@@ -334,8 +334,8 @@ func (k *reflector) classify(err error, doing string) error {
 	return fault.Wrap(fault.Offline, err, "the API server does not answer the %s of %s", doing, k.gvk.Kind)
 }
 
-// number reads a resource version, which is a growing number in every API
-// server in use; 0 for anything else.
+// number reads a resource version, which is an increasing number in all known
+// API servers; 0 for anything else.
 func number(version string) uint64 {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {

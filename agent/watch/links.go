@@ -82,8 +82,8 @@ func reachable(address string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
 }
 
-// ingressLinks follow from the rules of an Ingress. A rule without a host uses
-// the addresses of the load balancer.
+// ingressLinks are derived from the rules of an Ingress. A rule without a host
+// uses the addresses of the load balancer.
 func ingressLinks(o *manifest.Object) []string {
 	secured := tlsHosts(o)
 	var out []string
@@ -122,7 +122,8 @@ func tlsHosts(o *manifest.Object) map[string]bool {
 	return secured
 }
 
-// paths are those of one rule of an Ingress, without the stars of old ones.
+// paths are those of one rule of an Ingress, without the wildcards of old
+// rules.
 func paths(rule map[string]any) []string {
 	list, _, _ := unstructured.NestedSlice(rule, "http", "paths")
 	var out []string
@@ -182,7 +183,7 @@ func balancers(o *manifest.Object) []string {
 	return out
 }
 
-// appendAddress adds an address if it is one; a host with a star is none.
+// appendAddress adds an address if it is valid; a host with a wildcard is not.
 func appendAddress(out []string, scheme, host, port, path string) []string {
 	if host == "" || strings.Contains(host, "*") {
 		return out

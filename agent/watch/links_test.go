@@ -57,7 +57,7 @@ func TestLinks(t *testing.T) {
 			}
 		})
 	}
-	t.Run("APP-28 one object has no endless list", func(t *testing.T) {
+	t.Run("APP-28 the links of one object are limited", func(t *testing.T) {
 		t.Parallel()
 		var many strings.Builder
 		for i := range 100 {
@@ -67,7 +67,7 @@ func TestLinks(t *testing.T) {
 			t.Errorf("%d links", len(got))
 		}
 	})
-	t.Run("APP-18 the images of a pod are those of all its containers", func(t *testing.T) {
+	t.Run("APP-18 the images of a pod include those of all its containers", func(t *testing.T) {
 		t.Parallel()
 		pod := objectOf(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {initContainers: [{name: i, image: migrate:1}], containers: [{name: a, image: web:1}, {name: b, image: migrate:1}]}\n")
 		for _, c := range watch.Columns(pod, nil) {

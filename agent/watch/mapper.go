@@ -172,7 +172,7 @@ func (m *RESTMapper) kindOf(gvr schema.GroupVersionResource) schema.GroupVersion
 	return gvr.GroupVersion().WithKind(name)
 }
 
-// Resource is Mapping for callers that know nothing of this package.
+// Resource is Mapping for callers that do not import this package.
 func (m *RESTMapper) Resource(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error) {
 	found, err := m.Mapping(ctx, gvk)
 	return found.Resource, found.Namespaced, err
@@ -224,7 +224,7 @@ func (m *RESTMapper) Known(gvk schema.GroupVersionKind) (Mapping, bool) {
 }
 
 // Forget drops the cached entry of a kind, because the server has shown that it
-// is wrong: the next lookup reads again, at once.
+// is wrong. The next lookup reads discovery at once.
 func (m *RESTMapper) Forget(gvk schema.GroupVersionKind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

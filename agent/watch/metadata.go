@@ -2,14 +2,14 @@ package watch
 
 import "net/http"
 
-// What lists and watches ask for where only metadata is wanted.
+// The Accept headers of lists and watches of metadata.
 const (
 	metadataList  = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	metadataEvent = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 )
 
-// MetadataOnly makes every list and watch that goes through it ask for the
-// metadata of objects alone, so that no content of foreign objects is read.
+// MetadataOnly makes every list and watch request only the metadata of objects,
+// so that no content of foreign objects is read.
 func MetadataOnly(next http.RoundTripper) http.RoundTripper { return slim{next} }
 
 type slim struct{ next http.RoundTripper }

@@ -89,8 +89,8 @@ func (t *Tree) childrenOf(owner schema.GroupKind) []schema.GroupVersionKind {
 	return slices.DeleteFunc(childrenOf(owner), func(k schema.GroupVersionKind) bool { return t.excludes(k.Group, k.Kind) })
 }
 
-// Root records that an object is managed by an application: what it owns
-// belongs to that application.
+// Root records that an application manages an object: the objects that it owns
+// belong to that application.
 func (t *Tree) Root(uid, app string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,12 +99,12 @@ func (t *Tree) Root(uid, app string) {
 	}
 	t.roots[uid] = app
 	if n, ok := t.nodes[uid]; ok {
-		t.move(n, "", 0) // a managed object is no child
+		t.move(n, "", 0) // a managed object is not a child
 	}
 	t.spread(uid, app, 0)
 }
 
-// Unroot records that an object is managed no more.
+// Unroot records that an object is not managed any more.
 func (t *Tree) Unroot(uid string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,7 +186,7 @@ func (t *Tree) onUpdate(_ context.Context, o *manifest.Object) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.excludes(r.Group, r.Kind) {
-		return // seen by a watch that is about to end, or as a managed object
+		return // seen by an ending watch, or as a managed object
 	}
 	n, known := t.nodes[uid]
 	if known && n.Parent == parent {

@@ -16,7 +16,7 @@ func event(kind, object string) string { return `{"type":"` + kind + `","object"
 
 func TestUndone(t *testing.T) {
 	t.Parallel()
-	t.Run("FT-K6 after a watch that was cut off a server that is behind is listed anew, and one that is not is not", func(t *testing.T) {
+	t.Run("FT-K6 after an interrupted watch, only a server whose version is behind is listed again", func(t *testing.T) {
 		t.Parallel()
 		s, heard, feed := cluster(t)
 		var mu sync.Mutex

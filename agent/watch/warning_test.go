@@ -15,7 +15,7 @@ func (s *sink) Warned(_ context.Context, _ schema.GroupVersionKind, text string)
 
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	t.Run("FT-K10 what the server warns of is told once, and that it warns no more", func(t *testing.T) {
+	t.Run("FT-K10 a warning of the server is reported once, and so is its end", func(t *testing.T) {
 		t.Parallel()
 		s, heard, _ := cluster(t)
 		var watches atomic.Int32

@@ -103,7 +103,7 @@ func TestMapper(t *testing.T) {
 	configMap := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	metrics := schema.GroupVersionKind{Group: "metrics.k8s.io", Version: "v1beta1", Kind: "NodeMetrics"}
 	other := schema.GroupVersionKind{Group: "other.example.com", Version: "v1", Kind: "Other"}
-	t.Run("kinds are read once, and only a kind looked for in vain is asked for again", func(t *testing.T) {
+	t.Run("discovery is read once, and again only for an unknown kind", func(t *testing.T) {
 		t.Parallel()
 		s := newServer(t)
 		s.text("/api", coreKinds)
@@ -157,7 +157,7 @@ func TestMapper(t *testing.T) {
 			t.Errorf("a kind of the core group: %q", stream)
 		}
 	})
-	t.Run("FT-K4 a group whose server is away keeps what was known of it", func(t *testing.T) {
+	t.Run("FT-K4 a group whose server does not respond keeps its known kinds", func(t *testing.T) {
 		t.Parallel()
 		s := newServer(t)
 		s.text("/api", coreKinds)
@@ -185,7 +185,7 @@ func TestMapper(t *testing.T) {
 			t.Error("a kind that is gone is still known")
 		}
 	})
-	t.Run("FT-K4 INV-3 a kind that was never seen, of a group whose server is away, is not taken for one that is not served", func(t *testing.T) {
+	t.Run("FT-K4 INV-3 an unknown kind of a group whose server does not respond is not reported as unserved", func(t *testing.T) {
 		t.Parallel()
 		s := newServer(t)
 		s.text("/api", coreKinds)
@@ -200,7 +200,7 @@ func TestMapper(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("FT-K4 a kind that the server has shown to be served elsewhere is looked for anew, and not before", func(t *testing.T) {
+	t.Run("FT-K4 a kind is looked up again after the server has shown that its entry is wrong, and not before", func(t *testing.T) {
 		t.Parallel()
 		s := newServer(t)
 		s.text("/api", coreKinds)
@@ -221,7 +221,7 @@ func TestMapper(t *testing.T) {
 			t.Errorf("another kind was forgotten too: %v", err)
 		}
 	})
-	t.Run("a server of the older form is asked group by group", func(t *testing.T) {
+	t.Run("a server without aggregated discovery is read group by group", func(t *testing.T) {
 		t.Parallel()
 		s := newServer(t)
 		s.text("/api", `{"kind":"APIVersions","versions":["v1"]}`)
@@ -234,7 +234,7 @@ func TestMapper(t *testing.T) {
 			t.Errorf("%v %v %v", gvr, namespaced, err)
 		}
 	})
-	t.Run("a server that does not answer is Offline", func(t *testing.T) {
+	t.Run("a server that does not respond is Offline", func(t *testing.T) {
 		t.Parallel()
 		s := newServer(t)
 		m := watch.NewMapper(s.api(t))
@@ -340,7 +340,7 @@ func start(t *testing.T, s *server, heard *sink) *watch.Informers {
 
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	t.Run("CMPR-02 a kind that is wanted no more is left, and listed anew when it is wanted again", func(t *testing.T) {
+	t.Run("CMPR-02 a kind that is not wanted any more is left, and listed again when it is wanted again", func(t *testing.T) {
 		t.Parallel()
 		s, heard, _ := cluster(t)
 		s.on("/api/v1/configmaps", func(w http.ResponseWriter, r *http.Request) {
@@ -360,7 +360,7 @@ func TestWatch(t *testing.T) {
 		}
 		heard.await(t, "listed ConfigMap 10 2 back=false")
 	})
-	t.Run("FT-K5 pages, events, bookmarks, an end, 410 and a step back in time", func(t *testing.T) {
+	t.Run("FT-K5 pages, events, bookmarks, the end of a watch, 410 and a restored server", func(t *testing.T) {
 		t.Parallel()
 		s, heard, feed := cluster(t)
 		var mu sync.Mutex
@@ -426,7 +426,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("watches began at %v", from)
 		}
 	})
-	t.Run("FT-K9 a refusal is told, and so is its end", func(t *testing.T) {
+	t.Run("FT-K9 a refusal is reported, and so is its end", func(t *testing.T) {
 		t.Parallel()
 		s, heard, _ := cluster(t)
 		s.on("/api/v1/configmaps", func(w http.ResponseWriter, _ *http.Request) {
@@ -446,7 +446,7 @@ func TestWatch(t *testing.T) {
 		heard.await(t, "listed ConfigMap 4 0 back=false")
 		heard.await(t, "broken ")
 	})
-	t.Run("a kind that is not served is told as Missing", func(t *testing.T) {
+	t.Run("a kind that is not served is reported as Missing", func(t *testing.T) {
 		t.Parallel()
 		s, heard, _ := cluster(t)
 		s.text("/api", `{"items":[]}`)

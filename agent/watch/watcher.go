@@ -27,8 +27,8 @@ import (
 // A Sink receives events. Calls for one kind are sequential; calls for several
 // kinds are concurrent.
 type Sink interface {
-	// OnUpdate passes an object as it is now, managedFields included. The sink
-	// may keep it.
+	// OnUpdate passes the current state of an object, with managedFields. The
+	// sink may keep it.
 	OnUpdate(ctx context.Context, o *manifest.Object)
 	// OnDelete passes the last state of a deleted object.
 	OnDelete(ctx context.Context, o *manifest.Object)
@@ -38,14 +38,14 @@ type Sink interface {
 	// cluster for an empty one. back means that versions went backwards: the
 	// cluster was restored from a backup.
 	OnReplace(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{})
-	// Broken reports that a kind is not being watched now, in a namespace or
-	// anywhere, and why; nil: it is again.
+	// Broken reports why a kind is not watched now, in a namespace or anywhere;
+	// nil: it is watched again.
 	Broken(ctx context.Context, gvk schema.GroupVersionKind, namespace string, err error)
 	// Warned reports the API server's warning about a kind, such as that its
-	// version is going to be removed; empty: none any more.
+	// version is going to be removed; empty: there is none any more.
 	Warned(ctx context.Context, gvk schema.GroupVersionKind, text string)
-	// Left reports that a kind is watched no more; nothing more is reported of
-	// it until it is listed again.
+	// Left reports that a kind is not watched any more; nothing is reported
+	// about it until it is listed again.
 	Left(ctx context.Context, gvk schema.GroupVersionKind)
 }
 
@@ -64,7 +64,7 @@ type Informers struct {
 	spaces []string      // that are watched, one by one; [""]: the whole cluster at once
 
 	mu      sync.Mutex
-	managed []schema.GroupVersionKind // as SetKinds was called last
+	managed []schema.GroupVersionKind // as set by SetKinds
 	wanted  map[schema.GroupVersionKind]struct{}
 	again   bool // everything watched must be listed again
 	undone  bool // and earlier events may have been reverted by a restore
@@ -115,8 +115,7 @@ func (w *Informers) Reconsider() {
 	}
 }
 
-// Again lists everything watched again, because other details of it are shown
-// than before.
+// Again lists everything again, because the displayed details have changed.
 func (w *Informers) Again() {
 	w.mu.Lock()
 	w.again = true
@@ -127,9 +126,9 @@ func (w *Informers) Again() {
 	}
 }
 
-// Undone lists everything watched again, because the cluster's etcd was
-// restored from a backup: versions have gone backwards, even where they have
-// grown beyond those that were seen since.
+// Undone lists everything again, because the cluster's etcd was restored from a
+// backup. Versions have gone backwards, although they may already exceed the
+// known ones.
 func (w *Informers) Undone() {
 	w.mu.Lock()
 	w.undone = true
@@ -194,15 +193,14 @@ func inOrder(kinds map[schema.GroupVersionKind]struct{}) []schema.GroupVersionKi
 // are listed, and their watches opened, at the same time, to limit memory and
 // the load of the API server. It also bounds the watches: beyond that number a
 // kind without objects is not watched but listed again when a watch would have
-// been renewed. That costs as many requests and no memory. Do not use it where
-// somebody waits for a kind: without it a kind that hangs delays no other. Call
-// it before Run.
+// been renewed. That costs as many requests and no memory. Do not use it if
+// anything waits for a kind: with a limit, a kind that hangs delays others.
+// Call it before Run.
 func (w *Informers) Bound(atOnce, watches int) {
 	w.turns, w.most = make(chan struct{}, atOnce), int64(watches)
 }
 
-// enter counts one more watch, unless it is of a kind without objects and there
-// are enough.
+// enter counts one more watch. It refuses a kind without objects at the limit.
 func (w *Informers) enter(empty bool) bool {
 	if n := w.open.Add(1); !empty || w.most == 0 || n <= w.most {
 		return true
@@ -211,7 +209,7 @@ func (w *Informers) enter(empty bool) bool {
 	return false
 }
 
-// leave counts one watch less.
+// leave uncounts one watch.
 func (w *Informers) leave() { w.open.Add(-1) }
 
 // acquireSlot waits until one more kind may start. The caller calls done.
@@ -227,8 +225,8 @@ func (w *Informers) acquireSlot(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// begin watches a kind, and returns what ends that and waits for its end. With
-// undone its first list is of an earlier time than what was seen before.
+// begin watches a kind, and returns a function that ends the watch and waits
+// for its end. With undone, its first list is older than what was seen before.
 func (w *Informers) begin(ctx context.Context, gvk schema.GroupVersionKind, undone bool) func() {
 	var loops sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)

@@ -7,7 +7,7 @@ import (
 )
 
 // confirmed waits until a person has approved the deletions of a step that
-// ask for it (SYNC-11).
+// require it (SYNC-11).
 func (r *run) confirmed(ctx context.Context, s Step) error {
 	var first *Item
 	more := -1
@@ -34,9 +34,8 @@ func (r *run) confirmed(ctx context.Context, s Step) error {
 	return r.approved(ctx, why)
 }
 
-// approved waits until a person has approved what the plan deletes. One
-// approval is enough for the whole operation; the deadline is stopped during
-// that time.
+// approved waits until a person has approved the plan's deletions. One approval
+// is enough for the whole operation; the deadline is stopped during that time.
 func (r *run) approved(ctx context.Context, why string) error {
 	if !r.progress.Granted.IsZero() {
 		return nil
@@ -44,7 +43,7 @@ func (r *run) approved(ctx context.Context, why string) error {
 	target, able := r.target.(Approver)
 	asked := false
 	for ; ; asked = true {
-		changed := r.target.Changed() // before asking, so that no reply is missed
+		changed := r.target.Changed() // before the check, so that no approval is missed
 		if able && target.Approved() {
 			break
 		}
@@ -67,10 +66,10 @@ func (r *run) approved(ctx context.Context, why string) error {
 	if err := r.save(ctx); err != nil || !asked {
 		return err
 	}
-	return r.pass(ctx) // much may have changed since
+	return r.pass(ctx) // the state may have changed since
 }
 
-// awaitApproval stops the deadline and records that a person is being asked.
+// awaitApproval stops the deadline and records the request for approval.
 func (r *run) awaitApproval(ctx context.Context) error {
 	r.wind(false)
 	if !r.progress.Asked.IsZero() {
@@ -94,11 +93,11 @@ func (r *run) wind(on bool) {
 	r.clock = time.AfterFunc(time.Until(p.Extended(r.config.Deadline).Add(r.held)), r.expire)
 }
 
-// Waits reports whether an operation with this progress waits for a person, so
+// Waits reports whether an operation with this progress waits for approval, so
 // that its deadline is stopped.
 func (p Progress) Waits() bool { return !p.Asked.IsZero() && p.Granted.IsZero() }
 
-// Extended moves a deadline by the time that a person took to approve.
+// Extended moves a deadline by the time until the approval.
 func (p Progress) Extended(deadline time.Time) time.Time {
 	return deadline.Add(max(0, p.Granted.Sub(p.Asked)))
 }

@@ -40,7 +40,7 @@ func TestApprove(t *testing.T) {
 		}
 		return w
 	}
-	t.Run("SYNC-11 SYNC-13 Prune=confirm keeps the operation running until somebody approves, and its deadline stands still", func(t *testing.T) {
+	t.Run("SYNC-11 SYNC-13 with Prune=confirm the operation waits for an approval, without its deadline", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := ready(prunes)
@@ -63,7 +63,7 @@ func TestApprove(t *testing.T) {
 			}
 		})
 	})
-	t.Run("SYNC-13 after a restart it still waits, longer than the deadline", func(t *testing.T) {
+	t.Run("SYNC-13 after a restart the operation still waits, longer than the deadline", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := ready(prunes)
@@ -97,7 +97,7 @@ func TestApprove(t *testing.T) {
 			}
 		})
 	})
-	t.Run("SYNC-09 what waits for approval can be terminated, and nothing is deleted", func(t *testing.T) {
+	t.Run("SYNC-09 an operation that waits for approval can be terminated, and nothing is deleted", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := ready(prunes)
@@ -109,7 +109,7 @@ func TestApprove(t *testing.T) {
 			}
 		})
 	})
-	t.Run("DEL-04 one Delete=confirm holds the whole deletion", func(t *testing.T) {
+	t.Run("DEL-04 one Delete=confirm delays the whole deletion", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			objects := []wave.Object{obj("5 ConfigMap a"), obj("0 ConfigMap b", options("Delete=confirm"))}
@@ -123,7 +123,7 @@ func TestApprove(t *testing.T) {
 	})
 }
 
-func TestBound(t *testing.T) {
+func TestPruneLimit(t *testing.T) {
 	t.Parallel()
 	var prunes []wave.Object
 	for _, n := range []string{"a", "b", "c", "d"} {
@@ -172,7 +172,7 @@ func TestBound(t *testing.T) {
 
 func TestStepLimit(t *testing.T) {
 	t.Parallel()
-	t.Run("SYNC-10 INV-10 a step that takes too long fails, its hooks go, and SyncFail hooks run", func(t *testing.T) {
+	t.Run("SYNC-10 INV-10 a step that takes too long fails, its hooks are deleted, and SyncFail hooks run", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -191,7 +191,7 @@ func TestStepLimit(t *testing.T) {
 			}
 		})
 	})
-	t.Run("SYNC-10 each step has the time for itself", func(t *testing.T) {
+	t.Run("SYNC-10 each step has its own limit", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -204,7 +204,7 @@ func TestStepLimit(t *testing.T) {
 			}
 		})
 	})
-	t.Run("SYNC-10 a refusal is told as what it is", func(t *testing.T) {
+	t.Run("SYNC-10 a refusal is reported as such", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()

@@ -24,13 +24,13 @@ type Options struct {
 	SyncOptions []string  // of the application and of the request, later ones have precedence
 	Resources   []string  // selective sync: "group:kind:namespace/name" or "group:kind:name", "!" in front excludes; empty: all
 	Namespace   string    // the destination's namespace
-	// Most and MostPercent bound what one operation may prune without asking:
-	// so many objects, or so many percent of Owned. Zero: no bound.
+	// Most and MostPercent limit what one operation may prune without approval:
+	// a number of objects, or a percentage of Owned. Zero: no limit.
 	Most        int
 	MostPercent int
 	Owned       int // objects that the application has in the cluster
 	// NamespaceMetadata says that labels or annotations of the destination's
-	// namespace are managed (SYNC-27), so that it is visited even without
+	// namespace are managed (SYNC-27), so that it is applied even without
 	// CreateNamespace=true.
 	NamespaceMetadata bool
 }
@@ -70,7 +70,7 @@ func (p Plan) Durable() bool {
 	return len(p.Steps) > 1 || len(p.OnFailure) > 0 || p.hooks() || p.asks()
 }
 
-// asks reports whether a person has to approve something of the plan.
+// asks reports whether the plan needs an approval.
 func (p Plan) asks() bool {
 	if p.Approve != "" {
 		return true
@@ -119,7 +119,7 @@ func (p Plan) Items() []Item {
 	return append(out, p.Skipped...)
 }
 
-// Describe reads from a manifest what Build needs. namespace is the object's
+// Describe makes an Object from a manifest. namespace is the object's
 // destination; empty for cluster-scoped kinds.
 func Describe(index int, o *manifest.Object, namespace string) (Object, error) {
 	out := Object{
@@ -178,8 +178,8 @@ type builder struct {
 	plan    Plan
 }
 
-// addObjects turns objects into items: one each, and for hooks one for each
-// phase that they name. Of objects with the same key the last one counts.
+// addObjects converts objects to items: one each, and for hooks one for each of
+// their phases. Of objects with the same key the last one is used.
 func (b *builder) addObjects(objects []Object) {
 	last := make(map[manifest.Key]int, len(objects))
 	for i, o := range objects {
@@ -257,7 +257,7 @@ func (b *builder) addPrunes(prunes []Object) {
 		wanted[it.Key] = true
 	}
 	for _, o := range prunes {
-		if wanted[o.Key] || !b.pick(o.Key) { // what is applied is never pruned by the same operation
+		if wanted[o.Key] || !b.pick(o.Key) { // an operation never prunes what it applies
 			continue
 		}
 		it := b.item(o, Sync)
@@ -317,7 +317,8 @@ func (b *builder) bound(prunes int) {
 	}
 }
 
-// mirror swaps the waves of deletions: what was made last goes first.
+// mirror reverses the waves of deletions: the last created object is deleted
+// first.
 func mirror(prunes []Item) {
 	distinct := make(map[int32]bool)
 	for _, it := range prunes {
@@ -371,8 +372,8 @@ func needs(it, need Item) bool {
 	return slices.Contains(need.defines, Kind{it.Key.Group, it.Key.Kind})
 }
 
-// prelude adds the namespace that CreateNamespace asks for. A Namespace among
-// the manifests has precedence (SYNC-26, SYNC-27).
+// prelude adds the namespace for CreateNamespace. A Namespace among the
+// manifests has precedence (SYNC-26, SYNC-27).
 func (b *builder) prelude() {
 	ns := b.options.Namespace
 	if ns == "" || !(on(b.options.SyncOptions, "CreateNamespace") || b.options.NamespaceMetadata) {
@@ -417,7 +418,7 @@ func (b *builder) steps() (steps, onFailure []Step) {
 		}
 	}
 	for _, s := range steps {
-		slices.Reverse(s.Prunes) // what others depend on goes last
+		slices.Reverse(s.Prunes) // dependencies of others are deleted last
 	}
 	return steps, onFailure
 }

@@ -219,7 +219,7 @@ func TestBuildDetails(t *testing.T) {
 			t.Errorf("item = %+v", items[0])
 		}
 	})
-	t.Run("what this operation makes is marked", func(t *testing.T) {
+	t.Run("namespaces and kinds that the operation creates are marked", func(t *testing.T) {
 		t.Parallel()
 		items := build([]wave.Object{obj("0 Namespace shop"), obj("0 CustomResourceDefinition c"), obj("0 Widget w", in("other")), obj("0 ConfigMap c"), obj("0 ConfigMap d", in("other"))}, wave.Options{})
 		for _, it := range items {
@@ -228,7 +228,7 @@ func TestBuildDetails(t *testing.T) {
 			}
 		}
 	})
-	t.Run("ENG-08 force asks for a pre-flight", func(t *testing.T) {
+	t.Run("ENG-08 Force requires a pre-flight", func(t *testing.T) {
 		t.Parallel()
 		for _, option := range []string{"Replace=true", "Force=true"} {
 			if p, _ := wave.Build([]wave.Object{obj("0 ConfigMap c", options(option))}, nil, wave.Options{}); !p.Check || p.Durable() {
@@ -270,7 +270,7 @@ func TestBuildDelete(t *testing.T) {
 	if diff := cmp.Diff(want, outline(p)); diff != "" {
 		t.Errorf("DEL-02 (-want +got):\n%s", diff)
 	}
-	t.Run("SYNC-12 DEL-03 Delete=false and definitions are kept", func(t *testing.T) {
+	t.Run("SYNC-12 DEL-03 objects with Delete=false and CRDs are kept", func(t *testing.T) {
 		if got := group(p.Skipped); got != "CustomResourceDefinition/c,Secret/keep" {
 			t.Errorf("kept are %s", got)
 		}

@@ -31,7 +31,7 @@ func TestGate(t *testing.T) {
 			}
 		}
 	}
-	t.Run("WIN-09 it stops at the next step and goes on where it was", func(t *testing.T) {
+	t.Run("WIN-09 an operation stops at the next step and continues there", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w, asked := newWorld(), 0
@@ -50,7 +50,7 @@ func TestGate(t *testing.T) {
 			}
 		})
 	})
-	t.Run("WIN-09 the time before and after still counts", func(t *testing.T) {
+	t.Run("WIN-09 the time before and after the wait counts", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w, asked := newWorld(), 0
@@ -76,7 +76,7 @@ func TestGate(t *testing.T) {
 			}
 		})
 	})
-	t.Run("WIN-09 SYNC-13 what is approved while it must not go on waits, and neither wait counts", func(t *testing.T) {
+	t.Run("WIN-09 SYNC-13 an approved operation waits for the gate, and neither wait counts", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			prunes := []wave.Object{obj("0 ConfigMap ask", options("Prune=confirm"))}
@@ -95,7 +95,7 @@ func TestGate(t *testing.T) {
 			}
 		})
 	})
-	t.Run("WIN-09 an error of the gate ends it without anything more, SyncFail hooks neither", func(t *testing.T) {
+	t.Run("WIN-09 an error of the gate ends the operation without SyncFail hooks", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()

@@ -13,9 +13,9 @@ import (
 )
 
 // prepareHooks prepares a step's hooks for creation: hooks of former operations
-// are deleted and awaited (ENG-06), what this operation has created before a
-// restart is found again, and the intent to create the rest is stored before
-// anything is created.
+// are deleted and awaited (ENG-06), hooks that this operation has created
+// before a restart are found again, and the intent to create the rest is stored
+// before anything is created.
 func (r *run) prepareHooks(ctx context.Context, s Step, name string) error {
 	open := slices.DeleteFunc(slices.Concat(s.Groups...), func(it Item) bool {
 		state := r.progress.Hooks[it.ID()].State
@@ -57,9 +57,8 @@ func (r *run) hooksEnded() bool {
 }
 
 // findHooks checks which hooks exist: our own instances run; older ones whose
-// policy says so, or which failed, must be deleted first. (An older one that
-// failed could never become the result of the new one; without this, a hook
-// with only HookSucceeded would be stuck for ever after its first failure.)
+// policy says so, or which failed, must be deleted first. (Otherwise a hook
+// with only HookSucceeded would fail for ever after its first failure.)
 func (r *run) findHooks(ctx context.Context, open []Item) (old []Item, err error) {
 	var failed problems
 	each(r.config.Parallel, open, func(it Item) observed {

@@ -108,9 +108,9 @@ type run struct {
 	results  map[string]*ItemResult
 	crds     map[string]bool // items that changed a CustomResourceDefinition
 	waiting  string          // the last message about waiting
-	held     time.Duration   // for which the gate delayed steps
+	held     time.Duration   // time for which the gate delayed steps
 	expire   func()          // ends the operation at its deadline
-	clock    *time.Timer     // of the deadline; nil while it stands still
+	clock    *time.Timer     // timer of the deadline; nil while it is stopped
 }
 
 func newRun(m *Machine) *run {
@@ -136,7 +136,7 @@ func (p Progress) clone() Progress {
 	return p
 }
 
-// all is the whole operation: check, steps, what follows a failure, cleaning up.
+// all is the whole operation: pre-flight, steps, SyncFail hooks, clean-up.
 func (r *run) all(ctx context.Context) Result {
 	for _, it := range r.plan.Skipped {
 		r.record(ItemResult{Item: it, Status: PruneSkipped, Message: it.Keep})
@@ -297,7 +297,7 @@ func (r *run) save(ctx context.Context) error {
 	return nil
 }
 
-// saveHooked saves where hooks would otherwise be run again.
+// saveHooked saves the progress if hooks would otherwise run again.
 func (r *run) saveHooked(ctx context.Context) error {
 	if len(r.progress.Hooks) == 0 && len(r.plan.OnFailure) == 0 {
 		return nil
@@ -318,7 +318,7 @@ func (r *run) record(res ItemResult) {
 	}
 }
 
-// say reports what the operation is doing, if that has changed.
+// say reports what the operation waits for or does, if that has changed.
 func (r *run) say(message string) {
 	if message == r.waiting {
 		return

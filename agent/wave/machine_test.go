@@ -339,7 +339,7 @@ func TestResults(t *testing.T) {
 		}
 		released = w.released[obj("0 Job h").Key]
 	})
-	t.Run("HOOK-09 the finalizer of a hook that stays is removed when it is over", func(t *testing.T) {
+	t.Run("HOOK-09 the finalizer of a retained hook is removed at its end", func(t *testing.T) {
 		if !released {
 			t.Error("it is still held")
 		}
@@ -357,7 +357,7 @@ func TestDeletion(t *testing.T) {
 		w.is(obj("1 Deployment b"), slow)
 		w.is(obj("0 CustomResourceDefinition c"), nil)
 	}
-	t.Run("DEL-02 DEL-03 HOOK-16 HOOK-17", func(t *testing.T) {
+	t.Run("DEL-02 DEL-03 HOOK-16 HOOK-17 waves of a deletion and its hooks run in order", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -389,7 +389,7 @@ func TestDeletion(t *testing.T) {
 			}
 		})
 	})
-	t.Run("FT-K7 what holds a deletion is named", func(t *testing.T) {
+	t.Run("FT-K7 the finalizers that delay a deletion are named", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()

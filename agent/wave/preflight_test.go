@@ -42,7 +42,7 @@ func TestPreflight(t *testing.T) {
 			}
 		})
 	})
-	t.Run("ENG-08 it is made once and not again after a restart", func(t *testing.T) {
+	t.Run("ENG-08 the pre-flight runs once and not again after a restart", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -71,7 +71,7 @@ func TestPreflight(t *testing.T) {
 			}
 		})
 	})
-	t.Run("SYNC-04 a target that cannot try things out says so", func(t *testing.T) {
+	t.Run("SYNC-04 a dry run without a pre-flight is an error", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -81,7 +81,7 @@ func TestPreflight(t *testing.T) {
 			}
 		})
 	})
-	t.Run("an answer that does not fit is an error", func(t *testing.T) {
+	t.Run("a wrong number of results is an error", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()

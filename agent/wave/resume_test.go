@@ -26,7 +26,7 @@ func TestResume(t *testing.T) {
 		}
 		w.asked, w.saves = nil, 0
 	}
-	t.Run("ENG-19 it continues at the step it was in", func(t *testing.T) {
+	t.Run("ENG-19 the operation continues at its current step", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -43,7 +43,7 @@ func TestResume(t *testing.T) {
 			}
 		})
 	})
-	t.Run("ENG-19 a running hook is not asked for again", func(t *testing.T) {
+	t.Run("ENG-19 a running hook is not created again", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -56,7 +56,7 @@ func TestResume(t *testing.T) {
 			}
 		})
 	})
-	t.Run("ENG-17 a hook that vanished meanwhile is not run again", func(t *testing.T) {
+	t.Run("ENG-17 a hook that was deleted meanwhile is not run again", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -69,7 +69,7 @@ func TestResume(t *testing.T) {
 			}
 		})
 	})
-	t.Run("HOOK-11 a failure before the restart is not forgotten", func(t *testing.T) {
+	t.Run("HOOK-11 a failure before the restart still counts", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -108,7 +108,7 @@ func TestResume(t *testing.T) {
 			}
 		})
 	})
-	t.Run("it is written few times", func(t *testing.T) {
+	t.Run("the ledger is written few times", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -128,7 +128,7 @@ func TestResume(t *testing.T) {
 func TestStateThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	objects := []wave.Object{obj("0 Deployment a"), obj("1 Deployment b")}
-	t.Run("FT-K1 is asked for again", func(t *testing.T) {
+	t.Run("FT-K1 a state is read again after a temporary error", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -144,7 +144,7 @@ func TestStateThatCannotBeRead(t *testing.T) {
 			}
 		})
 	})
-	t.Run("unless it never will be", func(t *testing.T) {
+	t.Run("a state is not read again after a lasting error", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()

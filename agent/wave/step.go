@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// preflight tries all objects out before the first change (ENG-08).
+// preflight dry-runs all objects before the first change (ENG-08).
 func (r *run) preflight(ctx context.Context) error {
 	if !r.plan.Check || r.progress.Checked || r.progress.Over || r.progress.Failure != "" || (r.resumed && r.progress.Phase != "") {
 		return nil
@@ -30,7 +30,7 @@ func (r *run) preflight(ctx context.Context) error {
 	return nil
 }
 
-// dryRun is a whole operation that changes nothing (SYNC-04).
+// dryRun is an operation that changes nothing (SYNC-04).
 func (r *run) dryRun(ctx context.Context) error {
 	target, ok := r.target.(Preflighter)
 	if !ok {
@@ -49,7 +49,7 @@ func (r *run) dryRun(ctx context.Context) error {
 
 func (r *run) try(ctx context.Context, target Preflighter, report bool) error {
 	items := slices.DeleteFunc(r.plan.Items(), func(it Item) bool { return it.Prune })
-	r.say("trying out the changes")
+	r.say("dry-running the changes")
 	checks := target.Preflight(ctx, items)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -70,7 +70,7 @@ func (r *run) try(ctx context.Context, target Preflighter, report bool) error {
 	return failed.failure("one or more objects failed to apply (dry run)", true)
 }
 
-// hookPhase is the phase for the result of an item; empty if it is no hook.
+// hookPhase is the phase for the result of an item; empty if it is not a hook.
 func hookPhase(it Item, s HookState) string {
 	if !it.Hook {
 		return ""
@@ -78,7 +78,7 @@ func hookPhase(it Item, s HookState) string {
 	return string(s)
 }
 
-// steps runs the namespaces to make and then all steps in order.
+// steps applies the namespaces to create and then runs all steps in order.
 func (r *run) steps(ctx context.Context) error {
 	if err := r.applyAll(ctx, [][]Item{r.plan.Prelude}); err != nil {
 		return err
@@ -150,9 +150,9 @@ func (r *run) complete(s Step) bool {
 	return r.progress.Phase != "" && order(s.Phase, s.Wave, r.progress.Phase, r.progress.Wave) < 0
 }
 
-// late returns the prunes of complete steps once more. Where a prune stands
-// depends on which others there are, so one that is new among them after a
-// restart could otherwise be passed over. Pruning twice is harmless.
+// late returns the prunes of complete steps once more. The wave of a prune
+// depends on the others, so a new one after a restart could otherwise be
+// skipped. Pruning twice is harmless.
 func (r *run) late() [][]Item {
 	var out [][]Item
 	for _, s := range r.plan.Steps {
@@ -268,7 +268,7 @@ func both(a, b error) error {
 	return b
 }
 
-// prune deletes group after group and adds what is not gone yet to going.
+// prune deletes group after group and adds objects that still exist to going.
 func (r *run) prune(ctx context.Context, groups [][]Item, going *[]Item) error {
 	var failed problems
 	for _, g := range groups {
@@ -380,7 +380,7 @@ func (r *run) applied(it Item, a answer, failed *problems) {
 	r.record(res)
 }
 
-// each runs fn for all items, at most limit at a time, and hands the answers
+// each runs fn for all items, at most limit at a time, and passes the results
 // to done in the caller's goroutine. It returns when all are done.
 func each[T any](limit int, items []Item, fn func(Item) T, done func(Item, T)) {
 	if len(items) == 1 {

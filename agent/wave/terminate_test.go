@@ -17,7 +17,7 @@ func TestTerminate(t *testing.T) {
 	t.Parallel()
 	objects := []wave.Object{obj("0 Job h", hook("PreSync")), obj("0 ConfigMap a"), obj("0 Job fail", hook("SyncFail"))}
 	long := func(w *world) { w.behaviours["PreSync|/Job/shop/h"] = behaviour{takes: -1} }
-	t.Run("SYNC-09 INV-10 running hooks go, the result is Failed", func(t *testing.T) {
+	t.Run("SYNC-09 INV-10 running hooks are deleted, the result is Failed", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -40,7 +40,7 @@ func TestTerminate(t *testing.T) {
 			}
 		})
 	})
-	t.Run("SYNC-10 the deadline does the same", func(t *testing.T) {
+	t.Run("SYNC-10 the deadline terminates an operation, too", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -51,7 +51,7 @@ func TestTerminate(t *testing.T) {
 			}
 		})
 	})
-	t.Run("SYNC-09 before it begins", func(t *testing.T) {
+	t.Run("SYNC-09 an operation is terminated before it starts", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -61,7 +61,7 @@ func TestTerminate(t *testing.T) {
 			}
 		})
 	})
-	t.Run("SYNC-09 through the context", func(t *testing.T) {
+	t.Run("SYNC-09 an operation is terminated through its context", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -73,7 +73,7 @@ func TestTerminate(t *testing.T) {
 			}
 		})
 	})
-	t.Run("INV-3 an older hook that its policy keeps stays", func(t *testing.T) {
+	t.Run("INV-3 an older hook stays if its policy retains it", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()

@@ -191,8 +191,8 @@ func (r *run) hookOver(it Item, state HookState, message string) {
 
 // AwaitHealthy waits, after Run has succeeded, until all that the plan applied
 // is healthy at the same time, and says when that was. An object that is
-// degraded or missing is waited for like any other, until ctx ends. The time
-// is zero if nothing is to be waited for because of capstan.dev/wait=false.
+// degraded or missing is waited for like any other, until ctx ends. The time is
+// zero if no object is awaited because of capstan.dev/wait=false.
 func (m *Machine) AwaitHealthy(ctx context.Context) (time.Time, error) {
 	r := &run{Machine: m}
 	var items []Item

@@ -1,8 +1,8 @@
 // Package wave is the pure core of the sync engine. It decides in which order
 // the objects of one operation are applied, pruned and awaited, runs hooks, and
-// can be stopped and resumed at any point. It sends no requests and knows no
-// object's body: a Target does both, agent/apply for objects of the cluster and
-// of the hub. Phases, waves and kinds keep their order. A hook instance is
+// can be stopped and resumed at any point. It sends no requests and has no
+// bodies of objects: a Target does that, agent/apply for objects of the cluster
+// and of the hub. Phases, waves and kinds keep their order. A hook instance is
 // created at most once in an operation. Only what the plan names is deleted,
 // and no step follows a failed one.
 package wave
@@ -29,10 +29,10 @@ const (
 	PostDelete Phase = "PostDelete"
 )
 
-// An Object is what Build must know of one object. Describe makes it from a
+// An Object is what Build needs of one object. Describe makes it from a
 // manifest; for an object to prune, key, version, wave and options are enough.
 type Object struct {
-	Index          int          // the caller's number for it; comes back in Item.Index
+	Index          int          // the caller's number for it; returned in Item.Index
 	Key            manifest.Key // with the namespace that it will live in; no name if GenerateName is set
 	Version        string
 	GenerateName   string // of a hook; the machine makes a name from it (HOOK-05)
@@ -55,15 +55,15 @@ type Item struct {
 	Phase          Phase        `json:"phase"`
 	Wave           int32        `json:"wave"`
 	Hook           bool         `json:"hook,omitempty"`
-	HookTypes      []string     `json:"hookTypes,omitempty"` // all that the manifest names; Phase is the one that this task is for
+	HookTypes      []string     `json:"hookTypes,omitempty"` // all of the manifest; Phase is the one of this task
 	DeletePolicies []string     `json:"deletePolicies,omitempty"`
 	Prune          bool         `json:"prune,omitempty"`     // to be deleted, not applied
-	Namespace      bool         `json:"namespace,omitempty"` // make sure that the namespace Key.Name exists (SYNC-26); there is no manifest
-	MadeHere       bool         `json:"madeHere,omitempty"`  // its namespace or kind is made by this same operation and may not exist yet
+	Namespace      bool         `json:"namespace,omitempty"` // ensure that the namespace Key.Name exists (SYNC-26); there is no manifest
+	MadeHere       bool         `json:"madeHere,omitempty"`  // this operation creates its namespace or kind, which may not exist yet
 	NoWait         bool         `json:"noWait,omitempty"`
-	Options        []string     `json:"options,omitempty"`  // of application and object together; the last one of a name counts (SYNC-14)
+	Options        []string     `json:"options,omitempty"`  // of application and object together; the last one of a name is used (SYNC-14)
 	Instance       string       `json:"instance,omitempty"` // of a hook: "<operation id>/<phase>"; the Target marks what it creates with it
-	Keep           string       `json:"keep,omitempty"`     // of a prune that is not done: why
+	Keep           string       `json:"keep,omitempty"`     // why a prune is not done; empty: it is
 	Confirm        bool         `json:"confirm,omitempty"`  // of a deletion: it waits until a person has approved it (SYNC-13)
 
 	defines []Kind
@@ -89,17 +89,17 @@ func (it Item) Has(policy string) bool {
 	return false
 }
 
-// A Target does to live objects what the machine decides. Apply and Delete are
-// called for several items at once. All of them must end soon after their
+// A Target executes the machine's decisions on live objects. Apply and Delete
+// are called for several items at once. All of them must end soon after their
 // context does. Errors are classified with shared/fault: Offline and Internal
 // mean that the system is at fault (the operation ends in Error), all others
 // that the manifests are (Failed).
 type Target interface {
-	// Apply brings the object to its desired content, or does nothing if it is
-	// there already. A hook is created, never changed, under the item's name
-	// and marked with the item's instance and a finalizer; that it exists with
-	// the same instance is success. An older hook of the same name, which is
-	// only there when the hook's policies keep it, is applied onto.
+	// Apply writes the object's desired content, or does nothing if it has that
+	// already. A hook is created, never changed, under the item's name and
+	// marked with the item's instance and a finalizer; that it exists with the
+	// same instance is success. An older hook of the same name, which exists
+	// only if the hook's policies retain it, is updated.
 	Apply(ctx context.Context, it Item) (Outcome, error)
 	// Delete prunes an object, or removes a hook together with its hook
 	// finalizer. Deleting what is gone, or what is not ours, is success.
@@ -109,8 +109,8 @@ type Target interface {
 	State(ctx context.Context, it Item) (State, error)
 	// Changed returns a channel on which a receive succeeds once the state of
 	// some object may have changed since the call. It is best closed then, with
-	// a new one for each change, because several machines listen. Notifications
-	// may be redundant, and a lost one costs only time.
+	// a new one for each change, because several machines receive from it.
+	// Notifications may be redundant, and a lost one costs only time.
 	Changed() <-chan struct{}
 }
 
@@ -123,7 +123,7 @@ type Preflighter interface {
 	Preflight(ctx context.Context, items []Item) []Check
 }
 
-// A Check is what a dry run of one item says.
+// A Check is the result of the dry run of one item.
 type Check struct {
 	Err     error
 	Message string // such as "would be created"
@@ -136,9 +136,9 @@ type Releaser interface {
 	Release(ctx context.Context, it Item) error
 }
 
-// An Approver is a Target that knows whether a person has approved what the
-// plan deletes. A plan that needs it waits and checks again after Changed;
-// without an Approver it waits until it is terminated.
+// An Approver is a Target that knows whether a person has approved the plan's
+// deletions. A plan that needs it waits and checks again after Changed; without
+// an Approver it waits until it is terminated.
 type Approver interface {
 	Approved() bool
 }
@@ -148,17 +148,17 @@ type Outcome struct {
 	Changed bool   // a request changed something
 	Message string // for people: "created", "configured", "unchanged", "pruned"
 	Gone    bool   // Delete: the object does not exist any more
-	Kept    bool   // Delete: the object was left alone on purpose (not ours, protected); Message says why
+	Kept    bool   // Delete: the object was not deleted on purpose (not ours, protected); Message says why
 	State   *State // live state from the response, if it had one; saves a State call
 }
 
-// A State is a live object as far as the machine cares.
+// A State is what the machine needs of a live object.
 type State struct {
 	Found    bool
 	Deleting bool   // has a deletion timestamp
 	Ours     bool   // of a hook: it was created for this item's instance
-	Health   string // in the words of agent/health; empty: the kind has no rule
-	Message  string // why it is not healthy, or which finalizers hold it
+	Health   string // a state of agent/health; empty: the kind has no rule
+	Message  string // why it is not healthy, or which finalizers delay its deletion
 }
 
 // A Ledger stores the open steps of an operation across restarts. Save returns
@@ -168,8 +168,8 @@ type Ledger interface {
 	Save(ctx context.Context, p Progress) error
 }
 
-// Progress is how far an operation has come; small, and written ahead of what
-// must not be done twice.
+// Progress is the progress of an operation. It is small, and saved before
+// anything that must not be done twice.
 type Progress struct {
 	Operation string                `json:"operation"`
 	Phase     Phase                 `json:"phase"` // the step being run; those before it are complete
@@ -177,11 +177,11 @@ type Progress struct {
 	Checked   bool                  `json:"checked,omitempty"` // the pre-flight passed
 	Hooks     map[string]HookRecord `json:"hooks,omitempty"`   // by Item.ID
 	Failure   string                `json:"failure,omitempty"` // why SyncFail hooks run
-	System    bool                  `json:"system,omitempty"`  // the failure was not the manifests' fault
+	System    bool                  `json:"system,omitempty"`  // the system caused the failure, not the manifests
 	Over      bool                  `json:"over,omitempty"`    // all steps are done; only hooks are left to clean up
 	Started   time.Time             `json:"started"`
-	// Asked and Granted say when a person was asked to approve deletions, and
-	// when it was found that somebody had. The deadline stands still between.
+	// Asked and Granted are when the approval of deletions was requested, and
+	// when it was found. The deadline is stopped in between.
 	Asked   time.Time `json:"asked,omitzero"`
 	Granted time.Time `json:"granted,omitzero"`
 }
@@ -192,7 +192,7 @@ type HookRecord struct {
 	Message string    `json:"message,omitempty"`
 }
 
-// A HookState is where a hook instance stands.
+// A HookState is the state of a hook instance.
 type HookState string
 
 // The states of a hook. HookIntended is written before the hook is created.
@@ -203,7 +203,7 @@ const (
 	HookFailed    HookState = "Failed"
 )
 
-// The outcomes for one object, in the words of APP-16.
+// The results for one object (APP-16).
 const (
 	Synced       = "Synced"
 	SyncFailed   = "SyncFailed"

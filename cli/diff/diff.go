@@ -142,10 +142,7 @@ func AgainstLocal(all []apimodel.ObjectDiff, local []Object) ([]apimodel.ObjectD
 	var out []apimodel.ObjectDiff
 	for _, d := range all {
 		var mine Object
-		if i := slices.IndexFunc(local, func(o Object) bool { return o.is(d) }); i >= 0 {
-			mine = local[i]
-			local = slices.Delete(local, i, i+1)
-		}
+		mine, local = cutMatch(local, d)
 		if secret(d.Group, d.Kind) {
 			continue
 		}
@@ -161,20 +158,35 @@ func AgainstLocal(all []apimodel.ObjectDiff, local []Object) ([]apimodel.ObjectD
 		if secret(o.group(), o.text("kind")) {
 			continue
 		}
-		version := o.text("apiVersion")
-		if _, after, ok := strings.Cut(version, "/"); ok {
-			version = after
-		}
-		d := apimodel.ObjectDiff{Group: o.group(), Version: version, Kind: o.text("kind"), Name: o.text("metadata", "name"), Status: "OutOfSync"}
-		if ns := o.text("metadata", "namespace"); ns != "" {
-			d.Namespace = ns
-		}
+		d := o.absent()
 		if _, err := replaced(&d, o); err != nil {
 			return nil, err
 		}
 		out = append(out, d)
 	}
 	return out, nil
+}
+
+// cutMatch takes the object that a difference is about out of the list; nil: there is
+// none.
+func cutMatch(local []Object, d apimodel.ObjectDiff) (Object, []Object) {
+	i := slices.IndexFunc(local, func(o Object) bool { return o.is(d) })
+	if i < 0 {
+		return nil, local
+	}
+	match := local[i]
+	return match, slices.Delete(local, i, i+1)
+}
+
+// absent is the difference of an object that is not live.
+func (o Object) absent() apimodel.ObjectDiff {
+	version := o.text("apiVersion")
+	if _, after, ok := strings.Cut(version, "/"); ok {
+		version = after
+	}
+	return apimodel.ObjectDiff{
+		Group: o.group(), Version: version, Kind: o.text("kind"), Namespace: o.text("metadata", "namespace"), Name: o.text("metadata", "name"), Status: "OutOfSync",
+	}
 }
 
 // replaced puts a local manifest in the place of the desired object, and says

@@ -29,16 +29,9 @@ func ReadLocal(place, root string) ([]string, error) {
 	}
 	files := []string{place}
 	if info.IsDir() {
-		files = nil
-		err = filepath.WalkDir(place, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
-				files = append(files, path)
-			}
-			return err
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", place, err)
+		if files, err = manifestFiles(place); err != nil {
+			return nil, fmt.Errorf("read %s: %w", place, err)
+		}
 	}
 	if len(files) == 0 || len(files) > mostLocal {
 		return nil, usage.Errorf("--local %s contains %d manifest files; the limit is 1 to %d", place, len(files), mostLocal)
@@ -59,6 +52,17 @@ func ReadLocal(place, root string) ([]string, error) {
 		out = append(out, string(text))
 	}
 	return out, nil
+}
+
+// manifestFiles are the YAML and JSON files below a directory.
+func manifestFiles(dir string) (files []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
 }
 
 // repoRoot returns a directory without links in its path; empty for none.

@@ -309,7 +309,7 @@ func TestCache(t *testing.T) {
 	load := func(text string) func(context.Context) (Policy, error) {
 		return func(context.Context) (Policy, error) { return Policy{Text: text}, nil }
 	}
-	t.Run("a new version is compiled before it decides", func(t *testing.T) {
+	t.Run("a new version is compiled before it is used", func(t *testing.T) {
 		t.Parallel()
 		c := NewCache()
 		first, err := c.Rights(t.Context(), tenant, 1, load("p, ann, applications, get, a/*, allow"))
@@ -363,7 +363,7 @@ func TestCache(t *testing.T) {
 		}
 		wg.Wait()
 	})
-	t.Run("a policy that cannot be read decides nothing", func(t *testing.T) {
+	t.Run("an invalid policy decides nothing", func(t *testing.T) {
 		t.Parallel()
 		if _, err := NewCache().Rights(t.Context(), tenant, 1, load("nonsense")); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("Rights() = %v", err)

@@ -28,7 +28,7 @@ func TestActs(t *testing.T) {
 			t.Error("a right is wrong")
 		}
 	})
-	t.Run("ROLL-04 where the tenant asks for the right rollback, the right to sync does not stand for it", func(t *testing.T) {
+	t.Run("ROLL-04 if the tenant requires the right rollback, the right to sync is not sufficient", func(t *testing.T) {
 		t.Parallel()
 		ix := index(t, Policy{RollbackApart: true, Text: "p, role:dev, applications, sync, shop/*, allow\np, role:lead, applications, rollback, shop/*, allow\n" +
 			"g, ann, role:dev\ng, ben, role:lead\n"}, Subject{User: "ann"})

@@ -81,7 +81,7 @@ func TestApplyGivesBackWhatItTook(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a chart repository is accepted, and said not to be served yet", func(t *testing.T) {
+	t.Run("a chart repository is accepted, with a warning that it is not served yet", func(t *testing.T) {
 		var out applied
 		w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "only"}).ok(201)
 		w.call(admin, "POST", "/api/v1/apply", manifest(t, "10-application-helm-values.yaml")).ok(200).into(&out)
@@ -89,7 +89,7 @@ func TestApplyGivesBackWhatItTook(t *testing.T) {
 			t.Errorf("warnings are %q", got)
 		}
 	})
-	t.Run("large and fractional numbers stay what they are", func(t *testing.T) {
+	t.Run("large and fractional numbers are unchanged", func(t *testing.T) {
 		text := `{"apiVersion":"argoproj.io/v1alpha1","kind":"Application","metadata":{"name":"numbers"},"spec":{"destination":{"name":"only"},
 			"source":{"repoURL":"https://git.example.com/a/b","path":".","helm":{"valuesObject":{"big":9007199254740993,"half":0.5,"e":1e3}}}}}`
 		w.call(admin, "POST", "/api/v1/apply", text).ok(200)
@@ -149,7 +149,7 @@ func TestApplySecrets(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a password may be replaced, and is kept when none is given", func(t *testing.T) {
+	t.Run("a password may be replaced, and is unchanged when none is given", func(t *testing.T) {
 		var repo struct {
 			ID, URL       string
 			HasCredential bool
@@ -171,7 +171,7 @@ func TestApplyBadInput(t *testing.T) {
 	app := func(rest string) string {
 		return "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: x}\n" + rest
 	}
-	t.Run("a text that cannot be read changes nothing", func(t *testing.T) {
+	t.Run("an invalid text changes nothing", func(t *testing.T) {
 		for name, text := range map[string]string{
 			"NotYAML":  good + "---\n: : :\n\t- x",
 			"NoObject": good + "---\nhello: world\nkind: 3\n",
@@ -194,7 +194,7 @@ func TestApplyBadInput(t *testing.T) {
 			t.Errorf("apply says %+v", out)
 		}
 	})
-	t.Run("what is not served says so", func(t *testing.T) {
+	t.Run("a kind that is not served is reported as such", func(t *testing.T) {
 		for text, want := range map[string]string{
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata: {resource.exclusions: 'kinds: x'}\n":                             "key resource.exclusions",
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata: {exec.enabled: true}\n":                                          "is no text",

@@ -141,7 +141,7 @@ func TestCompactList(t *testing.T) {
 			t.Errorf("%d applications of a repository that none has", len(got))
 		}
 	})
-	t.Run("a view that there is none of is refused", func(t *testing.T) {
+	t.Run("an unknown view is refused", func(t *testing.T) {
 		w.call(admin, "GET", "/api/v1/applications?view=tiny", nil).fails(400)
 	})
 }

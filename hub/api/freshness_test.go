@@ -76,13 +76,13 @@ func TestFreshness(t *testing.T) {
 		w.call(admin, "GET", "/api/v1/applications"+query, nil).ok(200).into(&list)
 		return len(list.Items)
 	}
-	t.Run("INV-6 an agent that was never connected leaves nothing known", func(t *testing.T) {
+	t.Run("INV-6 without a connection so far every status is Unknown", func(t *testing.T) {
 		x := get()
 		if x.Status.Sync.Status != "Unknown" || x.Status.Capstan.Stale == nil || x.Status.Capstan.Stale.Reason != "AgentAway" || x.Status.Capstan.Headline.State != "Stale" {
 			t.Errorf("it is %+v", x.Status)
 		}
 	})
-	t.Run("INV-6 a status carries its age", func(t *testing.T) {
+	t.Run("INV-6 a status has an age", func(t *testing.T) {
 		at := time.Now().Truncate(time.Microsecond)
 		attach("s1", at)
 		x := get()
@@ -90,7 +90,7 @@ func TestFreshness(t *testing.T) {
 			t.Errorf("it is %+v", x.Status)
 		}
 	})
-	t.Run("INV-6 while the agent is away the status is marked as stale, also in lists", func(t *testing.T) {
+	t.Run("INV-6 while the agent is disconnected the status is marked as stale, also in lists", func(t *testing.T) {
 		if err := s.Disconnected(t.Context(), tenant, cluster, "s1"); err != nil {
 			t.Fatal(err)
 		}

@@ -109,7 +109,7 @@ func TestApplications(t *testing.T) {
 			t.Errorf("warnings are %q", app.Warnings)
 		}
 	})
-	t.Run("an operation that cannot be is a conflict, in one sentence", func(t *testing.T) {
+	t.Run("an impossible operation is a conflict, in one sentence", func(t *testing.T) {
 		p := w.call(admin, "POST", "/api/v1/applications/argocd/web/sync", map[string]any{}).fails(409)
 		if p.Object != "application web" || p.Fix == "" {
 			t.Errorf("sync of what was never rendered says %+v", p)
@@ -123,7 +123,7 @@ func TestApplications(t *testing.T) {
 		w.call(admin, "GET", "/api/v1/applications/argocd/web/history", nil).ok(200)
 		w.call(admin, "GET", "/api/v1/applications/argocd/web/operations", nil).ok(200)
 	})
-	t.Run("a cluster that appears is taken as the destination", func(t *testing.T) {
+	t.Run("a new cluster becomes the destination", func(t *testing.T) {
 		w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
 		w.call(admin, "GET", "/api/v1/applications/argocd/web", nil).ok(200).into(&app)
 		if app.Status.Capstan.Connection != "NeverConnected" {

@@ -168,7 +168,7 @@ func TestRightsMatrix(t *testing.T) {
 			t.Error(problem)
 		}
 	})
-	t.Run("SEC-D1 API-19 what belongs to another tenant answers as what does not exist", func(t *testing.T) {
+	t.Run("SEC-D1 API-19 objects of another tenant are answered like missing ones", func(t *testing.T) {
 		for _, problem := range foreign {
 			t.Error(problem)
 		}

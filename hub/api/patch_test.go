@@ -44,7 +44,7 @@ func TestChangesOfParts(t *testing.T) {
 		}
 		return out
 	}
-	t.Run("API-02 PUT of the spec alone leaves labels as they are", func(t *testing.T) {
+	t.Run("API-02 PUT of the spec does not change labels", func(t *testing.T) {
 		spec := application("web", func(s map[string]any) { s["revisionHistoryLimit"] = 3 })["spec"]
 		w.call(admin, "PUT", at+"/spec", spec).ok(200)
 		if a := now(); a.Spec.Revision != 3 || a.Metadata.Labels["team"] != "a" {
@@ -57,7 +57,7 @@ func TestChangesOfParts(t *testing.T) {
 			t.Errorf("it is %+v", a)
 		}
 	})
-	t.Run("API-02 a patch is a JSON patch unless it says otherwise", func(t *testing.T) {
+	t.Run("API-02 a patch is a JSON patch unless its content type differs", func(t *testing.T) {
 		w.call(admin, "PATCH", at, patch("", []any{
 			map[string]any{"op": "test", "path": "/spec/source/targetRevision", "value": "v2"},
 			map[string]any{"op": "replace", "path": "/spec/source/targetRevision", "value": "v3"},
@@ -102,7 +102,7 @@ func TestChangesOfParts(t *testing.T) {
 			t.Errorf("it is %+v", a)
 		}
 	})
-	t.Run("API-02 UX-API-2 a change of what was read before is refused", func(t *testing.T) {
+	t.Run("API-02 UX-API-2 a change of an outdated version is refused", func(t *testing.T) {
 		w.call(admin, "PATCH", at, patch("merge", map[string]any{"spec": map[string]any{"revisionHistoryLimit": 7}}), header("If-Match", first)).fails(412)
 		w.call(admin, "PUT", at+"/spec", application("web")["spec"], header("If-Match", first)).fails(412)
 		tag := w.call(admin, "GET", at, nil).ok(200).header.Get("ETag")
@@ -111,7 +111,7 @@ func TestChangesOfParts(t *testing.T) {
 			t.Errorf("it is %+v", a)
 		}
 	})
-	t.Run("API-02 what answers leave out is neither copied nor guessed", func(t *testing.T) {
+	t.Run("API-02 fields that replies omit are neither copied nor guessed", func(t *testing.T) {
 		secret := "https://bot:hunter2hunter2@files.example.com/x"
 		w.call(admin, "PATCH", at, patch("merge", map[string]any{"spec": map[string]any{"info": []any{map[string]any{"name": "a", "value": secret}}}})).ok(200)
 		for _, step := range []map[string]any{
@@ -128,7 +128,7 @@ func TestChangesOfParts(t *testing.T) {
 			t.Errorf("the answer shows it: %s", a.body)
 		}
 	})
-	t.Run("API-02 a change of a part takes the right to update, and a refusal is recorded", func(t *testing.T) {
+	t.Run("API-02 a change of a part needs the right to update, and a refusal is recorded", func(t *testing.T) {
 		w.call(reader, "PATCH", at, patch("merge", map[string]any{})).fails(403)
 		w.call(reader, "PUT", at+"/spec", application("web")["spec"]).fails(403)
 		w.call(admin, "PATCH", "/api/v1/applications/argocd/none", patch("merge", map[string]any{})).fails(404)

@@ -57,7 +57,7 @@ func TestPausedIsShownEverywhere(t *testing.T) {
 		w.call(admin, "GET", "/api/v1/applications/argocd/web/"+path, nil).ok(200).into(&out)
 		return p
 	}
-	t.Run("ROLL-02 an application that is not paused says nothing of it", func(t *testing.T) {
+	t.Run("ROLL-02 an application that is not paused shows no pause", func(t *testing.T) {
 		if p := paused("tree"); p.Message != "" {
 			t.Errorf("%+v", p)
 		}

@@ -71,7 +71,7 @@ func TestProjectsThatAreNotEnforced(t *testing.T) {
 			}
 		})
 	}
-	t.Run("fields that say nothing restrict nothing", func(t *testing.T) {
+	t.Run("empty fields restrict nothing", func(t *testing.T) {
 		w.call(admin, "POST", "/api/v1/projects", project("quiet", open(map[string]any{
 			"signatureKeys": []any{}, "permitOnlyProjectScopedClusters": false, "sourceIntegrity": nil, "destinationServiceAccounts": nil, "newer": []any{},
 		}))).ok(201)
@@ -156,7 +156,7 @@ func TestProjectUpdates(t *testing.T) {
 			t.Error("it is taken")
 		}
 	})
-	t.Run("PROJ-21 what invalidates none is taken, and so it is once they are gone", func(t *testing.T) {
+	t.Run("PROJ-21 a change that invalidates none is accepted, and so is any once they are deleted", func(t *testing.T) {
 		w.call(admin, "PUT", "/api/v1/projects/shop", project("shop", narrow("*"))).ok(200)
 		w.call(admin, "DELETE", "/api/v1/applications/argocd/api", nil)
 		w.call(admin, "PUT", "/api/v1/projects/shop", project("shop", narrow("web"))).ok(200)

@@ -31,7 +31,7 @@ func TestRemovedCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin := w.Admin("acme")
-	t.Run("CLU-19 a removed cluster leaves its applications, which name no cluster any more", func(t *testing.T) {
+	t.Run("CLU-19 after a cluster is removed, its applications stay and name no cluster", func(t *testing.T) {
 		w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
 		w.call(admin, "POST", "/api/v1/applications", application("web")).ok(201)
 		w.call(admin, "DELETE", "/api/v1/clusters/prod", nil).ok(204)

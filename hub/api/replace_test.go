@@ -32,7 +32,7 @@ func TestReplaceIsForbidden(t *testing.T) {
 		"own":       {"always", "with Replace", map[string]any{}},
 		"manifests": {"web", "with Replace on ConfigMap a", map[string]any{"manifests": []any{marked}}},
 	}
-	t.Run("SYNC-08 nobody is kept from it where the settings say nothing, or true", func(t *testing.T) {
+	t.Run("SYNC-08 it is permitted if the setting is absent, or true", func(t *testing.T) {
 		for _, value := range []any{nil, "true"} {
 			forbid(value)
 			for name, r := range requests {

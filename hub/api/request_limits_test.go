@@ -50,7 +50,7 @@ func TestBrowserSession(t *testing.T) {
 			t.Errorf("signing a browser in from another site: status %d", a.status)
 		}
 	})
-	t.Run("the console's own writes pass", func(t *testing.T) {
+	t.Run("the console's own writes are accepted", func(t *testing.T) {
 		w.call("", "POST", "/api/v1/clusters/enroll", map[string]any{"name": "one"}, header("Sec-Fetch-Site", "same-origin"), header("Origin", "http://capstan.test")).ok(201)
 		w.call("", "POST", "/api/v1/clusters/enroll", map[string]any{"name": "two"}, header("Origin", w.URL)).ok(201)
 		w.call("", "POST", "/api/v1/clusters/enroll", map[string]any{"name": "three"}, header("X-Capstan-Client", "console")).ok(201)
@@ -117,7 +117,7 @@ func TestRequestLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin := w.Admin("acme")
-	t.Run("UX-API-3 every refusal has the one shape", func(t *testing.T) {
+	t.Run("UX-API-3 every refusal has the same form", func(t *testing.T) {
 		w.call("", "GET", "/api/v1/me", nil).fails(401)
 		w.call(admin, "GET", "/api/v1/nothing", nil).fails(404)
 		w.call(admin, "PATCH", "/api/v1/me", nil).fails(405)
@@ -148,7 +148,7 @@ func TestRequestLimits(t *testing.T) {
 		w.call(admin, "POST", "/api/v1/apply", strings.Repeat("#", 11<<20)).fails(413)
 		w.call(admin, "POST", "/api/v1/apply?dryRun=true", "# "+strings.Repeat("x", 2<<20)+"\n"+"apiVersion: argoproj.io/v1alpha1\nkind: AppProject\nmetadata: {name: large, namespace: argocd}\nspec: {}\n").ok(200)
 	})
-	t.Run("SEC-I1 a webhook is taken with the right signature only", func(t *testing.T) {
+	t.Run("SEC-I1 a webhook is accepted only with the right signature", func(t *testing.T) {
 		for _, path := range []string{"/api/webhook", "/api/v1/webhook"} {
 			w.call("", "POST", path, map[string]any{}).fails(401)
 			w.call("", "POST", path, map[string]any{}, header("X-Hub-Signature-256", "right")).ok(202)
@@ -163,13 +163,13 @@ func TestRequestLimits(t *testing.T) {
 		}
 		w.call("", "GET", "/api/v1/version", nil).fails(401)
 	})
-	t.Run("long answers are packed", func(t *testing.T) {
+	t.Run("long answers are compressed", func(t *testing.T) {
 		a := w.call(admin, "GET", "/api/v1/me", nil, header("Accept-Encoding", "gzip")).ok(200)
 		if a.header.Get("Content-Encoding") != "gzip" {
 			t.Errorf("the answer is not packed: %v", a.header)
 		}
 	})
-	t.Run("a database that is away is one clear sentence", func(t *testing.T) {
+	t.Run("an unreachable database is one clear sentence", func(t *testing.T) {
 		away := newWorld(t)
 		secret := away.Admin("acme")
 		back := away.breakDatabase(t)
@@ -246,7 +246,7 @@ func TestLoginThrottle(t *testing.T) {
 			t.Errorf("the answers differ: %+v, %+v, %+v", wrong, unknown, nowhere)
 		}
 	})
-	t.Run("AUTH-06 SEC-E8 five failures from one address and the next is not looked at", func(t *testing.T) {
+	t.Run("AUTH-06 SEC-E8 after five failures from one address the next attempt is refused unchecked", func(t *testing.T) {
 		for range 4 {
 			try("admin", "wrong password").fails(401)
 		}
@@ -294,7 +294,7 @@ func TestStrangersSignIn(t *testing.T) {
 	for i := range 100 {
 		try(fmt.Sprint("203.0.113.", i/4), "a wrong password").fails(401)
 	}
-	t.Run("AUTH-06 SEC-E8 the owner is let in at an address that the account knows", func(t *testing.T) {
+	t.Run("AUTH-06 SEC-E8 the owner can sign in from a known address", func(t *testing.T) {
 		try("192.0.2.1", password).ok(200)
 	})
 	t.Run("SEC-E8 elsewhere right and wrong passwords are answered alike", func(t *testing.T) {
@@ -377,7 +377,7 @@ func TestAccounts(t *testing.T) {
 		login(password).fails(401)
 		login(password + "2").ok(200).into(&in)
 	})
-	t.Run("SEC-E7 a disabled account's sessions and tokens are dead", func(t *testing.T) {
+	t.Run("SEC-E7 a disabled account's sessions and tokens are invalid", func(t *testing.T) {
 		var made struct{ Token string }
 		w.call(in.Token, "POST", "/api/v1/tokens", map[string]any{"name": "left"}).ok(201).into(&made)
 		w.call(admin, "PUT", "/api/v1/users/rob", map[string]any{"disabled": true}).ok(200)
@@ -385,12 +385,12 @@ func TestAccounts(t *testing.T) {
 		w.call(made.Token, "GET", "/api/v1/me", nil).fails(401)
 		login(password + "2").fails(401)
 	})
-	t.Run("nobody locks themselves out", func(t *testing.T) {
+	t.Run("users cannot remove their own access", func(t *testing.T) {
 		w.call(admin, "DELETE", "/api/v1/users/admin", nil).fails(409)
 		w.call(admin, "PUT", "/api/v1/users/admin", map[string]any{"disabled": true}).fails(409)
 		w.call(admin, "PUT", "/api/v1/users/admin", map[string]any{"roles": []string{}}).fails(409)
 	})
-	t.Run("a suspended tenant lets nobody in", func(t *testing.T) {
+	t.Run("a suspended tenant admits no user", func(t *testing.T) {
 		if err := w.DB.System().SetSuspended(context.Background(), w.Tenant("acme"), true); err != nil {
 			t.Fatal(err)
 		}
@@ -404,7 +404,7 @@ func TestIdempotency(t *testing.T) {
 	w := newWorld(t)
 	admin := w.Admin("acme")
 	key := func(k string) option { return header("Idempotency-Key", k) }
-	t.Run("UX-API-2 a repetition answers what the first one answered", func(t *testing.T) {
+	t.Run("UX-API-2 a repetition has the same answer as the first one", func(t *testing.T) {
 		first := w.call(admin, "POST", "/api/v1/applications", application("web"), key("k1")).ok(201)
 		again := w.call(admin, "POST", "/api/v1/applications", application("web"), key("k1")).ok(201)
 		if !bytes.Equal(first.body, again.body) || again.header.Get("Idempotent-Replay") != "true" {
@@ -469,7 +469,7 @@ func TestAudit(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the chain is whole, and pages by number", func(t *testing.T) {
+	t.Run("the chain is complete, and has pages by number", func(t *testing.T) {
 		var v struct {
 			OK      bool
 			Records int64

@@ -47,7 +47,7 @@ func TestSettings(t *testing.T) {
 		w.call(secret, "GET", "/api/v1/settings", nil).ok(200).into(&s)
 		return s
 	}
-	t.Run("CFG-03 keys merge, and only an explicit null takes one away", func(t *testing.T) {
+	t.Run("CFG-03 keys are merged, and only an explicit null removes one", func(t *testing.T) {
 		apply := func(data string) (result, warnings string) {
 			var out struct {
 				Results []struct {
@@ -197,7 +197,7 @@ func TestSettingsReachClusters(t *testing.T) {
 	w.call(admin, "PATCH", "/api/v1/settings", patch(map[string]any{
 		"resource.exclusions": "- kinds: [A]\n- kinds: [B]\n  clusters: ['https://*.example.com']\n- kinds: [C]\n  clusters: [one, three]\n",
 	})).ok(200)
-	t.Run("CLU-13 each cluster gets the rules that mean it", func(t *testing.T) { expect(map[string]string{"one": "A,C", "two": "A,B"}) })
+	t.Run("CLU-13 each cluster gets the rules that match it", func(t *testing.T) { expect(map[string]string{"one": "A,C", "two": "A,B"}) })
 	t.Run("CLU-13 a new cluster, and one that is called otherwise", func(t *testing.T) {
 		enroll("three", "")
 		expect(map[string]string{"three": "A,C"})

@@ -149,12 +149,7 @@ func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 		if err == nil {
 			err = l.still(ctx)
 		}
-		switch {
-		case errors.Is(err, errOver) || ctx.Err() != nil:
-			return nil
-		case fault.KindOf(err) == fault.Missing:
-			return l.reset(ctx)
-		case err != nil:
+		if over, err := l.ended(ctx, err); over {
 			return err
 		}
 		text, err := l.events(ctx, changes)
@@ -178,6 +173,17 @@ func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 // alive is a keep-alive event. Its id moves on over what the caller may not see.
 func alive(cursor string) string {
 	return fmt.Sprintf("id: %s\nevent: alive\ndata: {\"kind\":\"alive\",\"id\":\"\"}\n\n", cursor)
+}
+
+// ended reports whether the stream is over after an error, and what is left of that.
+func (l *listener) ended(ctx context.Context, err error) (over bool, left error) {
+	switch {
+	case errors.Is(err, errOver) || ctx.Err() != nil:
+		return true, nil
+	case fault.KindOf(err) == fault.Missing:
+		return true, l.reset(ctx)
+	}
+	return err != nil, err
 }
 
 // next waits for changes, no longer than the caller's rights go unasked.

@@ -103,13 +103,13 @@ func TestStream(t *testing.T) {
 		w.call(admin, "DELETE", "/api/v1/applications/argocd/second", nil).ok(204)
 		until(t, events, "the deletion", func(e event) bool { return e.Name == "application" && e.Data.Gone })
 	})
-	t.Run("UX-A11-6 a stream that has nothing to say shows that it is alive", func(t *testing.T) {
+	t.Run("UX-A11-6 a stream without events sends keep-alives", func(t *testing.T) {
 		events := w.listen(t, admin, "")
 		if e := until(t, events, "a sign of life", func(e event) bool { return e.Name == "alive" }); e.ID == "" || e.Data.Kind != "alive" {
 			t.Errorf("the event is %+v", e)
 		}
 	})
-	t.Run("UX-API-4 a stream goes on where it broke off", func(t *testing.T) {
+	t.Run("UX-API-4 a stream continues where it was interrupted", func(t *testing.T) {
 		events := w.listen(t, admin, "?cursor="+resume)
 		until(t, events, "cluster prod again", func(e event) bool { return e.Data.Cluster.Name == "prod" })
 	})
@@ -118,7 +118,7 @@ func TestStream(t *testing.T) {
 			t.Errorf("the stream begins with %s", body)
 		}
 	})
-	t.Run("a cursor that is none is refused", func(t *testing.T) {
+	t.Run("an invalid cursor is refused", func(t *testing.T) {
 		w.call(admin, "GET", "/api/v1/stream?cursor=nonsense", nil).fails(400)
 		w.call("", "GET", "/api/v1/stream", nil).fails(401)
 	})
@@ -133,7 +133,7 @@ func TestStream(t *testing.T) {
 			return e.Data.Name == "own"
 		})
 	})
-	t.Run("a stream of one application tells of it alone", func(t *testing.T) {
+	t.Run("a stream of one application has only its events", func(t *testing.T) {
 		events := w.listen(t, admin, "?application=argocd/first")
 		w.call(admin, "POST", "/api/v1/applications", application("noise")).ok(201)
 		w.call(admin, "PUT", "/api/v1/applications/argocd/first", application("first", func(s map[string]any) { s["revisionHistoryLimit"] = 3 })).ok(200)
@@ -160,7 +160,7 @@ func TestStream(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a role that may see nothing hears nothing of applications", func(t *testing.T) {
+	t.Run("a role without rights gets no events of applications", func(t *testing.T) {
 		events := w.listen(t, w.User("acme", "blind"), "")
 		w.call(admin, "POST", "/api/v1/applications", application("dark")).ok(201)
 		w.User("acme", "late", hub.RoleReadOnly)

@@ -49,13 +49,13 @@ func TestSyncToAnotherRevision(t *testing.T) {
 		}
 		return w.call(secret, "POST", "/api/v1/applications/argocd/"+app+"/sync", body)
 	}
-	t.Run("SYNC-06 who may sync may choose the revision where the settings do not ask for more", func(t *testing.T) {
+	t.Run("SYNC-06 a user with the right to sync may choose the revision if the settings do not require more", func(t *testing.T) {
 		for _, value := range []any{nil, "false"} {
 			set(value)
 			permitted(sync(dev, "dev", "v2"))
 		}
 	})
-	t.Run("SYNC-06 where the settings ask for the right to override, another revision is refused without it", func(t *testing.T) {
+	t.Run("SYNC-06 if the settings require the right to override, another revision is refused without it", func(t *testing.T) {
 		set("true")
 		p := sync(dev, "dev", "v2").fails(403)
 		if !strings.Contains(p.Message, "requireOverridePrivilegeForRevisionSync") || !strings.Contains(p.Message, "revision v2") || !strings.HasSuffix(p.Fix, "applications, override, default/dev") {
@@ -74,7 +74,7 @@ func TestSyncToAnotherRevision(t *testing.T) {
 	t.Run("SYNC-06 the right to override is enough", func(t *testing.T) {
 		permitted(sync(lead, "lead", "v2"))
 	})
-	t.Run("SYNC-06 its own revision by name, and the commit that it stands for, take the right to sync alone", func(t *testing.T) {
+	t.Run("SYNC-06 its own revision by name, and its commit, need only the right to sync", func(t *testing.T) {
 		for _, revision := range []string{"", "main", commit, commit[:7]} {
 			permitted(sync(dev, "dev", revision))
 		}

@@ -35,7 +35,7 @@ func TestTenantsAreApart(t *testing.T) {
 			}
 		}
 	})
-	t.Run("ISO-5 ids of another tenant answer like ids of nothing", func(t *testing.T) {
+	t.Run("ISO-5 ids of another tenant are answered like unknown ids", func(t *testing.T) {
 		var repos struct{ Items []struct{ ID string } }
 		w.call(w.Admin("acme"), "GET", "/api/v1/repositories", nil).ok(200).into(&repos)
 		theirs := w.call(w.Admin("bolt"), "GET", "/api/v1/repositories/"+repos.Items[0].ID, nil).fails(404)
@@ -110,7 +110,7 @@ spec:
 			t.Errorf("the list is %q", got)
 		}
 	})
-	t.Run("SEC-G2 what may not be seen answers like what is not there", func(t *testing.T) {
+	t.Run("SEC-G2 invisible objects are answered like missing ones", func(t *testing.T) {
 		absent := w.call(dev, "GET", "/api/v1/applications/argocd/bank-none", nil).fails(404)
 		for _, name := range []string{"bank-web", "secret-shop"} {
 			hidden := w.call(dev, "GET", "/api/v1/applications/argocd/"+name, nil).fails(404)
@@ -125,14 +125,14 @@ spec:
 		w.call(dev, "GET", "/api/v1/projects/none", nil).fails(404)
 		w.call(dev, "GET", "/api/v1/projects/shop", nil).ok(200)
 	})
-	t.Run("SEC-G2 making what exists unseen looks like lacking the right", func(t *testing.T) {
+	t.Run("SEC-G2 creating an invisible existing object is answered like a missing right", func(t *testing.T) {
 		taken := w.call(dev, "POST", "/api/v1/applications", application("bank-web", func(s map[string]any) { s["project"] = "bank" })).fails(403)
 		free := w.call(dev, "POST", "/api/v1/applications", application("bank-new", func(s map[string]any) { s["project"] = "bank" })).fails(403)
 		if taken.Code != free.Code || taken.Cause != free.Cause {
 			t.Errorf("the answers differ: %+v and %+v", taken, free)
 		}
 	})
-	t.Run("seen but not allowed is forbidden, with the right to ask for", func(t *testing.T) {
+	t.Run("visible but not permitted is forbidden, with the missing right", func(t *testing.T) {
 		p := w.call(dev, "DELETE", "/api/v1/applications/argocd/shop-web", nil).fails(403)
 		if !strings.Contains(p.Fix, "applications, delete, shop/shop-web") {
 			t.Errorf("the fix is %q", p.Fix)
@@ -146,7 +146,7 @@ spec:
 		mover := w.User("acme", "bank-dev")
 		w.call(mover, "PUT", "/api/v1/applications/argocd/bank-web", application("bank-web", func(s map[string]any) { s["project"] = "shop" })).fails(403)
 	})
-	t.Run("SEC-D8 a role that is taken away is gone at the next request", func(t *testing.T) {
+	t.Run("SEC-D8 a revoked role is gone at the next request", func(t *testing.T) {
 		w.call(dev, "GET", "/api/v1/applications/argocd/shop-web", nil).ok(200)
 		w.call(admin, "POST", "/api/v1/apply", "apiVersion: argoproj.io/v1alpha1\nkind: AppProject\nmetadata: {name: shop}\nspec: {}\n").ok(200)
 		w.call(dev, "GET", "/api/v1/applications/argocd/shop-web", nil).fails(404)

@@ -60,7 +60,7 @@ func TestUnreachableCluster(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("DEL-05 once it is away, the deletion waits and says for whom and what to do", func(t *testing.T) {
+	t.Run("DEL-05 once it is disconnected, the deletion waits and shows the cluster and what to do", func(t *testing.T) {
 		if err := w.DB.System().Disconnected(t.Context(), w.Tenant("acme"), prod.ID, "s-prod"); err != nil {
 			t.Fatal(err)
 		}
@@ -81,18 +81,18 @@ func TestUnreachableCluster(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("DEL-06 when the cluster is deleted from the hub, an application that waits for it goes", func(t *testing.T) {
+	t.Run("DEL-06 when the cluster is deleted from the hub, an application deletion that waits for it ends", func(t *testing.T) {
 		w.call(admin, "DELETE", "/api/v1/clusters/prod", nil).ok(204)
 		w.call(admin, "GET", "/api/v1/applications/argocd/web", nil).fails(404)
 	})
-	t.Run("DEL-06 an application that a deleted cluster held goes at once when it is deleted", func(t *testing.T) {
+	t.Run("DEL-06 an application of a deleted cluster is deleted at once", func(t *testing.T) {
 		deployTo(t, w, "stage", "shop")
 		w.call(admin, "DELETE", "/api/v1/clusters/stage", nil).ok(204)
 		w.call(admin, "GET", "/api/v1/applications/argocd/shop", nil).ok(200)
 		w.call(admin, "DELETE", "/api/v1/applications/argocd/shop", nil)
 		w.call(admin, "GET", "/api/v1/applications/argocd/shop", nil).fails(404)
 	})
-	t.Run("DEL-06 the audit log says what was left behind", func(t *testing.T) {
+	t.Run("DEL-06 the audit log lists what was left in the cluster", func(t *testing.T) {
 		var list struct{ Items []json.RawMessage }
 		w.call(admin, "GET", "/api/v1/audit?limit=50", nil).ok(200).into(&list)
 		if all := string(mustJSON(t, list)); !strings.Contains(all, "default/web") || !strings.Contains(all, "its cluster prod was deleted") {

@@ -14,7 +14,7 @@ import (
 
 func TestBatcher(t *testing.T) {
 	t.Parallel()
-	t.Run("questions that come during a batch share the next one, and each gets its own answer", func(t *testing.T) {
+	t.Run("calls during a batch share the next one, and each gets its own answer", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
@@ -52,7 +52,7 @@ func TestBatcher(t *testing.T) {
 			}
 		})
 	})
-	t.Run("what is asked while a batch waits for something else joins it", func(t *testing.T) {
+	t.Run("a call while a batch waits joins it", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
@@ -80,7 +80,7 @@ func TestBatcher(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a question that goes wrong harms no other one", func(t *testing.T) {
+	t.Run("a failed question does not affect another one", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			bad := errors.New("bad")
@@ -106,7 +106,7 @@ func TestBatcher(t *testing.T) {
 			all.Wait()
 		})
 	})
-	t.Run("FT-H8 INV-13 a question that makes the answer panic does so to who asked it alone", func(t *testing.T) {
+	t.Run("FT-H8 INV-13 a question whose answer panics fails only its caller", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			hold := make(chan struct{})
@@ -135,7 +135,7 @@ func TestBatcher(t *testing.T) {
 			all.Wait()
 		})
 	})
-	t.Run("FT-D6 a database that is away is not asked again for each of them", func(t *testing.T) {
+	t.Run("FT-D6 an unreachable database is not tried again for each of them", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
@@ -164,7 +164,7 @@ func TestBatcher(t *testing.T) {
 			}
 		})
 	})
-	t.Run("owners do not wait for each other, and who asks may leave", func(t *testing.T) {
+	t.Run("owners do not wait for each other, and a caller may cancel", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			hold := make(chan struct{})

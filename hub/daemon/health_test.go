@@ -17,7 +17,7 @@ import (
 )
 
 func TestStopping(t *testing.T) {
-	t.Run("FT-H2 a replica that stops says so to probes and sends clients elsewhere", func(t *testing.T) {
+	t.Run("FT-H2 a replica that stops fails its probes and redirects clients", func(t *testing.T) {
 		p := &parts{observers: observers{health: telemetry.NewHealth()}}
 		p.health.Ready("replica", p.wanted)
 		if err := p.health.Readiness(t.Context()); err != nil {
@@ -107,7 +107,7 @@ func TestSharedWork(t *testing.T) {
 			t.Errorf("%v, %v", got, err)
 		}
 	})
-	t.Run("replicas share out repositories", func(t *testing.T) {
+	t.Run("replicas share repositories", func(t *testing.T) {
 		one, two := newQueue(db.System(), "one"), newQueue(db.System(), "two")
 		one.among = func() []string { return []string{"one", "two"} }
 		two.among = one.among

@@ -26,7 +26,7 @@ func (r renewals) Renew(_ context.Context, items []hub.WorkItem, lease time.Dura
 
 func TestLeases(t *testing.T) {
 	t.Parallel()
-	t.Run("what is held is renewed until it is given back", func(t *testing.T) {
+	t.Run("a lease is renewed until it is released", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l, seen := newLeases(), make(renewals, 100)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -68,7 +68,7 @@ func TestWorkOfADeadReplica(t *testing.T) {
 	if err != nil || len(items) != 1 {
 		t.Fatal(items, err)
 	}
-	t.Run("FT-H1 a replica that is started again under its name takes up its work at once", func(t *testing.T) {
+	t.Run("FT-H1 a replica that restarts under its name resumes its work at once", func(t *testing.T) {
 		if n, err := db.System().GiveBack(t.Context(), other.owner); err != nil || n != 0 {
 			t.Fatalf("%d items of another replica were taken, %v", n, err)
 		}

@@ -72,7 +72,7 @@ func TestSlowBodies(t *testing.T) {
 			t.Logf("closed with %v", err)
 		}
 	})
-	t.Run("a handler that has its body may take its time, and the connection is used again", func(t *testing.T) {
+	t.Run("a handler that has read its body has no limit, and the connection is reused", func(t *testing.T) {
 		t.Parallel()
 		c := srv.Client()
 		done := make(chan error, 1)
@@ -99,7 +99,7 @@ func TestSlowBodies(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("a body that keeps the pace is taken, however long it is", func(t *testing.T) {
+	t.Run("a body at the required rate is accepted, however long it is", func(t *testing.T) {
 		t.Parallel()
 		res, err := srv.Client().Post(srv.URL+"/read", "text/plain", strings.NewReader(strings.Repeat("x", 1<<20)))
 		if err != nil {
@@ -146,7 +146,7 @@ func TestConnectionsPerAddress(t *testing.T) {
 		}
 		held = append(held, conn)
 	}
-	t.Run("FT-W1 SEC-I5 one address has so many connections and no more", func(t *testing.T) {
+	t.Run("FT-W1 SEC-I5 one address has a limited number of connections", func(t *testing.T) {
 		if _, err := dial(t, "127.0.0.2"); err == nil {
 			t.Error("one more was served")
 		}
@@ -163,7 +163,7 @@ func TestConnectionsPerAddress(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a connection that ends makes room", func(t *testing.T) {
+	t.Run("a connection that ends admits another one", func(t *testing.T) {
 		_ = held[0].Close()
 		for {
 			if _, err := dial(t, "127.0.0.2"); err == nil {

@@ -70,7 +70,7 @@ func TestProxyProtocol(t *testing.T) {
 			}
 		})
 	}
-	t.Run("SEC-E8 what anybody else writes there is no header", func(t *testing.T) {
+	t.Run("SEC-E8 a header of any other peer is ignored", func(t *testing.T) {
 		t.Parallel()
 		l := open(t)
 		const head = "PROXY TCP4 198.51.100.7 10.0.0.1 4711 443\r\n"
@@ -85,7 +85,7 @@ func TestProxyProtocol(t *testing.T) {
 			t.Errorf("%q from %s, %v", b, c.RemoteAddr(), err)
 		}
 	})
-	t.Run("SEC-E8 a trusted load balancer that sends no header is cut, and holds up nobody", func(t *testing.T) {
+	t.Run("SEC-E8 a trusted load balancer that sends no header is disconnected, and delays no other", func(t *testing.T) {
 		t.Parallel()
 		l := open(t)
 		silent := send(t, l, "127.0.0.9", "")
@@ -102,7 +102,7 @@ func TestProxyProtocol(t *testing.T) {
 			}
 		}
 	})
-	t.Run("SEC-E8 TM07 HTTP over TLS on the agents' port knows the client as well", func(t *testing.T) {
+	t.Run("SEC-E8 TM07 HTTP over TLS on the agents' port sees the client's address as well", func(t *testing.T) {
 		t.Parallel()
 		l := open(t)
 		srv := httptest.NewUnstartedServer(nil)

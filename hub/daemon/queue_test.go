@@ -23,7 +23,7 @@ func TestQueue(t *testing.T) {
 			return tx.Enqueue(ctx, kind, key, time.Now(), false)
 		})
 	}
-	t.Run("work that is there is given at once, of its kind alone", func(t *testing.T) {
+	t.Run("available work is claimed at once, only of its kind", func(t *testing.T) {
 		key := string(hub.NewID[hub.OperationID]())
 		enqueue(hub.WorkRetry, key)
 		enqueue(hub.WorkOutcome, key)
@@ -35,7 +35,7 @@ func TestQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("a claim waits for work, and a hint ends the wait", func(t *testing.T) {
+	t.Run("a claim waits for work, and a notification ends the wait", func(t *testing.T) {
 		got := make(chan []hub.WorkItem, 1)
 		go func() {
 			items, _ := q.Claim(t.Context(), hub.WorkRefresh, 10)
@@ -47,7 +47,7 @@ func TestQueue(t *testing.T) {
 			t.Errorf("%+v", items)
 		}
 	})
-	t.Run("INV-1 work that is given back for later comes again", func(t *testing.T) {
+	t.Run("INV-1 work that is released for later is claimed again", func(t *testing.T) {
 		key := string(hub.NewID[hub.OperationID]())
 		enqueue(hub.WorkRetry, key)
 		items, err := q.Claim(t.Context(), hub.WorkRetry, 10)
@@ -61,7 +61,7 @@ func TestQueue(t *testing.T) {
 			t.Errorf("%+v, %v", items, err)
 		}
 	})
-	t.Run("hints never block, and a claim ends with its context", func(t *testing.T) {
+	t.Run("notifications never block, and a claim ends with its context", func(t *testing.T) {
 		for range 100 {
 			q.notify(hub.WorkFetch, "unknown kind")
 		}

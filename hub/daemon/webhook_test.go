@@ -112,7 +112,7 @@ func TestWebhookReceiver(t *testing.T) {
 			}
 		})
 	}
-	t.Run("SEC-I3 INV-7 a stranger is answered the same for every repository", func(t *testing.T) {
+	t.Run("SEC-I3 INV-7 a sender without a secret gets the same answer for every repository", func(t *testing.T) {
 		h := receiver("of all", false)
 		answers := map[string]bool{}
 		for _, repo := range []string{"shared", "of-acme", "of-bare", "nobody-has-this"} {
@@ -125,7 +125,7 @@ func TestWebhookReceiver(t *testing.T) {
 			t.Errorf("%d different answers: %v", len(answers), answers)
 		}
 	})
-	t.Run("HOOKW-03 a secret of its own takes the place of the installation's", func(t *testing.T) {
+	t.Run("HOOKW-03 a secret of its own replaces that of the installation", func(t *testing.T) {
 		secret("first", "of first")
 		h := receiver("of all", false)
 		for by, want := range map[string][]string{"of all": nil, "of first": {"first"}} {
@@ -138,7 +138,7 @@ func TestWebhookReceiver(t *testing.T) {
 			}
 		}
 	})
-	t.Run("HOOKW-03 each kind of sender has a key of its own, and a tenant with one takes no unsigned events of others", func(t *testing.T) {
+	t.Run("HOOKW-03 each kind of sender has a key of its own, and a tenant with one accepts no unsigned events of others", func(t *testing.T) {
 		put("globex", hub.WebhookGitLab, "token of globex")
 		put("acme", hub.WebhookAzureUser, "ada")
 		put("acme", hub.WebhookAzurePassword, "pass of acme")

@@ -75,7 +75,7 @@ func TestPinnedApplication(t *testing.T) {
 	bad := w.App.Status.Target
 	w.End(hub.Succeeded, "")
 	op := w.rollback(1)
-	t.Run("ROLL-03 looking at the skipped revision leaves the rollback that waits for its agent valid", func(t *testing.T) {
+	t.Run("ROLL-03 a refresh at the skipped revision does not invalidate the rollback that waits for its agent", func(t *testing.T) {
 		rows := len(w.Rows())
 		w.refreshTarget("r2", bad)
 		w.refreshTarget("r2b", bad)
@@ -83,7 +83,7 @@ func TestPinnedApplication(t *testing.T) {
 			t.Errorf("generation %d, fence %d, %d rows instead of %d: the agent would refuse the operation", w.App.Generation, op.Fence, len(w.Rows()), rows)
 		}
 	})
-	t.Run("INV-6 the status goes on naming the revision that is enforced", func(t *testing.T) {
+	t.Run("INV-6 the status still names the enforced revision", func(t *testing.T) {
 		if w.App.Status.Revision != "r1" || w.App.Status.Hold == "" || w.App.Pin == nil {
 			t.Errorf("status %+v", w.App.Status)
 		}
@@ -114,7 +114,7 @@ func TestEqualStateIsWrittenOnce(t *testing.T) {
 			t.Errorf("%d rows, fence %d, status %+v", len(w.Rows()), w.newest().Fence, w.App.Status)
 		}
 	})
-	t.Run("a change of policy is told", func(t *testing.T) {
+	t.Run("a change of policy is sent", func(t *testing.T) {
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
 			a, err := tx.Application(ctx, "argocd", "shop")
 			if err != nil {
@@ -137,7 +137,7 @@ func TestFailedTargetIsLeftAlone(t *testing.T) {
 	w.Render("r1", "a")
 	w.End(hub.Failed, "quota")
 	first := w.newest()
-	t.Run("AUTO-04 looking again and again starts nothing", func(t *testing.T) {
+	t.Run("AUTO-04 repeated refreshes start nothing", func(t *testing.T) {
 		for _, revision := range []string{"r1", "r2", "r3"} {
 			w.refreshTarget(revision, w.App.Status.Target)
 		}
@@ -252,7 +252,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("INV-7 an application of nobody", func(t *testing.T) {
+	t.Run("INV-7 an application that does not exist", func(t *testing.T) {
 		err := w.DB.InTenant(t.Context(), w.Tenant, func(ctx context.Context, tx *store.Tenant) error {
 			_, err := dispatch.Sync(ctx, storeports.Dispatch(tx), hub.NewID[hub.ApplicationID](), hub.SyncRequest{})
 			return err
@@ -304,7 +304,7 @@ func TestTerminate(t *testing.T) {
 		return err
 	})
 	rows := w.Rows()
-	t.Run("SYNC-09 the agent is told which operation to end, and by whom", func(t *testing.T) {
+	t.Run("SYNC-09 the agent gets the operation to end, and the initiator", func(t *testing.T) {
 		last := rows[len(rows)-1]
 		var m linkv1.Terminate
 		if err := proto.Unmarshal(last.Body, &m); err != nil || last.Kind != hub.RowTerminate || m.Actor != "jane" || m.OperationId != string(w.newest().ID) {
@@ -355,7 +355,7 @@ func TestFailureKeepsWhatIsDesired(t *testing.T) {
 			t.Errorf("%d rows, status %+v", len(w.Rows()), got)
 		}
 	})
-	t.Run("CMPR-01 the next good look takes the condition away", func(t *testing.T) {
+	t.Run("CMPR-01 the next successful refresh removes the condition", func(t *testing.T) {
 		err := w.Dispatcher.Unchanged(t.Context(), w.Tenant, []hub.Unchanged{{Application: w.App.ID, Revision: "r2", Revisions: []string{"r2"}, RefreshedAt: time.Now()}})
 		if got := w.Reload().Status; err != nil || len(got.Conditions) != 0 || got.Revision != "r2" {
 			t.Errorf("%v, status %+v", err, got)

@@ -208,7 +208,7 @@ func TestManualApplication(t *testing.T) {
 			t.Fatalf("pin %+v, accepted %v, tombstones %v", w.App.Pin, s.Accepted, s.Tombstones)
 		}
 	})
-	t.Run("ROLL-02 it is a sync of its own kind, and leaves the application's specification alone", func(t *testing.T) {
+	t.Run("ROLL-02 it is a sync of its own kind, and does not change the application's specification", func(t *testing.T) {
 		var op linkv1.Operation
 		for _, r := range w.Rows() {
 			if r.Kind == hub.RowOperation {
@@ -265,7 +265,7 @@ func TestDeletion(t *testing.T) {
 			t.Errorf("last row %+v", rows[len(rows)-1])
 		}
 	})
-	t.Run("DEL-01 without cascade the cluster forgets the application and keeps its objects", func(t *testing.T) {
+	t.Run("DEL-01 without cascade the agent removes the application and its objects stay", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, automated)
 		w.Render("r1", "a")

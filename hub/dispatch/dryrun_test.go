@@ -153,7 +153,7 @@ func TestDryRunAlongsideOtherOperations(t *testing.T) {
 			t.Errorf("next attempt %+v", next)
 		}
 	})
-	t.Run("SYNC-04 AUTO-04 a dry run that goes well does not take away that automation stopped", func(t *testing.T) {
+	t.Run("SYNC-04 AUTO-04 a successful dry run does not reset that automation stopped", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, withPolicy(`"automated":{},"retry":{"limit":0}`))
 		w.Render("r1", "a")

@@ -38,7 +38,7 @@ func TestHistoryNamesTheRevisionThatTheApplicationStandsAt(t *testing.T) {
 			t.Errorf("history %s %v, application %s; want %s", h.Revision, h.Revisions, w.App.Status.Revision, want)
 		}
 	}
-	t.Run("APP-12 a sync of a commit that gave no new manifests", func(t *testing.T) {
+	t.Run("APP-12 a sync of a commit without new manifests", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, manual)
 		w.Render("r1", "a")
@@ -58,7 +58,7 @@ func TestHistoryNamesTheRevisionThatTheApplicationStandsAt(t *testing.T) {
 		w.End(hub.Succeeded, "")
 		same(t, w, "r2")
 	})
-	t.Run("ROLL-01 a rollback to an entry whose manifests another commit gave before", func(t *testing.T) {
+	t.Run("ROLL-01 a rollback to an entry whose manifests another commit rendered before", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, manual)
 		w.Render("r1", "a")

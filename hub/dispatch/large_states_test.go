@@ -135,7 +135,7 @@ func TestManyTombstones(t *testing.T) {
 			t.Errorf("%d tombstones in the lists", len(got))
 		}
 	})
-	t.Run("FT-L1 the log of the cluster goes on behind it", func(t *testing.T) {
+	t.Run("FT-L1 the log of the cluster continues after it", func(t *testing.T) {
 		a := dispatchtest.NewAgent(t).Follow(conn)
 		a.Cursor.Packs = true
 		a.ReadToBarrier()
@@ -143,7 +143,7 @@ func TestManyTombstones(t *testing.T) {
 			t.Errorf("%d applications, operations %v", len(a.States), a.Operations)
 		}
 	})
-	t.Run("SEC-A1 no other cluster is given them", func(t *testing.T) {
+	t.Run("SEC-A1 no other cluster gets them", func(t *testing.T) {
 		var foreign hub.Cluster
 		w.In(func(ctx context.Context, tx *store.Tenant) (err error) {
 			foreign, err = tx.CreateCluster(ctx, hub.Cluster{ID: hub.NewID[hub.ClusterID](), Meta: hub.Meta{Name: "foreign"}})
@@ -153,7 +153,7 @@ func TestManyTombstones(t *testing.T) {
 			t.Errorf("%d were served", len(blobs))
 		}
 	})
-	t.Run("INV-3 they are kept as long as the newest state refers to them", func(t *testing.T) {
+	t.Run("INV-3 they are stored as long as the newest state refers to them", func(t *testing.T) {
 		for more := true; more; {
 			w.In(func(ctx context.Context, tx *store.Tenant) (err error) {
 				more, err = tx.Collect(ctx, time.Now().Add(30*24*time.Hour))
@@ -164,7 +164,7 @@ func TestManyTombstones(t *testing.T) {
 			t.Errorf("%d of them are gone", missing)
 		}
 	})
-	t.Run("INV-3 what is left after an operation is told once more, what goes first in front", func(t *testing.T) {
+	t.Run("INV-3 what is left after an operation is sent again, with the first to delete in front", func(t *testing.T) {
 		done := first.GetTombstones()
 		w.close(done)
 		w.End(hub.Succeeded, "")
@@ -333,7 +333,7 @@ func TestTooLarge(t *testing.T) {
 	})
 	wide := strings.Replace(manual, `"destination"`, `"ignoreDifferences":[{"kind":"ConfigMap","jsonPointers":["/`+strings.Repeat("x", 1<<20)+`"]}],"destination"`, 1)
 	large, small := w.second("large", wide), w.second("small", automated)
-	t.Run("FT-L1 a state that is too large is a condition of its application, and the others are not kept waiting", func(t *testing.T) {
+	t.Run("FT-L1 a state that is too large is a condition of its application, and does not delay others", func(t *testing.T) {
 		if err := w.Dispatcher.Rendered(t.Context(), w.Tenant, []hub.Rendered{dispatchtest.Rendered(large, "r1", "l"), dispatchtest.Rendered(small, "r1", "s")}); err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,7 @@ func TestObjectsThatMoveBetweenApplications(t *testing.T) {
 			}
 		}
 	})
-	t.Run("TRK-07 it goes on when the other one was looked at, whatever came of it", func(t *testing.T) {
+	t.Run("TRK-07 it continues when the other one was refreshed, with any result", func(t *testing.T) {
 		t.Parallel()
 		w, other := begin(t)
 		w.due(other)
@@ -103,7 +103,7 @@ func TestObjectsThatMoveBetweenApplications(t *testing.T) {
 			t.Errorf("the first one was rendered at this revision, and the second one waits for it: %q", a.Status.Hold)
 		}
 	})
-	t.Run("TRK-07 of one transaction all states are told before the first operation", func(t *testing.T) {
+	t.Run("TRK-07 of one transaction all states are sent before the first operation", func(t *testing.T) {
 		t.Parallel()
 		w, other := begin(t)
 		w.due(w.App, other)

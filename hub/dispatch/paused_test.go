@@ -208,7 +208,7 @@ func TestPaused(t *testing.T) {
 			t.Errorf("error %v, pin %v", err, w.App.Pin)
 		}
 	})
-	t.Run("ROLL-02 hooks are left out where the operation says so", func(t *testing.T) {
+	t.Run("ROLL-02 hooks are skipped if the operation has that option", func(t *testing.T) {
 		t.Parallel()
 		w := paused(t, manual)
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
@@ -219,7 +219,7 @@ func TestPaused(t *testing.T) {
 			t.Errorf("order %v", w.order())
 		}
 	})
-	t.Run("INV-14 a pause that an older release noted is OutOfSync, and resumes", func(t *testing.T) {
+	t.Run("INV-14 a pause that an older release stored is OutOfSync, and resumes", func(t *testing.T) {
 		t.Parallel()
 		w := paused(t, automated)
 		w.forgetNewest()

@@ -67,7 +67,7 @@ func TestProjectIsChanged(t *testing.T) {
 	w := newWorld(t, `{"project":"default","source":{"repoURL":"https://git.example.com/shop.git","path":"."},"destination":{"name":"prod"},"syncPolicy":{"automated":{},"retry":{"limit":0}}}`)
 	w.Render("r1", "a")
 	w.End(hub.Succeeded, "")
-	t.Run("WIN-09 the cluster is told without a new commit, and once", func(t *testing.T) {
+	t.Run("WIN-09 the cluster gets it without a new commit, and once", func(t *testing.T) {
 		seq, generation := w.seq(), w.Reload().Generation
 		w.windows(true)
 		for range 2 {
@@ -117,7 +117,7 @@ func TestProjectIsChanged(t *testing.T) {
 		}
 		w.End(hub.Succeeded, "")
 	})
-	t.Run("DEL-02 WIN-09 windows hold up no deletion, nor its next try", func(t *testing.T) {
+	t.Run("DEL-02 WIN-09 windows delay no deletion, nor its retry", func(t *testing.T) {
 		w.windows(true)
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
 			_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{Cascade: true}, jane)
@@ -167,7 +167,7 @@ func TestProjectGainsWhatIsNotEnforced(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("PROJ-15(refused) without the field it goes on", func(t *testing.T) {
+	t.Run("PROJ-15(refused) without the field it continues", func(t *testing.T) {
 		w.restrict(false)
 		w.Render("r3", "a", "c")
 		if got := w.Reload().Status; got.Accepted == first {

@@ -103,7 +103,7 @@ func TestErrorConditionKeepsAutomationBack(t *testing.T) {
 			w.condition("shop", "no such folder")
 		})
 	}
-	t.Run("AUTO-02 once the error is over, automation goes on", func(t *testing.T) {
+	t.Run("AUTO-02 once the error is over, automation continues", func(t *testing.T) {
 		w.Render("r2", "web")
 		if got := w.newest(); got.Revision != "r2" {
 			t.Errorf("newest operation %+v", got)

@@ -57,7 +57,7 @@ func TestOtherRevision(t *testing.T) {
 	w.Render("r1", "a", "old")
 	target := w.App.Status.Target
 	op, err := w.sync(hub.SyncRequest{Override: &hub.Override{Revision: "v2"}, Options: hub.OperationOptions{Prune: true}})
-	t.Run("SYNC-06 SYNC-01 another revision makes an operation that waits for its manifests, and no agent hears of it", func(t *testing.T) {
+	t.Run("SYNC-06 SYNC-01 another revision makes an operation that waits for its manifests, and is not sent to agents", func(t *testing.T) {
 		if err != nil || op.Phase != hub.Pending || op.Snapshot != "" || w.order() != nil {
 			t.Fatalf("operation %+v, error %v, order %v", op, err, w.order())
 		}
@@ -102,7 +102,7 @@ func TestOtherRevision(t *testing.T) {
 		}
 		w.End(hub.Succeeded, "")
 	})
-	t.Run("SYNC-06 a revision that cannot be rendered fails that operation alone", func(t *testing.T) {
+	t.Run("SYNC-06 a revision that cannot be rendered fails only that operation", func(t *testing.T) {
 		op, err := w.sync(hub.SyncRequest{Override: &hub.Override{Revision: "nowhere"}})
 		if err != nil {
 			t.Fatal(err)
@@ -244,7 +244,7 @@ func TestApprove(t *testing.T) {
 		}
 	})
 	w.End(hub.Failed, "refused")
-	t.Run("SYNC-13 SYNC-28 the approval counts for the next tries of the same operation", func(t *testing.T) {
+	t.Run("SYNC-13 SYNC-28 the approval counts for retries of the same operation", func(t *testing.T) {
 		first := w.newest()
 		w.retry(first.ID)
 		if o := w.order(); o.GetAttempt() != 1 || o.GetAskedUnixNano() == 0 || o.GetAskedUnixNano() > w.State().GetApprovedUnixNano() {
@@ -311,7 +311,7 @@ func TestDeletionHooks(t *testing.T) {
 		_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{Cascade: true, Propagation: "background"}, jane)
 		return err
 	})
-	t.Run("HOOK-16 HOOK-17 the deletion carries its hooks and nothing else to make", func(t *testing.T) {
+	t.Run("HOOK-16 HOOK-17 the deletion has its hooks and nothing else to create", func(t *testing.T) {
 		s, o := w.State(), w.order()
 		var names []string
 		for _, x := range s.GetTarget().GetObjects() {
@@ -321,13 +321,13 @@ func TestDeletionHooks(t *testing.T) {
 			t.Errorf("target %v, order %v", names, o)
 		}
 	})
-	t.Run("DEL-01 the propagation that was asked for goes with it", func(t *testing.T) {
+	t.Run("DEL-01 the requested propagation is part of it", func(t *testing.T) {
 		if got := w.order().GetOptions().GetSyncOptions(); len(got) == 0 || got[len(got)-1] != "PrunePropagationPolicy=background" {
 			t.Errorf("options %v", got)
 		}
 		op = hub.OperationID(w.order().GetId())
 	})
-	t.Run("HOOK-16 DEL-02 a deletion that fails says so and is tried again", func(t *testing.T) {
+	t.Run("HOOK-16 DEL-02 a failed deletion is reported and retried", func(t *testing.T) {
 		w.End(hub.Failed, "the hook failed")
 		gotText := false
 		for _, c := range w.Reload().Status.Conditions {
@@ -351,7 +351,7 @@ func TestDeletionHooks(t *testing.T) {
 			t.Errorf("it is tried again at %s", n.RetryAt)
 		}
 	})
-	t.Run("DEL-05 an application whose cluster is gone is given up, and what it leaves behind is named", func(t *testing.T) {
+	t.Run("DEL-05 an application whose cluster no longer exists is abandoned, and its objects are listed", func(t *testing.T) {
 		var left []hub.ObjectRef
 		w.In(func(ctx context.Context, tx *store.Tenant) (err error) {
 			left, _, err = dispatch.Abandon(ctx, storeports.Dispatch(tx), w.App.ID)
@@ -369,7 +369,7 @@ func TestDeletionHooks(t *testing.T) {
 func TestDeleteWithoutCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, manual)
-	t.Run("DEL-06 an application that no cluster ever heard of goes at once", func(t *testing.T) {
+	t.Run("DEL-06 an application that no cluster has received is deleted at once", func(t *testing.T) {
 		w.In(func(ctx context.Context, tx *store.Tenant) error {
 			_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{Cascade: true}, jane)
 			return err
@@ -395,7 +395,7 @@ func TestSwitches(t *testing.T) {
 	})
 	w.Reload()
 	w.Render("r1", "a")
-	t.Run("AUTO-06 live is kept equal to what was accepted without following the revision", func(t *testing.T) {
+	t.Run("AUTO-06 live state is reverted to what was accepted without following the revision", func(t *testing.T) {
 		if s := w.State(); !s.GetPolicy().GetSelfHeal() || s.GetPolicy().GetAutomated() || s.GetAccepted() != nil || w.newest().ID != "" {
 			t.Errorf("state %v, operation %+v", s, w.newest())
 		}

@@ -125,7 +125,7 @@ func TestRetryOfAPersonsSync(t *testing.T) {
 			t.Errorf("to be deleted: %v", doomed)
 		}
 	})
-	t.Run("INV-3 with refresh a retry does not go for a newest revision that renders nothing", func(t *testing.T) {
+	t.Run("INV-3 with refresh a retry does not use a newest revision that renders nothing", func(t *testing.T) {
 		t.Parallel()
 		w, op := begin(t, retryRefresh[1:])
 		w.Render("r3")
@@ -167,7 +167,7 @@ func TestRetryOfAutomation(t *testing.T) {
 			t.Errorf("next attempt %+v, accepted %q, hold %q", next, w.App.Status.Accepted, w.App.Status.Hold)
 		}
 	})
-	t.Run("SYNC-28 with refresh it does not go for one that is held either", func(t *testing.T) {
+	t.Run("SYNC-28 with refresh it does not use one that is held either", func(t *testing.T) {
 		t.Parallel()
 		w, op := begin(t, retryRefresh)
 		w.Render("r2")

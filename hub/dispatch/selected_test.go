@@ -20,7 +20,7 @@ func TestSelected(t *testing.T) {
 		w.Render("r2", "web", "api") // "old" is to be pruned
 		return w
 	}
-	t.Run("SYNC-03 what matches nothing is refused, with what is near", func(t *testing.T) {
+	t.Run("SYNC-03 a selection without a match is refused, with similar names", func(t *testing.T) {
 		t.Parallel()
 		w := begin(t)
 		before := len(w.Rows())
@@ -80,7 +80,7 @@ func TestSelected(t *testing.T) {
 			t.Errorf("operation %+v", got)
 		}
 	})
-	t.Run("SYNC-03 HOOK-15 a hook is told from what is not there", func(t *testing.T) {
+	t.Run("SYNC-03 HOOK-15 a hook is distinguished from a missing object", func(t *testing.T) {
 		t.Parallel()
 		w := begin(t)
 		w.rendered("", "r3", hub.ObjectRef{Version: "v1", Kind: "ConfigMap", Name: "web"}, hub.ObjectRef{Group: "batch", Version: "v1", Kind: "Job", Name: "migrate", Hook: "PreSync"})

@@ -33,7 +33,7 @@ func TestSettingsTravelInTheLog(t *testing.T) {
 	w.set("two")
 	a := dispatchtest.NewAgent(t)
 	a.KeepsSettings, a.Cursor.Settings = true, true
-	t.Run("INV-5 a replay brings the newest settings before any state, and once more in their place", func(t *testing.T) {
+	t.Run("INV-5 a replay has the newest settings before any state, and again at their number", func(t *testing.T) {
 		b := a.Follow(conn).ReadToBarrier()
 		if string(a.Ahead.GetBody()) != "two" {
 			t.Errorf("ahead came %v", a.Ahead)
@@ -54,7 +54,7 @@ func TestSettingsTravelInTheLog(t *testing.T) {
 		a.Ack(b.Seq, a.Root())
 		w.Eventually("the receipt", func() bool { r := w.Receipt(); return r != nil && r.Seq == int64(b.Seq) })
 	})
-	t.Run("INV-14 an agent that does not know the row is not asked for it", func(t *testing.T) {
+	t.Run("INV-14 an agent that does not know the row does not get it", func(t *testing.T) {
 		old := dispatchtest.NewAgent(t)
 		b := old.Follow(conn).ReadToBarrier() // compares the roots
 		if !slices.Contains(old.Kinds, settings) {
@@ -62,7 +62,7 @@ func TestSettingsTravelInTheLog(t *testing.T) {
 		}
 		old.Ack(b.Seq, old.Root())
 		w.Eventually("the receipt", func() bool { r := w.Receipt(); return r != nil && string(r.Root) == string(old.Root()) })
-		t.Run("and gets the settings once it has learned to keep them", func(t *testing.T) {
+		t.Run("and gets the settings once it supports them", func(t *testing.T) {
 			old.KeepsSettings, old.Cursor.Settings = true, true
 			down, err := old.Follow(conn).Stream.Recv()
 			if err != nil {

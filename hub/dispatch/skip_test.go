@@ -42,7 +42,7 @@ func TestSkipReconcile(t *testing.T) {
 	}
 	w.annotate("argocd.argoproj.io/skip-reconcile", "true")
 	skip()
-	t.Run("APP-24 the agent heals no more, and keeps what it has", func(t *testing.T) {
+	t.Run("APP-24 the agent does not heal, and its objects stay", func(t *testing.T) {
 		s := w.State()
 		if s.GetPolicy().GetSelfHeal() || s.GetPolicy().GetAutomated() || s.GetTarget().GetRevision() != "r1" || len(s.GetTombstones()) != 0 {
 			t.Errorf("state %v", s)
@@ -51,19 +51,19 @@ func TestSkipReconcile(t *testing.T) {
 			t.Errorf("hold %q", w.App.Status.Hold)
 		}
 	})
-	t.Run("APP-24 it is told once", func(t *testing.T) {
+	t.Run("APP-24 it is reported once", func(t *testing.T) {
 		rows := len(w.Rows())
 		if skip(); len(w.Rows()) != rows {
 			t.Errorf("%d rows more", len(w.Rows())-rows)
 		}
 	})
-	t.Run("APP-24 what was rendered before it is left as it is", func(t *testing.T) {
+	t.Run("APP-24 a snapshot from before is not deployed", func(t *testing.T) {
 		w.Render("r2", "a", "b")
 		if w.State().GetTarget().GetRevision() != "r1" {
 			t.Errorf("target %v", w.State().GetTarget())
 		}
 	})
-	t.Run("APP-24 nobody syncs or deletes it with its objects", func(t *testing.T) {
+	t.Run("APP-24 a sync and a deletion with objects are refused", func(t *testing.T) {
 		if _, err := w.sync(hub.SyncRequest{}); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "skip-reconcile") {
 			t.Errorf("sync: %v", err)
 		}
@@ -75,7 +75,7 @@ func TestSkipReconcile(t *testing.T) {
 			t.Errorf("delete: %v", err)
 		}
 	})
-	t.Run("APP-24 without it all goes on", func(t *testing.T) {
+	t.Run("APP-24 after its removal everything continues", func(t *testing.T) {
 		w.annotate("argocd.argoproj.io/skip-reconcile", "false")
 		w.Render("r2", "a", "b")
 		s := w.State()
@@ -121,14 +121,14 @@ func TestPresentSync(t *testing.T) {
 			t.Errorf("operation %+v", now)
 		}
 	})
-	t.Run("APP-14 a second one is refused while it is there", func(t *testing.T) {
+	t.Run("APP-14 a second one is refused while one is set", func(t *testing.T) {
 		if _, err := w.sync(hub.SyncRequest{Present: true}); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("error %v", err)
 		}
 	})
 	w.End(hub.Succeeded, "")
 	w.Render("r1", "a")
-	t.Run("APP-14 on what is worked out already it begins at once", func(t *testing.T) {
+	t.Run("APP-14 with existing manifests it begins at once", func(t *testing.T) {
 		op, err := w.sync(hub.SyncRequest{Present: true})
 		if err != nil || op.Snapshot == "" || op.Options.Override != nil {
 			t.Errorf("%+v: %v", op, err)
@@ -178,7 +178,7 @@ func TestInClusterSwitchedOff(t *testing.T) {
 			t.Errorf("%d rows more, hold %q", len(w.Rows())-rows, w.App.Status.Hold)
 		}
 	})
-	t.Run("APP-05 switched off the agent heals no more, and keeps what it has", func(t *testing.T) {
+	t.Run("APP-05 while disabled the agent does not heal, and its objects stay", func(t *testing.T) {
 		enable(&off)
 		skip()
 		s := w.State()
@@ -189,7 +189,7 @@ func TestInClusterSwitchedOff(t *testing.T) {
 			t.Errorf("hold %q", w.App.Status.Hold)
 		}
 	})
-	t.Run("APP-05 nobody syncs or deletes it with its objects, and the refusal says what to do", func(t *testing.T) {
+	t.Run("APP-05 a sync and a deletion with objects are refused, with what to do", func(t *testing.T) {
 		_, err := w.sync(hub.SyncRequest{})
 		if fault.KindOf(err) != fault.Conflict || !strings.Contains(fault.Sentence(err), hub.InClusterKey) || !strings.Contains(fault.Sentence(err), "set to true") {
 			t.Errorf("sync: %v", err)
@@ -202,13 +202,13 @@ func TestInClusterSwitchedOff(t *testing.T) {
 			t.Errorf("delete: %v", err)
 		}
 	})
-	t.Run("APP-05 what was rendered before it is left as it is", func(t *testing.T) {
+	t.Run("APP-05 a snapshot from before is not deployed", func(t *testing.T) {
 		w.Render("r2", "a", "b")
 		if w.State().GetTarget().GetRevision() != "r1" {
 			t.Errorf("target %v", w.State().GetTarget())
 		}
 	})
-	t.Run("APP-05 once it is on again all goes on", func(t *testing.T) {
+	t.Run("APP-05 once it is enabled again everything continues", func(t *testing.T) {
 		enable(nil)
 		w.Render("r2", "a", "b")
 		s := w.State()

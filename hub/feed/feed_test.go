@@ -123,7 +123,7 @@ func TestFeed(t *testing.T) {
 		f.Notify("a")
 		collect(t, r, 8, 5)
 	})
-	t.Run("a reader goes on where it left off, however long ago", func(t *testing.T) {
+	t.Run("a reader continues where it stopped, however long ago", func(t *testing.T) {
 		m := &memory{n: map[hub.TenantID]int{"a": 3 * ring}}
 		f := start(t, m)
 		late := read(t, f, "a", "1")
@@ -133,7 +133,7 @@ func TestFeed(t *testing.T) {
 		collect(t, early, 3*ring, 2*ring)
 		collect(t, late, 3*ring, 2*ring)
 	})
-	t.Run("a cursor that is too old, or none, is said so", func(t *testing.T) {
+	t.Run("a cursor that is too old, or invalid, is refused as such", func(t *testing.T) {
 		m := &memory{n: map[hub.TenantID]int{"a": 10}, oldest: 5}
 		f := start(t, m)
 		if _, err := f.Read(context.Background(), "a", "2"); fault.KindOf(err) != fault.Missing {
@@ -143,7 +143,7 @@ func TestFeed(t *testing.T) {
 			t.Errorf("no cursor gives %v", err)
 		}
 	})
-	t.Run("a reader that was overtaken by forgetting is told", func(t *testing.T) {
+	t.Run("a reader whose cursor was collected gets an error", func(t *testing.T) {
 		m := &memory{n: map[hub.TenantID]int{"a": 1}}
 		f := start(t, m)
 		slow := read(t, f, "a", "")
@@ -155,7 +155,7 @@ func TestFeed(t *testing.T) {
 			t.Errorf("Next() = %v, want that the log was cut", err)
 		}
 	})
-	t.Run("a log that is away for a while costs a delay", func(t *testing.T) {
+	t.Run("a log that is unreachable for a while costs a delay", func(t *testing.T) {
 		m := &memory{n: map[hub.TenantID]int{"a": 0}}
 		f := start(t, m)
 		r := read(t, f, "a", "")
@@ -169,7 +169,7 @@ func TestFeed(t *testing.T) {
 		m.set(func(m *memory) { m.failing = false })
 		collect(t, r, 0, 3)
 	})
-	t.Run("tenants do not hear of one another", func(t *testing.T) {
+	t.Run("tenants get no events of one another", func(t *testing.T) {
 		m := &memory{n: map[hub.TenantID]int{}}
 		f := start(t, m)
 		a, b := read(t, f, "a", ""), read(t, f, "b", "")
@@ -181,7 +181,7 @@ func TestFeed(t *testing.T) {
 			t.Errorf("a hears %v", changes)
 		}
 	})
-	t.Run("nobody listening costs nothing", func(t *testing.T) {
+	t.Run("a source without subscribers costs nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := &memory{n: map[hub.TenantID]int{}}
 			f := start(t, m)
@@ -202,7 +202,7 @@ func TestFeed(t *testing.T) {
 			collect(t, again, 0, 1)
 		})
 	})
-	t.Run("many readers beside many writers", func(t *testing.T) {
+	t.Run("many readers and many writers at the same time", func(t *testing.T) {
 		m := &memory{n: map[hub.TenantID]int{}}
 		f := start(t, m)
 		var readers, writers sync.WaitGroup

@@ -26,7 +26,7 @@ func advice(t *testing.T, err error) time.Duration {
 
 func TestAdmission(t *testing.T) {
 	t.Parallel()
-	t.Run("FT-L11 the fleet of one tenant has the whole rate, each agent a time of its own", func(t *testing.T) {
+	t.Run("FT-L11 the fleet of one tenant has the whole rate, with a time for each agent", func(t *testing.T) {
 		t.Parallel()
 		now := time.Now()
 		a := newAdmission(50, 600)
@@ -48,7 +48,7 @@ func TestAdmission(t *testing.T) {
 			}
 		}
 	})
-	t.Run("FT-L11 a fleet that comes when it was told is back at the rate", func(t *testing.T) {
+	t.Run("FT-L11 a fleet that retries at its assigned times reconnects at the rate", func(t *testing.T) {
 		t.Parallel()
 		if last := comeBack(t, newAdmission(100, 600), map[hub.TenantID]int{"t": 1000})["t"]; last > 6*time.Second {
 			t.Errorf("1,000 agents of one tenant are back after %s", last)
@@ -70,14 +70,14 @@ func TestAdmission(t *testing.T) {
 			}
 		}
 	})
-	t.Run("INV-7 a large tenant does not keep the times of small ones", func(t *testing.T) {
+	t.Run("INV-7 the reserved times of a large tenant do not delay small ones", func(t *testing.T) {
 		t.Parallel()
 		back := comeBack(t, newAdmission(100, 600), map[hub.TenantID]int{"large": 5000, "other": 5000, "small": 100})
 		if back["small"] > 10*time.Second || max(back["large"], back["other"]) > 2*time.Minute {
 			t.Errorf("they are back after %v", back)
 		}
 	})
-	t.Run("FT-L13 INV-7 an agent that floods takes nothing from others", func(t *testing.T) {
+	t.Run("FT-L13 INV-7 an agent that floods does not affect others", func(t *testing.T) {
 		t.Parallel()
 		now := time.Now()
 		a := newAdmission(100, 600)
@@ -102,7 +102,7 @@ func TestAdmission(t *testing.T) {
 			t.Errorf("a flood reserves times: it is told %s", got)
 		}
 	})
-	t.Run("INV-7 LD-2 a tenant that floods from all its clusters leaves others their share", func(t *testing.T) {
+	t.Run("INV-7 LD-2 a tenant that floods from all its clusters does not reduce the share of others", func(t *testing.T) {
 		t.Parallel()
 		now := time.Now()
 		a := newAdmission(100, 600)
@@ -124,7 +124,7 @@ func TestAdmission(t *testing.T) {
 			t.Errorf("%d agents were let in and %d refused; their tenant stays below its share", in, refused)
 		}
 	})
-	t.Run("FT-L11 one that comes before its time keeps it", func(t *testing.T) {
+	t.Run("FT-L11 one that retries early keeps its assigned time", func(t *testing.T) {
 		t.Parallel()
 		now := time.Now()
 		a := newAdmission(0.2, 1)

@@ -79,7 +79,7 @@ func TestAuthority(t *testing.T) {
 	if pin(t, first) != pin(t, again) || !bytes.Equal(first.Root(), again.Root()) {
 		t.Error("a restart changes the key or the authority")
 	}
-	t.Run("the hub's certificate is made anew at half its life, for the same key", func(t *testing.T) {
+	t.Run("the hub's certificate is renewed at half its lifetime, for the same key", func(t *testing.T) {
 		old, err := first.Certificate()
 		if err != nil {
 			t.Fatal(err)

@@ -233,7 +233,7 @@ func TestEnrolLimit(t *testing.T) {
 			now = now.Add(time.Second)
 		}
 	})
-	t.Run("INV-7 a tenant that enrols without end leaves others their share, and one token is bounded", func(t *testing.T) {
+	t.Run("INV-7 a tenant that enrols without end does not reduce the share of others, and one token is bounded", func(t *testing.T) {
 		t.Parallel()
 		now := time.Now()
 		l := newEnrolLimit()

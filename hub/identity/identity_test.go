@@ -203,7 +203,7 @@ func (f *fixture) mustLogin(t *testing.T) string {
 
 func TestSessions(t *testing.T) {
 	t.Parallel()
-	t.Run("a session says who is calling", func(t *testing.T) {
+	t.Run("a session names its user", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture(t)
 		c, err := f.Authenticate(t.Context(), f.mustLogin(t))
@@ -229,7 +229,7 @@ func TestSessions(t *testing.T) {
 			t.Errorf("a session older than a day gives %v", err)
 		}
 	})
-	t.Run("AUTH-05 SEC-F1 the tenant says how long a session lasts, and it is over when a third of that went by unused", func(t *testing.T) {
+	t.Run("AUTH-05 SEC-F1 the tenant sets how long a session lasts, and it ends after a third of that without use", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture(t)
 		f.dir.lasts = 90 * time.Minute
@@ -267,7 +267,7 @@ func TestSessions(t *testing.T) {
 			t.Errorf("SEC-D8 a disabled account gives %v", err)
 		}
 	})
-	t.Run("forgetting an account asks anew at once", func(t *testing.T) {
+	t.Run("removing an account from the cache reads it again at once", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture(t)
 		secret := f.mustLogin(t)
@@ -332,7 +332,7 @@ func TestProofsThatDoNotHold(t *testing.T) {
 
 func TestLogin(t *testing.T) {
 	t.Parallel()
-	t.Run("SEC-G1 whatever is wrong, the answer is the same and every failure is noted", func(t *testing.T) {
+	t.Run("SEC-G1 the answer is the same for every cause and every failure is recorded", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture(t)
 		_, wrong := f.login(t, "ann", "wrong")

@@ -38,7 +38,7 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	f.strangers(t)
-	t.Run("SEC-E8 the owner is let in where she has signed in before", func(t *testing.T) {
+	t.Run("SEC-E8 the owner can sign in where she has signed in before", func(t *testing.T) {
 		for _, a := range []string{home, homeSite, "2001:db8:1:2:aaaa::1"} {
 			if err := f.from(t, a, secretWord); err != nil {
 				t.Errorf("from %s: %v", a, err)
@@ -111,7 +111,7 @@ func TestKnownAddressesEnd(t *testing.T) {
 			t.Errorf("another address of the site gives %v", err)
 		}
 	})
-	t.Run("SEC-E8 strangers do not keep the owner from changing the password", func(t *testing.T) {
+	t.Run("SEC-E8 attempts of others do not prevent the owner from changing the password", func(t *testing.T) {
 		f := newFixture(t)
 		f.strangers(t)
 		who := hub.Caller{Tenant: "t1", TenantName: "acme", Username: "ann", Address: "198.51.100.7"}

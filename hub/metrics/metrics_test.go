@@ -73,7 +73,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%v", got["argocd_app_info"])
 		}
 	})
-	t.Run("OBS-04 repositories appear without what opens them", func(t *testing.T) {
+	t.Run("OBS-04 repositories appear without their credentials", func(t *testing.T) {
 		t.Parallel()
 		reg := prometheus.NewRegistry()
 		m := metrics.New(reg, metrics.Options{Argo: true})
@@ -145,7 +145,7 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a database that is away ends the series of its rows and breaks no scrape", func(t *testing.T) {
+	t.Run("an unreachable database ends the series of its rows and breaks no scrape", func(t *testing.T) {
 		t.Parallel()
 		reg := prometheus.NewRegistry()
 		metrics.New(reg, metrics.Options{Argo: true}).Show(func(context.Context, int) (metrics.Snapshot, error) {

@@ -99,14 +99,14 @@ func TestReport(t *testing.T) {
 			t.Errorf("%v, answers %v", err, w.out)
 		}
 	})
-	t.Run("INV-5 an agent whose earlier reports are missing is asked for everything", func(t *testing.T) {
+	t.Run("INV-5 an agent whose earlier reports are missing must send everything", func(t *testing.T) {
 		t.Parallel()
 		w := &world{result: hub.Observed{Resnapshot: true}}
 		if err := w.report(t, &linkv1.ReportUp{Epoch: "e", Seq: 9}); err != nil || !w.out[1].Resnapshot {
 			t.Errorf("%v, answers %v", err, w.out)
 		}
 	})
-	t.Run("ISO-1 nothing is taken without a certificate", func(t *testing.T) {
+	t.Run("ISO-1 nothing is accepted without a certificate", func(t *testing.T) {
 		t.Parallel()
 		w := &world{denied: fault.New(fault.Unknown, "no certificate")}
 		if err := w.report(t, &linkv1.ReportUp{Epoch: "e", Seq: 1}); fault.KindOf(err) != fault.Unknown || len(w.stored)+len(w.out) != 0 {
@@ -163,7 +163,7 @@ func TestReportIsRead(t *testing.T) {
 		},
 		Operations: []hub.OperationObservation{{Operation: op, Application: app, Phase: hub.Succeeded, FinishedAt: &at}},
 	}
-	t.Run("INV-14 words of a newer agent become Unknown, absent ones stay absent, times stay absent", func(t *testing.T) {
+	t.Run("INV-14 unknown values of a newer agent become Unknown, absent ones stay absent, times stay absent", func(t *testing.T) {
 		if diff := cmp.Diff(want, w.stored[0]); diff != "" {
 			t.Error(diff)
 		}

@@ -67,7 +67,7 @@ func TestSeries(t *testing.T) {
 			}
 		})
 	})
-	t.Run("what follows from requests that come one after another begins after the last", func(t *testing.T) {
+	t.Run("work of successive requests begins after the last one", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := start()
 			for range 10 {
@@ -90,7 +90,7 @@ func TestSeries(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a request that takes long belongs to its series, and one that is refused too", func(t *testing.T) {
+	t.Run("a slow request belongs to its series, and a refused one too", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := start()
 			ask(h, "acme")
@@ -108,7 +108,7 @@ func TestSeries(t *testing.T) {
 			}
 		})
 	})
-	t.Run("what was refused, and comes alone, holds nothing up", func(t *testing.T) {
+	t.Run("a single refused request delays nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := start()
 			h.a.alone("acme")(nil)
@@ -120,7 +120,7 @@ func TestSeries(t *testing.T) {
 			}
 		})
 	})
-	t.Run("requests that do not end hold nothing up for longer than two seconds", func(t *testing.T) {
+	t.Run("requests that do not end delay nothing for longer than two seconds", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := start()
 			open := 0

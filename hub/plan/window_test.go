@@ -23,7 +23,7 @@ func lunch(change func(*syncwindow.Window)) syncwindow.Set {
 func TestWindows(t *testing.T) {
 	t.Parallel()
 	opening := time.Date(2026, 5, 1, 13, 0, 0, 0, time.UTC)
-	t.Run("WIN-09 a new revision waits for the opening, and says so", func(t *testing.T) {
+	t.Run("WIN-09 a new revision waits for the opening, with a condition", func(t *testing.T) {
 		t.Parallel()
 		d := plan.Next(input(func(s *plan.Input) { s.Windows = lunch(nil) }))
 		if d.Target != fresh || d.Accept || d.Operation != nil || d.Again == nil || !d.Again.Equal(opening) {
@@ -40,7 +40,7 @@ func TestWindows(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	})
-	t.Run("WIN-06 manualSync is for people alone", func(t *testing.T) {
+	t.Run("WIN-06 manualSync is only for users", func(t *testing.T) {
 		t.Parallel()
 		byHand := lunch(func(w *syncwindow.Window) { w.ManualSync = true })
 		if d := plan.Next(input(func(s *plan.Input) { s.Windows = byHand })); d.Operation != nil {

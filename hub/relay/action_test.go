@@ -116,7 +116,7 @@ func TestAct(t *testing.T) {
 			})
 		})
 	}
-	t.Run("an agent that is away is told at once", func(t *testing.T) {
+	t.Run("a disconnected agent is an error at once", func(t *testing.T) {
 		t.Parallel()
 		_, err := relay.New(attached{}).Act(t.Context(), here, "app", hub.ObjectRef{}, wish)
 		_, list := relay.New(attached{}).Actions(t.Context(), here, "app", hub.ObjectRef{})

@@ -66,7 +66,7 @@ func TestRelay(t *testing.T) {
 	t.Parallel()
 	r := connect(t)
 	here := hub.Cluster{ID: "c1", Meta: hub.Meta{Name: "prod"}, AgentID: "a1"}
-	t.Run("reads pass through", func(t *testing.T) {
+	t.Run("reads are forwarded", func(t *testing.T) {
 		live, err := r.Get(t.Context(), here, "app", hub.ObjectRef{Kind: "Pod", Name: "x"})
 		if err != nil || string(live) != `{"kind":"Pod"}` {
 			t.Errorf("Get() = %s, %v", live, err)
@@ -84,7 +84,7 @@ func TestRelay(t *testing.T) {
 			t.Errorf("Get() = %s, %v", live, err)
 		}
 	})
-	t.Run("an agent that is away or breaks is one clear sentence", func(t *testing.T) {
+	t.Run("an agent that is disconnected or fails is one clear sentence", func(t *testing.T) {
 		for name, c := range map[string]struct {
 			cluster hub.Cluster
 			object  string

@@ -77,7 +77,7 @@ func TestAssemble(t *testing.T) {
 			t.Errorf("references %v, %v", refs, err)
 		}
 	})
-	t.Run("HOOK-02 an unknown hook is told", func(t *testing.T) {
+	t.Run("HOOK-02 an unknown hook is reported", func(t *testing.T) {
 		t.Parallel()
 		refs, warnings, err := assemble(object("Job", "", "j", "argocd.argoproj.io/hook", "PreSnyc"))
 		if err != nil || len(refs) != 1 || refs[0].Hook != "Skip" || len(warnings) != 1 || !strings.Contains(warnings[0], "PreSnyc") {
@@ -99,14 +99,14 @@ func TestAssemble(t *testing.T) {
 			t.Errorf("references %v, %v: one such object must not keep the others from being rendered", refs, err)
 		}
 	})
-	t.Run("ENG-02 a wave that is no number is 0, and told with the object", func(t *testing.T) {
+	t.Run("ENG-02 a wave that is no number is 0, and reported with the object", func(t *testing.T) {
 		t.Parallel()
 		refs, warnings, err := assemble(object("ConfigMap", "shop", "a", "argocd.argoproj.io/sync-wave", "first"))
 		if err != nil || len(refs) != 1 || refs[0].Wave != 0 || len(warnings) != 1 || !strings.HasPrefix(warnings[0], `ConfigMap shop/a: annotation sync-wave is "first"`) {
 			t.Errorf("references %v, warnings %q, %v", refs, warnings, err)
 		}
 	})
-	t.Run("SYNC-14 an object's option that cannot be read is told", func(t *testing.T) {
+	t.Run("SYNC-14 an invalid option of an object is reported", func(t *testing.T) {
 		t.Parallel()
 		_, warnings, err := assemble(object("ConfigMap", "shop", "a", "argocd.argoproj.io/sync-options", "Validate=maybe,PruneLast=true,Replace"))
 		if err != nil || len(warnings) != 1 || !strings.HasPrefix(warnings[0], `ConfigMap shop/a: sync option Validate has the value "maybe"`) {

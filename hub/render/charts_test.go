@@ -85,7 +85,7 @@ func TestChartsOfATree(t *testing.T) {
 			}
 		})
 	}
-	t.Run("HELM-15 what the project does not permit is an answer, and what is away is trouble", func(t *testing.T) {
+	t.Run("HELM-15 a forbidden chart is an answer, and an unreachable one is a transient failure", func(t *testing.T) {
 		t.Parallel()
 		out := ask(fmt.Errorf("chart: %w", fault.New(fault.Invalid, "the project does not permit it")), "c/Chart.yaml", "0")
 		if out.err != nil || out.answer.Files[0].Refused == nil || out.answer.Files[0].Refused.Cause != "the project does not permit it" || out.rec.Trouble() != nil {

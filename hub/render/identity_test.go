@@ -67,7 +67,7 @@ func TestStageKnowsARenderAgain(t *testing.T) {
 			}
 		})
 	}
-	t.Run("REPO-02 what a project forbids, source integrity too, is judged before the cache, which is as it was afterwards", func(t *testing.T) {
+	t.Run("REPO-02 what a project forbids, source integrity too, is checked before the cache, which is unchanged afterwards", func(t *testing.T) {
 		t.Parallel()
 		w := newStageWorld(files, "a")
 		w.run(t.Context(), false)

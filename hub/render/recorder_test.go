@@ -127,7 +127,7 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 			t.Errorf("error %v, want a limit", err)
 		}
 	})
-	t.Run("a tree that fails is trouble", func(t *testing.T) {
+	t.Run("a tree that fails is an internal error", func(t *testing.T) {
 		t.Parallel()
 		req := request()
 		req.Trees[0].(*rendertest.Tree).Break(errors.New("disk on fire"))

@@ -74,7 +74,7 @@ func TestRequestedRefreshes(t *testing.T) {
 			t.Errorf("skipped %v", w.skipped)
 		}
 	})
-	t.Run("APP-05 one on in-cluster while that is switched off says so, and is left as it is", func(t *testing.T) {
+	t.Run("APP-05 one on a disabled in-cluster shows that, and is not changed", func(t *testing.T) {
 		t.Parallel()
 		w, a := asked("normal")
 		fetched(w)

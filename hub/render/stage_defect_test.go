@@ -16,7 +16,7 @@ import (
 func TestStageDefects(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"a/x.yaml": "1", "b/x.yaml": "1", "c/x.yaml": "1"}
-	t.Run("FT-H8 a defect in rendering one application fails that one alone, and it is tried again later", func(t *testing.T) {
+	t.Run("FT-H8 a panic in the render of one application fails only that one, and it is retried", func(t *testing.T) {
 		t.Parallel()
 		w := newStageWorld(files, "a", "b", "c")
 		w.renderErr = func(app string) error {
@@ -34,7 +34,7 @@ func TestStageDefects(t *testing.T) {
 			t.Errorf("done %v, later %v, caught %v", w.done, w.later, m.Panics())
 		}
 	})
-	t.Run("FT-H8 a defect in looking at one application fails that one alone", func(t *testing.T) {
+	t.Run("FT-H8 a panic in the refresh of one application fails only that one", func(t *testing.T) {
 		t.Parallel()
 		w := newStageWorld(files, "a", "b", "c")
 		m := lifecycle.NewMonitor(lifecycle.System{}, nil)
@@ -48,7 +48,7 @@ func TestStageDefects(t *testing.T) {
 			t.Errorf("%d rendered, failed %+v, later %v", len(w.rendered), w.failed, w.later)
 		}
 	})
-	t.Run("FT-H7 an application that never comes back is found within two minutes", func(t *testing.T) {
+	t.Run("FT-H7 a refresh that never ends is found within two minutes", func(t *testing.T) {
 		t.Parallel()
 		clock := runtest.NewClock(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
 		m := lifecycle.NewMonitor(clock, nil)

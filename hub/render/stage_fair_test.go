@@ -99,7 +99,7 @@ func TestStageServesTenantsInParallel(t *testing.T) {
 	w.stop = stop
 	permits := func(hub.Refresh, hub.ApplicationSpec) error { return nil }
 	_ = render.NewStage(render.StageConfig{}, w, w, w, w, permits, slog.New(slog.DiscardHandler)).Run(ctx)
-	t.Run("FT-G9 INV-7 renders of one tenant that hang keep no other tenant waiting", func(t *testing.T) {
+	t.Run("FT-G9 INV-7 hanging renders of one tenant delay no other tenant", func(t *testing.T) {
 		if len(w.rendered) != 5 || len(w.done) != 5 {
 			t.Errorf("rendered %d, done %d", len(w.rendered), len(w.done))
 		}

@@ -54,7 +54,7 @@ func TestStageReadsAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Run("HELM-05 a refresh renders anew what an address holds now, and nothing else", func(t *testing.T) {
+	t.Run("HELM-05 a refresh renders again only if the content of an address has changed", func(t *testing.T) {
 		for i, step := range []struct {
 			contents string
 			renders  int
@@ -135,7 +135,7 @@ func TestStageFetchesCharts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Run("HELM-15 a refresh renders anew when the range means another archive, and nothing else", func(t *testing.T) {
+	t.Run("HELM-15 a refresh renders again only if the range resolves to another archive", func(t *testing.T) {
 		for i, step := range []struct {
 			digest  string
 			renders int

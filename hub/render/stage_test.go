@@ -392,7 +392,7 @@ func TestStage(t *testing.T) {
 			t.Errorf("%d renders where each was asked for", w.renders)
 		}
 	})
-	t.Run("B03 who needs a render that is under way waits for it, and nobody waits for what is not shared", func(t *testing.T) {
+	t.Run("B03 a caller waits for a running render that it can share, and for no other", func(t *testing.T) {
 		t.Parallel()
 		for kind, want := range map[string]struct {
 			renders int
@@ -430,7 +430,7 @@ func TestStage(t *testing.T) {
 			t.Errorf("rendered %v, failed %v", w.rendered, w.failed)
 		}
 	})
-	t.Run("CMPR-01 an application that is well again loses its condition", func(t *testing.T) {
+	t.Run("CMPR-01 a successful refresh removes the condition", func(t *testing.T) {
 		t.Parallel()
 		w := newStageWorld(files, "a")
 		w.run(t.Context(), false)
@@ -463,7 +463,7 @@ func TestStage(t *testing.T) {
 			t.Errorf("%d renders", w.renders)
 		}
 	})
-	t.Run("INV-1 a stage that is stopped gives its work back", func(t *testing.T) {
+	t.Run("INV-1 a stage that is stopped releases its work", func(t *testing.T) {
 		t.Parallel()
 		w := newStageWorld(files, "a", "b")
 		w.renderErr = func(string) error { w.stop(); return context.Canceled }

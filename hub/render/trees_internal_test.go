@@ -27,7 +27,7 @@ func (c *countedTree) Stat(name string) (fs.FileInfo, error) {
 
 func TestAnsweredTree(t *testing.T) {
 	t.Parallel()
-	t.Run("B24 what stands at a name is asked once for all applications of a folder, also if nothing does", func(t *testing.T) {
+	t.Run("B24 a name is looked up once for all applications of a folder, also if it does not exist", func(t *testing.T) {
 		t.Parallel()
 		under := &countedTree{files: fstest.MapFS{"web/a.yaml": {}}}
 		tree := &answeredTree{Tree: under, inputs: map[question]hub.Input{}, stats: map[string]stat{}}

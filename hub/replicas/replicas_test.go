@@ -299,7 +299,7 @@ func TestRoute(t *testing.T) {
 			}
 		}
 	})
-	t.Run("what the agent says comes back as it was, large answers too", func(t *testing.T) {
+	t.Run("the agent's answer is returned unchanged, large ones too", func(t *testing.T) {
 		_, err := get(t.Context(), b, recent(), "missing")
 		if f, ok := fault.As(err); !ok || f.Kind != fault.Missing || f.Object != "ConfigMap x" || f.Fix != "look again" {
 			t.Errorf("%v", err)
@@ -315,7 +315,7 @@ func TestRoute(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-	t.Run("ISO-1 the agent of another tenant is nowhere", func(t *testing.T) {
+	t.Run("ISO-1 the agent of another tenant is not found", func(t *testing.T) {
 		c := recent()
 		c.Tenant = "t2"
 		c.LastSeen = nil
@@ -325,7 +325,7 @@ func TestRoute(t *testing.T) {
 			}
 		}
 	})
-	t.Run("FT-H5 the registry says one replica and the agent is at the other", func(t *testing.T) {
+	t.Run("FT-H5 the registry names one replica and the agent is at the other", func(t *testing.T) {
 		a.detach(cluster)
 		b.attach(cluster, "s2")
 		// b holds it and knows; a believes that it is its own.
@@ -365,7 +365,7 @@ func TestRoute(t *testing.T) {
 			t.Errorf("answer %q", v)
 		}
 	})
-	t.Run("the second replica never goes on to a third", func(t *testing.T) {
+	t.Run("the second replica never forwards to a third", func(t *testing.T) {
 		// The row names a, which does not hold it; b does. a must not ask b
 		// on behalf of c.
 		w.store.put(cluster, "a", "s4")
@@ -404,7 +404,7 @@ func TestReplicaDies(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-	t.Run("FT-H5 the call goes on to where the agent comes back", func(t *testing.T) {
+	t.Run("FT-H5 the call follows the agent to its new replica", func(t *testing.T) {
 		got := make(chan string, 1)
 		go func() {
 			v, err := get(t.Context(), a, recent(), "x")
@@ -449,7 +449,7 @@ func TestActions(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-	t.Run("FT-H5 an action whose replica dies is not sent another way", func(t *testing.T) {
+	t.Run("FT-H5 an action whose replica ends is not sent through another one", func(t *testing.T) {
 		a.attach(cluster, "s2") // where a call would go that may be repeated
 		if err := act("2", "break"); err == nil || <-b.asked != "2" {
 			t.Errorf("%v", err)
@@ -466,7 +466,7 @@ func TestNotifications(t *testing.T) {
 	b, _ := w.start("b")
 	c, _ := w.start("c")
 	know(t, a, b, c)
-	t.Run("what changed is told to all, each thing once", func(t *testing.T) {
+	t.Run("a change is sent to all subscribers, each object once", func(t *testing.T) {
 		for range 50 {
 			a.Changed(tenant)
 		}
@@ -487,7 +487,7 @@ func TestNotifications(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a cluster that grew is told to the replica that holds its agent", func(t *testing.T) {
+	t.Run("the replica with its agent is notified of a log that grew", func(t *testing.T) {
 		w.store.put(cluster, "c", "s1")
 		c.attach(cluster, "s1")
 		if _, err := get(t.Context(), a, recent(), "x"); err != nil {

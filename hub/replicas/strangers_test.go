@@ -75,7 +75,7 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-	t.Run("SEC-K1 a replica is not taken for another one", func(t *testing.T) {
+	t.Run("SEC-K1 a replica cannot pass as another one", func(t *testing.T) {
 		b, _ := w.start("b")
 		w.store.mu.Lock()
 		w.store.alive["ghost"] = hub.Replica{ID: "ghost", Address: addr.Address} // a answers there

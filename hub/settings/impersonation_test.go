@@ -18,7 +18,7 @@ func TestImpersonation(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("DIFF-05 switched off it is taken, and said to change nothing", func(t *testing.T) {
+	t.Run("DIFF-05 disabled it is accepted, with a warning that it has no effect", func(t *testing.T) {
 		t.Parallel()
 		if err := settings.Check("argocd-cm", key, "false"); err != nil {
 			t.Error(err)

@@ -42,7 +42,7 @@ func TestPolling(t *testing.T) {
 			}
 		}
 	})
-	t.Run("CMPR-03 CMPR-04 APP-21 what changes nothing says what happens instead", func(t *testing.T) {
+	t.Run("CMPR-03 CMPR-04 APP-21 for settings without effect the reply explains what happens instead", func(t *testing.T) {
 		t.Parallel()
 		for key, want := range map[string]string{
 			"argocd-cm timeout.hard.reconciliation":                           "is recorded",

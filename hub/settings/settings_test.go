@@ -151,7 +151,7 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
-	t.Run("CFG-03 a key that changes nothing on purpose says what happens instead", func(t *testing.T) {
+	t.Run("CFG-03 for a key without effect the reply explains what happens instead", func(t *testing.T) {
 		t.Parallel()
 		for key, says := range map[string]string{
 			"resource.exclusions": "", "installationID": "", "resource.customizations.ignoreDifferences.all": "",

@@ -360,7 +360,7 @@ func TestLoopGivesBack(t *testing.T) {
 			t.Errorf("given back: %q, want %q", got, want)
 		}
 	}
-	t.Run("FT-H2 what was claimed and not begun is given back at an orderly stop, and what a tenant has over its share too", func(t *testing.T) {
+	t.Run("FT-H2 claimed work that has not begun is released at an orderly stop, and so is work beyond a tenant's share", func(t *testing.T) {
 		t.Parallel()
 		run(t, func(last lastWork) source.Work { return last }, "four", "one", "three", "two")
 	})

@@ -293,12 +293,12 @@ func TestApplicationLists(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a cluster that is no id", func(t *testing.T) {
+	t.Run("a cluster with an invalid id", func(t *testing.T) {
 		t.Parallel()
 		err := db.ReadTenant(t.Context(), tenant, func(ctx context.Context, tx *store.Tenant) error {
 			_, err := tx.Applications(ctx, hub.ApplicationFilter{All: true, Clusters: []hub.ClusterID{"x"}})
 			return err
 		})
-		wantKind(t, err, fault.Invalid, "a cluster that is no id")
+		wantKind(t, err, fault.Invalid, "a cluster with an invalid id")
 	})
 }

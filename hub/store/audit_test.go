@@ -106,7 +106,7 @@ func TestAudit(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a record without an act is our defect", func(t *testing.T) {
+	t.Run("a record without an action is our defect", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
 		err := db.InTenant(t.Context(), storetest.Tenant(t, db, "acme"), func(ctx context.Context, tx *store.Tenant) error {

@@ -111,7 +111,7 @@ func TestCollectObjects(t *testing.T) {
 			FROM object WHERE tenant_id = $1`, tenant).Scan(&c.due, &c.kept, &c.all))
 		return c
 	}
-	t.Run("FT-D10 INV-9 objects are looked at in parts: what is used stays and is not due again, the rest goes", func(t *testing.T) {
+	t.Run("FT-D10 INV-9 objects are collected in parts: used ones stay and are not due again, the others are deleted", func(t *testing.T) {
 		for i, want := range []counts{{7000, 1000, 8000}, {2000, 6000, 8000}, {0, 8000, 8000}} {
 			more := g.collect()
 			if got := count(); got != want || more != (want.due > 0) {

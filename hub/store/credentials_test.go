@@ -39,7 +39,7 @@ func TestCredentials(t *testing.T) {
 		must[hub.RepositoryTemplate](t)(tx.PutRepositoryTemplate(ctx, hub.RepositoryTemplate{URL: "https://h.test/org/team/"}, &hub.Credential{Password: "canary-team"}))
 		return nil
 	})
-	t.Run("CRED-02 the longest matching prefix supplies what a repository has not itself", func(t *testing.T) {
+	t.Run("CRED-02 the longest matching prefix supplies what a repository does not have", func(t *testing.T) {
 		for url, want := range map[string]string{
 			"https://h.test/org/own": "canary-own", "https://h.test/org/none": "canary-org", "https://h.test/org/team/deep": "canary-team",
 			"https://h.test/organisation/x": "", "https://other.test/x": "",
@@ -49,7 +49,7 @@ func TestCredentials(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a credential stays through a change and goes when it is emptied", func(t *testing.T) {
+	t.Run("a credential is preserved by a change and removed when it is emptied", func(t *testing.T) {
 		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
 			r := must[hub.Repository](t)(tx.RepositoryByURL(ctx, "https://h.test/org/own"))
 			r.Name = "named"
@@ -105,7 +105,7 @@ func TestCredentials(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("FT another master key opens nothing and says so", func(t *testing.T) {
+	t.Run("FT another master key decrypts nothing and is an error", func(t *testing.T) {
 		other := storetest.OpenURLs(t, urls.Config())
 		_, err := other.Keys(t.Context(), tenant)
 		wantKind(t, err, fault.Invalid, "keys under another master key")

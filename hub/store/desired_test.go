@@ -94,7 +94,7 @@ func TestDesiredLog(t *testing.T) {
 		heads := must[map[hub.ClusterID]hub.LogHead](t)(tx.LockClusters(ctx, []hub.ClusterID{id}))
 		check(t, tx.AppendRows(ctx, id, rows(heads[id], more...)))
 	}
-	t.Run("INV-8 only rows that continue the log are taken", func(t *testing.T) {
+	t.Run("INV-8 only rows that continue the log are accepted", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			head := must[map[hub.ClusterID]hub.LogHead](t)(tx.LockClusters(ctx, []hub.ClusterID{id, hub.NewID[hub.ClusterID]()}))
 			if len(head) != 1 || head[id].Seq != 3 {
@@ -183,7 +183,7 @@ func TestDesiredLog(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("rows that do not matter any more are left out", func(t *testing.T) {
+	t.Run("superseded rows are omitted", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			push(ctx, tx, hub.LogRow{Kind: hub.RowTerminate, Application: w.app.ID, Operation: w.operation.ID, Body: []byte("t")})
 			if got := seqs(ctx, tx, 0); !slices.Equal(got, []int64{2, 13, 14}) {
@@ -390,7 +390,7 @@ func TestTargets(t *testing.T) {
 			t.Errorf("error %v, want Conflict", err)
 		}
 	})
-	t.Run("a pin stays until it is taken out", func(t *testing.T) {
+	t.Run("a pin stays until it is removed", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			check(t, tx.SetTargets(ctx, []hub.TargetChange{{Application: w.app.ID, Target: second.ID, Generation: 5}}))
 			if a := must[hub.Application](t)(tx.ApplicationByID(ctx, w.app.ID)); a.Pin == nil {
@@ -403,7 +403,7 @@ func TestTargets(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("APP-17 a failure that is said again keeps its time", func(t *testing.T) {
+	t.Run("APP-17 the time of a repeated failure does not change", func(t *testing.T) {
 		since := func() time.Time {
 			t.Helper()
 			var at time.Time

@@ -110,7 +110,7 @@ func TestWebhookTargets(t *testing.T) {
 			t.Errorf("an IPv6 address finds %v", got)
 		}
 	})
-	t.Run("HOOKW-03 a target carries the secret of its own tenant, which may change and go", func(t *testing.T) {
+	t.Run("HOOKW-03 a target has the secret of its own tenant, which may change and be removed", func(t *testing.T) {
 		secrets := func() map[hub.TenantID]map[string]string {
 			out := map[hub.TenantID]map[string]string{}
 			for _, w := range must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{hub.RepoPlace("https://git.example.com/team/app")})) {
@@ -146,7 +146,7 @@ func TestWebhookTargets(t *testing.T) {
 			}
 		}
 	})
-	t.Run("HOOKW-04 a repository that is deleted is found no more", func(t *testing.T) {
+	t.Run("HOOKW-04 a deleted repository is not found", func(t *testing.T) {
 		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error { return tx.DeleteRepository(ctx, six) })
 		if got := at("ssh://[2001:db8::1]:2222/x"); len(got) != 0 {
 			t.Errorf("found %v", got)

@@ -151,7 +151,7 @@ func TestLinkDirectory(t *testing.T) {
 			t.Errorf("without a session: error %v, want Offline", err)
 		}
 	})
-	t.Run("SEC-K1 why an agent was refused stays with its cluster until it connects, a clone for longer", func(t *testing.T) {
+	t.Run("SEC-K1 the refusal of an agent stays with its cluster until it connects, that of a clone for longer", func(t *testing.T) {
 		of := func(v *world) (r *hub.Refusal) {
 			storetest.In(t, db, v.tenant, func(ctx context.Context, tx *store.Tenant) error {
 				r = must[hub.Cluster](t)(tx.ClusterByID(ctx, v.cluster.ID)).Refusal
@@ -191,7 +191,7 @@ func TestLinkDirectory(t *testing.T) {
 			t.Errorf("after a failed enrolment: %+v", r)
 		}
 	})
-	t.Run("INV-6 an agent that nobody has seen is not connected", func(t *testing.T) {
+	t.Run("INV-6 an agent that never connected is not connected", func(t *testing.T) {
 		old := hub.Attachment{Tenant: w.tenant, Cluster: w.cluster.ID, Session: "s3", Replica: "r3", At: now().Add(-time.Hour)}
 		other := storetest.Open(t)
 		v := build(t, other, "acme", "acme")
@@ -208,7 +208,7 @@ func TestLinkDirectory(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("the authority is put once and comes back whole", func(t *testing.T) {
+	t.Run("the authority is stored once and returned completely", func(t *testing.T) {
 		if _, err := s.Authority(ctx); fault.KindOf(err) != fault.Missing {
 			t.Errorf("before it is put: error %v, want Missing", err)
 		}

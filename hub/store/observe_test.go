@@ -63,7 +63,7 @@ func TestObservedResources(t *testing.T) {
 		Sync: hub.OutOfSync, Health: hub.Degraded, Message: "nul \x00 byte", RequiresPrune: true, Hook: true, Wave: -3, DiffSummary: "spec.replicas",
 		Info: []hub.Info{{Name: "Images", Value: "a:1"}}, CreatedAt: &born, Confirm: true, Links: []string{"Docs|https://docs.example.com", "http://web"},
 	}
-	t.Run("a resource comes back whole", func(t *testing.T) {
+	t.Run("a resource is returned completely", func(t *testing.T) {
 		observe(t, db, w, hub.Observation{Epoch: "acme", Seq: 2, Resources: []hub.Resource{{Application: full.Application, Group: full.Group, Kind: full.Kind, Namespace: full.Namespace, Name: full.Name, UID: "old"}, full}})
 		var got hub.Resource
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
@@ -89,7 +89,7 @@ func TestObservedResources(t *testing.T) {
 			t.Errorf("resources %v", got)
 		}
 	})
-	t.Run("what is gone goes by key or by uid, and never a newer one", func(t *testing.T) {
+	t.Run("a deleted object is removed by key or by uid, and never a newer one", func(t *testing.T) {
 		observe(t, db, w, hub.Observation{Epoch: "acme", Seq: 3, Resources: w.resources("a", "b", "c", "web-0")})
 		observe(t, db, w, hub.Observation{Epoch: "acme", Seq: 4,
 			Gone: []hub.ResourceGone{
@@ -115,7 +115,7 @@ func TestObservedResources(t *testing.T) {
 			t.Errorf("resources %v, want those of the snapshot and of the delta beside it", got)
 		}
 	})
-	t.Run("INV-6 after a gap everything is asked for, and nothing swept", func(t *testing.T) {
+	t.Run("INV-6 after a gap everything is requested, and nothing is swept", func(t *testing.T) {
 		if out := observe(t, db, w, hub.Observation{Epoch: "acme", Seq: 9, Resources: w.resources("after gap")}); !out.Resnapshot {
 			t.Error("a gap was not noticed")
 		}
@@ -158,7 +158,7 @@ func TestObservedResources(t *testing.T) {
 			t.Errorf("updated at %v, then %v", before, after)
 		}
 	})
-	t.Run("an agent has no say in applications of other clusters or of nobody", func(t *testing.T) {
+	t.Run("an agent cannot report applications of other clusters or unknown ones", func(t *testing.T) {
 		var other hub.Application
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			c := must[hub.Cluster](t)(tx.CreateCluster(ctx, hub.Cluster{Meta: hub.Meta{Name: "other"}}))
@@ -185,7 +185,7 @@ func TestObservedResources(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("an unknown cluster is said so", func(t *testing.T) {
+	t.Run("an unknown cluster is refused as such", func(t *testing.T) {
 		err := db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			_, err := tx.PutObservation(ctx, hub.NewID[hub.ClusterID](), hub.Observation{})
 			return err
@@ -220,14 +220,14 @@ func TestObservedApplications(t *testing.T) {
 	if want := []string{hub.AgentWarning, hub.ComparisonError, hub.RenderWarning, hub.SyncError}; !slices.Equal(types, want) {
 		t.Errorf("APP-17 conditions %v, want %v", types, want)
 	}
-	t.Run("HLT-26 health that stays keeps its time", func(t *testing.T) {
+	t.Run("HLT-26 the time of unchanged health does not change", func(t *testing.T) {
 		say(hub.ApplicationObservation{Target: w.snapshot.ID, Generation: 2, Sync: hub.Synced, Health: hub.Progressing, ComparedAt: at.Add(time.Minute)})
 		s := status(t, db, w).Status
 		if !s.HealthSince.Equal(at) || !s.ComparedAt.Equal(at.Add(time.Minute)) || len(s.Conditions) != 2 {
 			t.Errorf("status %+v", s)
 		}
 	})
-	t.Run("INV-6 sync is believed for the current target alone", func(t *testing.T) {
+	t.Run("INV-6 sync is valid only for the current target", func(t *testing.T) {
 		say(hub.ApplicationObservation{Target: hub.NewID[hub.SnapshotID](), Generation: 2, Sync: hub.OutOfSync, Health: hub.Healthy, ComparedAt: at.Add(time.Hour)})
 		if s := status(t, db, w).Status; s.Sync != hub.Synced || s.ComparedAt.Equal(at.Add(time.Hour)) || s.Health != hub.Healthy {
 			t.Errorf("status %+v", s)
@@ -237,13 +237,13 @@ func TestObservedApplications(t *testing.T) {
 			t.Errorf("status %+v", s)
 		}
 	})
-	t.Run("INV-8 what an older generation says is late", func(t *testing.T) {
+	t.Run("INV-8 a result of an older generation is ignored", func(t *testing.T) {
 		say(hub.ApplicationObservation{Target: w.snapshot.ID, Generation: 1, Sync: hub.OutOfSync, Health: hub.Degraded, ComparedAt: at})
 		if s := status(t, db, w).Status; s.Health != hub.Healthy || s.Sync != hub.Synced {
 			t.Errorf("status %+v", s)
 		}
 	})
-	t.Run("closed tombstones go", func(t *testing.T) {
+	t.Run("closed tombstones are removed", func(t *testing.T) {
 		seq++
 		closed := w.tombstone()
 		closed.Cluster = hub.NewID[hub.ClusterID]() // an agent reports only its own cluster, whatever it sends

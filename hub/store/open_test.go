@@ -191,7 +191,7 @@ func TestIdleConnections(t *testing.T) {
 	processes := func() int {
 		return queryOne[int](t, super, "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'capstan-hub'")
 	}
-	t.Run("FT-D10 a burst has as many as there may be, and no more", func(t *testing.T) {
+	t.Run("FT-D10 a burst opens the permitted number and no more", func(t *testing.T) {
 		here, leave := make(chan struct{}), make(chan struct{})
 		var wg sync.WaitGroup
 		for range cfg.MaxConns {
@@ -212,7 +212,7 @@ func TestIdleConnections(t *testing.T) {
 		close(leave)
 		wg.Wait()
 	})
-	t.Run("FT-D10 all are given back when nobody uses them", func(t *testing.T) {
+	t.Run("FT-D10 all are closed when they are unused", func(t *testing.T) {
 		for processes() > 0 {
 			if t.Context().Err() != nil {
 				t.Fatal("some are kept")

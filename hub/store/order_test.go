@@ -28,7 +28,7 @@ func TestLockOrder(t *testing.T) {
 		}
 		return nil
 	})
-	t.Run("INV-8 logs are locked in the order of their clusters' ids, so that nobody waits for each other", func(t *testing.T) {
+	t.Run("INV-8 logs are locked in the order of their clusters' ids, so that there is no deadlock", func(t *testing.T) {
 		var tries atomic.Int32
 		other := make(chan error, 1)
 		err := db.InTenant(t.Context(), tenant, func(ctx context.Context, tx *store.Tenant) error {

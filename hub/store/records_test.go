@@ -17,7 +17,7 @@ import (
 
 func TestFeed(t *testing.T) {
 	t.Parallel()
-	t.Run("INV-1 a follower misses nothing beside many writers", func(t *testing.T) {
+	t.Run("INV-1 a follower misses nothing with many concurrent writers", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
 		tenant := storetest.Tenant(t, db, "acme")
@@ -73,7 +73,7 @@ func TestFeed(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a cursor that is too old or no cursor is said so", func(t *testing.T) {
+	t.Run("a cursor that is too old or invalid is refused as such", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
 		w := build(t, db, "acme", "acme")
@@ -100,7 +100,7 @@ func TestFeed(t *testing.T) {
 			return nil
 		}))
 	})
-	t.Run("INV-7 the cursor of an idle tenant does not move with others' work, and nobody can read it", func(t *testing.T) {
+	t.Run("INV-7 the cursor of an idle tenant does not move with others' work, and cannot be decoded", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
 		idle, busy := storetest.Tenant(t, db, "idle"), storetest.Tenant(t, db, "busy")
@@ -141,7 +141,7 @@ func TestFeed(t *testing.T) {
 		write(idle, "second")
 		until(t, func() bool { return cursor(idle) != before })
 	})
-	t.Run("one transaction touches a thing once, and says what is gone", func(t *testing.T) {
+	t.Run("one transaction changes an object once in the feed, and marks deleted ones", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
 		tenant := storetest.Tenant(t, db, "acme")
@@ -338,7 +338,7 @@ func TestSessionsAndLinks(t *testing.T) {
 			t.Errorf("after a new password: error %v, want Missing", err)
 		}
 	})
-	t.Run("a token is found until its user is gone", func(t *testing.T) {
+	t.Run("a token is found until its user is deleted", func(t *testing.T) {
 		check(t, s.TouchToken(ctx, token, now()))
 		got := must[hub.APIToken](t)(s.Token(ctx, token))
 		if got.ID != w.token.ID || got.UsedAt == nil {
@@ -399,7 +399,7 @@ func TestSessionsAndLinks(t *testing.T) {
 			t.Errorf("%d failures after they were forgotten", n)
 		}
 	})
-	t.Run("SEC-E8 addresses of an account are known until they expire, and gone with it", func(t *testing.T) {
+	t.Run("SEC-E8 addresses of an account are known until they expire, and deleted with it", func(t *testing.T) {
 		known := func(key [32]byte, at time.Time) bool { return must[bool](t)(s.KnownAddress(ctx, key, at)) }
 		start, tenant := now(), w.tenant
 		var user hub.UserID

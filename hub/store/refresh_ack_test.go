@@ -60,13 +60,13 @@ func TestRepositoryThatIsAway(t *testing.T) {
 		w.app = must[hub.Application](t)(tx.CreateApplication(ctx, a))
 		return nil
 	})
-	t.Run("CMPR-04 for a while it is the repository's trouble alone", func(t *testing.T) {
+	t.Run("CMPR-04 for a while only the repository shows it", func(t *testing.T) {
 		fail(now().Add(-time.Minute))
 		if got := gotText(); got != "" {
 			t.Errorf("it says %q", got)
 		}
 	})
-	t.Run("CMPR-04 after that its applications say so, and keep what they have", func(t *testing.T) {
+	t.Run("CMPR-04 after that its applications show it, and their objects stay", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			must[bool](t)(tx.Fetched(ctx, w.repository.ID, []hub.Ref{{Name: "refs/heads/main", Commit: "c0ffee"}}, now(), "", false))
 			return nil
@@ -83,7 +83,7 @@ func TestRepositoryThatIsAway(t *testing.T) {
 			t.Errorf("since %v", after.Conditions[since].Since)
 		}
 	})
-	t.Run("CMPR-04 the end of the trouble is the end of it", func(t *testing.T) {
+	t.Run("CMPR-04 after recovery the condition is removed", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			must[bool](t)(tx.Fetched(ctx, w.repository.ID, []hub.Ref{{Name: "refs/heads/main", Commit: "c0ffee"}}, now(), "", false))
 			return nil

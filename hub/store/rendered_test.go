@@ -27,7 +27,7 @@ func TestRenderedBy(t *testing.T) {
 		check(t, tx.PutRenderedBy(ctx, hub.RenderedBy{Object: string(made.ID), Kind: "Application", Parent: a.app.ID, Applied: applied}))
 		return nil
 	}))
-	t.Run("APP-31 a child names its parent, and loses it when the parent is forgotten", func(t *testing.T) {
+	t.Run("APP-31 a child names its parent, until the parent is deleted", func(t *testing.T) {
 		check(t, in(a, func(ctx context.Context, tx *store.Tenant) error {
 			found, err := tx.ApplicationsNamed(ctx, []hub.ApplicationKey{{Namespace: "argocd", Name: "child"}, {Namespace: "argocd", Name: "none"}})
 			check(t, err)
@@ -48,7 +48,7 @@ func TestRenderedBy(t *testing.T) {
 			return nil
 		}))
 	})
-	t.Run("ISO-1 APP-31 nobody is made a parent of another tenant's object", func(t *testing.T) {
+	t.Run("ISO-1 APP-31 no application becomes the parent of another tenant's object", func(t *testing.T) {
 		for _, r := range []hub.RenderedBy{
 			{Object: string(b.app.ID), Kind: "Application", Parent: b.app.ID, Applied: applied},
 			{Object: "none", Kind: "AppProject", Parent: b.app.ID, Applied: applied},

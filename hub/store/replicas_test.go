@@ -27,7 +27,7 @@ func TestReplicas(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 
-	t.Run("a replica is there as long as it says so", func(t *testing.T) {
+	t.Run("a replica counts as live while it renews its row", func(t *testing.T) {
 		t.Parallel()
 		s := storetest.Open(t).System()
 		a := hub.Replica{ID: "a.1", Name: "a", Address: "10.0.0.1:9443"}
@@ -71,7 +71,7 @@ func TestReplicas(t *testing.T) {
 		}
 	})
 
-	t.Run("FT-H1 a replica that starts again under its name takes up its work at once", func(t *testing.T) {
+	t.Run("FT-H1 a replica that restarts under its name resumes its work at once", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
 		s, tenant := db.System(), storetest.Tenant(t, db, "acme")
@@ -89,7 +89,7 @@ func TestReplicas(t *testing.T) {
 		}
 	})
 
-	t.Run("INV-4 a lease that is good stays so until the transaction ends", func(t *testing.T) {
+	t.Run("INV-4 a valid lease stays valid until the transaction ends", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
 		tenant, k := storetest.Tenant(t, db, "acme"), key()
@@ -111,7 +111,7 @@ func TestReplicas(t *testing.T) {
 		}
 	})
 
-	t.Run("INV-4 replicas share out repositories, and only those of one that is gone move", func(t *testing.T) {
+	t.Run("INV-4 replicas share repositories, and only those of a removed one move", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.OpenPatient(t)
 		tenant := storetest.Tenant(t, db, "acme")
@@ -144,7 +144,7 @@ func TestReplicas(t *testing.T) {
 		}
 	})
 
-	t.Run("what its replica leaves waiting is anybody's", func(t *testing.T) {
+	t.Run("work that its replica does not claim can be claimed by any", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
 		tenant := storetest.Tenant(t, db, "acme")
@@ -219,7 +219,7 @@ func TestAttachments(t *testing.T) {
 			t.Errorf("the new session counts as lost: %v", lost)
 		}
 	})
-	t.Run("followers read what is new, and that somebody left", func(t *testing.T) {
+	t.Run("followers read new rows, and that a replica left", func(t *testing.T) {
 		all := must[[]hub.AgentHome](t)(s.Attachments(ctx, 0))
 		last := all[len(all)-1]
 		if more := must[[]hub.AgentHome](t)(s.Attachments(ctx, last.Fence)); len(more) != 0 {
@@ -232,7 +232,7 @@ func TestAttachments(t *testing.T) {
 			t.Errorf("after the agent left: %v", more)
 		}
 	})
-	t.Run("FT-H5 an attachment that nobody renews counts as gone", func(t *testing.T) {
+	t.Run("FT-H5 an attachment without renewals counts as removed", func(t *testing.T) {
 		check(t, attach("s3", "dead", "e1", time.Minute))
 		super := storetest.Connect(t, urls.Superuser)
 		must[pgconn.CommandTag](t)(super.Exec(ctx, `UPDATE directory.agent_attachment SET until = now() - interval '1 second'`))

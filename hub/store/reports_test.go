@@ -71,7 +71,7 @@ func TestReportsOfSeveralClusters(t *testing.T) {
 			}
 		}
 	})
-	t.Run("ISO-1 what one agent says of the application of another cluster is left out", func(t *testing.T) {
+	t.Run("ISO-1 reports about the application of another cluster are ignored", func(t *testing.T) {
 		put(report(0, 1, 3, "stolen"), report(1, 1, 2, "own"), report(2, 1, 8, "stolen"))
 		pods, warnings := found(1)
 		if diff := cmp.Diff([]string{"b", "own"}, pods); diff != "" {
@@ -111,7 +111,7 @@ func TestReportsOfSeveralClusters(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("B10 the database plans what stores reports once, and not for each report", func(t *testing.T) {
+	t.Run("B10 the statements that store reports are planned once, and not for each report", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			before, _, err := store.Plans(ctx, tx)
 			check(t, err)
@@ -127,7 +127,7 @@ func TestReportsOfSeveralClusters(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("with one of an unknown cluster nothing is stored", func(t *testing.T) {
+	t.Run("with a report of an unknown cluster nothing is stored", func(t *testing.T) {
 		none := report(0, 0, 1, "x")
 		none.Cluster = hub.NewID[hub.ClusterID]()
 		err := db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {

@@ -38,7 +38,7 @@ func TestRewind(t *testing.T) {
 		})
 	}
 	note(false)
-	t.Run("SEC-K3 a claim without a proof holds nobody else", func(t *testing.T) {
+	t.Run("SEC-K3 a claim without a proof stops no other agent", func(t *testing.T) {
 		check(t, enrol(other, "open"))
 		in(other, func(ctx context.Context, tx *store.Tenant) error {
 			if c := must[hub.Cluster](t)(tx.ClusterByID(ctx, other.cluster.ID)); c.Held || c.Rewind != nil {
@@ -48,7 +48,7 @@ func TestRewind(t *testing.T) {
 		})
 	})
 	note(true)
-	t.Run("FT-D9 a proof closes enrolment for everyone, and open tokens die", func(t *testing.T) {
+	t.Run("FT-D9 a proof closes enrolment for all, and open tokens become invalid", func(t *testing.T) {
 		if err := enrol(other, "late"); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("CreateEnrolment() = %v", err)
 		}
@@ -62,7 +62,7 @@ func TestRewind(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("INV-8 accepting begins a new log that goes on from the agent's number", func(t *testing.T) {
+	t.Run("INV-8 accepting begins a new log that continues from the agent's number", func(t *testing.T) {
 		in(w, func(ctx context.Context, tx *store.Tenant) error {
 			before := must[map[hub.ClusterID]hub.LogHead](t)(tx.LockClusters(ctx, []hub.ClusterID{w.cluster.ID}))[w.cluster.ID]
 			r := must[hub.Rewind](t)(tx.AcceptHub(ctx, w.cluster.ID, "ada", now()))
@@ -91,7 +91,7 @@ func TestRewind(t *testing.T) {
 		}
 		check(t, enrol(other, "fresh"))
 	})
-	t.Run("FT-D9 a stream that judged its agent before the decision does not undo it", func(t *testing.T) {
+	t.Run("FT-D9 a stream that checked its agent before the decision does not undo it", func(t *testing.T) {
 		in(w, func(ctx context.Context, tx *store.Tenant) error {
 			noted, err := tx.NoteRewind(ctx, w.cluster.ID, hub.Rewind{Reason: "behind", Proven: true, AgentIncarnation: "agent's", AgentSeq: 70, SeenAt: now()})
 			if r := must[*hub.Rewind](t)(tx.Rewind(ctx, w.cluster.ID)); err != nil || noted || r != nil {
@@ -101,7 +101,7 @@ func TestRewind(t *testing.T) {
 		})
 		check(t, enrol(other, "fresher"))
 	})
-	t.Run("INV-8 no row of a new log is next to one of before, or agents would take it for forged", func(t *testing.T) {
+	t.Run("INV-8 the numbers of a new log leave a gap, or agents would refuse its rows as forged", func(t *testing.T) {
 		storetest.In(t, db, other.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			id := other.cluster.ID
 			must[bool](t)(tx.NoteRewind(ctx, id, hub.Rewind{Reason: "behind", AgentIncarnation: "agent's", AgentSeq: 1, SeenAt: now()}))
@@ -171,8 +171,8 @@ func TestTwoWithOneIdentity(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("FT-A2 a restarted process of the same directory takes over at once", func(t *testing.T) { check(t, connect("s3", "e3", "one", false)) })
-	t.Run("FT-L8 whoever gets the Lease wins, and the other one does not come back beside it", func(t *testing.T) {
+	t.Run("FT-A2 a restarted process of the same directory gets the lease at once", func(t *testing.T) { check(t, connect("s3", "e3", "one", false)) })
+	t.Run("FT-L8 the agent that gets the Lease stays, and the other one is not admitted", func(t *testing.T) {
 		check(t, connect("s4", "e4", "two", true))
 		if err := connect("s5", "e3", "one", false); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("the replaced one came back: %v", err)
@@ -182,13 +182,13 @@ func TestTwoWithOneIdentity(t *testing.T) {
 			t.Errorf("lost %v", lost)
 		}
 	})
-	t.Run("FT-L4 the late end of an older session leaves the newer one", func(t *testing.T) {
+	t.Run("FT-L4 the late end of an older session does not end the newer one", func(t *testing.T) {
 		check(t, s.Disconnected(t.Context(), w.tenant, w.cluster.ID, "s3"))
 		if r := must[hub.AgentHome](t)(s.Attachment(t.Context(), w.tenant, w.cluster.ID)); r.Replica != "r" {
 			t.Errorf("attachment %+v", r)
 		}
 	})
-	t.Run("FT-L9 a quarantine keeps both out until an admin says who stays", func(t *testing.T) {
+	t.Run("FT-L9 a quarantine refuses both until an admin decides which one stays", func(t *testing.T) {
 		version := must[int64](t)(s.RevocationVersion(t.Context()))
 		q := hub.Quarantine{Since: now(), Known: "uid", Other: "clone", Address: "10.0.0.7:1"}
 		if !must[bool](t)(s.Quarantine(t.Context(), w.tenant, w.cluster.ID, q)) || must[bool](t)(s.Quarantine(t.Context(), w.tenant, w.cluster.ID, q)) {
@@ -226,7 +226,7 @@ func TestDeletionIsKnownByItsEnd(t *testing.T) {
 	gone := func(seq, generation int64) hub.Observed {
 		return observe(t, db, w, hub.Observation{Epoch: "acme", Seq: seq, Applications: []hub.ApplicationObservation{{Application: w.app.ID, Generation: generation, Gone: true, ComparedAt: now()}}})
 	}
-	t.Run("FT-A3 an agent that says nothing is left ends the deletion whose result it lost", func(t *testing.T) {
+	t.Run("FT-A3 an agent that reports that nothing is left ends the deletion whose result it lost", func(t *testing.T) {
 		if out := gone(2, 4); len(out.Over) != 0 {
 			t.Error("INV-8 a word of before the deletion ended it")
 		}

@@ -151,7 +151,7 @@ func TestRepositoriesOfProjects(t *testing.T) {
 		})
 		want(t, map[string]string{"late": "canary-late"})
 	})
-	t.Run("CRED-15 what a project names alone is not looked at without its credential", func(t *testing.T) {
+	t.Run("CRED-15 a repository of one project is not fetched without its credential", func(t *testing.T) {
 		const url = "https://git.example.com/team/private"
 		s.in(func(ctx context.Context, tx *store.Tenant) error {
 			r := must[hub.Repository](t)(tx.PutRepository(ctx, hub.Repository{URL: url, Project: "p", Registered: true}, &hub.Credential{Password: "x"}))

@@ -93,7 +93,7 @@ func TestShown(t *testing.T) {
 	begun := now().Add(-80 * time.Second)
 	attach("s1", begun)
 	see("s1", begun, 0, false)
-	t.Run("INV-6 states of a connected agent are given as they are", func(t *testing.T) {
+	t.Run("INV-6 states of a connected agent are returned unchanged", func(t *testing.T) {
 		see("s1", now(), 0, false)
 		shown(t, hub.Synced, hub.Healthy)
 	})
@@ -115,14 +115,14 @@ func TestShown(t *testing.T) {
 		shown(t, hub.SyncUnknown, hub.Healthy)
 		must[pgconn.CommandTag](t)(super.Exec(t.Context(), `UPDATE repository SET error = ''`))
 	})
-	t.Run("INV-6 an agent that has not delivered for long leaves nothing known", func(t *testing.T) {
+	t.Run("INV-6 without reports for long every status is Unknown", func(t *testing.T) {
 		see("s1", now(), 61*time.Second, false)
 		shown(t, hub.SyncUnknown, hub.HealthUnknown)
 		see("s1", now(), 0, false)
 		shown(t, hub.Synced, hub.Healthy)
 	})
 	last := asOf(t)
-	t.Run("INV-6 an agent that attaches anew vouches for nothing until it has delivered a whole picture", func(t *testing.T) {
+	t.Run("INV-6 an agent that attaches again confirms nothing until it has sent a complete report", func(t *testing.T) {
 		check(t, s.Disconnected(t.Context(), w.tenant, w.cluster.ID, "s1"))
 		shown(t, hub.Synced, hub.Healthy) // for a minute
 		attach("s2", last.Add(2*time.Minute))

@@ -25,7 +25,7 @@ func TestSleepInATransaction(t *testing.T) {
 	if len(items) != 1 {
 		t.Fatalf("%d items", len(items))
 	}
-	t.Run("FT-H3 FT-D1 what a process holds that sleeps in a transaction is free again, and the transaction comes to nothing", func(t *testing.T) {
+	t.Run("FT-H3 FT-D1 locks of a process that sleeps in a transaction are released, and the transaction is rolled back", func(t *testing.T) {
 		var held []bool
 		sleep := func(ctx context.Context, tx *store.Tenant) error {
 			good, err := tx.Held(ctx, hub.WorkRefresh, map[string]int64{key: items[0].Token})

@@ -25,7 +25,7 @@ func TestStatistics(t *testing.T) {
 		_, err = super.Exec(t.Context(), `SELECT pg_stat_force_next_flush()`)
 		check(t, err)
 	}
-	t.Run("a table that has just been filled is looked at", func(t *testing.T) {
+	t.Run("a table that has just been filled is analysed", func(t *testing.T) {
 		fill(500)
 		for must[bool](t)(db.System().RefreshStatistics(t.Context())) {
 		}
@@ -43,7 +43,7 @@ func TestStatistics(t *testing.T) {
 			t.Skipf("the server has looked by itself: %v rows, before %v", got, before)
 		}
 	})
-	t.Run("ISO-1 whoever serves tenants may not ask for it", func(t *testing.T) {
+	t.Run("ISO-1 the role that serves tenants may not read it", func(t *testing.T) {
 		if _, err := storetest.Connect(t, urls.App).Exec(t.Context(), `SELECT work.refresh_statistic()`); err == nil {
 			t.Error("the role of tenants' transactions may refresh statistics")
 		}

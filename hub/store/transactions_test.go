@@ -40,7 +40,7 @@ func TestTenants(t *testing.T) {
 			t.Errorf("tenants %+v", all)
 		}
 	})
-	t.Run("an unknown tenant is said so", func(t *testing.T) {
+	t.Run("an unknown tenant is refused as such", func(t *testing.T) {
 		_, err := s.TenantByName(ctx, "nobody")
 		wantKind(t, err, fault.Missing, "by name")
 		for _, unknown := range []hub.TenantID{"", "x", hub.NewID[hub.TenantID]()} {
@@ -52,7 +52,7 @@ func TestTenants(t *testing.T) {
 			wantKind(t, inTenant(t, db, unknown, func(context.Context, *store.Tenant) error { return nil }), fault.Missing, "InTenant")
 		}
 	})
-	t.Run("FT-D1 what was begun and not finished gives its name back", func(t *testing.T) {
+	t.Run("FT-D1 an unfinished request releases its name", func(t *testing.T) {
 		for name, age := range map[string]string{"fresh": "1 second", "stale": "2 minutes"} {
 			_, err := storetest.Connect(t, urls.Superuser).Exec(ctx,
 				`INSERT INTO directory.tenant (id, name, created_at) VALUES (gen_random_uuid(), $1, now() - $2::text::interval)`, name, age)
@@ -137,7 +137,7 @@ func TestTransactions(t *testing.T) {
 			t.Error("it did")
 		}
 	})
-	t.Run("a context that ended is said as it is", func(t *testing.T) {
+	t.Run("a cancelled context is reported as such", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		err := db.InTenant(ctx, tenant, func(context.Context, *store.Tenant) error { return nil })

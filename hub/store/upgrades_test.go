@@ -36,7 +36,7 @@ func TestUpgrades(t *testing.T) {
 	}
 	one, two := order("one"), order("two")
 	check(t, in(w.tenant, func(ctx context.Context, tx *store.Tenant) error { return tx.OrderUpgrade(ctx, w.cluster.ID, one) }))
-	t.Run("FT-A5 an order is there, and is work", func(t *testing.T) {
+	t.Run("FT-A5 a request is stored, and enqueued as work", func(t *testing.T) {
 		if diff := cmp.Diff(&one, stored()); diff != "" {
 			t.Error(diff)
 		}
@@ -45,7 +45,7 @@ func TestUpgrades(t *testing.T) {
 			t.Errorf("work %+v", items)
 		}
 	})
-	t.Run("ISO-1 another tenant orders nothing here", func(t *testing.T) {
+	t.Run("ISO-1 another tenant can request nothing here", func(t *testing.T) {
 		err := in(stranger.tenant, func(ctx context.Context, tx *store.Tenant) error { return tx.OrderUpgrade(ctx, w.cluster.ID, two) })
 		if fault.KindOf(err) != fault.Missing {
 			t.Errorf("error %v, want Missing", err)
@@ -57,7 +57,7 @@ func TestUpgrades(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("FT-A5 what is over stays, and so does a newer order", func(t *testing.T) {
+	t.Run("FT-A5 a finished request is not changed, and neither is a newer one", func(t *testing.T) {
 		put(two.End(hub.UpgradeSucceeded, "of another order", now()))
 		if diff := cmp.Diff(&one, stored()); diff != "" {
 			t.Error(diff)
@@ -70,7 +70,7 @@ func TestUpgrades(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("FT-A5 the agent says whether it may be upgraded, at each connection", func(t *testing.T) {
+	t.Run("FT-A5 the agent reports whether it may be upgraded, at each connection", func(t *testing.T) {
 		for i, may := range []bool{true, false} {
 			check(t, db.System().Connected(t.Context(), hub.Attachment{
 				Tenant: w.tenant, Cluster: w.cluster.ID, Session: []string{"s1", "s2"}[i], Replica: "r1", Upgradable: may, At: now(),

@@ -47,7 +47,7 @@ func TestIdentifiersGoAsBytes(t *testing.T) {
 			t.Errorf("none: %x", got)
 		}
 	})
-	t.Run("what is none is left to the database to refuse", func(t *testing.T) {
+	t.Run("an invalid id is refused by the database", func(t *testing.T) {
 		t.Parallel()
 		for _, value := range []any{hub.ApplicationID("x"), []hub.ApplicationID{id, ""}} {
 			oid := uint32(pgtype.UUIDOID)

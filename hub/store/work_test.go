@@ -53,7 +53,7 @@ func TestWorkQueue(t *testing.T) {
 			t.Errorf("%d items are left after Done", n)
 		}
 	})
-	t.Run("INV-1 a claim whose caller goes away leases nothing", func(t *testing.T) {
+	t.Run("INV-1 a claim whose caller is cancelled leases nothing", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
 		tenant, k := storetest.Tenant(t, db, "acme"), key()
@@ -112,7 +112,7 @@ func TestWorkQueue(t *testing.T) {
 			t.Errorf("claimed %+v, want the item again at once, not when its lease ends", again)
 		}
 	})
-	t.Run("B01 who gives work back hears that it is due again already, and not of what comes later", func(t *testing.T) {
+	t.Run("B01 a release reports work that is already due again, and no later work", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
 		tenant := storetest.Tenant(t, db, "acme")
@@ -136,7 +136,7 @@ func TestWorkQueue(t *testing.T) {
 			}
 		}
 	})
-	t.Run("INV-4 a lost lease decides nothing any more", func(t *testing.T) {
+	t.Run("INV-4 a lost lease decides nothing", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
 		tenant, k := storetest.Tenant(t, db, "acme"), key()
@@ -158,7 +158,7 @@ func TestWorkQueue(t *testing.T) {
 			t.Errorf("the loser freed the item: %+v", again)
 		}
 	})
-	t.Run("what is put off waits, unless someone asks for it earlier", func(t *testing.T) {
+	t.Run("postponed work waits, unless it is enqueued earlier", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
 		tenant, k := storetest.Tenant(t, db, "acme"), key()
@@ -173,7 +173,7 @@ func TestWorkQueue(t *testing.T) {
 			t.Errorf("claimed %+v, want the item still forced, on its second try", got)
 		}
 	})
-	t.Run("LD tenants take turns", func(t *testing.T) {
+	t.Run("LD tenants are served in turn", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
 		big, small := storetest.Tenant(t, db, "big"), storetest.Tenant(t, db, "small")

@@ -129,7 +129,7 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
-	t.Run("an agent that is not connected is not asked", func(t *testing.T) {
+	t.Run("an agent that is not connected is not called", func(t *testing.T) {
 		t.Parallel()
 		w := world{cluster: hub.Cluster{Upgrade: &open}}
 		if over, err := New(nil, &w, &w, clock{now: noon}, slog.New(slog.DiscardHandler)).check(t.Context(), "t1", "c1"); over || err != nil || w.asked != nil || w.stored != 0 {

@@ -258,7 +258,7 @@ func TestUsersActions(t *testing.T) {
 			t.Error(d, err)
 		}
 	})
-	t.Run("ACT-02 with mergeBuiltinActions the bundled ones are offered as well", func(t *testing.T) {
+	t.Run("ACT-02 with mergeBuiltinActions the bundled ones are offered, too", func(t *testing.T) {
 		t.Parallel()
 		got, err := action.New(set(`return {mine = {}, abort = {disabled = true}}`, nil, true)).List(t.Context(), rolloutObject(t))
 		all := names(got)
@@ -289,7 +289,7 @@ func TestUsersActions(t *testing.T) {
 			t.Error(d, body)
 		}
 	})
-	t.Run("ACT-04 an action without a script of the user's falls back to the bundled one", func(t *testing.T) {
+	t.Run("ACT-04 an action without a user's script uses the bundled one", func(t *testing.T) {
 		t.Parallel()
 		if got, err := action.New(set(discovery, guide, false)).Run(t.Context(), rolloutObject(t), "abort", nil); err != nil || len(got) != 1 {
 			t.Error(got, err)
@@ -347,7 +347,7 @@ func TestUsersActions(t *testing.T) {
 			}
 		})
 	}
-	t.Run("ACT-04 a new object lands in the namespace of its source without what a server gives", func(t *testing.T) {
+	t.Run("ACT-04 a new object is in the namespace of its source, without fields that a server sets", func(t *testing.T) {
 		t.Parallel()
 		a := action.New(set(`return {act = {}}`, map[string]string{"act": `return {{operation = "create", resource = {apiVersion = "v1", kind = "ConfigMap", metadata = {name = "x", uid = "u", resourceVersion = "3"}, data = {}}}}`}, false))
 		got, err := a.Run(t.Context(), rolloutObject(t), "act", nil)
@@ -359,7 +359,7 @@ func TestUsersActions(t *testing.T) {
 			t.Error(d)
 		}
 	})
-	t.Run("ACT-03 a discovery that fails is told", func(t *testing.T) {
+	t.Run("ACT-03 the error of a discovery script is reported", func(t *testing.T) {
 		t.Parallel()
 		for _, script := range []string{`return 3`, `error("x")`, `no lua`} {
 			if _, err := action.New(set(script, nil, false)).List(t.Context(), rolloutObject(t)); fault.KindOf(err) != fault.Invalid {

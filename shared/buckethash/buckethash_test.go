@@ -39,7 +39,7 @@ func differing(t interface{ Fatal(...any) }, mine, theirs Sums) []uint16 {
 
 func TestBuckets(t *testing.T) {
 	t.Parallel()
-	t.Run("exactly the buckets of what differs are found", func(t *testing.T) {
+	t.Run("exactly the buckets with differences are found", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			a := rapid.MapOfN(rapid.StringMatching(`[a-h]{1,3}`), rapid.StringMatching(`[xy]`), 0, 60).Draw(t, "a")
 			b := maps.Clone(a)
@@ -68,7 +68,7 @@ func TestBuckets(t *testing.T) {
 			}
 		})
 	})
-	t.Run("what is taken out leaves nothing behind", func(t *testing.T) {
+	t.Run("a removed leaf leaves the sums unchanged", func(t *testing.T) {
 		t.Parallel()
 		s := sumsOf(map[string]string{"a": "1", "b": "2"})
 		s.Add(Of("a"), Leaf("a", []byte("1")))

@@ -35,7 +35,7 @@ func TestFind(t *testing.T) {
 			}
 		})
 	}
-	t.Run("HLT-07 the very name wins over a star", func(t *testing.T) {
+	t.Run("HLT-07 the exact name takes precedence over a pattern", func(t *testing.T) {
 		t.Parallel()
 		own, _ := c.Health("rds.aws.crossplane.io", "DBInstance")
 		all, _ := c.Health("other.aws.crossplane.io", "DBInstance")
@@ -43,7 +43,7 @@ func TestFind(t *testing.T) {
 			t.Error("the rule of the group is not the one found")
 		}
 	})
-	t.Run("ACT-11 a script that is named otherwise is found", func(t *testing.T) {
+	t.Run("ACT-11 a script with another file name is found", func(t *testing.T) {
 		t.Parallel()
 		if _, ok := c.Action("psmdb.percona.com", "PerconaServerMongoDB", "pause"); !ok {
 			t.Error("not found")

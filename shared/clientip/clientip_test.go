@@ -85,7 +85,7 @@ func TestClient(t *testing.T) {
 			}
 		})
 	}
-	t.Run("without trusted proxies the peer counts", func(t *testing.T) {
+	t.Run("without trusted proxies the peer is the client", func(t *testing.T) {
 		t.Parallel()
 		r := &http.Request{RemoteAddr: "10.0.0.1:5", Header: http.Header{"X-Forwarded-For": {"198.51.100.1"}}}
 		if got := (clientip.Proxies)(nil).Client(r); got != "10.0.0.1" {
@@ -94,9 +94,9 @@ func TestClient(t *testing.T) {
 	})
 }
 
-// TestUntrustedWord tries every header: whoever is not a trusted proxy is
+// TestUntrustedHeader tries every header: whoever is not a trusted proxy is
 // known by the address of the connection alone.
-func TestUntrustedWord(t *testing.T) {
+func TestUntrustedHeader(t *testing.T) {
 	t.Parallel()
 	p := clientip.Proxies{netip.MustParsePrefix("10.0.0.0/8")}
 	rapid.Check(t, func(t *rapid.T) {

@@ -31,7 +31,7 @@ func Name(base []byte) []byte {
 }
 
 // ErrBase means that the base is not the one that the text was compressed with.
-var ErrBase = errors.New("the text was packed against another base")
+var ErrBase = errors.New("the text was compressed with another base")
 
 // Pack returns text compressed with base as dictionary, which may be nil, and
 // the base's name. ok reports whether the result is shorter than text.
@@ -83,10 +83,10 @@ func Unpack(packed, base, name []byte) ([]byte, error) {
 	defer dec.Close()
 	text, err := dec.DecodeAll(packed, nil)
 	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
-		return nil, fault.New(fault.Exceeded, "a row unpacks to more than %d bytes", MaxText)
+		return nil, fault.New(fault.Exceeded, "a row decompresses to more than %d bytes", MaxText)
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "a row does not unpack")
+		return nil, fault.Wrap(fault.Invalid, err, "a row cannot be decompressed")
 	}
 	return text, nil
 }

@@ -26,7 +26,7 @@ func TestPack(t *testing.T) {
 	t.Parallel()
 	base := noise(1, 20_000)
 	text := append(append(bytes.Clone(base[:9_000]), noise(2, 32)...), base[9_000:]...)
-	t.Run("B16 what differs in 32 of 20,000 bytes that do not compress takes a hundred", func(t *testing.T) {
+	t.Run("B16 a change of 32 in 20,000 incompressible bytes takes a hundred bytes", func(t *testing.T) {
 		t.Parallel()
 		packed, name, ok, err := compress.Pack(text, base)
 		if err != nil || !ok || len(packed) > 150 {
@@ -36,7 +36,7 @@ func TestPack(t *testing.T) {
 			t.Errorf("%d bytes come back: %v", len(got), err)
 		}
 	})
-	t.Run("another base is found out", func(t *testing.T) {
+	t.Run("another base is detected", func(t *testing.T) {
 		t.Parallel()
 		packed, name, _, err := compress.Pack(text, base)
 		if err != nil {
@@ -48,7 +48,7 @@ func TestPack(t *testing.T) {
 			}
 		}
 	})
-	t.Run("what is short or does not get shorter is left as it is", func(t *testing.T) {
+	t.Run("a text that is short or does not get shorter is not compressed", func(t *testing.T) {
 		t.Parallel()
 		for _, text := range [][]byte{nil, []byte("short"), noise(4, 5_000)} {
 			if _, _, ok, err := compress.Pack(text, nil); ok || err != nil {
@@ -56,7 +56,7 @@ func TestPack(t *testing.T) {
 			}
 		}
 	})
-	t.Run("SEC-B2 a text that unpacks without end is refused", func(t *testing.T) {
+	t.Run("SEC-B2 a decompression bomb is refused", func(t *testing.T) {
 		t.Parallel()
 		enc, err := zstd.NewWriter(nil)
 		if err != nil {
@@ -67,7 +67,7 @@ func TestPack(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("nonsense is an error", func(t *testing.T) {
+	t.Run("an invalid text is an error", func(t *testing.T) {
 		t.Parallel()
 		if _, err := compress.Unpack([]byte("nonsense"), nil, nil); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("error %v", err)
@@ -75,7 +75,7 @@ func TestPack(t *testing.T) {
 	})
 }
 
-func TestAnyTextComesBack(t *testing.T) {
+func TestAnyTextIsRestored(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		base := rapid.SliceOfN(rapid.Byte(), 0, 3_000).Draw(t, "base")

@@ -226,7 +226,7 @@ func newField(name string) (*field, error) {
 	}
 	kind, rest, ok := strings.Cut(name, ":")
 	if !ok || len(kind) != 1 {
-		return nil, fmt.Errorf("%q is no path element", name)
+		return nil, fmt.Errorf("%q is not a path element", name)
 	}
 	f := &field{element: element{kind: kind[0], name: rest}}
 	switch kind[0] {
@@ -235,18 +235,18 @@ func newField(name string) (*field, error) {
 	case 'i':
 		n, err := strconv.Atoi(rest)
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("%q is no place in a list", name)
+			return nil, fmt.Errorf("%q is not an index of a list", name)
 		}
 		f.name, f.index = "", n
 		return f, nil
 	case 'k', 'v':
 		v, err := jsonValue(rest)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no path element: %w", name, err)
+			return nil, fmt.Errorf("%q is not a path element: %w", name, err)
 		}
 		return f, f.setValue(v)
 	}
-	return nil, fmt.Errorf("%q is no path element", name)
+	return nil, fmt.Errorf("%q is not a path element", name)
 }
 
 func (f *field) setValue(v any) error {

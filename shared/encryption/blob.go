@@ -42,10 +42,10 @@ func OpenBlob(key [KeySize]byte, digest [32]byte, sealed []byte) ([]byte, error)
 	defer decoders.Put(dec)
 	plain, err := dec.DecodeAll(packed, nil)
 	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
-		return nil, fault.New(fault.Exceeded, "a blob unpacks to more than %d bytes", MaxBlob)
+		return nil, fault.New(fault.Exceeded, "a blob decompresses to more than %d bytes", MaxBlob)
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "a blob does not unpack")
+		return nil, fault.Wrap(fault.Invalid, err, "a blob cannot be decompressed")
 	}
 	return plain, nil
 }

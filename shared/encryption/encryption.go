@@ -36,7 +36,7 @@ type Key [KeySize]byte
 func NewKey() (Key, error) {
 	var k Key
 	if _, err := rand.Read(k[:]); err != nil {
-		return Key{}, fmt.Errorf("draw a key: %w", err)
+		return Key{}, fmt.Errorf("generate a key: %w", err)
 	}
 	return k, nil
 }
@@ -88,7 +88,7 @@ func Seal(key [KeySize]byte, ad, plain []byte) ([]byte, error) {
 	}
 	out := make([]byte, chacha20poly1305.NonceSizeX, chacha20poly1305.NonceSizeX+len(plain)+box.Overhead())
 	if _, err := rand.Read(out); err != nil {
-		return nil, fmt.Errorf("draw a nonce: %w", err)
+		return nil, fmt.Errorf("generate a nonce: %w", err)
 	}
 	return box.Seal(out, out, plain, ad), nil
 }
@@ -101,12 +101,12 @@ func Open(key [KeySize]byte, ad, sealed []byte) ([]byte, error) {
 		return nil, err
 	}
 	if len(sealed) < chacha20poly1305.NonceSizeX+box.Overhead() {
-		return nil, fault.New(fault.Invalid, "a sealed text is at least %d bytes long, this one has %d",
+		return nil, fault.New(fault.Invalid, "an encrypted text has at least %d bytes, this one has %d",
 			chacha20poly1305.NonceSizeX+box.Overhead(), len(sealed))
 	}
 	plain, err := box.Open(nil, sealed[:chacha20poly1305.NonceSizeX], sealed[chacha20poly1305.NonceSizeX:], ad)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "a sealed text does not open: it was changed, or sealed under another key or for something else")
+		return nil, fault.New(fault.Invalid, "an encrypted text cannot be decrypted: it was changed, or encrypted with another key or associated data")
 	}
 	return plain, nil
 }

@@ -100,7 +100,7 @@ func TestBlob(t *testing.T) {
 			t.Fatalf("OpenBlob() under another digest: %v", err)
 		}
 	})
-	t.Run("SEC-A a bomb is refused before it unpacks", func(t *testing.T) {
+	t.Run("SEC-A a decompression bomb is refused before it is decompressed", func(t *testing.T) {
 		enc, err := zstd.NewWriter(nil)
 		if err != nil {
 			t.Fatal(err)

@@ -38,7 +38,7 @@ func OpenToken(key [KeySize]byte, sealed []byte) ([]byte, error) {
 }
 
 func errToken() error {
-	return fault.New(fault.Invalid, "a token does not open: it was changed, or made under another key")
+	return fault.New(fault.Invalid, "a token cannot be decrypted: it was changed, or encrypted with another key")
 }
 
 func tokenMAC(key [KeySize]byte, plain []byte) []byte {

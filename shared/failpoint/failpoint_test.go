@@ -36,7 +36,7 @@ func constants(t *testing.T) map[string]string {
 	return out
 }
 
-func TestEachPointStandsSomewhereInItsProcess(t *testing.T) {
+func TestEachPointIsUsedInItsProcess(t *testing.T) {
 	t.Parallel()
 	used := map[string][]string{}
 	for _, dir := range []string{"hub", "agent", "shared"} {

@@ -62,7 +62,7 @@ func TestNextDistinguishesRows(t *testing.T) {
 	})
 }
 
-func TestNextLeavesItsInputAlone(t *testing.T) {
+func TestNextDoesNotChangeItsInput(t *testing.T) {
 	t.Parallel()
 	prev := append(make([]byte, 0, 128), hashchain.First("i")...)
 	before := bytes.Clone(prev[:cap(prev)])

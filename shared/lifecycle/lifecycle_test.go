@@ -88,7 +88,7 @@ func TestRun(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a part that ends by itself stops all, unless it may", func(t *testing.T) {
+	t.Run("a part that ends by itself stops all, unless it has Once", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var d diary
 			quick := lifecycle.Part{Name: "quick", Run: func(context.Context) error { return nil }}
@@ -101,7 +101,7 @@ func TestRun(t *testing.T) {
 			}
 		})
 	})
-	t.Run("INV-10 a part that does not stop is named and left behind", func(t *testing.T) {
+	t.Run("INV-10 a part that does not stop is named and abandoned", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			release := make(chan struct{})
@@ -119,7 +119,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestGroup(t *testing.T) {
-	t.Run("the first to return ends the others, and its error is given", func(t *testing.T) {
+	t.Run("the first to return ends the others, and its error is returned", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := lifecycle.NewGroup(t.Context())
 			g.Go(func(ctx context.Context) error { <-ctx.Done(); return errors.New("later") })
@@ -129,7 +129,7 @@ func TestGroup(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a group that was asked to stop gives no error", func(t *testing.T) {
+	t.Run("a group that was asked to stop returns no error", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			g := lifecycle.NewGroup(ctx)

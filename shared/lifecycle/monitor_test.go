@@ -69,7 +69,7 @@ func TestMonitor(t *testing.T) {
 			t.Errorf("a loop that goes on again is still stuck: %v", got)
 		}
 	})
-	t.Run("FT-H7 rest, expected waits and what everybody waits for are not stuck", func(t *testing.T) {
+	t.Run("FT-H7 rest, expected waits and waits for a known outage are not stuck", func(t *testing.T) {
 		t.Parallel()
 		var away atomic.Bool
 		clock, m, ctx, found := setup(t, func(context.Context) bool { return away.Load() })
@@ -95,7 +95,7 @@ func TestMonitor(t *testing.T) {
 			t.Errorf("%v", s.names)
 		}
 	})
-	t.Run("FT-H8 a child's progress is its parent's", func(t *testing.T) {
+	t.Run("FT-H8 a child's progress counts for its parent", func(t *testing.T) {
 		t.Parallel()
 		clock, m, ctx, _ := setup(t, nil)
 		parent, end := lifecycle.Watch(ctx, "parent", time.Minute)
@@ -114,7 +114,7 @@ func TestMonitor(t *testing.T) {
 
 func TestSafely(t *testing.T) {
 	t.Parallel()
-	t.Run("FT-H8 a defect in one item is an error that is counted", func(t *testing.T) {
+	t.Run("FT-H8 a panic in one item becomes an error and is counted", func(t *testing.T) {
 		t.Parallel()
 		var reported *lifecycle.PanicError
 		m := lifecycle.NewMonitor(lifecycle.System{}, func(_ context.Context, p *lifecycle.PanicError) { reported = p })
@@ -127,7 +127,7 @@ func TestSafely(t *testing.T) {
 			t.Errorf("told %v, counted %v", reported, m.Panics())
 		}
 	})
-	t.Run("FT-H8 a part that throws starts again and ends nothing else", func(t *testing.T) {
+	t.Run("FT-H8 a part starts again after a panic and ends nothing else", func(t *testing.T) {
 		t.Parallel()
 		m := lifecycle.NewMonitor(lifecycle.System{}, nil)
 		ctx, cancel := context.WithCancel(m.With(t.Context()))
@@ -152,7 +152,7 @@ func TestSafely(t *testing.T) {
 			t.Errorf("%v, %d starts, %v", err, starts.Load(), m.Panics())
 		}
 	})
-	t.Run("FT-H8 a defect in a group ends the group with an error", func(t *testing.T) {
+	t.Run("FT-H8 a panic in a group ends the group with an error", func(t *testing.T) {
 		t.Parallel()
 		g := lifecycle.NewGroup(lifecycle.NewMonitor(lifecycle.System{}, nil).With(t.Context()))
 		g.Go(func(ctx context.Context) error { <-ctx.Done(); return nil })
@@ -161,7 +161,7 @@ func TestSafely(t *testing.T) {
 			t.Error("no error")
 		}
 	})
-	t.Run("without a monitor a defect stays one", func(t *testing.T) {
+	t.Run("without a monitor a panic continues", func(t *testing.T) {
 		t.Parallel()
 		defer func() {
 			if recover() == nil {

@@ -87,7 +87,7 @@ func (b *budget) onTime() error {
 		b.err = fault.New(fault.Exceeded, "the script was stopped after %s", b.limits.Time)
 	}
 	if b.err == nil && b.parent.Err() != nil {
-		b.err = fault.Wrap(fault.Offline, b.parent.Err(), "the script was stopped because its caller has gone")
+		b.err = fault.Wrap(fault.Offline, b.parent.Err(), "the script was stopped because its caller has ended")
 	}
 	return b.err
 }

@@ -186,7 +186,7 @@ func TestRecursionThatIsCaughtEndsByALimit(t *testing.T) {
 
 func TestLimitsOfTime(t *testing.T) {
 	t.Parallel()
-	t.Run("HLT-09 a script ends after its time", func(t *testing.T) {
+	t.Run("HLT-09 a script ends at its time limit", func(t *testing.T) {
 		t.Parallel()
 		_, err := run(t, `while true do end`, lua.Call{Limits: lua.Limits{Time: 50 * time.Millisecond, Steps: 1 << 40, Memory: 1 << 50}})
 		if fault.KindOf(err) != fault.Exceeded || !strings.Contains(err.Error(), "50ms") {
@@ -199,7 +199,7 @@ func TestLimitsOfTime(t *testing.T) {
 			t.Error(lua.Bounds().Time)
 		}
 	})
-	t.Run("a script that nobody waits for ends", func(t *testing.T) {
+	t.Run("a script without a caller ends", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -252,7 +252,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-func TestNothingDangerous(t *testing.T) {
+func TestUnsafeFunctionsAreMissing(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
 		"io", "debug", "package", "dofile", "load", "loadfile", "loadstring", "module", "newproxy", "collectgarbage", "getfenv", "setfenv", "channel",
@@ -272,7 +272,7 @@ func TestNothingDangerous(t *testing.T) {
 			})
 		}
 	}
-	t.Run("HLT-09 a script requires nothing but what it has", func(t *testing.T) {
+	t.Run("HLT-09 require returns only open libraries", func(t *testing.T) {
 		t.Parallel()
 		for _, name := range []string{"io", "debug", "package", "/etc/passwd", "string"} {
 			if _, err := run(t, `return require("`+name+`")`, lua.Call{}); err == nil || !strings.Contains(err.Error(), "no module") {
@@ -289,7 +289,7 @@ func TestNothingDangerous(t *testing.T) {
 			t.Errorf("%v, %v", got, err)
 		}
 	})
-	t.Run("a run leaves nothing for the next", func(t *testing.T) {
+	t.Run("a run does not affect the next", func(t *testing.T) {
 		t.Parallel()
 		s := compile(t, `local was = seen seen = true string.rep = nil table.concat = nil return was`)
 		for range 2 {
@@ -358,7 +358,7 @@ func TestObjects(t *testing.T) {
 	t.Parallel()
 	text := `{"metadata":{"name":"x","generation":9007199254740993,"labels":{},"finalizers":[]},"spec":{"replicas":3,"ratio":0.25,"whole":2.0,` +
 		`"list":[1,null,{"a":[]},{"b":{}}],"none":null,"on":true,"text":"ünï"}}`
-	t.Run("an object comes back as it went in", func(t *testing.T) {
+	t.Run("an unchanged object is returned unchanged", func(t *testing.T) {
 		t.Parallel()
 		in := object(t, text)
 		got, err := run(t, `return obj`, lua.Call{Object: in})
@@ -369,7 +369,7 @@ func TestObjects(t *testing.T) {
 			t.Error(d)
 		}
 	})
-	t.Run("what was given is never changed", func(t *testing.T) {
+	t.Run("the input is never changed", func(t *testing.T) {
 		t.Parallel()
 		in := object(t, text)
 		got, err := run(t, `obj.spec.replicas = 5 obj.spec.list = {} obj.metadata.labels.a = "b" obj.spec.none = 1 obj.metadata.finalizers[1] = "f" return obj`, lua.Call{Object: in})
@@ -394,7 +394,7 @@ func TestObjects(t *testing.T) {
 			t.Error(d, err)
 		}
 	})
-	t.Run("a list that was emptied is a list", func(t *testing.T) {
+	t.Run("an emptied list stays a list", func(t *testing.T) {
 		t.Parallel()
 		got, err := run(t, `table.remove(obj.l) return obj`, lua.Call{Object: map[string]any{"l": []any{"a"}}})
 		if d := cmp.Diff(map[string]any{"l": []any{}}, got); d != "" || err != nil {

@@ -20,7 +20,7 @@ func stock(l *glua.LState, text, pattern string) (found string, err error) {
 	return fmt.Sprint(l.Get(-3), l.Get(-2), l.Get(-1)), nil
 }
 
-func TestPatternsEqualTheStockOnes(t *testing.T) {
+func TestPatternsMatchLikeTheInterpreter(t *testing.T) {
 	t.Parallel()
 	l := glua.NewState()
 	t.Cleanup(l.Close)

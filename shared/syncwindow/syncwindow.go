@@ -59,7 +59,7 @@ func (w Window) Validate() error {
 		return err
 	}
 	if _, ever := c.next(time.Date(2024, 1, 1, 0, 0, 0, 0, c.zone)); !ever {
-		return fault.With(fault.New(fault.Invalid, "schedule %q never comes", short(w.Schedule)), "", "choose a day that there is")
+		return fault.With(fault.New(fault.Invalid, "schedule %q never opens", short(w.Schedule)), "", "choose a day that there is")
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func compile(w Window) (compiled, error) {
 		return c, err
 	}
 	if c.duration, err = time.ParseDuration(w.Duration); err != nil {
-		return c, fault.With(fault.New(fault.Invalid, "duration %q is no duration", short(w.Duration)), "", "write it like 30m, 8h or 1h30m")
+		return c, fault.With(fault.New(fault.Invalid, "duration %q is not a duration", short(w.Duration)), "", "write it like 30m, 8h or 1h30m")
 	}
 	if c.duration <= 0 || c.duration > maxDuration {
 		return c, fault.With(fault.New(fault.Invalid, "duration %q is out of range", short(w.Duration)), "", "choose one above 0 and below ten years")

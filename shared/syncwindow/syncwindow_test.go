@@ -171,11 +171,11 @@ func TestSet(t *testing.T) {
 	}
 }
 
-func TestTurns(t *testing.T) {
+func TestChanges(t *testing.T) {
 	t.Parallel()
 	start := at(t, "2026-05-04 12:00 +0000")
 	s := syncwindow.New([]syncwindow.Window{deny("0 22 * * *", "8h", ""), allow("0 5 * * *", "20h", "")})
-	t.Run("WIN-09 the opening is when nothing closes it any more", func(t *testing.T) {
+	t.Run("WIN-09 the opening is when no window closes the application any more", func(t *testing.T) {
 		for now, want := range map[string]string{
 			"2026-05-04 12:00 +0000": "2026-05-04 12:00 +0000", "2026-05-04 23:00 +0000": "2026-05-05 06:00 +0000", "2026-05-05 03:00 +0000": "2026-05-05 06:00 +0000",
 		} {
@@ -200,7 +200,7 @@ func TestTurns(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	t.Run("WIN-09 a deadline moves by the time of waiting", func(t *testing.T) {
+	t.Run("WIN-09 a deadline moves by the time of the wait", func(t *testing.T) {
 		got, ok := s.Extend(syncwindow.Automated, at(t, "2026-05-04 21:50 +0000"), at(t, "2026-05-04 22:20 +0000"))
 		if !ok || !got.Equal(at(t, "2026-05-05 06:20 +0000")) {
 			t.Errorf("%v %v", got, ok)
@@ -213,7 +213,7 @@ func TestTurns(t *testing.T) {
 			t.Error("an end is in sight where none is")
 		}
 	})
-	t.Run("WIN-08 next is any change, of overrun too", func(t *testing.T) {
+	t.Run("WIN-08 next is any change, also of overrun", func(t *testing.T) {
 		w := deny("0 22 * * *", "1h", "")
 		w.ManualSync, w.SelfHeal, w.SyncOverrun = true, true, true
 		if got, ok := syncwindow.New([]syncwindow.Window{w}).Next(start); !ok || !got.Equal(at(t, "2026-05-04 22:00 +0000")) {
@@ -224,7 +224,7 @@ func TestTurns(t *testing.T) {
 
 // Whatever the windows are: nothing turns before Turn says so, and Extend
 // gives an operation exactly its time.
-func TestTurnProperties(t *testing.T) {
+func TestChangeProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		var ws []syncwindow.Window
@@ -274,7 +274,7 @@ func TestValidate(t *testing.T) {
 		"": "0 fields", "* * * *": "4 fields", "* * * * * *": "6 fields", "60 * * * *": `"60" is no minute`, "* 24 * * *": "no hour", "* * 0 * *": "no day of the month",
 		"* * * 13 *": "no month", "* * * * 8": "no day of the week", "*/0 * * * *": "step", "*/x * * * *": "step", "5-1 * * * *": "ends before it begins",
 		"a * * * *": "no minute", "-1 * * * *": "no minute", "1-2-3 * * * *": "no minute", ", * * * *": "no minute", "+1 * * * *": "no minute",
-		"@every 1h": "2 fields", "TZ=UTC 0 0 * * *": "names a time zone", "0 0 30 2 *": "never comes", "999999999999999999999 * * * *": "no minute",
+		"@every 1h": "2 fields", "TZ=UTC 0 0 * * *": "names a time zone", "0 0 30 2 *": "never opens", "999999999999999999999 * * * *": "no minute",
 	} {
 		t.Run("WIN-01 schedule "+schedule, func(t *testing.T) {
 			t.Parallel()
@@ -312,7 +312,7 @@ func TestValidate(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	t.Run("WIN-01 both day fields: one of them is enough", func(t *testing.T) {
+	t.Run("WIN-01 with both day fields, one has to match", func(t *testing.T) {
 		t.Parallel()
 		w := deny("0 0 13 * FRI", "1h", "")
 		for day, want := range map[int]bool{1: true, 2: false, 13: true, 8: true} { // May 2026: the 1st is a Friday

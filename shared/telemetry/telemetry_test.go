@@ -25,7 +25,7 @@ func TestLog(t *testing.T) {
 		"x\nlevel=ERROR msg=forged", "x\r\n{\"level\":\"ERROR\"}", `x","level":"ERROR`, "\x1b[31mred\x1b[0m", "\x9b31m", "\u202eevil", "\u2028line", "\x00", "a\xffb",
 	}
 	for _, format := range []string{"text", "json"} {
-		t.Run("SEC-L1 nothing that is logged ends its line, colours a terminal or breaks out of its field: "+format, func(t *testing.T) {
+		t.Run("SEC-L1 logged text cannot end its line, control a terminal or leave its field: "+format, func(t *testing.T) {
 			t.Parallel()
 			for _, text := range hostile {
 				var out bytes.Buffer
@@ -93,7 +93,7 @@ func TestPort(t *testing.T) {
 			t.Errorf("%s: %d %q", path, code, body)
 		}
 	}
-	t.Run("OBS-09 profiles are served only where they were asked for", func(t *testing.T) {
+	t.Run("OBS-09 profiles are served only if enabled", func(t *testing.T) {
 		if code, _ := get(t, handler, "/debug/pprof/"); code != http.StatusNotFound {
 			t.Errorf("answered %d", code)
 		}
@@ -102,7 +102,7 @@ func TestPort(t *testing.T) {
 			t.Errorf("answered %d", code)
 		}
 	})
-	t.Run("readiness names what is missing, without what only a log may say", func(t *testing.T) {
+	t.Run("readiness names what is missing, without details that only the log has", func(t *testing.T) {
 		h.Ready("database", func(context.Context) error {
 			return fault.Wrap(fault.Offline, errors.New("dial postgres://u:hunter2@x"), "the database cannot be reached")
 		})
@@ -115,7 +115,7 @@ func TestPort(t *testing.T) {
 			t.Error("a database that is away must not restart the process")
 		}
 	})
-	t.Run("FT-H8 caught defects are counted", func(t *testing.T) {
+	t.Run("FT-H8 recovered panics are counted", func(t *testing.T) {
 		_ = lifecycle.Safely(m.With(t.Context()), "render", func(context.Context) error { panic("x") })
 		if _, body := get(t, handler, "/metrics"); !strings.Contains(body, `capstan_panics_total{where="render"} 1`) || !strings.Contains(body, "capstan_build_info{") {
 			t.Errorf("%.2000s", body)

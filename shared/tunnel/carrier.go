@@ -337,5 +337,5 @@ func handshakeFault(err error) error {
 	case slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE}, func(e error) bool { return errors.Is(err, e) }):
 		return fault.Wrap(fault.Offline, err, "the connection was cut during the TLS handshake")
 	}
-	return fault.Wrap(fault.Offline, err, "the TLS handshake went wrong")
+	return fault.Wrap(fault.Offline, err, "the TLS handshake failed")
 }

@@ -86,7 +86,7 @@ func TestIdleHandshakes(t *testing.T) {
 		}
 		return err
 	}
-	t.Run("SEC-I5 FT-W1 idle connections of one address shut the port for nobody else", func(t *testing.T) {
+	t.Run("SEC-I5 FT-W1 idle connections of one address do not block other addresses", func(t *testing.T) {
 		p, l := flooded(t, 1)
 		for range 20 {
 			if err := dial(t, p, "127.0.0.2"); err != nil {
@@ -97,7 +97,7 @@ func TestIdleHandshakes(t *testing.T) {
 			t.Errorf("%d lines were logged, want one a minute", n)
 		}
 	})
-	t.Run("SEC-I5 nor those of many addresses, of which each has a part", func(t *testing.T) {
+	t.Run("SEC-I5 idle connections of many addresses do not block others", func(t *testing.T) {
 		p, _ := flooded(t, 8)
 		for range 20 {
 			if err := dial(t, p, "127.0.0.2"); err != nil {
@@ -105,13 +105,13 @@ func TestIdleHandshakes(t *testing.T) {
 			}
 		}
 	})
-	t.Run("SEC-I5 an agent behind the flood's own address comes in when it tries again", func(t *testing.T) {
+	t.Run("SEC-I5 an agent behind the address of many idle connections gets in with a retry", func(t *testing.T) {
 		p, _ := flooded(t, 1)
 		for dial(t, p, "127.0.1.1") != nil && t.Context().Err() == nil {
 			continue
 		}
 	})
-	t.Run("FT-L11 of those that come at once behind one address the first finish", func(t *testing.T) {
+	t.Run("FT-L11 of many concurrent handshakes behind one address the first ones finish", func(t *testing.T) {
 		p, _ := flooded(t, 1)
 		late := idle(t, p.addr, "127.0.1.1", 1)[0]
 		if b, err := io.ReadAll(late); len(b) > 0 { // returns only once the other side closes

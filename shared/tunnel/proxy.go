@@ -39,7 +39,7 @@ func NewProxy(httpsProxy, noProxy string) (*Proxy, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fault.With(fault.New(fault.Invalid, "the address of the HTTP proxy is no URL of the form http://host:port or https://host:port"),
+		return nil, fault.With(fault.New(fault.Invalid, "the address of the HTTP proxy is not a URL of the form http://host:port or https://host:port"),
 			"", "correct HTTPS_PROXY or --https-proxy")
 	}
 	c := httpproxy.Config{HTTPSProxy: text, NoProxy: noProxy}
@@ -112,7 +112,7 @@ func connectProxy(ctx context.Context, proxy *url.URL, address string, dial Dial
 		})
 		if err := t.HandshakeContext(ctx); err != nil {
 			_ = raw.Close()
-			return nil, fault.With(fault.Wrap(fault.Offline, err, "the TLS handshake with the proxy itself went wrong; its certificate may be unknown"),
+			return nil, fault.With(fault.Wrap(fault.Offline, err, "the TLS handshake with the proxy itself failed; its certificate may be unknown"),
 				"", "add the proxy's authority to the outer CA file, or reach the proxy by http://")
 		}
 		conn = t
@@ -146,7 +146,7 @@ func connectThrough(conn net.Conn, proxy *url.URL, address string) (net.Conn, er
 	r := bufio.NewReaderSize(limited, smallBuffer)
 	res, err := http.ReadResponse(r, req)
 	if err != nil {
-		return nil, fault.Wrap(fault.Offline, err, "what answers there is no HTTP proxy, or it cut the connection")
+		return nil, fault.Wrap(fault.Offline, err, "the server there is not an HTTP proxy, or it closed the connection")
 	}
 	// The body of a refusal is not read: the connection ends with it.
 	if res.StatusCode/100 == 2 {

@@ -64,9 +64,9 @@ func TestServerStreamIsAConnection(t *testing.T) {
 	}
 }
 
-// TestServerMuxSpeaksYamux sends any amounts on any number of streams, of both
+// TestServerMuxImplementsYamux sends any amounts on any number of streams, of both
 // sides at once, and gets them back whole and in order.
-func TestServerMuxSpeaksYamux(t *testing.T) {
+func TestServerMuxImplementsYamux(t *testing.T) {
 	for name, dialler := range map[string]speaker{"with the library": library, "with itself": muxSide(true)} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
@@ -186,7 +186,7 @@ func TestServerMuxRefuses(t *testing.T) {
 }
 
 func TestServerMuxEnds(t *testing.T) {
-	t.Run("what came before the end is read before it", func(t *testing.T) {
+	t.Run("data before the end is read before the end", func(t *testing.T) {
 		a, b, stop := between(muxSide(true), muxSide(false), Control())
 		defer stop()
 		c, err := a.Open()
@@ -210,7 +210,7 @@ func TestServerMuxEnds(t *testing.T) {
 			t.Errorf("%d and %d streams are left of one that both sides have closed", a.Streams(), b.Streams())
 		}
 	})
-	t.Run("FT-L3 the session's end frees readers, writers and those who accept", func(t *testing.T) {
+	t.Run("FT-L3 the session's end wakes readers, writers and Accept", func(t *testing.T) {
 		a, b, stop := between(muxSide(true), muxSide(false), Control())
 		defer stop()
 		c, err := a.Open()
@@ -231,7 +231,7 @@ func TestServerMuxEnds(t *testing.T) {
 			}
 		}
 	})
-	t.Run("FT-L3 a stream that is dropped frees both of its ends", func(t *testing.T) {
+	t.Run("FT-L3 a dropped stream wakes both of its ends", func(t *testing.T) {
 		one, two := net.Pipe()
 		defer func() { _ = one.Close() }()
 		m := newServerMux(two, Control(), false, func(error) {})
@@ -253,7 +253,7 @@ func TestServerMuxEnds(t *testing.T) {
 			t.Errorf("%d streams are left", m.Streams())
 		}
 	})
-	t.Run("FT-L3 a connection that takes nothing ends the session in time", func(t *testing.T) {
+	t.Run("FT-L3 a connection without reads ends the session in time", func(t *testing.T) {
 		lane := Control()
 		lane.Stall = 20 * time.Millisecond
 		one, two := net.Pipe() // nobody reads
@@ -268,7 +268,7 @@ func TestServerMuxEnds(t *testing.T) {
 		}
 		<-m.Done()
 	})
-	t.Run("a go-away frame leaves what is open, and opens nothing", func(t *testing.T) {
+	t.Run("after a go-away frame open streams continue, and no new ones open", func(t *testing.T) {
 		one, two := net.Pipe()
 		defer func() { _ = one.Close() }()
 		m := newServerMux(two, Control(), false, func(error) {})

@@ -76,7 +76,7 @@ func ops(t testing.TB, s *tunnel.Session) linkv1.OpsClient {
 	return linkv1.NewOpsClient(c)
 }
 
-func TestBothWays(t *testing.T) {
+func TestCallsInBothDirections(t *testing.T) {
 	agent, hub := pair(t, tunnel.Control(), somebody())
 	peers := make(chan tunnel.Peer, 1)
 	serve(t, hub, &service{bytes: 1, peers: peers})
@@ -171,7 +171,7 @@ func TestSessionEnd(t *testing.T) {
 
 func TestMessageTooLarge(t *testing.T) {
 	for _, lane := range []tunnel.Lane{tunnel.Control(), tunnel.Bulk()} {
-		t.Run("API-22 a message is bounded on the lane "+lane.Name, func(t *testing.T) {
+		t.Run("API-22 the size of a message is limited on the lane "+lane.Name, func(t *testing.T) {
 			agent, hub := pair(t, lane, somebody())
 			impl := &service{bytes: lane.MaxMessage + 1}
 			serve(t, hub, impl)
@@ -209,7 +209,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("hub.Err() = %v, want exceeded", err)
 		}
 	})
-	t.Run("FT-L13 streams that were closed do not count", func(t *testing.T) {
+	t.Run("FT-L13 closed streams do not count", func(t *testing.T) {
 		agent, hub := pair(t, tunnel.Control(), somebody())
 		go func() {
 			for {
@@ -268,7 +268,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestStall(t *testing.T) {
-	t.Run("FT-L3 a peer that reads nothing loses its session, and the writer is freed", func(t *testing.T) {
+	t.Run("FT-L3 the session of a peer that reads nothing ends, and so does the write", func(t *testing.T) {
 		agent, hub := pair(t, tunnel.Control(), somebody())
 		c, err := agent.Open()
 		if err != nil {
@@ -286,7 +286,7 @@ func TestStall(t *testing.T) {
 			t.Errorf("agent.Err() = %v, want offline", err)
 		}
 	})
-	t.Run("FT-L3 a stream that is closed on one side still ends, and hangs nobody", func(t *testing.T) {
+	t.Run("FT-L3 a stream that is closed on one side ends, and blocks nothing", func(t *testing.T) {
 		agent, hub := pair(t, tunnel.Control(), somebody())
 		accepted := make(chan net.Conn, 1)
 		go func() {
@@ -355,7 +355,7 @@ func TestStall(t *testing.T) {
 }
 
 func TestGarbage(t *testing.T) {
-	t.Run("FT-L13 a peer that speaks nonsense loses its session and nothing else", func(t *testing.T) {
+	t.Run("FT-L13 the session of a peer that sends invalid data ends, and nothing else", func(t *testing.T) {
 		p := splitPort(t, nil)
 		sessions := make(chan *tunnel.Session, 1)
 		go func() {

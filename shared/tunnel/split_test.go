@@ -50,7 +50,7 @@ func TestSplit(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a client without TLS is told to use it", func(t *testing.T) {
+	t.Run("a client without TLS gets a hint to use TLS", func(t *testing.T) {
 		res, err := http.Get("http://" + p.addr + "/")
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func TestSplit(t *testing.T) {
 			t.Errorf("got %d %q", res.StatusCode, body)
 		}
 	})
-	t.Run("noise is closed without an answer", func(t *testing.T) {
+	t.Run("a connection with invalid data is closed without a response", func(t *testing.T) {
 		c, err := net.Dial("tcp", p.addr)
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func TestSplit(t *testing.T) {
 }
 
 func TestSplitLimits(t *testing.T) {
-	t.Run("SEC-I5 a client that does not finish its handshake is cut", func(t *testing.T) {
+	t.Run("SEC-I5 a connection without a finished handshake is closed", func(t *testing.T) {
 		p := splitPort(t, func(c *tunnel.SplitConfig) { c.Handshake = 20 * time.Millisecond })
 		c, err := net.Dial("tcp", p.addr)
 		if err != nil {
@@ -108,7 +108,7 @@ func TestSplitLimits(t *testing.T) {
 			t.Logf("closed with %v", err)
 		}
 	})
-	t.Run("SEC-K2 a flood of handshakes is bounded", func(t *testing.T) {
+	t.Run("SEC-K2 concurrent handshakes are limited", func(t *testing.T) {
 		p := splitPort(t, func(c *tunnel.SplitConfig) { c.Pending = 1; c.Handshake = time.Hour })
 		first, err := net.Dial("tcp", p.addr)
 		if err != nil {
@@ -187,7 +187,7 @@ func TestDialErrors(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a silent server is given up after the timeout", func(t *testing.T) {
+	t.Run("a dial to a silent server ends at the timeout", func(t *testing.T) {
 		silent := listen(t)
 		cfg := p.config(tunnel.Control())
 		cfg.Timeout = 20 * time.Millisecond

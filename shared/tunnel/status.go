@@ -132,7 +132,7 @@ func Fault(err error) error {
 	case codes.OK, codes.Unknown, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied,
 		codes.FailedPrecondition, codes.Aborted, codes.OutOfRange, codes.Internal, codes.DataLoss, codes.Unauthenticated:
 	}
-	return fault.Wrap(fault.Internal, err, "the other side of the link has a defect")
+	return fault.Wrap(fault.Internal, err, "the other side of the link has an internal error")
 }
 
 // travelled returns the fault that a status carries, or nil.

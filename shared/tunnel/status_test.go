@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-func TestFaultsTravel(t *testing.T) {
+func TestFaultsAreRestored(t *testing.T) {
 	for _, kind := range []fault.Kind{fault.Invalid, fault.Unknown, fault.Denied, fault.Missing, fault.Conflict, fault.Exceeded, fault.Offline} {
 		in := &fault.Error{Kind: kind, Code: "CAP-1", Object: "cluster demo", Cause: "it is so", Fix: "do this", Err: errors.New("s3cret chain")}
 		st := tunnel.Status(fmt.Errorf("context: %w", in))

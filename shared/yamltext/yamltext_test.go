@@ -63,7 +63,7 @@ func TestDecode(t *testing.T) {
 			}
 		})
 	}
-	t.Run("CFG-03 what is right is read", func(t *testing.T) {
+	t.Run("CFG-03 a valid text is read", func(t *testing.T) {
 		t.Parallel()
 		var got config
 		text := "listen: {http: ':80'}\nparallel: 3\nstrict: yes\nhosts: [a]\nlabels: {a: b}\nrules: [{kind: A}]\npause: 5s\n"

@@ -374,7 +374,7 @@ func TestOwnershipProperty(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = flag.Set("rapid.checks", f.DefValue) })
 	}
-	t.Run("TRK-07 SEC-D2 INV-13 one owner, nothing left behind, nobody blocked for nothing", func(t *testing.T) {
+	t.Run("TRK-07 SEC-D2 INV-13 an object has one owner, no unused state stays, and no application is blocked without a cause", func(t *testing.T) {
 		rapid.Check(t, play)
 	})
 }

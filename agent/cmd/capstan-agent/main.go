@@ -74,7 +74,7 @@ func runCommand() *cobra.Command {
 			if text := os.Getenv("CAPSTAN_WATCHDOG"); text != "" && !cmd.Flags().Changed("watchdog") {
 				d, err := time.ParseDuration(text)
 				if err != nil {
-					return fault.New(fault.Invalid, "CAPSTAN_WATCHDOG %q is no duration; write it like 10m", text)
+					return fault.New(fault.Invalid, "CAPSTAN_WATCHDOG %q is not a duration; write it like 10m", text)
 				}
 				c.Watchdog = d
 			}
@@ -112,7 +112,7 @@ func waveDelay(c *daemon.Config, text string, given bool) error {
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return fault.New(fault.Invalid, "ARGOCD_SYNC_WAVE_DELAY %q is no number of seconds; write it like 2", text)
+		return fault.New(fault.Invalid, "ARGOCD_SYNC_WAVE_DELAY %q is not a number of seconds; write it like 2", text)
 	}
 	c.WaveDelay = time.Duration(n) * time.Second
 	return nil

@@ -19,7 +19,7 @@ func TestWaveDelay(t *testing.T) {
 		"ENG-13 none is asked for":           {"", false, 0, ""},
 		"ENG-13 the environment, in seconds": {"2", false, 2 * time.Second, ""},
 		"ENG-13 a flag wins":                 {"2", true, 0, ""},
-		"ENG-13 what is no number":           {"2s", false, 0, "no number of seconds"},
+		"ENG-13 what is no number":           {"2s", false, 0, "not a number of seconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,8 +1,7 @@
 // Package wavetest draws random operations for the tests of the engine: the
 // same seed gives the same objects, waves, hooks, faults and crashes, whether a
-// model or a real cluster is the target. It is used by tests only, knows no
-// target, and a scenario that fails can be made smaller until nothing of it can
-// be left out.
+// model or a real cluster is the target. Only tests use it. It does not depend
+// on a target. A scenario that fails can be shrunk.
 package wavetest
 
 import (
@@ -12,10 +11,10 @@ import (
 	"strings"
 )
 
-// A Fate is what becomes of an object once it was applied.
+// A Fate is the result of applying an object.
 type Fate string
 
-// The fates. A refused object is one that the API server does not take.
+// The fates. A refused object is one that the API server does not accept.
 const (
 	Well     Fate = "well"
 	Refused  Fate = "refused"
@@ -31,7 +30,7 @@ type Object struct {
 	Policy   string   // of a hook: its deletion policies
 	Prune    bool
 	Last     bool // PruneLast=true
-	There    bool // it is in the cluster already, as desired
+	There    bool // it exists in the cluster already, as desired
 	Leftover bool // a hook of an earlier operation has the name
 	Takes    int  // seconds until it is healthy, or a hook is done
 	Fate     Fate
@@ -40,11 +39,11 @@ type Object struct {
 // A Crash is a kill of the agent.
 type Crash struct {
 	Call  int  // of the model: before or after the call of this number
-	After bool // its effect was there already
-	Point int  // of a real agent: which of its steps, counted round
+	After bool // its effect had already happened
+	Point int  // of a real agent: number of the step, modulo their count
 }
 
-// A Scenario is one operation and all that happens to it.
+// A Scenario is one operation with all its faults.
 type Scenario struct {
 	Seed    uint64
 	Objects []Object
@@ -92,8 +91,7 @@ func Draw(seed uint64) Scenario {
 
 func pick(r *rand.Rand, from ...string) string { return from[r.IntN(len(from))] }
 
-// Shrink leaves out of a scenario that fails what it fails without, until
-// nothing more can go.
+// Shrink removes parts of a failing scenario as long as it still fails.
 func Shrink(s Scenario, fails func(Scenario) bool) Scenario {
 	for again := true; again; {
 		again = false
@@ -107,7 +105,7 @@ func Shrink(s Scenario, fails func(Scenario) bool) Scenario {
 	return s
 }
 
-// smaller returns the scenarios with one thing less.
+// smaller returns the scenarios with one part less.
 func (s Scenario) smaller() []Scenario {
 	var out []Scenario
 	for i := range s.Crashes {
@@ -149,7 +147,7 @@ func (o Object) simpler() []Object {
 	return out
 }
 
-// String writes a scenario, one thing a line.
+// String formats a scenario, one part per line.
 func (s Scenario) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d\n", s.Seed)

@@ -18,7 +18,7 @@ func TestWhatOthersWroteStays(t *testing.T) {
 	if err := MergeApplied(json.RawMessage(applied), &m, &spec, old, json.RawMessage(live)); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("APP-31 what was applied and is not any more goes, what others wrote stays", func(t *testing.T) {
+	t.Run("APP-31 fields that are no longer applied are removed, fields of others stay", func(t *testing.T) {
 		if !maps.Equal(m.Labels, map[string]string{"a": "2", "theirs": "1"}) || m.Annotations["approved"] != "now" || !slices.Equal(m.Finalizers, []string{"f", "theirs", "new"}) {
 			t.Errorf("%+v", m)
 		}
@@ -27,7 +27,7 @@ func TestWhatOthersWroteStays(t *testing.T) {
 			t.Errorf("%s\nwanted\n%s", spec, want)
 		}
 	})
-	t.Run("APP-31 to apply the same again changes nothing, in whatever order fields stand", func(t *testing.T) {
+	t.Run("APP-31 applying the same again changes nothing, in any order of fields", func(t *testing.T) {
 		again := json.RawMessage(`{"source":{"path":"new","repoURL":"x"},"destination":{"server":"s"}}`)
 		reordered := json.RawMessage(`{"theirs":{"x":[1]},"source":{"repoURL":"x","path":"new","targetRevision":"dev"},"project":"default","destination":{"server":"s"}}`)
 		n := hub.Meta{Labels: map[string]string{"a": "2"}, Finalizers: []string{"f", "new"}}
@@ -42,7 +42,7 @@ func TestWhatOthersWroteStays(t *testing.T) {
 			t.Errorf("%s %+v", again, n)
 		}
 	})
-	t.Run("APP-31 an application of a person is taken over with what it says beyond the manifest", func(t *testing.T) {
+	t.Run("APP-31 a user's application is adopted with fields that the manifest does not have", func(t *testing.T) {
 		n, own := hub.Meta{}, json.RawMessage(`{"sources":[{"repoURL":"y"}]}`)
 		if err := MergeApplied(nil, &n, &own, m, json.RawMessage(`{"source":{"repoURL":"x"},"project":"p"}`)); err != nil {
 			t.Fatal(err)

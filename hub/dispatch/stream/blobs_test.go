@@ -48,7 +48,7 @@ func TestBlobs(t *testing.T) {
 			}
 		}
 	})
-	t.Run("applications whose objects are asked for at the same time get their own", func(t *testing.T) {
+	t.Run("parallel requests for objects of applications get their own", func(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 40 {
 			group.Go(func() {
@@ -72,7 +72,7 @@ func TestBlobs(t *testing.T) {
 			t.Errorf("%d blobs, %d missing", len(got), missing)
 		}
 	})
-	t.Run("INV-7 another tenant gets none of them, whatever cluster it says", func(t *testing.T) {
+	t.Run("INV-7 another tenant gets none of them, whatever cluster it names", func(t *testing.T) {
 		stranger := storetest.Tenant(t, w.DB, "globex")
 		if got, missing, _ := dispatchtest.Fetch(t, w.Link(stranger, w.Cluster.ID), digests...); len(got) != 0 || missing != 2 {
 			t.Errorf("%d blobs, %d missing", len(got), missing)

@@ -56,7 +56,7 @@ func TestFollowInABurst(t *testing.T) {
 	conn := w.Link(w.Tenant, w.Cluster.ID)
 	a := dispatchtest.NewAgent(t).Follow(conn)
 	a.ReadToBarrier()
-	t.Run("B24 while a change is on its way out, rows come without a barrier, and the acknowledgement is stored", func(t *testing.T) {
+	t.Run("B24 while a change is being sent, rows have no barrier, and the acknowledgement is stored", func(t *testing.T) {
 		b.begin()
 		w.Render("r1", "a", "b")
 		down, err := a.Stream.Recv()
@@ -77,7 +77,7 @@ func TestFollowInABurst(t *testing.T) {
 			t.Errorf("a receipt for row %d, and nobody was asked", r.Seq)
 		}
 	})
-	t.Run("INV-5 the barrier comes when the change has gone out, and becomes a receipt", func(t *testing.T) {
+	t.Run("INV-5 the barrier is sent after the change, and becomes a receipt", func(t *testing.T) {
 		b.end()
 		got := a.ReadToBarrier()
 		if got.Seq != 2 {
@@ -89,7 +89,7 @@ func TestFollowInABurst(t *testing.T) {
 			t.Errorf("%d clusters count as being sent rows", n)
 		}
 	})
-	t.Run("a hint without rows holds nothing up", func(t *testing.T) {
+	t.Run("a notification without rows delays nothing", func(t *testing.T) {
 		b.begin()
 		w.Streams.Wake(w.Cluster.ID)
 		w.Render("r2", "a")
@@ -101,7 +101,7 @@ func TestFollowInABurst(t *testing.T) {
 		a.Ack(0, nil)
 		w.Eventually("the end of the wait", func() bool { w.Receipt(); return w.Cluster.AckedSeq == int64(a.Cursor.Seq) && b.sent() == 0 })
 	})
-	t.Run("a cluster that goes away is not waited for", func(t *testing.T) {
+	t.Run("a disconnected cluster is not waited for", func(t *testing.T) {
 		w.Render("r3", "a", "c")
 		if _, err := a.Stream.Recv(); err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ func TestFollow(t *testing.T) {
 			t.Errorf("barrier %d after %d resets", b.Seq, a.Resets)
 		}
 	})
-	t.Run("rows come as they are written, with the bodies that they need", func(t *testing.T) {
+	t.Run("rows are sent as they are written, with the bodies that they need", func(t *testing.T) {
 		w.Render("r1", "a", "b")
 		b := a.ReadToBarrier()
 		if b.Seq != 2 || len(a.Operations) != 1 || len(a.Blobs) != 2 {
@@ -182,7 +182,7 @@ func TestFollowDecidedMeanwhile(t *testing.T) {
 	a := dispatchtest.NewAgent(t).Follow(conn)
 	a.ReadToBarrier()
 	a.Cursor.Seq += 10 // rows of which the hub, restored from a backup, knows nothing
-	t.Run("FT-D9 INV-8 a decision that an admin takes between judging an agent and noting it is not undone", func(t *testing.T) {
+	t.Run("FT-D9 INV-8 an admin's decision between the check of an agent and its record is not undone", func(t *testing.T) {
 		decide := func() {
 			w.In(func(ctx context.Context, tx *store.Tenant) error {
 				_, err := tx.NoteRewind(ctx, w.Cluster.ID, hub.Rewind{Reason: "noted by the stream before", AgentIncarnation: a.Cursor.Incarnation, AgentSeq: int64(a.Cursor.Seq), SeenAt: time.Now()})
@@ -215,7 +215,7 @@ func TestFollowAfterAnEmptyReplay(t *testing.T) {
 	a := dispatchtest.NewAgent(t).Follow(conn)
 	a.ReadToBarrier()
 	a.Ack(0, a.Root())
-	t.Run("FT-L6 FT-A1 an agent that was cut off before the first row goes on, and is not told to be rewound", func(t *testing.T) {
+	t.Run("FT-L6 FT-A1 an agent that was disconnected before the first row continues, and does not count as rewound", func(t *testing.T) {
 		if a.Cursor.Incarnation == "" || a.Cursor.Seq != 0 {
 			t.Fatalf("cursor %v", a.Cursor)
 		}
@@ -233,7 +233,7 @@ func TestUnequalRoot(t *testing.T) {
 	w.End(hub.Succeeded, "")
 	a := dispatchtest.NewAgent(t).Follow(w.Link(w.Tenant, w.Cluster.ID))
 	b := a.ReadToBarrier()
-	t.Run("INV-5 an unequal root is answered with a replay", func(t *testing.T) {
+	t.Run("INV-5 an unequal root causes a replay", func(t *testing.T) {
 		a.States[string(hub.NewID[hub.ApplicationID]())] = [32]byte{1}
 		a.Ack(b.Seq, a.Root())
 		if b = a.ReadToBarrier(); a.Resets != 2 {
@@ -242,7 +242,7 @@ func TestUnequalRoot(t *testing.T) {
 		a.Ack(b.Seq, a.Root())
 		w.Eventually("receipt", func() bool { return w.Receipt() != nil })
 	})
-	t.Run("INV-9 an agent that stays different is not replayed to without end", func(t *testing.T) {
+	t.Run("INV-9 an agent that still differs does not get replays without end", func(t *testing.T) {
 		for range 3 {
 			a.Ack(b.Seq, []byte("wrong"))
 			b = a.ReadToBarrier()

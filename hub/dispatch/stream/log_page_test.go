@@ -59,7 +59,7 @@ func TestPushedRows(t *testing.T) {
 			}
 		})
 	}
-	t.Run("hints that come together leave no row out", func(t *testing.T) {
+	t.Run("simultaneous notifications omit no row", func(t *testing.T) {
 		t.Parallel()
 		for name, batches := range map[string][]*wire.PushedRows{"two additions": {additions, additions}, "an unknown one first": {nil, additions}, "an unknown one last": {additions, nil}} {
 			w := newWakes()

@@ -8,7 +8,7 @@ import (
 
 func TestSentBlobs(t *testing.T) {
 	t.Parallel()
-	t.Run("what came late is not taken for carried", func(t *testing.T) {
+	t.Run("a late acknowledgement does not count as sent", func(t *testing.T) {
 		t.Parallel()
 		c := SentBlobs{upTo: 10}
 		for _, n := range []uint64{14, 13, 20} {
@@ -20,7 +20,7 @@ func TestSentBlobs(t *testing.T) {
 			}
 		}
 	})
-	t.Run("numbers without gaps take no room", func(t *testing.T) {
+	t.Run("numbers without gaps use no memory", func(t *testing.T) {
 		t.Parallel()
 		var c SentBlobs
 		for n := uint64(10_000); n > 0; n-- {
@@ -30,7 +30,7 @@ func TestSentBlobs(t *testing.T) {
 			t.Errorf("up to %d and %d more, want up to 10000 and none", c.upTo, len(c.more))
 		}
 	})
-	t.Run("what was added counts as carried, and the room is bounded", func(t *testing.T) {
+	t.Run("what was added counts as sent, and the memory is bounded", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(r *rapid.T) {
 			c := SentBlobs{upTo: rapid.Uint64Range(0, 20).Draw(r, "base")}

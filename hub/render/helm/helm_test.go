@@ -346,7 +346,7 @@ func TestBadCharts(t *testing.T) {
 			}
 		})
 	}
-	t.Run("no chart at all", func(t *testing.T) {
+	t.Run("no chart", func(t *testing.T) {
 		t.Parallel()
 		_, _, err := renderChart(t, rendertest.Request(hub.Source{Path: "env", Helm: &hub.HelmSource{}}, web()))
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Sentence(err), "there is no Chart.yaml") {

@@ -64,7 +64,7 @@ func TestRemoteValues(t *testing.T) {
 			t.Errorf("asked for %q: %v", asked, err)
 		}
 	})
-	t.Run("HELM-05 a server that is away is trouble, and not the chart's fault", func(t *testing.T) {
+	t.Run("HELM-05 an unreachable server is a transient failure, and no error of the chart", func(t *testing.T) {
 		t.Parallel()
 		var asked []string
 		var contents string

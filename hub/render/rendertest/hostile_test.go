@@ -46,7 +46,7 @@ func TestGenerators(t *testing.T) {
 			t.Errorf("%d entries in %d bytes", len(names), len(packed))
 		}
 	})
-	t.Run("packed in packed", func(t *testing.T) {
+	t.Run("compressed twice", func(t *testing.T) {
 		t.Parallel()
 		packed := PackedInPacked("d", 10, 6)
 		if names, _ := entries(t, packed); len(names) != 11 || len(packed) > 64<<10 {

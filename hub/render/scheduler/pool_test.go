@@ -231,7 +231,7 @@ func TestPlacesAreShared(t *testing.T) {
 		return tk
 	}
 	slow := fault.New(fault.Exceeded, "too slow")
-	t.Run("FT-G9 renders that take long make room as soon as another tenant waits", func(t *testing.T) {
+	t.Run("FT-G9 long renders yield their slots as soon as another tenant waits", func(t *testing.T) {
 		t.Parallel()
 		p := testPool(t, 2)
 		a, b := take(t, p, "bad"), take(t, p, "bad")
@@ -252,7 +252,7 @@ func TestPlacesAreShared(t *testing.T) {
 			t.Error("the place was not handed on")
 		}
 	})
-	t.Run("FT-G9 INV-13 tenants that pass limits again and again leave all ordinary places free", func(t *testing.T) {
+	t.Run("FT-G9 INV-13 tenants that exceed limits repeatedly leave all ordinary slots free", func(t *testing.T) {
 		t.Parallel()
 		p := testPool(t, 2)
 		bad := []hub.TenantID{"bad1", "bad2", "bad3", "bad4"}
@@ -271,7 +271,7 @@ func TestPlacesAreShared(t *testing.T) {
 		take(t, p, "good")
 		take(t, p, "other")
 	})
-	t.Run("INV-7 a short render passes a long one of its own tenant, and leaves a place to others", func(t *testing.T) {
+	t.Run("INV-7 a short render overtakes a long one of its own tenant, and leaves a slot to others", func(t *testing.T) {
 		t.Parallel()
 		p := testPool(t, 2)
 		asksFor := func(app string) *ticket {
@@ -318,7 +318,7 @@ func TestPlacesAreShared(t *testing.T) {
 			t.Errorf("INV-9 long %d, working %d, running %d, waiting %d, heavy %d", p.long, p.shortRunning, len(p.running), len(p.waiting), len(p.heavy))
 		}
 	})
-	t.Run("INV-7 nothing passes while another tenant waits", func(t *testing.T) {
+	t.Run("INV-7 nothing overtakes while another tenant waits", func(t *testing.T) {
 		t.Parallel()
 		p := testPool(t, 2)
 		p.mu.Lock()
@@ -335,7 +335,7 @@ func TestPlacesAreShared(t *testing.T) {
 			t.Error("it passes while another tenant waits")
 		}
 	})
-	t.Run("INV-7 who used less comes first", func(t *testing.T) {
+	t.Run("INV-7 the tenant that used less comes first", func(t *testing.T) {
 		t.Parallel()
 		p := testPool(t, 1)
 		running := take(t, p, "greedy")
@@ -350,7 +350,7 @@ func TestPlacesAreShared(t *testing.T) {
 			t.Error("the tenant that had half a minute comes before the one that had nothing")
 		}
 	})
-	t.Run("INV-7 what was used long ago is forgotten", func(t *testing.T) {
+	t.Run("INV-7 old use does not count", func(t *testing.T) {
 		t.Parallel()
 		u := usage{time.Minute, time.Unix(0, 0)}
 		if got := u.now(time.Unix(60, 0)); got != 30*time.Second {

@@ -81,7 +81,7 @@ func TestKilledWorkers(t *testing.T) {
 			}
 		})
 	}
-	t.Run("FT-H4 all workers are dead while they are idle", func(t *testing.T) {
+	t.Run("FT-H4 all workers end while they are idle", func(t *testing.T) {
 		t.Parallel()
 		memory := int64(256<<20 + 4096)
 		p := newPool(t, func(c *render.Config) { c.Limits.Memory, c.Workers, c.Processes = memory, 2, 4 })
@@ -126,7 +126,7 @@ func TestKilledWorkers(t *testing.T) {
 		}
 		wellAgain(t, p)
 	})
-	t.Run("FT-H4 a hub that cannot start a process says so, and goes on when it can", func(t *testing.T) {
+	t.Run("FT-H4 a hub that cannot start a process reports it, and continues when it can", func(t *testing.T) {
 		t.Parallel()
 		missing := filepath.Join(t.TempDir(), "worker")
 		p := newPool(t, func(c *render.Config) { c.Executable = missing })
@@ -201,7 +201,7 @@ func TestAHostileTenantDelaysNobody(t *testing.T) {
 	}
 	p.Close() // ends the loops
 	wg.Wait()
-	t.Run("FT-G9 INV-7 LD-2 loops of one tenant in all places do not keep another waiting", func(t *testing.T) {
+	t.Run("FT-G9 INV-7 LD-2 endless renders of one tenant in all slots do not delay another tenant", func(t *testing.T) {
 		if len(order) != 26 || order[19] != "good" {
 			t.Errorf("the order in which renders ended: %v", order)
 		}

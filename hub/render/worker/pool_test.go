@@ -180,7 +180,7 @@ func TestSeveralSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("SRC-10 a source that is only a ref gives nothing", func(t *testing.T) {
+	t.Run("SRC-10 a source that is only a ref has no objects", func(t *testing.T) {
 		if d := cmp.Diff([]string{"ConfigMap a", "ConfigMap b", "ConfigMap c"}, names(res)); d != "" {
 			t.Errorf("objects (-want +got):\n%s", d)
 		}

@@ -43,7 +43,7 @@ func TestRemoteValueFiles(t *testing.T) {
 			t.Errorf("%v, asked for %q: %v", names(res), asked, err)
 		}
 	})
-	t.Run("HELM-05 a server that is away is reported as such", func(t *testing.T) {
+	t.Run("HELM-05 an unreachable server is reported as such", func(t *testing.T) {
 		t.Parallel()
 		_, _, err := renderWith(hub.HelmSource{ValueFiles: []string{address}}, nil, fault.New(fault.Offline, "the server cannot be reached"))
 		if fault.KindOf(err) != fault.Offline {
@@ -92,7 +92,7 @@ func TestChartsFromRepositories(t *testing.T) {
 			t.Errorf("%v, asked for %q: %v", names(res), asked, err)
 		}
 	})
-	t.Run("HELM-15 a repository that is away is reported as such", func(t *testing.T) {
+	t.Run("HELM-15 an unreachable repository is reported as such", func(t *testing.T) {
 		t.Parallel()
 		for _, files := range []map[string]string{parent, overlay} {
 			if _, _, err := renderWith(files, nil, fault.New(fault.Offline, "the server cannot be reached")); fault.KindOf(err) != fault.Offline {

@@ -227,7 +227,7 @@ func TestOutputOfAWorkerIsValidated(t *testing.T) {
 			}
 		})
 	}
-	t.Run("words for people are cleaned", func(t *testing.T) {
+	t.Run("texts for users are sanitised", func(t *testing.T) {
 		t.Parallel()
 		p := newPool(t, func(cfg *render.Config) { cfg.Arguments = []string{"rogue-worker", "honest"} })
 		res, err := p.Render(t.Context(), request(hub.Source{Path: "."}, map[string]string{"a.yaml": configMap}))
@@ -235,7 +235,7 @@ func TestOutputOfAWorkerIsValidated(t *testing.T) {
 			t.Errorf("warnings %q, %v", res.Warnings, err)
 		}
 	})
-	t.Run("without Landlock nothing is rendered, and the status says why", func(t *testing.T) {
+	t.Run("without Landlock nothing is rendered, and the status has the reason", func(t *testing.T) {
 		t.Parallel()
 		p := newPool(t, func(cfg *render.Config) { cfg.Arguments = []string{"rogue-worker", "uncaged"} })
 		_, err := p.Render(t.Context(), request(hub.Source{Path: "."}, map[string]string{"a.yaml": configMap}))

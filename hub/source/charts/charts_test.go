@@ -108,7 +108,7 @@ func TestChartRepository(t *testing.T) {
 			t.Errorf("after a new version was published: %s, %v", a.Version, err)
 		}
 	})
-	t.Run("HELM-15 what is known does not travel again", func(t *testing.T) {
+	t.Run("HELM-15 a known archive is not sent again", func(t *testing.T) {
 		fresh := charts.New(charts.Config{AllowedNetworks: loopback()}, trusting(s, hub.Credential{}))
 		before := s.Requests()
 		a, err := fresh.Chart(t.Context(), tenant, project, hub.ChartRef{Repository: s.URL, Name: "redis", Version: "1.2.0"}, digests["1.2.0"])
@@ -120,7 +120,7 @@ func TestChartRepository(t *testing.T) {
 			t.Errorf("a range whose version is known: %d requests, %v", s.Requests()-before, err)
 		}
 	})
-	t.Run("HELM-15 many that want one chart at once cause two requests", func(t *testing.T) {
+	t.Run("HELM-15 parallel reads of one chart cause two requests", func(t *testing.T) {
 		fresh := charts.New(charts.Config{AllowedNetworks: loopback()}, trusting(s, hub.Credential{}))
 		before := s.Requests()
 		var wg sync.WaitGroup

@@ -287,7 +287,7 @@ func TestFetchTimesOut(t *testing.T) {
 			return true
 		})
 	}
-	t.Run("SEC-B12 a transfer that stands still", func(t *testing.T) {
+	t.Run("SEC-B12 a transfer that stalls", func(t *testing.T) {
 		origin.Commit("refs/heads/main", "next", gittest.Files{"f": "y"})
 		hang("/git-upload-pack")
 		if _, err := m.Fetch(gittest.Context(t), tenant, repo, hub.Credential{}); fault.KindOf(err) != fault.Offline || !strings.Contains(fault.Sentence(err), "did not answer within 500ms") {
@@ -315,13 +315,13 @@ func TestFetchTimesOut(t *testing.T) {
 		}
 		hang("/info/refs")
 	})
-	t.Run("SEC-B12 a listing that stands still", func(t *testing.T) {
+	t.Run("SEC-B12 a listing that stalls", func(t *testing.T) {
 		quick := gittest.NewMirrors(t, git.Config{ListTimeout: 50 * time.Millisecond})
 		if _, err := quick.Fetch(gittest.Context(t), tenant, repo, hub.Credential{}); fault.KindOf(err) != fault.Offline || !strings.Contains(fault.Sentence(err), "did not answer within 50ms") {
 			t.Errorf("Fetch() = %v", err)
 		}
 	})
-	t.Run("INV-1 what was there stays, and all is well afterwards", func(t *testing.T) {
+	t.Run("INV-1 existing state stays, and everything works afterwards", func(t *testing.T) {
 		s.Set("", nil)
 		if got := gittest.Content(t, m, repo, first, "f"); got != "x" {
 			t.Errorf("f = %q", got)

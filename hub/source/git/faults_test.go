@@ -167,7 +167,7 @@ func TestARepositoryThatGrows(t *testing.T) {
 			t.Errorf("refs of the neighbour %v", got)
 		}
 	})
-	t.Run("INV-5 once it is small again all is well", func(t *testing.T) {
+	t.Run("INV-5 once it is small again everything works", func(t *testing.T) {
 		again := origin.CommitOn("refs/heads/main", small, "again", gittest.Files{"f": "again"})
 		if got := gittest.Fetched(t, m, repo); got["HEAD"] != again || got["HEAD"] == large {
 			t.Errorf("refs %v", got)
@@ -287,7 +287,7 @@ func TestDiskFull(t *testing.T) {
 		}
 	}
 	t.Run("FT-H9 a full disk is one sentence that names the operator's part", func(*testing.T) { full(); full() })
-	t.Run("FT-H9 FT-G5 what was there is still served, and what did not fit is gone", func(t *testing.T) {
+	t.Run("FT-H9 FT-G5 existing data is still served, and what did not fit is removed", func(t *testing.T) {
 		if got := gittest.Content(t, m, repo, base, "f"); got != "base" {
 			t.Errorf("content %q", got)
 		}
@@ -303,7 +303,7 @@ func TestDiskFull(t *testing.T) {
 			t.Errorf("error %v (kind %q)", err, fault.KindOf(err))
 		}
 	})
-	t.Run("FT-H9 INV-5 it recovers by itself when there is room", func(t *testing.T) {
+	t.Run("FT-H9 INV-5 it recovers when there is space again", func(t *testing.T) {
 		if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "size=64m"); err != nil {
 			t.Fatal(err)
 		}

@@ -160,7 +160,7 @@ func TestFetchPushed(t *testing.T) {
 			p.costs(c.each...)
 		})
 	}
-	t.Run("a server that knows no other way is listed, and is not asked again what it can do", func(t *testing.T) {
+	t.Run("a server without other capabilities is listed, and its capabilities are not read again", func(t *testing.T) {
 		t.Parallel()
 		p := newPusher(t, false)
 		p.asked.old = true

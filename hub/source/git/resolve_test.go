@@ -148,7 +148,7 @@ func TestResolveCommits(t *testing.T) {
 			t.Errorf("%s: %v, want Missing", name, err)
 		}
 	}
-	t.Run("a commit asked for in vain is not asked for again at once", func(t *testing.T) {
+	t.Run("a missing commit is not requested again at once", func(t *testing.T) {
 		lists := s.Lists.Load()
 		for range 5 {
 			if _, err := m.Tree(gittest.Context(t), tenant, repo, strings.Repeat("12", 20)); fault.KindOf(err) != fault.Missing {
@@ -159,7 +159,7 @@ func TestResolveCommits(t *testing.T) {
 			t.Errorf("%d listings", n)
 		}
 	})
-	t.Run("a commit that the server hands out by name", func(t *testing.T) {
+	t.Run("a commit that the server sends by name", func(t *testing.T) {
 		origin.Git("", "config", "uploadpack.allowAnySHA1InWant", "true")
 		fresh := gittest.NewMirrors(t, git.Config{})
 		if got := gittest.Content(t, fresh, repo, hidden, "f"); got != "3" {

@@ -214,7 +214,7 @@ func TestFetchOverSSH(t *testing.T) {
 			t.Errorf("%d refs, %v", len(got), err)
 		}
 	})
-	t.Run("a mirror that is damaged is fetched anew in the same visit or the next", func(t *testing.T) {
+	t.Run("a damaged mirror is fetched again in the same visit or the next", func(t *testing.T) {
 		if err := w.m.Remove(gittest.Context(t), tenant, repo.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +246,7 @@ func TestHostKeysAreChecked(t *testing.T) {
 	}
 	fingerprint := keys[0].Fingerprint()
 
-	t.Run("CRED-07 a stranger is refused with fingerprint and remedy", func(t *testing.T) {
+	t.Run("CRED-07 an unknown server is refused with fingerprint and fix", func(t *testing.T) {
 		w.creds.trust(t, "")
 		before := w.calls(t)
 		_, err := w.fetch(t, repo)

@@ -75,7 +75,7 @@ func TestTenantsShareNoRepository(t *testing.T) {
 			t.Errorf("ISO-6 it resolves %s, which the other tenant has fetched", commit)
 		}
 	})
-	t.Run("ISO-6 forgetting a repository leaves the other tenant's", func(t *testing.T) {
+	t.Run("ISO-6 removal of a repository does not affect the other tenant's", func(t *testing.T) {
 		if err := m.Remove(gittest.Context(t), b, repo.ID); err != nil {
 			t.Fatal(err)
 		}

@@ -105,7 +105,7 @@ func TestAuthoritiesOfTenants(t *testing.T) {
 			}
 		})
 	}
-	t.Run("CRED-08 what is stored counts at the next look", func(t *testing.T) {
+	t.Run("CRED-08 a stored certificate is effective at the next fetch", func(t *testing.T) {
 		t.Parallel()
 		of := map[string]string{}
 		m := mirrorsTrusting(t, of)

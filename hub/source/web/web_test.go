@@ -63,7 +63,7 @@ func loopback() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("12
 func TestGet(t *testing.T) {
 	t.Parallel()
 	both := []string{"http", "https"}
-	t.Run("HELM-05 a file is asked for again with its validators, and by each tenant for itself", func(t *testing.T) {
+	t.Run("HELM-05 a file is requested conditionally, and separately for each tenant", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t)
 		var mu sync.Mutex
@@ -92,7 +92,7 @@ func TestGet(t *testing.T) {
 		mu.Unlock()
 		get(tenant, "a: 2\n", 4, 3)
 	})
-	t.Run("HELM-05 many that want one file at once cause one request", func(t *testing.T) {
+	t.Run("HELM-05 parallel reads of one file cause one request", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t)
 		c := web.New(web.Config{AllowedNetworks: loopback(), Fresh: time.Hour})
@@ -109,7 +109,7 @@ func TestGet(t *testing.T) {
 			t.Errorf("the server was asked %d times", n)
 		}
 	})
-	t.Run("HELM-05 SEC-B7 what had come when the time was over is no file", func(t *testing.T) {
+	t.Run("HELM-05 SEC-B7 a partial reply after the timeout is no file", func(t *testing.T) {
 		t.Parallel()
 		slow := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = fmt.Fprint(w, "a: 1\n")

@@ -93,7 +93,7 @@ func TestActions(t *testing.T) {
 	a.deploy(workloads)
 	a.synced()
 	web, nightly := a.object("apps", "v1", "Deployment", "web"), a.object("batch", "v1", "CronJob", "nightly")
-	t.Run("ACT-03 an object says what it offers", func(t *testing.T) {
+	t.Run("ACT-03 an object lists its actions", func(t *testing.T) {
 		got, err := a.actions(t).ListActions(t.Context(), &linkv1.ListActionsRequest{Object: web})
 		if err != nil || len(got.GetActions()) != 4 {
 			t.Fatal(got, err)
@@ -114,7 +114,7 @@ func TestActions(t *testing.T) {
 		}
 		a.synced() // a field that the manifests do not have is nobody's drift
 	})
-	t.Run("ACT-08 scale takes a parameter", func(t *testing.T) {
+	t.Run("ACT-08 scale has a parameter", func(t *testing.T) {
 		if _, err := a.runAction(t, web, "scale", map[string]string{"replicas": "2"}); err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func TestActions(t *testing.T) {
 		}
 		w.live(deployments, "web", field("<nil>", "spec", "paused"))
 	})
-	t.Run("ACT-08 a CronJob makes a Job, once for each wish", func(t *testing.T) {
+	t.Run("ACT-08 a CronJob creates one Job per request", func(t *testing.T) {
 		wish := &linkv1.RunActionRequest{Id: string(hub.NewID[hub.OperationID]()), Object: nightly, Action: "create-job"}
 		got, err := a.actions(t).RunAction(t.Context(), wish)
 		if err != nil || len(got.GetChanges()) != 1 || !got.GetChanges()[0].GetCreated() {
@@ -170,14 +170,14 @@ func TestActions(t *testing.T) {
 			w.live(cronJobs, "nightly", field(want, "spec", "suspend"))
 		}
 	})
-	t.Run("ISO-1 an object of nobody is not touched", func(t *testing.T) {
+	t.Run("ISO-1 an object without an owner is not changed", func(t *testing.T) {
 		w.apply(configMap("other", "red"))
 		_, err := a.runAction(t, a.object("", "v1", "ConfigMap", "other"), "restart", nil)
 		if fault.KindOf(err) != fault.Missing {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("ACT-04 an answer that is lost between the API server and the agent changes nothing twice", func(t *testing.T) {
+	t.Run("ACT-04 a lost reply of the API server repeats no change", func(t *testing.T) {
 		var patches atomic.Int32
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			resp, err := next.RoundTrip(r)
@@ -197,7 +197,7 @@ func TestActions(t *testing.T) {
 			t.Errorf("%d patches were sent", n)
 		}
 	})
-	t.Run("ACT-04 somebody else's change meanwhile is kept", func(t *testing.T) {
+	t.Run("ACT-04 a concurrent change by someone else is preserved", func(t *testing.T) {
 		var once atomic.Bool
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/deployments/web") && once.CompareAndSwap(false, true) {
@@ -251,7 +251,7 @@ func TestActionsOnStatus(t *testing.T) {
 			t.Error("it was not restarted")
 		}
 	})
-	t.Run("HLT-24 a bundled rule judges the object", func(t *testing.T) {
+	t.Run("HLT-24 a bundled rule decides the object's health", func(t *testing.T) {
 		w.resource(nameOf("Rollout", w.namespace, "web"), func(r *linkv1.Resource) bool {
 			return r.GetHealth() == "Progressing" && strings.Contains(r.GetMessage(), "spec update to be observed")
 		})

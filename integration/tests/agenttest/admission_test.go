@@ -155,7 +155,7 @@ func TestAdmission(t *testing.T) {
 	w.admit(strict, "Validating", "Fail")
 	w.admit(lenient, "Validating", "Ignore")
 	w.admit(changing, "Mutating", "Fail")
-	t.Run("FT-K3 a webhook that denies is told with its reason, for the object alone", func(t *testing.T) {
+	t.Run("FT-K3 a webhook's denial is reported with its reason, only for that object", func(t *testing.T) {
 		a := w.application()
 		strict.set(only("refused", opinion{refuse: "team label is missing"}))
 		defer strict.set(nil)
@@ -189,7 +189,7 @@ func TestAdmission(t *testing.T) {
 			t.Errorf("the webhook was asked %d times", n.Load())
 		}
 	})
-	t.Run("FT-K3 a webhook that is down is named, and does not hold up other objects", func(t *testing.T) {
+	t.Run("FT-K3 an unreachable webhook is named, and does not delay other objects", func(t *testing.T) {
 		a := w.application()
 		strict.set(only("stuck", opinion{drop: true}))
 		defer strict.set(nil)

@@ -36,7 +36,7 @@ func writes(r *http.Request, name string) bool {
 func TestConflicts(t *testing.T) {
 	w := newWorld(t)
 	merged := func(name, color string) string { return annotated(configMap(name, color), "ServerSideApply=false") }
-	t.Run("FT-K2 a write that meets a change of somebody else is prepared anew from what is live", func(t *testing.T) {
+	t.Run("FT-K2 a write that conflicts with a change of another client is prepared again from live state", func(t *testing.T) {
 		a := w.application()
 		a.deploy(merged("merged", "red"))
 		var n atomic.Int32
@@ -79,7 +79,7 @@ func TestConflicts(t *testing.T) {
 		a.deploy(merged("stormy", "blue") + configMap("calm", "blue"))
 		a.synced()
 	})
-	t.Run("FT-K1 what every request gets when a server is overloaded ends in a failed operation that says so, and healing goes on afterwards", func(t *testing.T) {
+	t.Run("FT-K1 when the API server is overloaded the operation fails with that reason, and healing continues afterwards", func(t *testing.T) {
 		a := w.application()
 		a.deploy(configMap("busy", "red"))
 		a.synced()
@@ -130,7 +130,7 @@ func TestWatchEnds(t *testing.T) {
 		}
 		a.synced()
 	})
-	t.Run("FT-K5 a compaction in the middle of a list of many pages begins the list anew", func(t *testing.T) {
+	t.Run("FT-K5 a compaction in the middle of a list of many pages restarts the list", func(t *testing.T) {
 		var pages, expired atomic.Int32
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			q := r.URL.Query()
@@ -156,7 +156,7 @@ func TestWatchEnds(t *testing.T) {
 			t.Errorf("%d pages, %d after the first", pages.Load(), expired.Load())
 		}
 	})
-	t.Run("FT-K1 FT-K5 the API server is away for a while: nothing is decided without it, and what is asked for afterwards is done", func(t *testing.T) {
+	t.Run("FT-K1 FT-K5 the API server is unreachable for a while: nothing is decided without it, and later requests succeed", func(t *testing.T) {
 		web, api := w.get(configMaps, "web").GetUID(), w.get(configMaps, "api").GetUID()
 		if err := shared.HaltAPI(); err != nil {
 			t.Fatal(err)
@@ -234,7 +234,7 @@ func TestTokenExpires(t *testing.T) {
 	a := w.application()
 	a.deploy(configMap("web", "red"))
 	a.synced()
-	t.Run("FT-K5 when its token expires every request is refused, and with the next token all goes on", func(t *testing.T) {
+	t.Run("FT-K5 when its token expires every request is refused, and with the next token everything continues", func(t *testing.T) {
 		expired := old
 		var refused atomic.Int32
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {

@@ -61,7 +61,7 @@ func TestApply(t *testing.T) {
 			t.Errorf("message is %q", got)
 		}
 	})
-	t.Run("SYNC-20 SYNC-21 Replace with Force makes an immutable object anew", func(t *testing.T) {
+	t.Run("SYNC-20 SYNC-21 Replace with Force creates an immutable object again", func(t *testing.T) {
 		a := w.application()
 		job := func(image string, options string) string {
 			return "---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: once, namespace: NS, annotations: {capstan.dev/sync-options: '" + options + "'}}\nspec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: '" + image + "'}]}}}\n"
@@ -196,7 +196,7 @@ func TestFaults(t *testing.T) {
 			a.deploy(configMap("web", "answer-"+name))
 		})
 	}
-	t.Run("FT-K1 INV-2 a write whose answer is lost is looked at and not sent again", func(t *testing.T) {
+	t.Run("FT-K1 INV-2 after a lost reply the object is read, and the write is not repeated", func(t *testing.T) {
 		var patches atomic.Int32
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			resp, err := next.RoundTrip(r)
@@ -213,7 +213,7 @@ func TestFaults(t *testing.T) {
 		}
 		a.synced()
 	})
-	t.Run("FT-K3 an admission that refuses is told for the object alone", func(t *testing.T) {
+	t.Run("FT-K3 an admission's refusal is reported only for that object", func(t *testing.T) {
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/refused") {
 				body := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"admission webhook \"policy.example.com\" denied the request: no","reason":"Forbidden","code":403}`

@@ -98,14 +98,14 @@ func TestTrackingOfArgo(t *testing.T) {
 		b.deploy(configMap("both", "blue"))
 		quiet(b)
 	})
-	t.Run("TRK-01 an adoption keeps the marks that are asked for", func(t *testing.T) {
+	t.Run("TRK-01 an adoption preserves the requested marks", func(t *testing.T) {
 		c := w.application()
 		w.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: adopted, namespace: NS, annotations: {" + annotation + ": '" + id(c, "adopted") + "'}}\ndata: {color: red}\n")
 		c.deploy(configMap("adopted", "red"))
 		marks(c, "adopted", id(c, "adopted"), c.name)
 		quiet(c)
 	})
-	t.Run("TRK-04 by label alone, under another key, and a chart's own value gives way", func(t *testing.T) {
+	t.Run("TRK-04 by label only, under another key, and a chart's own value is replaced", func(t *testing.T) {
 		w.set(&linkv1.Settings{TrackingMethod: "label", InstanceLabelKey: "example.com/app"})
 		d := w.application()
 		labelled := strings.Replace(configMap("labelled", "red"), "namespace: NS", "namespace: NS, labels: {example.com/app: chart}", 1)
@@ -116,7 +116,7 @@ func TestTrackingOfArgo(t *testing.T) {
 		marks(d, "labelled", "", "")
 		quiet(d)
 	})
-	t.Run("TRK-01 without the setting the next sync takes the marks off", func(t *testing.T) {
+	t.Run("TRK-01 without the setting the next sync removes the marks", func(t *testing.T) {
 		w.set(&linkv1.Settings{})
 		w.eventually("the next sync takes them off", func() bool {
 			a.syncAgain()

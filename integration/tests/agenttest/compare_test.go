@@ -30,7 +30,7 @@ func TestCompare(t *testing.T) {
 			t.Error("comparing wrote the object")
 		}
 	})
-	t.Run("DIFF-03 an object that is already as a person would have it is Synced before it is applied", func(t *testing.T) {
+	t.Run("DIFF-03 an object that already matches is Synced before it is applied", func(t *testing.T) {
 		w.apply(configMap("there", "red"))
 		a.target = a.snapshot(configMap("web", "red") + configMap("api", "red") + configMap("there", "red"))
 		w.append(a.stateRow())
@@ -126,12 +126,12 @@ spec:
 			t.Errorf("replicas is %v, want 7", spec["replicas"])
 		}
 	})
-	t.Run("DIFF-06 a rule that changes is taken at once", func(t *testing.T) {
+	t.Run("DIFF-06 a changed rule is effective at once", func(t *testing.T) {
 		a.policy = &linkv1.Policy{Automated: true}
 		w.append(a.stateRow())
 		a.await("OutOfSync", func(r *linkv1.AppReport) bool { return r.GetSync() == "OutOfSync" })
 	})
-	t.Run("DIFF-06 a rule that cannot be read is told", func(t *testing.T) {
+	t.Run("DIFF-06 an invalid rule is reported", func(t *testing.T) {
 		a.policy = &linkv1.Policy{Ignore: []*linkv1.IgnoreRule{{Group: "apps", Kind: "Deployment", Jq: []string{".spec["}}}}
 		w.append(a.stateRow())
 		a.await("Unknown", func(r *linkv1.AppReport) bool {
@@ -145,7 +145,7 @@ func TestIdle(t *testing.T) {
 	a := w.application()
 	a.deploy(configMap("web", "red"))
 	a.synced()
-	t.Run("B12 an agent at rest sends nothing but lease renewals", func(t *testing.T) {
+	t.Run("B12 an idle agent sends only lease renewals", func(t *testing.T) {
 		var others []string
 		renewals := make(chan struct{}, 8)
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {

@@ -300,13 +300,13 @@ func TestCrowdedCluster(t *testing.T) {
 		}
 	}
 	from := start()
-	t.Run("FT-K11 the first status of an application in a crowded cluster comes soon, and costs no more memory than the agent has", func(t *testing.T) {
+	t.Run("FT-K11 the first status of an application in a crowded cluster is quick, and stays within the agent's memory limit", func(t *testing.T) {
 		status("a new agent")
 		w.ended(id, "Succeeded")
 		within(t)
 		watched(t, from)
 	})
-	t.Run("FT-K11 a restart is as cheap", func(t *testing.T) {
+	t.Run("FT-K11 a restart costs the same", func(t *testing.T) {
 		p.end(syscall.SIGTERM)
 		w.change(func() { clear(w.apps) })
 		from = start()
@@ -315,7 +315,7 @@ func TestCrowdedCluster(t *testing.T) {
 		within(t)
 		watched(t, from)
 	})
-	t.Run("FT-K11 FT-A3 with its directory lost, as on another node, it is as cheap", func(t *testing.T) {
+	t.Run("FT-K11 FT-A3 with its directory lost, as on another node, it costs the same", func(t *testing.T) {
 		p.end(syscall.SIGTERM)
 		if err := os.RemoveAll(w.state); err != nil {
 			t.Fatal(err)

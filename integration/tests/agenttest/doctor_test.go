@@ -75,7 +75,7 @@ func TestDoctor(t *testing.T) {
 		}
 		expect(t, text, "FAIL  own rights", "namespace nowhere: it does not exist", "create it")
 	})
-	t.Run("FT-L10 with rights that do not do", func(t *testing.T) {
+	t.Run("FT-L10 with insufficient rights", func(t *testing.T) {
 		weak := rest.CopyConfig(conf)
 		weak.Impersonate = rest.ImpersonationConfig{UserName: "nobody", Groups: []string{"system:authenticated"}}
 		text, err := examine(daemon.Config{Namespace: w.home, REST: weak})

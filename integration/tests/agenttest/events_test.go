@@ -61,7 +61,7 @@ func TestKubernetesEvents(t *testing.T) {
 			return strings.Contains(all, "test initiated sync to "+revision) && strings.Contains(all, "OperationCompleted Normal") && strings.Contains(all, "sync to "+revision+" succeeded")
 		})
 	})
-	t.Run("HLT-26 a change of health is told with its causes", func(t *testing.T) {
+	t.Run("HLT-26 a change of health is reported with its causes", func(t *testing.T) {
 		b.synced()
 		b.policy.SelfHeal = false
 		d := "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: lost, namespace: NS}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n"
@@ -71,7 +71,7 @@ func TestKubernetesEvents(t *testing.T) {
 			return strings.Contains(all, "Updated health status: Healthy -> Progressing (PersistentVolumeClaim "+w.namespace+"/lost")
 		})
 	})
-	t.Run("API-20 a failed operation is a warning that says why", func(t *testing.T) {
+	t.Run("API-20 a failed operation is a warning with the reason", func(t *testing.T) {
 		w.ended(b.begin("---\napiVersion: v1\nkind: Service\nmetadata: {name: bad, namespace: NS}\nspec: {ports: [{port: 99999}]}\n", nil), "Failed")
 		w.eventually("it is told", func() bool {
 			return slices.ContainsFunc(w.events(b.name), func(e string) bool {

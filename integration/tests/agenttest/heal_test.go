@@ -22,7 +22,7 @@ func TestHeal(t *testing.T) {
 		}
 		a.synced()
 	})
-	t.Run("AUTO-07 a deleted object is made again, and the others are left alone", func(t *testing.T) {
+	t.Run("AUTO-07 a deleted object is created again, and the others are not written", func(t *testing.T) {
 		other := w.get(configMaps, "api").GetResourceVersion()
 		old := w.get(configMaps, "web").GetUID()
 		if err := w.at(configMaps).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
@@ -39,7 +39,7 @@ func TestHeal(t *testing.T) {
 		}
 		a.synced()
 	})
-	t.Run("ENG fields of others are nobody's business", func(t *testing.T) {
+	t.Run("ENG fields of others are no difference", func(t *testing.T) {
 		edited := w.edit(configMaps, "web", "someone", `{"data":{"extra":"1"}}`)
 		w.edit(configMaps, "api", "kubectl-edit", `{"data":{"color":"blue"}}`)
 		w.live(configMaps, "api", data("color", "red"))
@@ -47,7 +47,7 @@ func TestHeal(t *testing.T) {
 			t.Error("an object whose own fields are as they should be was written")
 		}
 	})
-	t.Run("FT-L6 12.8 healing goes on while the hub is away, and after a restart", func(t *testing.T) {
+	t.Run("FT-L6 12.8 healing continues while the hub is unreachable, and after a restart", func(t *testing.T) {
 		w.halt()
 		w.edit(configMaps, "web", "kubectl-edit", `{"data":{"color":"blue"}}`)
 		w.live(configMaps, "web", data("color", "red"))
@@ -58,7 +58,7 @@ func TestHeal(t *testing.T) {
 		w.start()
 		a.synced()
 	})
-	t.Run("FT-K2 a program that fights is named and not fought for ever", func(t *testing.T) {
+	t.Run("FT-K2 a program that reverts our writes is named, and the writes are not repeated without end", func(t *testing.T) {
 		writes, left := 0, false
 		for writes < 12 && !left {
 			o := w.edit(configMaps, "api", "robot", `{"data":{"color":"black"}}`)
@@ -86,7 +86,7 @@ func TestHealOff(t *testing.T) {
 	a.policy.SelfHeal = false
 	a.deploy(configMap("web", "red"))
 	a.synced()
-	t.Run("AUTO-06 without selfHeal drift is told and left", func(t *testing.T) {
+	t.Run("AUTO-06 without selfHeal drift is reported and not reverted", func(t *testing.T) {
 		w.edit(configMaps, "web", "kubectl-edit", `{"data":{"color":"blue"}}`)
 		w.resource(nameOf("ConfigMap", w.namespace, "web"), func(r *linkv1.Resource) bool { return r.GetSync() == "OutOfSync" && r.GetDiff() == "data.color" })
 		a.await("OutOfSync", func(r *linkv1.AppReport) bool { return r.GetSync() == "OutOfSync" })
@@ -100,7 +100,7 @@ func TestHealOff(t *testing.T) {
 		w.live(configMaps, "web", data("color", "red"))
 		a.synced()
 	})
-	t.Run("HLT-04 DIFF a missing object is told", func(t *testing.T) {
+	t.Run("HLT-04 DIFF a missing object is reported", func(t *testing.T) {
 		a.policy.SelfHeal = false
 		w.append(a.stateRow())
 		a.waitForState()

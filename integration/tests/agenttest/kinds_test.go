@@ -85,7 +85,7 @@ func (k *kindOfTest) at(version string) schema.GroupVersionResource {
 
 func TestKinds(t *testing.T) {
 	w := newWorld(t)
-	t.Run("FT-K4 a definition that does not get Established is told with the reason, its objects are not begun, and they come when it does", func(t *testing.T) {
+	t.Run("FT-K4 a definition that is not Established is reported with the reason, and its objects are applied once it is", func(t *testing.T) {
 		first, second := w.newKind("Gadget", "v1"), w.newKind("Gadget", "v1")
 		second.plural = "gadgettwos" // its kind is taken until the other definition goes
 		first.define()

@@ -36,7 +36,7 @@ func TestTree(t *testing.T) {
 	w := newWorld(t)
 	a := w.application()
 	a.deploy(webDeployment + configMap("web", "red"))
-	t.Run("HLT-02 children are told with their owners, and do not count for health themselves", func(t *testing.T) {
+	t.Run("HLT-02 children are reported with their owners, and do not count for health themselves", func(t *testing.T) {
 		uid := string(w.get(deployments, "web").GetUID())
 		var set, pod *linkv1.Resource
 		w.await("replica set and pod are told", func() bool {
@@ -58,13 +58,13 @@ func TestTree(t *testing.T) {
 			return r.GetHealth() == "Progressing" && strings.HasPrefix(r.GetHealthCause(), "Deployment "+w.namespace+"/web") && r.GetSync() == "Synced"
 		})
 	})
-	t.Run("CMPR-02 children go with their owner", func(t *testing.T) {
+	t.Run("CMPR-02 children are deleted with their owner", func(t *testing.T) {
 		a.deploy(configMap("web", "red"))
 		w.waitDeleted(deployments, "web")
 		w.await("nothing but the rest is told", func() bool { return len(w.resources) == 1 })
 		a.await("Healthy", func(r *linkv1.AppReport) bool { return r.GetHealth() == "Healthy" && r.GetSync() == "Synced" })
 	})
-	t.Run("a restart begins with a complete picture that sweeps what is gone", func(t *testing.T) {
+	t.Run("a restart begins with a complete report that removes deleted objects", func(t *testing.T) {
 		w.stop()
 		w.change(func() { w.snapshots = 0 })
 		w.run()
@@ -97,7 +97,7 @@ func TestRewound(t *testing.T) {
 		w.edit(configMaps, "web", "kubectl-edit", `{"data":{"color":"black"}}`)
 		w.live(configMaps, "web", data("color", "red"))
 	})
-	t.Run("FT-A3 a lost directory does not forget which hub it followed", func(t *testing.T) {
+	t.Run("FT-A3 after the loss of its directory an agent still identifies its hub", func(t *testing.T) {
 		w.stop()
 		w.state += "-new"
 		w.change(func() {
@@ -129,7 +129,7 @@ func TestOps(t *testing.T) {
 		t.Fatal("no connection to the agent")
 	}
 	ops := linkv1.NewOpsClient(conn)
-	t.Run("SEC a Secret is given with its values masked, and equal values look equal", func(t *testing.T) {
+	t.Run("SEC a Secret is returned with its values masked, and equal values have equal masks", func(t *testing.T) {
 		get := func() string {
 			r, err := ops.Get(t.Context(), &linkv1.GetRequest{AppId: a.id, Version: "v1", Kind: "Secret", Namespace: w.namespace, Name: "login"})
 			if err != nil {
@@ -187,7 +187,7 @@ func TestOps(t *testing.T) {
 			t.Errorf("%d requests", n)
 		}
 	})
-	t.Run("ISO-1 what is not the application's is not given", func(t *testing.T) {
+	t.Run("ISO-1 objects of other applications are not returned", func(t *testing.T) {
 		w.apply(configMap("foreign", "red"))
 		for name, r := range map[string]*linkv1.GetRequest{
 			"foreign object": {AppId: a.id, Version: "v1", Kind: "ConfigMap", Namespace: w.namespace, Name: "foreign"},
@@ -292,7 +292,7 @@ func TestWatchFaults(t *testing.T) {
 		w.faults.set(nil)
 		a.synced()
 	})
-	t.Run("CMPR-12 FT-K4 a kind whose definition goes is Missing, and no record is lost", func(t *testing.T) {
+	t.Run("CMPR-12 FT-K4 objects of a kind whose definition is deleted are Missing, and no record is lost", func(t *testing.T) {
 		b := w.application()
 		b.policy.SelfHeal = false
 		group := strings.ReplaceAll(w.namespace, "-", "") + ".example.com"

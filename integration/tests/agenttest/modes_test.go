@@ -120,7 +120,7 @@ func TestNamespaced(t *testing.T) {
 		w.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: NS-other}\n")
 	})
 	a := w.application()
-	t.Run("11.9 an agent of some namespaces deploys, sees and heals in them with the rights of its chart", func(t *testing.T) {
+	t.Run("11.9 an agent of some namespaces deploys, reports and heals in them with the rights of its chart", func(t *testing.T) {
 		a.deploy(configMap("web", "red") + strings.ReplaceAll(configMap("far", "red"), "NS", w.namespace+"-2") + deployed)
 		a.synced()
 		w.edit(configMaps, "web", "kubectl-edit", `{"data":{"color":"blue"}}`)
@@ -137,7 +137,7 @@ func TestNamespaced(t *testing.T) {
 			t.Errorf("the API server refused: %v", got)
 		}
 	})
-	t.Run("11.9 a deletion in one namespace is seen, and those of the other stay", func(t *testing.T) {
+	t.Run("11.9 a deletion in one namespace is observed, and objects of the other are unchanged", func(t *testing.T) {
 		old := w.get(configMaps, "web").GetUID()
 		if err := w.at(configMaps).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func TestNamespaced(t *testing.T) {
 		})
 		a.synced()
 	})
-	t.Run("11.9 what is outside is refused object by object, and the rest is said to be unknown", func(t *testing.T) {
+	t.Run("11.9 objects outside are refused one by one, and the others are Unknown", func(t *testing.T) {
 		b := w.application()
 		o := w.ended(b.begin(configMap("in", "red")+strings.ReplaceAll(configMap("out", "red"), "NS", w.namespace+"-other"), nil), "Failed")
 		if got := message(o, "ConfigMap", "out"); !strings.Contains(got, "this agent sees only the namespaces "+w.namespace) {
@@ -220,7 +220,7 @@ func TestObserve(t *testing.T) {
 	w := newWorldWith(t, func(w *world) { w.mode = "observe" })
 	w.apply(configMap("web", "red") + deployed + service)
 	a := w.application()
-	t.Run("11.9 an agent that observes says whether live is what the manifests say", func(t *testing.T) {
+	t.Run("11.9 an agent in mode observe reports whether live state matches the manifests", func(t *testing.T) {
 		a.target = a.snapshot(configMap("web", "red") + deployed + service)
 		a.accepted = a.target
 		w.append(a.stateRow())
@@ -233,7 +233,7 @@ func TestObserve(t *testing.T) {
 			t.Errorf("it says %q and %q", r.GetDiff(), r.GetMessage())
 		}
 	})
-	t.Run("11.9 it applies, heals and deletes nothing, and says so for each object", func(t *testing.T) {
+	t.Run("11.9 it applies, heals and deletes nothing, and reports that for each object", func(t *testing.T) {
 		id := a.begin(configMap("new", "red")+deployed+service, nil)
 		o := w.ended(id, "Failed")
 		if got := message(o, "ConfigMap", "new"); !strings.Contains(got, "this agent only observes; it changes nothing") {
@@ -288,7 +288,7 @@ func TestGuard(t *testing.T) {
 		w.live(configMaps, "old", data("color", "red"))
 		w.live(configMaps, "web", data("color", "red"))
 	})
-	t.Run("an object that is refused is compared without the right to try it out", func(t *testing.T) {
+	t.Run("a refused object is compared without the right to dry-run it", func(t *testing.T) {
 		w.apply(configMap("locked-2", "green"))
 		b := w.application()
 		b.target = b.snapshot(configMap("locked-2", "green"))

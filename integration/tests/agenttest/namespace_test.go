@@ -48,7 +48,7 @@ func TestManagedNamespace(t *testing.T) {
 	w := newWorld(t)
 	labels, notes := map[string]string{"team": "shop"}, map[string]string{"note": "hello"}
 	drift := `{"metadata":{"labels":{"team":null},"annotations":{"note":"bye"}}}`
-	t.Run("SYNC-27 drift makes the application OutOfSync, and the next sync mends it", func(t *testing.T) {
+	t.Run("SYNC-27 drift makes the application OutOfSync, and the next sync corrects it", func(t *testing.T) {
 		a, with := w.dressed(labels, notes)
 		a.policy.Automated, a.policy.SelfHeal = false, false
 		w.ended(a.begin(configMap("inside", "red"), with), "Succeeded")
@@ -64,7 +64,7 @@ func TestManagedNamespace(t *testing.T) {
 		a.synced()
 		w.shows(w.namespace, labels, notes)
 	})
-	t.Run("SYNC-27 what is managed no more goes with the next sync", func(t *testing.T) {
+	t.Run("SYNC-27 what is no longer managed is removed with the next sync", func(t *testing.T) {
 		a, with := w.dressed(map[string]string{"tier": "x"}, nil)
 		a.policy.SelfHeal = false
 		w.ended(a.begin(configMap("less", "red"), func(o *linkv1.Operation) {
@@ -78,7 +78,7 @@ func TestManagedNamespace(t *testing.T) {
 			t.Errorf("labels %v (%v)", ns.GetLabels(), err)
 		}
 	})
-	t.Run("SYNC-27 self-heal mends labels and annotations", func(t *testing.T) {
+	t.Run("SYNC-27 self-heal reverts labels and annotations", func(t *testing.T) {
 		a, with := w.dressed(labels, notes)
 		w.ended(a.begin(configMap("healed", "red"), with), "Succeeded")
 		a.synced()
@@ -86,7 +86,7 @@ func TestManagedNamespace(t *testing.T) {
 		w.shows(w.namespace, labels, notes)
 		a.synced()
 	})
-	t.Run("SYNC-27 a deleted namespace comes back with its labels", func(t *testing.T) {
+	t.Run("SYNC-27 a deleted namespace is created again with its labels", func(t *testing.T) {
 		real := w.namespace
 		w.namespace += "-again"
 		defer func() { w.namespace = real }()
@@ -143,7 +143,7 @@ func TestManagedNamespace(t *testing.T) {
 
 func TestManagedNamespaceOfOwnRights(t *testing.T) {
 	w := newWorldWith(t, func(w *world) { w.mode, w.scope = "namespaced", []string{w.namespace} })
-	t.Run("SYNC-27 an agent of one namespace keeps its metadata with each sync", func(t *testing.T) {
+	t.Run("SYNC-27 an agent of one namespace corrects its metadata with each sync", func(t *testing.T) {
 		labels := map[string]string{"team": "shop"}
 		a, with := w.dressed(labels, nil)
 		w.ended(a.begin(configMap("inside", "red"), with), "Succeeded")

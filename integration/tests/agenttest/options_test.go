@@ -45,7 +45,7 @@ func TestApproval(t *testing.T) {
 	a := w.application()
 	ask := annotated(configMap("ask", "red"), "Prune=confirm,Delete=confirm")
 	a.deploy(configMap("web", "red") + ask)
-	t.Run("SYNC-11 SYNC-13 Prune=confirm waits, through a restart of the agent, until somebody approves", func(t *testing.T) {
+	t.Run("SYNC-11 SYNC-13 Prune=confirm waits, through a restart of the agent, for an approval", func(t *testing.T) {
 		id := a.begin(configMap("web", "blue"), nil)
 		if got := w.waits(id); !strings.Contains(got, "ConfigMap "+w.namespace+"/ask") {
 			t.Errorf("message is %q", got)
@@ -67,7 +67,7 @@ func TestApproval(t *testing.T) {
 		w.ended(id, "Failed")
 		w.get(configMaps, "ask")
 	})
-	t.Run("INV-3 more prunes than the policy allows are held before anything is changed", func(t *testing.T) {
+	t.Run("INV-3 more prunes than the policy allows wait before anything is changed", func(t *testing.T) {
 		b := w.application()
 		b.policy.PruneLimitPercent = 50
 		var all strings.Builder
@@ -135,7 +135,7 @@ func TestDeletionHooks(t *testing.T) {
 		}
 		a.synced()
 	})
-	t.Run("HOOK-16 a PreDelete hook that fails keeps every object", func(t *testing.T) {
+	t.Run("HOOK-16 after a failed PreDelete hook every object stays", func(t *testing.T) {
 		target := a.target
 		id := a.remove(deletion)
 		w.live(jobs, "bye", exists)
@@ -144,7 +144,7 @@ func TestDeletionHooks(t *testing.T) {
 		w.get(configMaps, "web")
 		a.target = target
 	})
-	t.Run("HOOK-16 HOOK-17 DEL-02 PreDelete, objects, PostDelete, through kills of the agent; the failed hook is made anew", func(t *testing.T) {
+	t.Run("HOOK-16 HOOK-17 DEL-02 PreDelete, objects, PostDelete, through kills of the agent; the failed hook is created again", func(t *testing.T) {
 		old := w.live(jobs, "bye", exists).GetUID()
 		id := a.remove(deletion)
 		w.live(jobs, "bye", func(o *unstructured.Unstructured) error {
@@ -179,7 +179,7 @@ func TestOptions(t *testing.T) {
 		a.deploy(annotated(odd, "Validate=false"))
 		a.synced()
 	})
-	t.Run("SYNC-16 SkipDryRunOnMissingResource leaves a kind that is not served yet to its turn", func(t *testing.T) {
+	t.Run("SYNC-16 with SkipDryRunOnMissingResource a kind that is not served yet is checked when it is applied", func(t *testing.T) {
 		b := w.application()
 		widget := "---\napiVersion: late.example.com/v1\nkind: Late\nmetadata: {name: one, namespace: NS, annotations: {argocd.argoproj.io/sync-wave: '1'SKIP}}\n"
 		op := w.ended(b.begin(configMap("first", "red")+strings.Replace(widget, "SKIP", "", 1), nil), "Failed")
@@ -212,7 +212,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%d objects were applied, 1 differs", n)
 		}
 	})
-	t.Run("SYNC-18 the propagation policy of a prune is the one asked for", func(t *testing.T) {
+	t.Run("SYNC-18 the propagation policy of a prune is the requested one", func(t *testing.T) {
 		b := w.application()
 		b.policy.SyncOptions = []string{"PrunePropagationPolicy=orphan"}
 		web := strings.Replace(strings.ReplaceAll(webDeployment, "web", "orphan"), "replicas: 1", "replicas: 0", 1)
@@ -285,7 +285,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("error %v, generation %d, then %d", err, before.GetGeneration(), after.GetGeneration())
 		}
 	})
-	t.Run("SYNC-22 server-side apply with conflicts forced is the way; ServerSideApply=false merges", func(t *testing.T) {
+	t.Run("SYNC-22 server-side apply forces conflicts; ServerSideApply=false merges", func(t *testing.T) {
 		b := w.application()
 		b.deploy(configMap("forced", "red") + annotated(configMap("merged", "red"), "ServerSideApply=false"))
 		if m := managersOf(w.get(configMaps, "forced")); m["capstan Apply"] == 0 {
@@ -298,7 +298,7 @@ func TestOptions(t *testing.T) {
 		w.edit(configMaps, "merged", "kubectl-edit", `{"data":{"color":"black"}}`)
 		w.live(configMaps, "merged", data("color", "red"))
 	})
-	t.Run("SYNC-23 the fields of a client-side apply are taken over, so that one that leaves the manifests goes", func(t *testing.T) {
+	t.Run("SYNC-23 the fields of a client-side apply are adopted, so that one that leaves the manifests is removed", func(t *testing.T) {
 		for name, keeps := range map[string]bool{"taken": false, "left": true} {
 			w.clientSide(name)
 			b := w.application()
@@ -325,7 +325,7 @@ func TestOptions(t *testing.T) {
 			t.Error("something was applied")
 		}
 	})
-	t.Run("SYNC-10 a step that takes too long ends", func(t *testing.T) {
+	t.Run("SYNC-10 a step that exceeds its timeout ends", func(t *testing.T) {
 		b := w.application()
 		b.policy.SyncOptions = []string{"StepTimeout=2s"}
 		op := w.ended(b.begin(hookJob("endless", "PreSync", "BeforeHookCreation")+configMap("after", "red"), nil), "Failed")
@@ -422,7 +422,7 @@ func TestLarge(t *testing.T) {
 		}
 		w.get(configMaps, "stranger")
 	})
-	t.Run("AUTO-06 AUTO-01 live is kept equal to what was accepted while the target is ahead", func(t *testing.T) {
+	t.Run("AUTO-06 AUTO-01 live state is reverted to what was accepted while the target is newer", func(t *testing.T) {
 		b := w.application()
 		b.policy.Automated = false
 		b.deploy(configMap("gated", "red"))

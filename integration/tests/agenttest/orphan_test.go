@@ -19,14 +19,14 @@ func TestOrphans(t *testing.T) {
 	w.apply(configMap("stray", "red"))
 	a.deploy(configMap("web", "red"))
 	a.synced()
-	t.Run("CMPR-11 nobody asks, nothing is looked for", func(t *testing.T) {
+	t.Run("CMPR-11 without a project that enables it, nothing is watched", func(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.resources[orphan("stray")] != nil {
 			t.Error("an orphan was reported")
 		}
 	})
-	t.Run("CMPR-11 an object that no application manages is told, those of every namespace are not", func(t *testing.T) {
+	t.Run("CMPR-11 an object that no application manages is reported, those of every namespace are not", func(t *testing.T) {
 		a.orphans = &linkv1.Orphans{Warn: true}
 		w.append(a.stateRow())
 		w.resource(orphan("stray"), func(r *linkv1.Resource) bool { return r.GetOrphan() && !r.GetManaged() })
@@ -40,7 +40,7 @@ func TestOrphans(t *testing.T) {
 			t.Errorf("orphans count for the application: %s, %s", r.GetSync(), r.GetHealth())
 		}
 	})
-	t.Run("CMPR-11 what an orphan owns is none of its own, and one that comes is seen", func(t *testing.T) {
+	t.Run("CMPR-11 children of an orphan are no orphans, and a new orphan is found", func(t *testing.T) {
 		stranger := w.get(configMaps, "stray")
 		child := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "child", "namespace": w.namespace},
@@ -57,7 +57,7 @@ func TestOrphans(t *testing.T) {
 			t.Error("a child was reported")
 		}
 	})
-	t.Run("CMPR-11 an orphan that is taken up by an application or deleted is one no more", func(t *testing.T) {
+	t.Run("CMPR-11 an orphan that an application adopts, or that is deleted, is no longer reported", func(t *testing.T) {
 		b := w.application()
 		b.deploy(configMap("late", "blue"))
 		w.resource(orphan("late"), func(r *linkv1.Resource) bool { return !r.GetOrphan() && r.GetManaged() })
@@ -100,7 +100,7 @@ func TestOrphans(t *testing.T) {
 			t.Errorf("Secrets were read: %v", whole)
 		}
 	})
-	t.Run("CMPR-11 nobody asks any more, all are taken back", func(t *testing.T) {
+	t.Run("CMPR-11 without a project that enables it, all reports are withdrawn", func(t *testing.T) {
 		a.policy.Limits, a.orphans = nil, &linkv1.Orphans{Warn: true}
 		w.append(a.stateRow())
 		w.resource(orphan("seen"), func(r *linkv1.Resource) bool { return r.GetOrphan() })
@@ -182,7 +182,7 @@ spec: {selector: {app: forms}, ports: [{port: 80}]}
 		w.edit(deployments, "forms", "kubectl-edit", `{"metadata":{"labels":{"x":"y"}}}`)
 		a.synced()
 	})
-	t.Run("DIFF-12 IgnoreExtraneous keeps what is to be pruned from making the application OutOfSync", func(t *testing.T) {
+	t.Run("DIFF-12 with IgnoreExtraneous, objects to prune do not make the application OutOfSync", func(t *testing.T) {
 		a := w.application()
 		extra := "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: extra, namespace: NS, annotations: {argocd.argoproj.io/compare-options: 'IgnoreExtraneous,ServerSideDiff=false'}}\ndata: {color: red}\n"
 		a.deploy(configMap("web", "red") + extra)

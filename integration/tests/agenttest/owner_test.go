@@ -49,7 +49,7 @@ func (w *world) tracked(name string, a *application) {
 
 func TestRenderingOwnsNothing(t *testing.T) {
 	w := newWorld(t)
-	t.Run("TRK-07 SEC-A12 an application that only renders an object does not keep another one from deploying it", func(t *testing.T) {
+	t.Run("TRK-07 SEC-A12 an application that only renders an object does not block another one that deploys it", func(t *testing.T) {
 		a, b := w.application(), w.application()
 		b.policy = &linkv1.Policy{}
 		b.render(configMap("first", "blue"))
@@ -69,7 +69,7 @@ func TestRenderingOwnsNothing(t *testing.T) {
 		}
 		w.tracked("second", a)
 	})
-	t.Run("SEC-D2 SEC-A12 INV-13 an application whose project forbids an object never owns it and blocks nobody", func(t *testing.T) {
+	t.Run("SEC-D2 SEC-A12 INV-13 an application whose project forbids an object never owns it and blocks no other", func(t *testing.T) {
 		squatter, rightful := w.application(), w.application()
 		squatter.policy.Limits = &linkv1.Limits{Namespaces: []string{"elsewhere"}}
 		op := w.ended(squatter.begin(configMap("victim", "blue"), nil), "Failed")
@@ -96,7 +96,7 @@ func TestRenderingOwnsNothing(t *testing.T) {
 		b.deploy(configMap("pruned", "blue"))
 		w.tracked("pruned", b)
 	})
-	t.Run("TRK-07 an object that nobody restores belongs to the first permitted operation that writes it", func(t *testing.T) {
+	t.Run("TRK-07 an object that no owner restores belongs to the first permitted operation that writes it", func(t *testing.T) {
 		a, b := w.application(), w.application()
 		a.policy = &linkv1.Policy{}
 		a.deploy(configMap("vanished", "red"))
@@ -135,7 +135,7 @@ func TestDeletionsOfSharedObjects(t *testing.T) {
 		return a, b
 	}
 	heals, manual := &linkv1.Policy{Automated: true, SelfHeal: true, Prune: true}, &linkv1.Policy{}
-	t.Run("TRK-07 DEL-02 the owner is deleted first: the other one adopts the object, and takes it along when it is deleted", func(t *testing.T) {
+	t.Run("TRK-07 DEL-02 the owner is deleted first: the other one adopts the object, and deletes it with itself", func(t *testing.T) {
 		for name, policy := range map[string]*linkv1.Policy{"order-heals": heals, "order-manual": manual} {
 			a, b := pair(t, name, policy)
 			uid := w.get(configMaps, name).GetUID()
@@ -191,7 +191,7 @@ func TestDeletionsOfSharedObjects(t *testing.T) {
 			w.waitDeleted(configMaps, name)
 		}
 	})
-	t.Run("TRK-07 DEL-02 an object goes with its owner although another one that was never synced renders it", func(t *testing.T) {
+	t.Run("TRK-07 DEL-02 an object is deleted with its owner although another one that was never synced renders it", func(t *testing.T) {
 		a, b := w.application(), w.application()
 		a.deploy(configMap("unsynced", "red"))
 		b.policy = manual
@@ -240,7 +240,7 @@ func TestRefusedOperations(t *testing.T) {
 			b.await("nothing is unblocked any more", func(r *linkv1.AppReport) bool { return r.GetUnblocked() == "" })
 		})
 	}
-	t.Run("AUTO-04 TRK-07 an owner that no longer lists the object lets go", func(t *testing.T) {
+	t.Run("AUTO-04 TRK-07 an owner that no longer lists the object releases it", func(t *testing.T) {
 		a, b := w.application(), w.application()
 		a.deploy(configMap("moving", "red") + configMap("rest", "red"))
 		op := b.begin(configMap("moving", "blue"), nil)
@@ -248,7 +248,7 @@ func TestRefusedOperations(t *testing.T) {
 		w.ended(a.begin(configMap("rest", "red"), func(o *linkv1.Operation) { o.Options.Prune = false }), "Succeeded")
 		unblocked(t, b, op)
 	})
-	t.Run("AUTO-04 TRK-05 an object of another installation that goes is in nobody's way any more", func(t *testing.T) {
+	t.Run("AUTO-04 TRK-05 a deleted object of another installation no longer blocks", func(t *testing.T) {
 		w.asArgo(t, "north", "guestbook", "north")
 		b := w.application()
 		op := b.begin(configMap("north", "blue"), nil)
@@ -258,7 +258,7 @@ func TestRefusedOperations(t *testing.T) {
 		}
 		unblocked(t, b, op)
 	})
-	t.Run("TRK-07 INV-2 what was adopted stays its new owner's over a restart", func(t *testing.T) {
+	t.Run("TRK-07 INV-2 an adopted object belongs to its new owner after a restart", func(t *testing.T) {
 		a, b := w.application(), w.application()
 		b.policy = &linkv1.Policy{}
 		a.deploy(configMap("heirloom", "red"))

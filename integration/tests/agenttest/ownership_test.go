@@ -27,7 +27,7 @@ func note(r *linkv1.AppReport, kind, about string) bool {
 func TestOwnership(t *testing.T) {
 	w := newWorld(t)
 	both := configMap("both", "red")
-	t.Run("TRK-07 a second application is refused, told, and with FailOnSharedResource fails before it changes anything", func(t *testing.T) {
+	t.Run("TRK-07 a second application is refused, with a condition, and with FailOnSharedResource fails before it changes anything", func(t *testing.T) {
 		a, b := w.application(), w.application()
 		a.deploy(both)
 		b.policy.SyncOptions = []string{"FailOnSharedResource=true"}
@@ -41,7 +41,7 @@ func TestOwnership(t *testing.T) {
 		b.await("OutOfSync with SharedResourceWarning", func(r *linkv1.AppReport) bool {
 			return r.GetSync() == "OutOfSync" && note(r, "SharedResourceWarning", "both")
 		})
-		t.Run("TRK-07 what one application prunes goes over to the other that lists it", func(t *testing.T) {
+		t.Run("TRK-07 what one application prunes is handed over to the other that lists it", func(t *testing.T) {
 			uid := w.get(configMaps, "both").GetUID()
 			op := a.deploy(configMap("rest", "red"))
 			if got := statusOf(op, "both"); got == "Pruned" {
@@ -110,7 +110,7 @@ func TestOwnership(t *testing.T) {
 			t.Errorf("it went with its application: %v", err)
 		}
 	})
-	t.Run("TRK-08 a tracking id that is taken away comes back", func(t *testing.T) {
+	t.Run("TRK-08 a removed tracking id is written again", func(t *testing.T) {
 		a := w.application()
 		a.deploy(configMap("marked", "red"))
 		w.edit(configMaps, "marked", "kubectl-edit", `{"metadata":{"annotations":{"capstan.dev/tracking-id":null}}}`)
@@ -214,7 +214,7 @@ func TestAdoption(t *testing.T) {
 	full := func(name string) string {
 		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: NS}\ndata: {color: red, old: x}\n"
 	}
-	t.Run("TRK-01 what Argo CD applied is adopted: its marks go, its fields become ours, the content stays", func(t *testing.T) {
+	t.Run("TRK-01 what Argo CD applied is adopted: its marks are removed, its fields become ours, the content stays", func(t *testing.T) {
 		before := w.asArgo(t, "guest", "guestbook", "")
 		a := w.application()
 		op := a.deploy(full("guest"))
@@ -251,7 +251,7 @@ func TestAdoption(t *testing.T) {
 			t.Error("a field of Argo CD's last apply is left")
 		}
 	})
-	t.Run("SYNC-23 what kubectl applied is adopted, unless that is turned off", func(t *testing.T) {
+	t.Run("SYNC-23 what kubectl applied is adopted, unless that is disabled", func(t *testing.T) {
 		for name, option := range map[string]string{"moved": "", "stayed": "ClientSideApplyMigration=false"} {
 			o := &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": w.namespace},
@@ -272,7 +272,7 @@ func TestAdoption(t *testing.T) {
 			}
 		}
 	})
-	t.Run("TRK-05 an object of another installation is left alone until it is asked for", func(t *testing.T) {
+	t.Run("TRK-05 an object of another installation is not changed without a request", func(t *testing.T) {
 		w.asArgo(t, "north", "guestbook", "north")
 		a := w.application()
 		op := w.ended(a.begin(configMap("north", "blue"), nil), "Failed")
@@ -287,7 +287,7 @@ func TestAdoption(t *testing.T) {
 		a.deploy(configMap("north", "blue"))
 		a.await("no warning", func(r *linkv1.AppReport) bool { return len(r.GetNotes()) == 0 })
 	})
-	t.Run("TRK-01 adoption is refused while Argo CD would fight it", func(t *testing.T) {
+	t.Run("TRK-01 adoption is refused while Argo CD would revert it", func(t *testing.T) {
 		w.define(argoCRD, "applications.argoproj.io")
 		argo := schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
 		live := &unstructured.Unstructured{Object: map[string]any{
@@ -315,7 +315,7 @@ func TestAdoption(t *testing.T) {
 		a.deploy(configMap("fought", "blue"))
 		a.synced()
 	})
-	t.Run("TRK-07 what Argo CD takes back is told, and not pruned", func(t *testing.T) {
+	t.Run("TRK-07 what Argo CD adopts again is reported, and not pruned", func(t *testing.T) {
 		a := w.application()
 		a.deploy(configMap("contested", "red") + configMap("other", "red"))
 		w.edit(configMaps, "contested", "argocd-controller", fmt.Sprintf(`{"metadata":{"annotations":{"argocd.argoproj.io/tracking-id":"book:/ConfigMap:%s/contested"}}}`, w.namespace))

@@ -56,7 +56,7 @@ func TestFirstWrites(t *testing.T) {
 			t.Errorf("requests: %v", got)
 		}
 	})
-	t.Run("CMPR-01 an application that waits for a sync learns from the watch what is missing", func(t *testing.T) {
+	t.Run("CMPR-01 an application that waits for a sync reports missing objects from the watch", func(t *testing.T) {
 		asked := w.asked(t, "configmaps")
 		a := w.application()
 		a.policy = &linkv1.Policy{}
@@ -67,7 +67,7 @@ func TestFirstWrites(t *testing.T) {
 			t.Errorf("requests: %v", got)
 		}
 	})
-	t.Run("TRK-01 what somebody else has made meanwhile is looked at before it is written", func(t *testing.T) {
+	t.Run("TRK-01 an object that someone else created meanwhile is read before it is written", func(t *testing.T) {
 		before := w.asArgo(t, "met", "guestbook", "")
 		a := w.application()
 		op := a.deploy(configMap("met", "red"))

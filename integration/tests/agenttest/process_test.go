@@ -115,7 +115,7 @@ func TestKill(t *testing.T) {
 	p := w.process(bin)
 	defer func() { p.end(syscall.SIGTERM) }()
 	a := w.application()
-	t.Run("FT-A1 INV-2 kill -9 while a hook runs: it is resumed and not made again", func(t *testing.T) {
+	t.Run("FT-A1 INV-2 kill -9 while a hook runs: it is resumed and not created again", func(t *testing.T) {
 		id := a.begin(hookJob("hold", "PreSync", "BeforeHookCreation")+configMap("web", "red"), nil)
 		uid := w.live(jobs, "hold", exists).GetUID()
 		for range 3 {

@@ -31,7 +31,7 @@ func TestPrune(t *testing.T) {
 		w.resource(nameOf("ConfigMap", w.namespace, "api"), func(r *linkv1.Resource) bool { return r.GetRequiresPrune() && r.GetSync() == "OutOfSync" })
 		a.tombstones = tombstones
 	})
-	t.Run("AUTO-03 without prune a tombstone is only told", func(t *testing.T) {
+	t.Run("AUTO-03 without prune a tombstone is only reported", func(t *testing.T) {
 		a.tombstones = []*linkv1.Tombstone{
 			{Version: "v1", Kind: "ConfigMap", Namespace: w.namespace, Name: "api"},
 			{Version: "v1", Kind: "ConfigMap", Namespace: w.namespace, Name: "keep"},
@@ -56,7 +56,7 @@ func TestPrune(t *testing.T) {
 		w.get(configMaps, "keep")
 		w.await("the resource is gone", func() bool { return w.resources[nameOf("ConfigMap", w.namespace, "api")] == nil })
 	})
-	t.Run("INV-3 an object that somebody made anew under the name is not ours to prune", func(t *testing.T) {
+	t.Run("INV-3 an object that someone else created again under the name is not pruned", func(t *testing.T) {
 		a.policy.SelfHeal = false
 		a.deploy(configMap("web", "red") + configMap("again", "red"))
 		w.stop() // so that nobody sees it happen
@@ -119,7 +119,7 @@ metadata: {name: kept, namespace: NS, annotations: {argocd.argoproj.io/sync-opti
 `
 	a.deploy(manifests)
 	a.synced()
-	t.Run("DEL-02 DEL-03 a deletion takes what is ours, in reverse order, and says that nothing is left", func(t *testing.T) {
+	t.Run("DEL-02 DEL-03 a deletion deletes our objects, in reverse order, and reports that nothing is left", func(t *testing.T) {
 		a.policy.SelfHeal = true
 		state := a.stateRow()
 		id, op := a.operation(func(o *linkv1.Operation) { o.Kind = linkv1.OperationKind_OPERATION_KIND_DELETE })
@@ -130,7 +130,7 @@ metadata: {name: kept, namespace: NS, annotations: {argocd.argoproj.io/sync-opti
 		w.get(configMaps, "kept")
 		w.await("gone", func() bool { return w.fakeHub.apps[a.id].GetGone() })
 	})
-	t.Run("INV-3 forgetting leaves objects alone", func(t *testing.T) {
+	t.Run("INV-3 removal of an application changes no object", func(t *testing.T) {
 		b := w.application()
 		b.deploy(configMap("other", "red"))
 		w.append(&linkv1.Row{Kind: linkv1.RowKind_ROW_KIND_FORGET, AppId: b.id})

@@ -52,14 +52,14 @@ func TestClusterRestored(t *testing.T) {
 	}
 	a.synced()
 	w.waitDeleted(configMaps, "api")
-	t.Run("FT-K6 INV-5 a cluster whose versions go backwards is listed anew, and brought to what is wanted", func(t *testing.T) {
+	t.Run("FT-K6 INV-5 a cluster whose resource versions go backwards is listed again, and brought to the desired state", func(t *testing.T) {
 		if err := own.Restore(ctx, backup); err != nil {
 			t.Fatal(err)
 		}
 		w.live(configMaps, "web", data("color", "blue"))
 		w.live(configMaps, "later", data("color", "red"))
 	})
-	t.Run("FT-K6 so is one whose versions have grown beyond those that were seen before the agent is back", func(t *testing.T) {
+	t.Run("FT-K6 so is one whose resource versions exceed the observed ones before the agent reconnects", func(t *testing.T) {
 		w.renewed()
 		w.faults.set(func(*http.Request, http.RoundTripper) (*http.Response, error) { return nil, errors.New("no way") })
 		if err := own.Restore(ctx, backup); err != nil {

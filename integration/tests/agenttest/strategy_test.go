@@ -22,7 +22,7 @@ import (
 // rows of that choice.
 func TestStrategies(t *testing.T) {
 	w := newWorld(t)
-	t.Run("DIFF-01 nothing is kept in a last-applied annotation, and what others add is no difference", func(t *testing.T) {
+	t.Run("DIFF-01 there is no last-applied annotation, and additions of others are no difference", func(t *testing.T) {
 		a := w.application()
 		a.deploy(configMap("plain", "red"))
 		if _, there := w.get(configMaps, "plain").GetAnnotations()["kubectl.kubernetes.io/last-applied-configuration"]; there {
@@ -49,7 +49,7 @@ func TestStrategies(t *testing.T) {
 		}
 		a.synced()
 	})
-	t.Run("DIFF-02 a field that the kind does not declare keeps nothing from being compared", func(t *testing.T) {
+	t.Run("DIFF-02 a field that the kind does not declare does not prevent the comparison", func(t *testing.T) {
 		a := w.application()
 		odd := "---\napiVersion: v1\nkind: Service\nmetadata: {name: odd, namespace: NS}\nspec: {selector: {app: odd}, ports: [{port: 80}], notDeclared: 1}\n"
 		a.deploy(annotated(odd, "Validate=false"))
@@ -114,7 +114,7 @@ func TestAdmissionThatChangesObjects(t *testing.T) {
 	asked := w.admission()
 	a := w.application()
 	first := a.deployPainted(t, "red", asked)
-	t.Run("DIFF-04 what an admission webhook makes of our fields is in sync, and is not fought", func(t *testing.T) {
+	t.Run("DIFF-04 fields that an admission webhook changes are Synced, and are not reverted", func(t *testing.T) {
 		a.synced()
 		version := w.get(configMaps, "painted").GetResourceVersion()
 		b := w.application()
@@ -125,7 +125,7 @@ func TestAdmissionThatChangesObjects(t *testing.T) {
 			t.Errorf("it was written again: %s, %s, %s", first, version, got)
 		}
 	})
-	t.Run("DIFF-04 what a person makes of it afterwards is a difference, and is healed to what the webhook makes of ours", func(t *testing.T) {
+	t.Run("DIFF-04 a later edit is a difference, and is healed to the webhook's version of our manifest", func(t *testing.T) {
 		w.edit(configMaps, "painted", "kubectl-edit", `{"data":{"color":"dark-black"}}`)
 		w.live(configMaps, "painted", data("color", "dark-red"))
 		a.synced()

@@ -39,7 +39,7 @@ func TestStuck(t *testing.T) {
 			return strings.Contains(got, name) && strings.Contains(got, "example.com/hold")
 		})
 	}
-	t.Run("FT-K7 INV-10 what a finalizer keeps from being pruned is told with it; an operation that waits for it names it and can be terminated", func(t *testing.T) {
+	t.Run("FT-K7 INV-10 an object whose pruning a finalizer blocks is reported with it; an operation that waits for it names it and can be terminated", func(t *testing.T) {
 		a := w.application()
 		a.deploy(configMap("rest", "red") + configMap("held", "red"))
 		w.addFinalizer(configMaps, "held")
@@ -80,7 +80,7 @@ func TestStuck(t *testing.T) {
 		w.ended(id, "Succeeded")
 		w.waitDeleted(configMaps, "rests")
 	})
-	t.Run("FT-K7 a claim that is in use is deleted when it is free", func(t *testing.T) {
+	t.Run("FT-K7 a volume claim in use is deleted when it is released", func(t *testing.T) {
 		a := w.application()
 		claim := "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: used, namespace: NS}\nspec: {accessModes: [ReadWriteOnce], storageClassName: none, resources: {requests: {storage: 1Gi}}}\n"
 		id := a.begin(configMap("beside-claim", "red")+claim, func(o *linkv1.Operation) {
@@ -124,7 +124,7 @@ func TestStuck(t *testing.T) {
 
 func TestByHand(t *testing.T) {
 	w := newWorld(t)
-	t.Run("FT-K8 objects that are deleted and edited by hand in the middle of a sync are as they should be afterwards", func(t *testing.T) {
+	t.Run("FT-K8 objects that are deleted and edited by hand in the middle of a sync match the manifests afterwards", func(t *testing.T) {
 		a := w.application()
 		id := a.begin(configMap("first", "red")+configMap("second", "red")+hookJob("middle", "PostSync", "BeforeHookCreation")+waved("third", "1"), nil)
 		w.live(jobs, "middle", exists)
@@ -140,7 +140,7 @@ func TestByHand(t *testing.T) {
 		}
 		a.synced()
 	})
-	t.Run("FT-K8 a namespace that is deleted in the middle of a sync is made again, with all that was in it", func(t *testing.T) {
+	t.Run("FT-K8 a namespace that is deleted in the middle of a sync is created again, with all its objects", func(t *testing.T) {
 		real := w.namespace
 		w.namespace += "-lost"
 		defer func() { w.namespace = real }()
@@ -170,7 +170,7 @@ func TestByHand(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	w := newWorld(t)
-	t.Run("FT-K9 a quota, a limit of pod sizes and a security standard are told for the objects that they refuse, and for no other", func(t *testing.T) {
+	t.Run("FT-K9 a quota, a limit of pod sizes and a security standard are reported only for the objects that they refuse", func(t *testing.T) {
 		real := w.namespace
 		w.namespace += "-small"
 		defer func() { w.namespace = real }()

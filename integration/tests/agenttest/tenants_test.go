@@ -26,12 +26,12 @@ func TestTwoTenantsInOneCluster(t *testing.T) {
 	a.synced()
 	uid := north.get(configMaps, "both").GetUID()
 	version := func() string { return north.get(configMaps, "both").GetResourceVersion() }
-	t.Run("ISO-9 an object says which tenant has it", func(t *testing.T) {
+	t.Run("ISO-9 an object names its tenant", func(t *testing.T) {
 		if got := north.get(configMaps, "both").GetAnnotations()["capstan.dev/tenant"]; got != string(north.tenant) {
 			t.Errorf("it names %q", got)
 		}
 	})
-	t.Run("ISO-9 another tenant's object is refused, told without its name, and not touched", func(t *testing.T) {
+	t.Run("ISO-9 another tenant's object is refused, reported without its name, and not changed", func(t *testing.T) {
 		before := version()
 		op := south.ended(b.begin(configMap("own", "blue")+configMap("both", "blue"), nil), "Failed")
 		if got := messageOf(op, "both"); !strings.Contains(got, "belongs to an application of another tenant") || strings.Contains(got, "argocd") || strings.Contains(got, string(north.tenant)) {
@@ -57,7 +57,7 @@ func TestTwoTenantsInOneCluster(t *testing.T) {
 	})
 	c := south.application()
 	c.policy.SyncOptions = []string{"Adopt=true"}
-	t.Run("ISO-9 a tenant that asks for it takes the object over, and the former one lets go without a fight", func(t *testing.T) {
+	t.Run("ISO-9 a tenant that requests it adopts the object, and the former one releases it", func(t *testing.T) {
 		c.deploy(configMap("both", "blue"))
 		a.await("it says so", func(r *linkv1.AppReport) bool {
 			return r.GetSync() == "OutOfSync" && note(r, "SharedResourceWarning", "tracked by an application of another tenant too")

@@ -73,7 +73,7 @@ func TestTerminateDuringTheCreationOfAHook(t *testing.T) {
 			ended(id, name)
 		})
 	}
-	t.Run("SYNC-09 FT-K1 one whose answer never comes is taken away, too, and the next operation makes its own", func(t *testing.T) {
+	t.Run("SYNC-09 FT-K1 one without a reply is deleted, too, and the next operation creates its own", func(t *testing.T) {
 		h := w.halfway()
 		id := a.begin(hookJob("lost", "PreSync", "HookSucceeded")+configMap("web", "blue"), nil)
 		<-h.begun

@@ -45,7 +45,7 @@ func TestVersions(t *testing.T) {
 	a.deploy(old("kept") + old("dropped") + configMap("besides", "red"))
 	a.synced()
 	kept := k.uid("v1", "kept")
-	t.Run("FT-K10 before a version is removed the application warns of it in the API server's words", func(t *testing.T) {
+	t.Run("FT-K10 before a version is removed the application shows the API server's warning", func(t *testing.T) {
 		k.serve("v1", "~v1beta1")
 		k.define()
 		says := "Widget of " + k.group + "/v1beta1: " + k.group + "/v1beta1 Widget is deprecated"
@@ -53,7 +53,7 @@ func TestVersions(t *testing.T) {
 			return r.GetSync() == "Synced" && slices.ContainsFunc(r.GetWarnings(), func(s string) bool { return strings.HasPrefix(s, says) })
 		})
 	})
-	t.Run("FT-K10 INV-3 a version that is removed during an operation is told with those that are served, the other objects arrive, nothing is pruned", func(t *testing.T) {
+	t.Run("FT-K10 INV-3 a version that is removed during an operation is reported with the served ones, the other objects are applied, nothing is pruned", func(t *testing.T) {
 		k.duringWrites(func() {
 			k.serve("v1", "-v1beta1")
 			k.define()
@@ -68,7 +68,7 @@ func TestVersions(t *testing.T) {
 			t.Error("the object is another one")
 		}
 	})
-	t.Run("FT-K10 INV-6 what is known of an object in the removed version is not told as its state", func(t *testing.T) {
+	t.Run("FT-K10 INV-6 the last state of an object in the removed version is not reported as its state", func(t *testing.T) {
 		a.await("state is Unknown with the reason", func(r *linkv1.AppReport) bool {
 			return r.GetSync() == "Unknown" && strings.Contains(r.GetError(), gone) && r.GetHealth() == "Unknown"
 		})
@@ -84,7 +84,7 @@ func TestVersions(t *testing.T) {
 			t.Error("the object was deleted and made anew")
 		}
 	})
-	t.Run("FT-K10 a kind that is removed during an operation is told, the other objects arrive, and it is healed when the kind is back", func(t *testing.T) {
+	t.Run("FT-K10 a kind that is removed during an operation is reported, the other objects are applied, and it is healed when the kind is served again", func(t *testing.T) {
 		k.duringWrites(func() {
 			if err := shared.Delete(t.Context(), k.definition()); err != nil {
 				t.Error(err)
@@ -105,7 +105,7 @@ func TestVersions(t *testing.T) {
 		w.live(k.at("v1"), "kept", exists)
 		a.synced()
 	})
-	t.Run("FT-K10 what was deployed comes back by itself when its kind does", func(t *testing.T) {
+	t.Run("FT-K10 objects are healed when their kind is served again", func(t *testing.T) {
 		if err := shared.Delete(t.Context(), k.definition()); err != nil {
 			t.Fatal(err)
 		}

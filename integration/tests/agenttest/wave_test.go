@@ -52,7 +52,7 @@ func exists(*unstructured.Unstructured) error { return nil }
 func TestHooks(t *testing.T) {
 	w := newWorld(t)
 	a := w.application()
-	t.Run("HOOK-01 HOOK-06 HOOK-09 ENG-01 hooks run in their phases, once, held until their result is known, and go by their policies", func(t *testing.T) {
+	t.Run("HOOK-01 HOOK-06 HOOK-09 ENG-01 hooks run in their phases, once, wait for their result, and are deleted by their policies", func(t *testing.T) {
 		id := a.begin(hookJob("before", "PreSync", "HookSucceeded")+configMap("web", "red")+hookJob("after", "PostSync", "BeforeHookCreation"), nil)
 		before := w.live(jobs, "before", exists)
 		if got := before.GetAnnotations()["capstan.dev/hook-instance"]; got != id+"/PreSync" {
@@ -78,7 +78,7 @@ func TestHooks(t *testing.T) {
 		}
 		a.synced()
 	})
-	t.Run("HOOK-06 BeforeHookCreation makes the hook anew, HOOK-11 a failure stops the sync", func(t *testing.T) {
+	t.Run("HOOK-06 BeforeHookCreation creates the hook again, HOOK-11 a failure stops the sync", func(t *testing.T) {
 		old := w.get(jobs, "after").GetUID()
 		id := a.begin(hookJob("after", "PreSync", "BeforeHookCreation")+configMap("web", "blue")+hookJob("sorry", "SyncFail", "HookSucceeded"), nil)
 		w.live(jobs, "after", func(o *unstructured.Unstructured) error {
@@ -95,7 +95,7 @@ func TestHooks(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("SYNC-09 INV-10 a running operation is terminated and its hook goes", func(t *testing.T) {
+	t.Run("SYNC-09 INV-10 a running operation is terminated and its hook is deleted", func(t *testing.T) {
 		id := a.begin(hookJob("slow", "PreSync", "BeforeHookCreation")+configMap("web", "green"), nil)
 		w.live(jobs, "slow", exists)
 		w.append(row(linkv1.RowKind_ROW_KIND_TERMINATE, a.id, &linkv1.Terminate{OperationId: id, Actor: "alice"}))
@@ -134,7 +134,7 @@ func TestHooks(t *testing.T) {
 func TestRestart(t *testing.T) {
 	w := newWorld(t)
 	a := w.application()
-	t.Run("FT-A1 INV-2 an operation goes on after a restart and runs no hook twice", func(t *testing.T) {
+	t.Run("FT-A1 INV-2 an operation continues after a restart and runs no hook twice", func(t *testing.T) {
 		id := a.begin(hookJob("first", "PreSync", "HookSucceeded")+hookJob("second", "PreSync", "BeforeHookCreation")+configMap("web", "red"), nil)
 		first, second := w.live(jobs, "first", exists).GetUID(), w.live(jobs, "second", exists).GetUID()
 		w.stop()
@@ -149,7 +149,7 @@ func TestRestart(t *testing.T) {
 		_ = first
 		w.get(configMaps, "web")
 	})
-	t.Run("FT-L6 a result that the hub did not hear is told after a restart, and nothing is executed twice", func(t *testing.T) {
+	t.Run("FT-L6 a result that the hub did not get is reported after a restart, and nothing is executed twice", func(t *testing.T) {
 		w.change(func() { w.deaf = true })
 		id := a.begin(configMap("web", "blue"), nil)
 		w.live(configMaps, "web", data("color", "blue"))

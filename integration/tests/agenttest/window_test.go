@@ -71,7 +71,7 @@ func TestWindows(t *testing.T) {
 	a := w.application()
 	a.deploy(configMap("web", "red"))
 	a.synced()
-	t.Run("WIN-09 self-heal waits, says for what, and heals at the opening with the hub away", func(t *testing.T) {
+	t.Run("WIN-09 self-heal waits, shows the reason, and heals at the opening without the hub", func(t *testing.T) {
 		var end time.Time
 		inTime(t, 6*time.Second, func(length time.Duration) time.Time {
 			var deny *linkv1.SyncWindow
@@ -97,7 +97,7 @@ func TestWindows(t *testing.T) {
 		w.start()
 		a.await("the warning is gone", func(r *linkv1.AppReport) bool { return r.GetSync() == "Synced" && len(r.GetWarnings()) == 0 })
 	})
-	t.Run("WIN-09 a window of another duty: selfHeal goes on", func(t *testing.T) {
+	t.Run("WIN-09 a window of another kind: selfHeal continues", func(t *testing.T) {
 		deny, _ := until("deny", time.Hour)
 		deny.SelfHeal = true
 		a.windows(deny)
@@ -146,14 +146,14 @@ func TestWindows(t *testing.T) {
 		w.ended(id, "Failed")
 		w.live(configMaps, "web", data("color", "blue"))
 	})
-	t.Run("FT-C2 a window that cannot be read closes", func(t *testing.T) {
+	t.Run("FT-C2 an invalid window is closed", func(t *testing.T) {
 		a.policy.Windows = []*linkv1.SyncWindow{{Kind: "allow", Schedule: "whenever", Duration: "1h"}}
 		id := a.begin(configMap("web", "black"), automated)
 		w.waitForSentence(id, "cannot be read")
 		a.windows()
 		w.ended(id, "Failed") // the newer state has taken its place
 	})
-	t.Run("WIN-09 a deletion of the application is not held up", func(t *testing.T) {
+	t.Run("WIN-09 a deletion of the application is not delayed", func(t *testing.T) {
 		deny, _ := until("deny", time.Hour)
 		a.policy.Windows = []*linkv1.SyncWindow{deny}
 		state := a.stateRow()

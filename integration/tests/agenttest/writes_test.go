@@ -57,7 +57,7 @@ func TestWrites(t *testing.T) {
 	waved := func(name, color, wave string) string {
 		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: NS, annotations: {argocd.argoproj.io/sync-wave: '" + wave + "'}}\ndata: {color: " + color + "}\n"
 	}
-	t.Run("ENG-08 an operation of one step tries nothing out, and writes what differs alone", func(t *testing.T) {
+	t.Run("ENG-08 an operation of one step has no dry run, and writes only what differs", func(t *testing.T) {
 		a := w.application()
 		a.deploy(configMap("one", "red") + configMap("two", "red"))
 		a.synced()
@@ -68,7 +68,7 @@ func TestWrites(t *testing.T) {
 			t.Errorf("requests: %s", got)
 		}
 	})
-	t.Run("ENG-08 one of several waves tries out what has changed, before anything is written", func(t *testing.T) {
+	t.Run("ENG-08 one of several waves has a dry run of what has changed, before anything is written", func(t *testing.T) {
 		a := w.application()
 		a.deploy(waved("w0", "red", "0") + waved("w1", "red", "1"))
 		a.synced()
@@ -104,7 +104,7 @@ func TestWrites(t *testing.T) {
 			t.Errorf("%v: uid %q was sent, want %q", err, o.Metadata.UID, uid)
 		}
 	})
-	t.Run("AUTO-06 what happens to an object while it is being written is judged after the answer", func(t *testing.T) {
+	t.Run("AUTO-06 events of an object during its write are evaluated after the reply", func(t *testing.T) {
 		a := w.application()
 		a.deploy(configMap("flight", "red"))
 		a.synced()
@@ -124,7 +124,7 @@ func TestWrites(t *testing.T) {
 		w.live(configMaps, "flight", data("color", "blue"))
 		a.synced()
 	})
-	t.Run("AUTO-08 an empty map of ours that others fill is healed once, and not for ever", func(t *testing.T) {
+	t.Run("AUTO-08 an empty map of ours that others fill is healed once, not repeatedly", func(t *testing.T) {
 		a := w.application()
 		a.deploy(strings.ReplaceAll(strings.Replace(webDeployment, "spec:\n", "spec:\n  strategy: {}\n", 1), "web", "empty"))
 		a.synced()
@@ -145,7 +145,7 @@ func TestWrites(t *testing.T) {
 			t.Errorf("%d writes", n)
 		}
 	})
-	t.Run("SYNC-22 an API that knows no server-side apply gets a merge, and the result says so", func(t *testing.T) {
+	t.Run("SYNC-22 an API without server-side apply gets a merge, and the result reports it", func(t *testing.T) {
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if strings.HasSuffix(r.URL.Path, "/configmaps/aggregated") && r.Header.Get("Content-Type") == string(types.ApplyPatchType) {
 				body := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"not supported","reason":"UnsupportedMediaType","code":415}`

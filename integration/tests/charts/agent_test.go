@@ -111,7 +111,7 @@ func TestAgentChart(t *testing.T) {
 			}
 		}
 	})
-	t.Run("rights can be narrowed, and left to others", func(t *testing.T) {
+	t.Run("rights can be restricted, and managed by others", func(t *testing.T) {
 		r := agent("rbac: {manageRoles: false, rules: [{apiGroups: [apps], resources: [deployments], verbs: [get, list, watch, patch]}]}")
 		text := says(r["ClusterRole/ops:capstan"].Object["rules"])
 		if strings.Contains(text, "'*'") || strings.Contains(text, "escalate") || !strings.Contains(text, "deployments") {
@@ -123,7 +123,7 @@ func TestAgentChart(t *testing.T) {
 			}
 		}
 	})
-	t.Run("SEC-K9 the agent is told which roles of other names are its own", func(t *testing.T) {
+	t.Run("SEC-K9 the agent gets the names of its own roles", func(t *testing.T) {
 		if got := says(agent("rbac: {create: false, names: [deployers, agents]}").at(t, agentDeployment, "spec", "template", "spec", "containers")); !strings.Contains(got, "--own-roles=deployers,agents") {
 			t.Errorf("the agent is started so:\n%s", got)
 		}
@@ -131,7 +131,7 @@ func TestAgentChart(t *testing.T) {
 			t.Errorf("the agent is started so:\n%s", got)
 		}
 	})
-	t.Run("SEC-K9 the guard is one that the agent takes, and protects the agent's rights", func(t *testing.T) {
+	t.Run("SEC-K9 the agent accepts the guard, which protects the agent's rights", func(t *testing.T) {
 		r := agent("guard: {allowDelete: false, namespaces: ['*', '!kube-*'], deny: [{kind: Secret}]}")
 		text, _ := r.at(t, "ConfigMap/capstan-agent-guard", "data", "guard.yaml").(string)
 		for _, w := range []string{"allowDelete: false", "'!kube-*'", "kind: Secret", "name: ops:capstan", "kind: ClusterRoleBinding"} {
@@ -148,7 +148,7 @@ func TestAgentChart(t *testing.T) {
 			t.Error("a change of the guard does not restart the agent")
 		}
 	})
-	t.Run("state in a volume, of somebody's, or with the pod", func(t *testing.T) {
+	t.Run("state in a volume, in an existing claim, or in the pod", func(t *testing.T) {
 		if r := agent("state: {size: 2Gi, storageClass: fast, keep: true}"); says(r.at(t, "PersistentVolumeClaim/capstan-agent-state", "spec", "storageClassName")) != "fast" ||
 			r["PersistentVolumeClaim/capstan-agent-state"].GetAnnotations()["helm.sh/resource-policy"] != "keep" {
 			t.Error("the claim is not what the values say")
@@ -162,7 +162,7 @@ func TestAgentChart(t *testing.T) {
 			t.Errorf("volume:\n%s", text)
 		}
 	})
-	t.Run("the way out: proxy and authorities", func(t *testing.T) {
+	t.Run("outgoing connections: proxy and authorities", func(t *testing.T) {
 		env := func(text string) string {
 			return says(agent(text).at(t, agentDeployment, append(pod, "containers", 0, "env")...))
 		}
@@ -179,7 +179,7 @@ func TestAgentChart(t *testing.T) {
 			t.Errorf("from a Secret:\n%s", got)
 		}
 	})
-	t.Run("the join token is given, or somebody's Secret", func(t *testing.T) {
+	t.Run("the join token is a value, or in an existing Secret", func(t *testing.T) {
 		if r := agent("join: {token: '', existingSecret: mine}"); r["Secret/capstan-agent-join"] != nil || !strings.Contains(says(r.at(t, agentDeployment)), "secretName: mine") {
 			t.Error("the Secret is not used")
 		}
@@ -196,7 +196,7 @@ func TestAgentChart(t *testing.T) {
 			t.Error("it cannot be switched off")
 		}
 	})
-	t.Run("the kubelet asks what the agent answers", func(t *testing.T) {
+	t.Run("probes use paths that the agent serves", func(t *testing.T) {
 		r := agent("metrics: {port: 9000}\nprobes: {liveness: {periodSeconds: 7}}")
 		container := append(pod, "containers", 0)
 		for probe, want := range map[string]string{"startupProbe": "/livez", "readinessProbe": "/readyz", "livenessProbe": "/livez"} {
@@ -215,7 +215,7 @@ func TestAgentChart(t *testing.T) {
 			t.Error("profiles are not what the values say")
 		}
 	})
-	t.Run("OBS-10 metrics: nobody reads them unasked, Prometheus where it is let in", func(t *testing.T) {
+	t.Run("OBS-10 metrics: no access by default, Prometheus where it is permitted", func(t *testing.T) {
 		for id := range agent("{}") {
 			if strings.Contains(id, "Service/") || strings.Contains(id, "Monitor") || strings.Contains(id, "PrometheusRule") {
 				t.Errorf("there is %s", id)
@@ -262,7 +262,7 @@ logLevel: debug
 			}
 		}
 	})
-	t.Run("FT-A5 the hub may upgrade the agent only where its owner says so, by an account of its own", func(t *testing.T) {
+	t.Run("FT-A5 the hub may upgrade the agent only if its owner permits it, by an account of its own", func(t *testing.T) {
 		for id, o := range agent("{}") {
 			if text := says(o.Object); strings.Contains(id, "updater") || strings.Contains(text, "upgrade") || strings.Contains(text, "jobs") {
 				t.Errorf("without being asked: %s\n%s", id, text)
@@ -292,7 +292,7 @@ logLevel: debug
 			t.Error("rights are made though others make them")
 		}
 	})
-	t.Run("API-20 the right to write events is given only where it is asked for", func(t *testing.T) {
+	t.Run("API-20 the right to write events is granted only on request", func(t *testing.T) {
 		const bounded = "rbac: {manageRoles: false, rules: [{apiGroups: [apps], resources: [deployments], verbs: [get]}]}\n"
 		for id, o := range agent(bounded) {
 			if text := says(o.Object); strings.Contains(id, "Role") && strings.Contains(text, "- events") {

@@ -49,7 +49,7 @@ func TestHubChart(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the configuration is one that the hub takes", func(t *testing.T) {
+	t.Run("the hub accepts the configuration", func(t *testing.T) {
 		r := hub("config: {sources: {allowPrivate: [10.0.0.0/8]}, log: {level: debug}, database: {idleTimeout: 30s}}\nwebhook: {existingSecret: hooks}\ndatabase: {maxConns: 20}")
 		cfg := configuration(t, r, "ConfigMap/capstan-capstan-hub")
 		switch {
@@ -65,7 +65,7 @@ func TestHubChart(t *testing.T) {
 			t.Errorf("the command to install an agent names the image %q", cfg.AgentChart.Image)
 		}
 	})
-	t.Run("SEC-E8 TM07 the ingress can be named whose word on addresses counts", func(t *testing.T) {
+	t.Run("SEC-E8 TM07 the ingress whose forwarded addresses are trusted can be configured", func(t *testing.T) {
 		if cfg := configuration(t, hub("{}"), "ConfigMap/capstan-capstan-hub"); len(cfg.TrustedProxies)+len(cfg.ProxyProtocol) != 0 {
 			t.Errorf("unasked: %v %v", cfg.TrustedProxies, cfg.ProxyProtocol)
 		}
@@ -79,7 +79,7 @@ func TestHubChart(t *testing.T) {
 			t.Errorf("config does not win: %v %v", cfg.TrustedProxies, cfg.ProxyProtocol)
 		}
 	})
-	t.Run("SEC-E8 TM07 the release's notes warn of an ingress that nobody trusts", func(t *testing.T) {
+	t.Run("SEC-E8 TM07 the release's notes warn of an ingress that is not trusted", func(t *testing.T) {
 		const ingress = "ingress: {enabled: true, hosts: [{host: c.example.com}]}\n"
 		for text, warns := range map[string]bool{"{}": false, ingress: true, ingress + "trustedProxies: [192.0.2.7]": false, ingress + "config: {trustedProxies: [192.0.2.7]}": false} {
 			if gotText := notes(t, c, values(t, leastHub, text)); strings.Contains(gotText, "NO PROXY IS TRUSTED") != warns {
@@ -112,7 +112,7 @@ func TestHubChart(t *testing.T) {
 			t.Error("none: nobody must migrate")
 		}
 	})
-	t.Run("probes ask what the hub answers", func(t *testing.T) {
+	t.Run("probes use paths that the hub serves", func(t *testing.T) {
 		r := hub("probes: {readiness: {periodSeconds: 7}}")
 		for probe, want := range map[string]string{"startupProbe": "/livez", "readinessProbe": "/readyz", "livenessProbe": "/livez"} {
 			if got := r.at(t, hubDeployment, append(container, probe, "httpGet", "path")...); got != want {
@@ -123,7 +123,7 @@ func TestHubChart(t *testing.T) {
 			t.Errorf("period %v", got)
 		}
 	})
-	t.Run("replicas find each other and nobody else finds their port", func(t *testing.T) {
+	t.Run("replicas reach each other and their port is closed to others", func(t *testing.T) {
 		r := hub("extraEnv: [{name: GOMEMLIMIT, value: 1GiB}]")
 		if cfg := configuration(t, r, "ConfigMap/capstan-capstan-hub"); cfg.Advertise != "192.0.2.7:9443" {
 			t.Errorf("other replicas dial %q", cfg.Advertise)
@@ -169,7 +169,7 @@ func TestHubChart(t *testing.T) {
 			t.Error("what the values say does not win")
 		}
 	})
-	t.Run("agents come in over TCP of their own", func(t *testing.T) {
+	t.Run("agents have a TCP port of their own", func(t *testing.T) {
 		r := hub("link: {service: {type: NodePort, nodePort: 30443, externalTrafficPolicy: Local, annotations: {a: b}}}")
 		if got := says(r.at(t, "Service/capstan-capstan-hub-link", "spec")); !strings.Contains(got, "nodePort: 30443") || !strings.Contains(got, "externalTrafficPolicy: Local") || !strings.Contains(got, "targetPort: link") {
 			t.Errorf("%s", got)
@@ -179,7 +179,7 @@ func TestHubChart(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 	})
-	t.Run("the console has an ingress where asked for", func(t *testing.T) {
+	t.Run("the console has an ingress on request", func(t *testing.T) {
 		if hub("{}")["Ingress/capstan-capstan-hub"] != nil {
 			t.Error("there is one unasked")
 		}
@@ -191,7 +191,7 @@ func TestHubChart(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the network policy lets in and out what is needed", func(t *testing.T) {
+	t.Run("the network policy permits the needed connections", func(t *testing.T) {
 		r := hub("networkPolicy: {egressPorts: [443], metricsFrom: [{namespaceSelector: {matchLabels: {name: monitoring}}}], extraEgress: [{to: [{ipBlock: {cidr: 192.0.2.1/32}}]}]}")
 		got := says(r.at(t, "NetworkPolicy/capstan-capstan-hub", "spec"))
 		for _, w := range []string{"port: link", "port: http", "port: metrics", "name: monitoring", "port: 53", "port: 443", "192.0.2.1/32"} {
@@ -206,7 +206,7 @@ func TestHubChart(t *testing.T) {
 			t.Error("it cannot be switched off")
 		}
 	})
-	t.Run("SEC-J4 metrics need a token, and nobody reaches them unless the values say who", func(t *testing.T) {
+	t.Run("SEC-J4 metrics need a token, and only clients in the values reach them", func(t *testing.T) {
 		r := hub("metrics: {serviceMonitor: {enabled: true}}")
 		if cfg := configuration(t, r, "ConfigMap/capstan-capstan-hub"); cfg.Metrics.TokenFile != "/etc/capstan/metrics/token" {
 			t.Errorf("token file %q", cfg.Metrics.TokenFile)
@@ -249,7 +249,7 @@ func TestHubChart(t *testing.T) {
 		}
 		refused(t, c, values(t, leastHub, "metrics: {enabled: false, serviceMonitor: {enabled: true}}"), "needs metrics.enabled")
 	})
-	t.Run("OBS-10 alert rules and dashboard are whole", func(t *testing.T) {
+	t.Run("OBS-10 alert rules and dashboard are complete", func(t *testing.T) {
 		r := hub("metrics: {rules: {enabled: true, labels: {a: b}}, dashboard: {enabled: true}}")
 		if rules := r.at(t, "PrometheusRule/capstan-capstan-hub", "spec", "groups", 0, "rules", 0, "alert"); rules == nil || r["PrometheusRule/capstan-capstan-hub"].GetLabels()["a"] != "b" {
 			t.Errorf("the first rule is %v", rules)
@@ -260,7 +260,7 @@ func TestHubChart(t *testing.T) {
 			t.Errorf("the dashboard is %.60s: %v", text, err)
 		}
 	})
-	t.Run("the master key is somebody's, or made once and kept", func(t *testing.T) {
+	t.Run("the master key is in an existing Secret, or generated once", func(t *testing.T) {
 		if text := says(hub("{}").at(t, hubDeployment, append(pod, "volumes")...)); !strings.Contains(text, "secretName: master\n") || !strings.Contains(text, "defaultMode: 288") {
 			t.Errorf("volumes:\n%s", text)
 		}

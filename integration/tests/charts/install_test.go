@@ -114,7 +114,7 @@ func (p *place) get(r schema.GroupVersionResource, name string) *unstructured.Un
 func TestHubInstalls(t *testing.T) {
 	t.Parallel()
 	c := load(t, "capstan-hub")
-	t.Run("for a trial: with Postgres and a key of its own, upgraded, and gone but for its secrets", func(t *testing.T) {
+	t.Run("for a trial: with Postgres and a key of its own, upgraded, and removed except its secrets", func(t *testing.T) {
 		t.Parallel()
 		p := newPlace(t, "hub-trial")
 		v := func(more string) map[string]any {
@@ -191,7 +191,7 @@ func TestAgentInstalls(t *testing.T) {
 	if err := shared.Apply(t.Context(), "apiVersion: v1\nkind: Namespace\nmetadata: {name: agent-target}\n"); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("11.9 installed, moved from mode to mode, and gone: its account may what the mode says", func(t *testing.T) {
+	t.Run("11.9 after installation, changes of mode and removal, its account has the rights of the mode", func(t *testing.T) {
 		p := newPlace(t, "agent-home")
 		type can struct{ target, elsewhere, clusterScoped bool }
 		check := func(mode string, write, read can) {

@@ -52,7 +52,7 @@ func TestPostgresIsAway(t *testing.T) {
 	r.create(true)
 	r.settled()
 	r.rest()
-	t.Run("FT-D6 INV-12 while the database is away agents heal, requests are refused clearly, and the hub is alive and not ready", func(t *testing.T) {
+	t.Run("FT-D6 INV-12 while the database is unreachable agents heal, requests are refused clearly, and the hub is live and not ready", func(t *testing.T) {
 		if err := s.Postgres.Halt(postgres.StopImmediate); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestPostgresIsAway(t *testing.T) {
 		}
 		r.push("two", four)
 	})
-	t.Run("FT-D6 INV-5 what was pushed meanwhile is deployed when it is back", func(t *testing.T) {
+	t.Run("FT-D6 INV-5 a push meanwhile is deployed after recovery", func(t *testing.T) {
 		if err := s.Postgres.Resume(within(t, waitLimit)); err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestPostgresIsAway(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("FT-D7 a database that takes no writes: they are refused clearly, reads go on, nothing is half done", func(t *testing.T) {
+	t.Run("FT-D7 a read-only database: writes are refused clearly, reads succeed, nothing is incomplete", func(t *testing.T) {
 		ctx := within(t, waitLimit)
 		conn := database(t)
 		writable := func(yes bool) {

@@ -104,7 +104,7 @@ func (r *round) held(ctx context.Context) {
 }
 
 func TestPostgresFailsOver(t *testing.T) {
-	t.Run("FT-D3 a standby that commits wait for takes over in the middle of a commit: nothing is lost and nobody is asked", func(t *testing.T) {
+	t.Run("FT-D3 failover to a synchronous standby in the middle of a commit: nothing is lost and no decision is needed", func(t *testing.T) {
 		next := standby(t, true)
 		busy := make(chan struct{}, 1)
 		commits := 0 // of transactions that may write
@@ -151,7 +151,7 @@ func TestPostgresFailsOver(t *testing.T) {
 		r.check()
 		atRest(t)
 	})
-	t.Run("FT-D3 INV-3 INV-8 a standby that lacks the last commits takes over under a running hub: agents hold until a person decides", func(t *testing.T) {
+	t.Run("FT-D3 INV-3 INV-8 failover to a standby without the last commits under a running hub: agents stop until an admin decides", func(t *testing.T) {
 		r := newRound(t, "lagging", 0)
 		r.push("one", six)
 		r.create(true)

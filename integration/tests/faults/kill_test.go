@@ -111,7 +111,7 @@ func TestKilledEverywhere(t *testing.T) {
 		}
 		t.Logf("%d kills in %.0f s", len(hub.killed())+len(agent.killed()), time.Since(begin).Seconds())
 	})
-	t.Run("INV-5 INV-10 the agent holds what the hub wants, and nothing is open", func(t *testing.T) { atRest(t) })
+	t.Run("INV-5 INV-10 the agent has the hub's desired state, and nothing is open", func(t *testing.T) { atRest(t) })
 }
 
 // atRest waits until the agent's memory is what the hub's log says. What comes

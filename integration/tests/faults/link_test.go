@@ -17,7 +17,7 @@ var (
 )
 
 func TestHealWhileTheHubIsAway(t *testing.T) {
-	t.Run("INV-12 FT-A1 the agent is killed at its points while the hub is away, and heals", func(t *testing.T) {
+	t.Run("INV-12 FT-A1 the agent is killed at its failpoints while the hub is unreachable, and heals", func(t *testing.T) {
 		r := newRound(t, "away", 0)
 		r.push("one", four)
 		r.create(true)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestTwoAgents(t *testing.T) {
-	t.Run("FT-A2 two agent processes of one identity never both write, and one goes on when the other has gone", func(t *testing.T) {
+	t.Run("FT-A2 two agent processes of one identity never both write, and one continues when the other has ended", func(t *testing.T) {
 		file, err := s.Clusters[clusterName].AccountKubeconfigTo(within(t, waitLimit), kube.AgentNamespace, "capstan-agent", s.Ledgers[clusterName].URL)
 		if err != nil {
 			t.Fatal(err)

@@ -50,7 +50,7 @@ func TestDatabaseIsUnreliable(t *testing.T) {
 		return []faultproxy.SQLAct{{CutBefore: true}, {Lose: true}, {Error: "40001"}, {Error: "40P01"}, {Error: "57014"}, {Delay: 50 * time.Millisecond}}[random.IntN(6)]
 	})
 	t.Cleanup(func() { s.SQL.Decide(nil) })
-	t.Run("FT-D1 FT-D2 FT-D4 FT-D5 one of 150 statements fails or loses its answer during a whole life", func(t *testing.T) {
+	t.Run("FT-D1 FT-D2 FT-D4 FT-D5 one of 150 statements fails or loses its reply during a whole lifecycle", func(t *testing.T) {
 		newRound(t, "unreliable", seed).life()
 		t.Logf("%d faults, seed %d", faults, seed)
 		s.SQL.Decide(nil)
@@ -59,7 +59,7 @@ func TestDatabaseIsUnreliable(t *testing.T) {
 }
 
 func TestPostgresRestarts(t *testing.T) {
-	t.Run("FT-D1 the server is killed and comes back during the transactions of a whole life", func(t *testing.T) {
+	t.Run("FT-D1 the server is killed and restarts during the transactions of a whole lifecycle", func(t *testing.T) {
 		stop := make(chan struct{})
 		var over sync.WaitGroup
 		restarts := 0
@@ -204,7 +204,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 		}
 		found(t, list)
 	})
-	t.Run("the canaries are looked for in earnest", func(t *testing.T) {
+	t.Run("the search finds planted canaries", func(t *testing.T) {
 		o, err := s.Clusters[clusterName].Dynamic().Resource(secrets).Namespace(r.name).Get(within(t, waitLimit), "hidden", getOptions)
 		if err != nil {
 			t.Fatal(err)

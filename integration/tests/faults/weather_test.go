@@ -26,7 +26,7 @@ func (r *round) briefly() {
 
 func TestLinkFails(t *testing.T) {
 	t.Cleanup(func() { s.Link.Set(faultproxy.NetworkFaults{}) })
-	t.Run("FT-L1 FT-L6 the link is cut after every few bytes, delayed and slow, during a whole life", func(t *testing.T) {
+	t.Run("FT-L1 FT-L6 the link is cut after every few bytes, delayed and slow, during a whole lifecycle", func(t *testing.T) {
 		stop := make(chan struct{})
 		var over sync.WaitGroup
 		cuts := 0
@@ -55,7 +55,7 @@ func TestLinkFails(t *testing.T) {
 		}
 		atRest(t)
 	})
-	t.Run("FT-L1 damaged bytes end the session and reach nobody", func(t *testing.T) {
+	t.Run("FT-L1 corrupted bytes end the session and are not processed", func(t *testing.T) {
 		dials := s.Link.Dials()
 		s.Link.Set(faultproxy.NetworkFaults{Corrupt: 200})
 		s.Link.AwaitDials(dials + 2)
@@ -64,7 +64,7 @@ func TestLinkFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("FT-L2 FT-L5 a link that is silently dead is noticed by heartbeats, and a sync that was asked for meanwhile is delivered", func(t *testing.T) {
+	t.Run("FT-L2 FT-L5 a silent link is detected by heartbeats, and a sync requested meanwhile is delivered", func(t *testing.T) {
 		r := newRound(t, "half-open", 0)
 		r.push("one", four)
 		r.create(false)

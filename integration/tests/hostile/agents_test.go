@@ -182,7 +182,7 @@ func TestAnAgentThatFloods(t *testing.T) {
 			}
 		}
 	})
-	t.Run("FT-L13 INV-7 the agent of this installation that was connected still is", func(t *testing.T) {
+	t.Run("FT-L13 INV-7 the connected agent of this installation stays connected", func(t *testing.T) {
 		if err := s.Connected(within(t, waitLimit), "in-cluster"); err != nil {
 			t.Error(err)
 		}
@@ -199,7 +199,7 @@ func TestIdleConnections(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = c.Close() })
 	}
-	t.Run("SEC-I5 FT-W1 agents elsewhere come in at their first try", func(t *testing.T) {
+	t.Run("SEC-I5 FT-W1 agents of other addresses connect at their first attempt", func(t *testing.T) {
 		for i := range 4 {
 			if _, err := agent.dial(t, fmt.Sprint("127.0.9.", i+1)); err != nil {
 				t.Errorf("dial %d: %v", i, err)
@@ -237,7 +237,7 @@ func TestAReplacedAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := newStranger(t, s.API, "taken-over")
-	t.Run("SEC-K5 it is cut when its successor enrols", func(t *testing.T) {
+	t.Run("SEC-K5 it is disconnected when its successor enrols", func(t *testing.T) {
 		select {
 		case <-session.Done():
 		case <-within(t, waitLimit).Done():
@@ -248,7 +248,7 @@ func TestAReplacedAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("SEC-K1 SEC-K2 its used join token gets it nothing, again and again", func(t *testing.T) {
+	t.Run("SEC-K1 SEC-K2 its used join token is refused repeatedly", func(t *testing.T) {
 		for range 3 {
 			replay := &stranger{name: first.name, id: first.id}
 			replay.id.Chain, replay.id.AgentID = nil, "" // as if the answer had been lost
@@ -257,7 +257,7 @@ func TestAReplacedAgent(t *testing.T) {
 			}
 		}
 	})
-	t.Run("SEC-K1 SEC-K2 the successor's session goes on, and it can come again", func(t *testing.T) {
+	t.Run("SEC-K1 SEC-K2 the successor's session continues, and it can reconnect", func(t *testing.T) {
 		select {
 		case <-present.Done():
 			t.Error("its session was ended")
@@ -314,7 +314,7 @@ func TestGuessedJoinTokens(t *testing.T) {
 	}); err != nil {
 		t.Fatalf("SEC-K2 those who guess are not slowed down: %v", err)
 	}
-	t.Run("SEC-K2 INV-7 a cluster enrols meanwhile, at its first try", func(t *testing.T) {
+	t.Run("SEC-K2 INV-7 a cluster enrols meanwhile, at its first attempt", func(t *testing.T) {
 		session, err := nobody.dial(t, "127.0.10.200")
 		if err != nil {
 			t.Fatal(err)

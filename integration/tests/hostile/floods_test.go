@@ -38,7 +38,7 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 			open = append(open, c)
 		}
 	}
-	t.Run("SEC-I5 FT-W1 others are answered meanwhile", func(t *testing.T) {
+	t.Run("SEC-I5 FT-W1 other requests are answered meanwhile", func(t *testing.T) {
 		for range 20 {
 			if err := s.API.Do(within(t, waitLimit), http.MethodGet, "/api/v1/applications", nil, nil); err != nil {
 				t.Error(err)

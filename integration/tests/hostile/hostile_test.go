@@ -192,7 +192,7 @@ func TestAHostileTenant(t *testing.T) {
 	var wrong error
 	wg.Go(func() { wrong = asking(asked, &failures, &answers) })
 
-	t.Run("FT-G9 INV-7 LD-2 another tenant's pushes arrive while loops wait for their turn", func(t *testing.T) {
+	t.Run("FT-G9 INV-7 LD-2 another tenant's pushes arrive while endless renders wait", func(t *testing.T) {
 		if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 			if n, err := ended(ctx, ""); err != nil || n == 0 {
 				return fmt.Errorf("no attack has begun: %w", err)
@@ -236,7 +236,7 @@ func TestAHostileTenant(t *testing.T) {
 			}
 		})
 	}
-	t.Run("INV-13 the attacker's own application that is well is rendered", func(t *testing.T) {
+	t.Run("INV-13 the attacker's own valid application is rendered", func(t *testing.T) {
 		if _, err := evil.Wait(within(t, waitLimit), "fine", func(x stack.App) error {
 			if x.Status.Capstan.Target == "" {
 				return fmt.Errorf("no target; conditions %v", x.Status.Conditions)
@@ -254,7 +254,7 @@ func TestAHostileTenant(t *testing.T) {
 		}
 		t.Logf("%d requests were answered", answers.Load())
 	})
-	t.Run("INV-6 the other tenant's status is what it was", func(t *testing.T) {
+	t.Run("INV-6 the other tenant's status is unchanged", func(t *testing.T) {
 		if _, err := s.API.Wait(within(t, waitLimit), "good", stack.Settled); err != nil {
 			t.Fatal(err)
 		}

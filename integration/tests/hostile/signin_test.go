@@ -77,7 +77,7 @@ func TestStrangersCannotLockAnybodyOut(t *testing.T) {
 			t.Errorf("%d %s", status, gotText)
 		}
 	})
-	t.Run("SEC-E8 SEC-G1 strangers are refused, and learn nothing of the password", func(t *testing.T) {
+	t.Run("SEC-E8 SEC-G1 unknown addresses are refused, and learn nothing of the password", func(t *testing.T) {
 		right, gotText := signIn(t, elsewhere, "default", "victim", password)
 		wrong, wrongText := signIn(t, elsewhere, "default", "victim", "guess")
 		if right != http.StatusTooManyRequests || wrong != right || gotText != wrongText {
@@ -137,7 +137,7 @@ func TestClientsBehindAProxy(t *testing.T) {
 			t.Errorf("error %v in %.2000s", err, out)
 		}
 	})
-	t.Run("SEC-E8 who is no proxy cannot take another address by saying so", func(t *testing.T) {
+	t.Run("SEC-E8 a client that is no proxy cannot claim another address", func(t *testing.T) {
 		if !closed(self, func(i int) string { return fmt.Sprint("198.51.100.", i+1) }) {
 			t.Error("an address of its own choice for each guess was believed")
 		}

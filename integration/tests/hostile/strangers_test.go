@@ -78,7 +78,7 @@ func TestStrangers(t *testing.T) {
 			}
 		})
 	}
-	t.Run("INV-7 the cursor of an idle tenant stands still while another one works", func(t *testing.T) {
+	t.Run("INV-7 the cursor of an idle tenant does not move while another one works", func(t *testing.T) {
 		cursor := func() string {
 			var list struct{ Cursor string }
 			if err := evil.Do(ctx, http.MethodGet, "/api/v1/clusters", nil, &list); err != nil {
@@ -96,7 +96,7 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("it went from %q to %q", before, after)
 		}
 	})
-	t.Run("SEC-C1 a password in a URL is refused and stands nowhere", func(t *testing.T) {
+	t.Run("SEC-C1 a password in a URL is refused and stored nowhere", func(t *testing.T) {
 		const canary = "CANARYURLPW"
 		out, err := s.API.Apply(ctx, app("leak", "http://user:"+canary+"@127.0.0.1:9/x.git", "app"))
 		if gotText := out + fmt.Sprint(err); err == nil || strings.Contains(gotText, canary) || !strings.Contains(gotText, "password or a token") {

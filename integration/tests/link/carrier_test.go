@@ -181,7 +181,7 @@ func TestCarrierErrors(t *testing.T) {
 			}
 		})
 	}
-	t.Run("FT-L10 a busy hub says when to come again", func(t *testing.T) {
+	t.Run("FT-L10 a busy hub returns when to connect again", func(t *testing.T) {
 		busy := balancer(t, company, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Retry-After", "7")
 			rw.WriteHeader(http.StatusServiceUnavailable)
@@ -192,7 +192,7 @@ func TestCarrierErrors(t *testing.T) {
 			t.Errorf("Dial() = %+v", err)
 		}
 	})
-	t.Run("SEC-K7 who ends the outer TLS never sees the agent's certificate", func(t *testing.T) {
+	t.Run("SEC-K7 a proxy that terminates the outer TLS never sees the agent's certificate", func(t *testing.T) {
 		curious := balancer(t, company, forward(t, "https://"+r.addr))
 		if _, err := dialThrough(t.Context(), t, r, curious.addr, cert, nil); err != nil {
 			t.Fatal(err)
@@ -268,7 +268,7 @@ func TestWebSocketAbuse(t *testing.T) {
 			_ = c.CloseNow()
 		}
 	})
-	t.Run("FT-L10 a request that is no upgrade is told so", func(t *testing.T) {
+	t.Run("FT-L10 a request that is no upgrade is refused with that reason", func(t *testing.T) {
 		res, err := http.Get("http://" + web + tunnel.WebSocketPath)
 		if err != nil {
 			t.Fatal(err)

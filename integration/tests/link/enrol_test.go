@@ -350,7 +350,7 @@ func TestReplayedToken(t *testing.T) {
 			t.Errorf("the present agent is %q, sessions ended: %v", w.dir.members[cluster].AgentID, owner.sessions.closed)
 		}
 	})
-	t.Run("SEC-K2 the answer that was lost is given again to the agent that is there", func(t *testing.T) {
+	t.Run("SEC-K2 a lost reply is repeated to the enrolled agent", func(t *testing.T) {
 		parsed, err := tunnel.ParseJoinToken(second)
 		if err != nil {
 			t.Fatal(err)

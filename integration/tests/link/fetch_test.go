@@ -57,7 +57,7 @@ func TestFetch(t *testing.T) {
 	r := w.start()
 	a := w.join(r, r.addr, tenant(), nil)
 
-	t.Run("a few blobs come over the control lane", func(t *testing.T) {
+	t.Run("a few blobs are sent over the control lane", func(t *testing.T) {
 		digests := w.svc.store(10, 100)
 		nobody := bytes.Repeat([]byte{0xee}, 32)
 		got, missing := fetch(t, a, append(append([][]byte{nobody}, digests...), digests[0]))
@@ -73,7 +73,7 @@ func TestFetch(t *testing.T) {
 			t.Errorf("lanes %q", lanes)
 		}
 	})
-	t.Run("many come over the bulk lane, in bounded requests", func(t *testing.T) {
+	t.Run("many are sent over the bulk lane, in bounded requests", func(t *testing.T) {
 		w.svc.lanes = nil
 		got, missing := fetch(t, a, w.svc.store(1200, 100))
 		if len(got) != 1200 || len(missing) != 0 {
@@ -83,7 +83,7 @@ func TestFetch(t *testing.T) {
 			t.Errorf("lanes %q", lanes)
 		}
 	})
-	t.Run("one that is too large for the control lane goes over the bulk lane", func(t *testing.T) {
+	t.Run("one that is too large for the control lane is sent over the bulk lane", func(t *testing.T) {
 		w.svc.lanes = nil
 		got, _ := fetch(t, a, w.svc.store(1, 2<<20))
 		if len(got) != 1 {
@@ -105,12 +105,12 @@ func TestFetch(t *testing.T) {
 			t.Errorf("Fetch() = %v, want the caller's error", err)
 		}
 	})
-	t.Run("a digest that is none is refused before anything is asked", func(t *testing.T) {
+	t.Run("an invalid digest is refused before any request", func(t *testing.T) {
 		if _, err := a.Fetch(t.Context(), [][]byte{[]byte("short")}, nil); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("Fetch() = %v, want invalid", err)
 		}
 	})
-	t.Run("nothing asked is nothing done", func(t *testing.T) {
+	t.Run("an empty request does nothing", func(t *testing.T) {
 		if missing, err := a.Fetch(t.Context(), nil, nil); err != nil || len(missing) > 0 {
 			t.Errorf("Fetch() = %v, %v", missing, err)
 		}

@@ -130,7 +130,7 @@ func TestHostileAgent(t *testing.T) {
 		}
 		unharmed(t)
 	})
-	t.Run("FT-L13 one that asks and never reads holds up nobody else", func(t *testing.T) {
+	t.Run("FT-L13 one that sends requests and never reads delays no other", func(t *testing.T) {
 		c := rawLink(t, r, cert)
 		// A stream with an HTTP/2 preface and many pings of HTTP/2, whose
 		// answers pile up.
@@ -261,12 +261,12 @@ func TestRefusedSessionEnds(t *testing.T) {
 	if err := hello(); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("FT-L13 a second Hello is refused for what it is, and takes nothing that agents share", func(t *testing.T) {
+	t.Run("FT-L13 a second Hello is refused as such, and uses no shared limit", func(t *testing.T) {
 		if err := hello(); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("Hello() = %v", err)
 		}
 	})
-	t.Run("FT-L13 a session that goes on is ended", func(t *testing.T) {
+	t.Run("FT-L13 a session that continues after its refusal is ended", func(t *testing.T) {
 		for range 10 {
 			if hello() == nil {
 				t.Fatal("a Hello was answered")

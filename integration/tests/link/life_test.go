@@ -87,7 +87,7 @@ func TestRevoke(t *testing.T) {
 			}
 		})
 	}
-	t.Run("SEC-K5 an agent whose cluster is enrolled anew is cut at once, without a poll", func(t *testing.T) {
+	t.Run("SEC-K5 an agent whose cluster is enrolled again is disconnected at once, without a poll", func(t *testing.T) {
 		w := newWorld(t)
 		w.hub = runtest.NewClock(time.Now()) // it stands still: nothing is polled
 		r := w.start()
@@ -106,7 +106,7 @@ func TestRevoke(t *testing.T) {
 			t.Error("another agent was cut too")
 		}
 	})
-	t.Run("INV-12 before revocations are known nobody is let in", func(t *testing.T) {
+	t.Run("INV-12 before revocations are loaded no agent is admitted", func(t *testing.T) {
 		w := newWorld(t)
 		first := w.start()
 		cert, _, _ := w.credential(first, tenant())
@@ -203,7 +203,7 @@ func TestHalfOpen(t *testing.T) {
 			return len(w.dir.connected) == 0
 		})
 	})
-	t.Run("FT-L2 the agent notices within 30 s and comes back by itself", func(t *testing.T) {
+	t.Run("FT-L2 the agent notices within 30 s and reconnects", func(t *testing.T) {
 		dials := p.dialled()
 		if n := a.sessions.ended(); n > 0 {
 			t.Fatal("that the hub has closed its side has reached the agent")

@@ -59,7 +59,7 @@ func TestStolen(t *testing.T) {
 			t.Error("the thief was let in")
 		}
 	})
-	t.Run("FT-L9 nor is it to its owner any more, until an admin has decided who that is", func(t *testing.T) {
+	t.Run("FT-L9 neither is its owner, until an admin has decided", func(t *testing.T) {
 		if reason := owner.sessions.awaitClosed(1); fault.KindOf(reason) != fault.Denied || !strings.Contains(reason.Error(), "used from another Kubernetes cluster too") {
 			t.Errorf("the owner hears %v", reason)
 		}
@@ -77,7 +77,7 @@ func TestForeignAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.svc.row(string(victim.cluster), "app", "secret of the victim")
-	t.Run("SEC-K3 whatever an agent claims, it gets what its certificate names", func(t *testing.T) {
+	t.Run("SEC-K3 an agent gets what its certificate names, whatever it claims", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		stream, err := linkv1.NewDesiredClient(cc).Follow(ctx)
@@ -132,7 +132,7 @@ func TestNoLateralMovement(t *testing.T) {
 	if _, err := linkv1.NewSessionClient(cc).Hello(t.Context(), &linkv1.HelloRequest{AgentId: v.id.AgentID, Epoch: "e", Fingerprint: someFacts().Fingerprint}); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("SEC-K6 the hub passes on no call to another agent", func(t *testing.T) {
+	t.Run("SEC-K6 the hub forwards no call to another agent", func(t *testing.T) {
 		for _, d := range []grpc.ServiceDesc{linkv1.Ops_ServiceDesc, linkv1.Acts_ServiceDesc, linkv1.Upgrades_ServiceDesc} {
 			for _, m := range d.Methods {
 				if err := call(t.Context(), cc, "/"+d.ServiceName+"/"+m.MethodName); fault.KindOf(err) != fault.Invalid {
@@ -141,7 +141,7 @@ func TestNoLateralMovement(t *testing.T) {
 			}
 		}
 	})
-	t.Run("SEC-K6 a stream of an agent is spoken to by the hub's services and leads nowhere else", func(t *testing.T) {
+	t.Run("SEC-K6 a stream of an agent reaches only the hub's services", func(t *testing.T) {
 		s, err := dialThrough(t.Context(), t, r, r.addr, cert, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -159,7 +159,7 @@ func TestNoLateralMovement(t *testing.T) {
 			_ = c.Close()
 		}
 	})
-	t.Run("SEC-K6 an agent's certificate makes no hub", func(t *testing.T) {
+	t.Run("SEC-K6 an agent's certificate is not accepted as a hub's", func(t *testing.T) {
 		ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*cert}, NextProtos: []string{tunnel.ControlProtocol}, MinVersion: tls.VersionTLS13})
 		if err != nil {
 			t.Fatal(err)
@@ -249,7 +249,7 @@ func TestTampering(t *testing.T) {
 		_, err = linkv1.NewSessionClient(cc).Hello(t.Context(), &linkv1.HelloRequest{AgentId: v.id.AgentID, Epoch: "e", Fingerprint: someFacts().Fingerprint})
 		return err
 	}
-	t.Run("SEC-K7 a certificate with any byte changed lets nobody in", func(t *testing.T) {
+	t.Run("SEC-K7 a certificate with any byte changed is refused", func(t *testing.T) {
 		for at := 0; at < len(cert.Certificate[0]); at += 7 {
 			der := bytes.Clone(cert.Certificate[0])
 			der[at] ^= 1
@@ -258,13 +258,13 @@ func TestTampering(t *testing.T) {
 			}
 		}
 	})
-	t.Run("SEC-K7 a good certificate without its key lets nobody in", func(t *testing.T) {
+	t.Run("SEC-K7 a valid certificate without its key is refused", func(t *testing.T) {
 		other, _, _ := w.credential(r, tenant())
 		if err := hello(&tls.Certificate{Certificate: cert.Certificate, PrivateKey: other.PrivateKey}); err == nil {
 			t.Error("it was let in")
 		}
 	})
-	t.Run("SEC-K7 a handshake that is replayed byte by byte leads nowhere", func(t *testing.T) {
+	t.Run("SEC-K7 a handshake that is replayed byte by byte is refused", func(t *testing.T) {
 		var gotText recorder
 		s, err := dialThrough(t.Context(), t, r, r.addr, cert, func(c *tunnel.DialConfig) {
 			c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -305,7 +305,7 @@ func TestTampering(t *testing.T) {
 			}
 		})
 	}
-	t.Run("SEC-K7 a hub whose clock is a day slow lets nobody in whose certificate is not good yet, and says so", func(t *testing.T) {
+	t.Run("SEC-K7 a hub whose clock is a day slow refuses certificates that are not valid yet, and logs that", func(t *testing.T) {
 		late := newWorld(t)
 		clock := runtest.NewClock(time.Now())
 		late.hub = clock

@@ -82,7 +82,7 @@ func TestSession(t *testing.T) {
 			t.Errorf("the hub's time is %s off", d)
 		}
 	})
-	t.Run("an agent that stops is seen to go", func(t *testing.T) {
+	t.Run("the end of an agent is noticed", func(t *testing.T) {
 		a.stop()
 		w.dir.await(func() bool { _, there := w.dir.connected[a.cluster]; return !there })
 		if r.Attached(a.cluster) {
@@ -231,7 +231,7 @@ func TestGuard(t *testing.T) {
 			}
 		}
 	})
-	t.Run("SEC-J1 the bulk lane wants a certificate too, and has only blobs", func(t *testing.T) {
+	t.Run("SEC-J1 the bulk lane requires a certificate too, and has only blobs", func(t *testing.T) {
 		if err := call(t.Context(), dialWith(t, r, nil, tunnel.Bulk()), linkv1.Blobs_Fetch_FullMethodName); fault.KindOf(err) != fault.Unknown {
 			t.Errorf("without a certificate: %v", err)
 		}
@@ -325,7 +325,7 @@ func TestHelloRefused(t *testing.T) {
 			t.Errorf("Hello() = %v", err)
 		}
 	})
-	t.Run("Hello is said once", func(t *testing.T) {
+	t.Run("Hello is sent once", func(t *testing.T) {
 		cc := dialWith(t, r, cert, tunnel.Control())
 		if _, err := linkv1.NewSessionClient(cc).Hello(t.Context(), good()); err != nil {
 			t.Fatal(err)
@@ -334,7 +334,7 @@ func TestHelloRefused(t *testing.T) {
 			t.Errorf("the second Hello = %v", err)
 		}
 	})
-	t.Run("SEC-K3 the victim is untouched", func(t *testing.T) {
+	t.Run("SEC-K3 the other agent is not affected", func(t *testing.T) {
 		if !victim.connected(t) || len(victim.sessions.opened) != 1 {
 			t.Errorf("State() = %+v", victim.State())
 		}

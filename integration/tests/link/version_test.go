@@ -24,7 +24,7 @@ func TestVersions(t *testing.T) {
 	w.cfg = func(c *fleet.Config) { c.MinVersion, c.Features = "0.4.0", []string{"paint", tunnel.FeatureProbe} }
 	r := w.start()
 
-	t.Run("FT-L14 an agent that is too old hears that it needs an upgrade, and so do people", func(t *testing.T) {
+	t.Run("FT-L14 an agent that is too old is told to upgrade, and users see it", func(t *testing.T) {
 		token, _, cluster := w.token(r, r.addr, tenant())
 		v, err := w.enrol(token) // its version is no number
 		if err != nil {
@@ -41,7 +41,7 @@ func TestVersions(t *testing.T) {
 		})
 		a.stop()
 	})
-	t.Run("FT-L14 one that is too old cannot enrol, and the stage is kept", func(t *testing.T) {
+	t.Run("FT-L14 one that is too old cannot enrol, and the stage is stored", func(t *testing.T) {
 		token, prefix, _ := w.token(r, r.addr, tenant())
 		_, err := link.Enroll(t.Context(), token, link.EnrolConfig{Vault: &vault{}, Cluster: someFacts(), Log: w.log.logger(), Version: "v0.1.0-rc.1"})
 		if fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Sentence(err), "upgrade the agent") {
@@ -68,7 +68,7 @@ func TestVersions(t *testing.T) {
 			t.Error("the hub does not know the agent's features")
 		}
 	})
-	t.Run("FT-L14 fields of a newer agent do not disturb", func(t *testing.T) {
+	t.Run("FT-L14 fields of a newer agent are ignored", func(t *testing.T) {
 		cert, v, _ := w.credential(r, tenant())
 		req := &linkv1.HelloRequest{AgentId: v.id.AgentID, Epoch: "e", Fingerprint: someFacts().Fingerprint}
 		raw := protowire.AppendTag(nil, 4000, protowire.BytesType)

@@ -164,14 +164,14 @@ func TestObservability(t *testing.T) {
 			}
 		}
 	})
-	t.Run("hub and agent say that they live and are ready", func(t *testing.T) {
+	t.Run("hub and agent report that they are live and ready", func(t *testing.T) {
 		for _, url := range []string{s.Hub.Port("/livez"), s.Hub.Port("/readyz"), s.Agents["in-cluster"].Port("/livez"), s.Agents["in-cluster"].Port("/readyz")} {
 			get(t, url)
 		}
 	})
 	t.Run("OBS-10 dashboard and alert rules refer to metrics that are there", func(t *testing.T) { refers(t, scrape) })
 	t.Run("docs/observability.md lists every metric", func(t *testing.T) { documented(t, metrics(scrape())) })
-	t.Run("an agent that has lost its hub lives on", func(t *testing.T) {
+	t.Run("an agent that has lost its hub continues", func(t *testing.T) {
 		if err := s.Hub.Kill(); err != nil {
 			t.Fatal(err)
 		}

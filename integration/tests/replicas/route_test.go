@@ -25,7 +25,7 @@ func TestOneHop(t *testing.T) {
 	deploy(t, "hop", repo.URL(), "app")
 	settled(t, "hop")
 
-	t.Run("FT-H5 a request that reaches another replica than the agent's is answered all the same", func(t *testing.T) {
+	t.Run("FT-H5 a request to another replica than the agent's succeeds", func(t *testing.T) {
 		for i, h := range s.Hubs {
 			if err := live(within(t, time.Minute), only(h), "hop", "a"); err != nil {
 				t.Errorf("live state through replica %d: %v", i, err)
@@ -44,7 +44,7 @@ func TestOneHop(t *testing.T) {
 		}
 	})
 
-	t.Run("FT-H5 the replica that holds the agent dies", func(t *testing.T) {
+	t.Run("FT-H5 the replica with the agent's connection ends", func(t *testing.T) {
 		holds, other := holder(t)
 		if err := holds.Kill(); err != nil {
 			t.Fatal(err)
@@ -95,7 +95,7 @@ func TestAttachedElsewhere(t *testing.T) {
 	repo := repository(t, "seen", map[string]string{"app/a.yaml": configMap("a", "one")})
 	a, b := only(s.Hubs[0]), only(s.Hubs[1])
 
-	t.Run("INV-5 a stream of one replica tells what was done through another", func(t *testing.T) {
+	t.Run("INV-5 a stream of one replica has the changes through another", func(t *testing.T) {
 		ctx := within(t, 2*time.Minute)
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.URL+"/api/v1/stream", nil)
 		if err != nil {
@@ -150,7 +150,7 @@ func TestAttachedElsewhere(t *testing.T) {
 		}
 	})
 
-	t.Run("INV-5 what was removed through one replica is gone at the other at once", func(t *testing.T) {
+	t.Run("INV-5 what was removed through one replica is removed at the other at once", func(t *testing.T) {
 		ctx := within(t, 2*time.Minute)
 		project := map[string]any{
 			"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject", "metadata": map[string]any{"name": "narrow"},
@@ -240,7 +240,7 @@ func TestFrozen(t *testing.T) {
 			last[i] = rev
 		}
 	}
-	t.Run("FT-H3 a replica that slept longer than its leases undoes nothing", func(t *testing.T) {
+	t.Run("FT-H3 a replica that slept longer than its leases overwrites nothing", func(t *testing.T) {
 		ctx := within(t, 6*time.Minute)
 		_, victim := holder(t)
 		push() // so that it is in the middle of something

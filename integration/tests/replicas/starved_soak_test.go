@@ -104,7 +104,7 @@ func TestStarved(t *testing.T) {
 		return queryOne[int](t, `SELECT count(*) FROM application a JOIN application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
 			WHERE a.name LIKE 'starved-%' AND s.revision IS DISTINCT FROM $1`, settledAt)
 	}
-	t.Run("FT-H10 with a tenth of the CPU and no memory to spare people are answered while what came from Git waits", func(t *testing.T) {
+	t.Run("FT-H10 with a tenth of the CPU and little memory users get replies while work of Git waits", func(t *testing.T) {
 		asked, err := own.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")})
 		if err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestStarved(t *testing.T) {
 		}
 	})
 	end()
-	t.Run("FT-H10 FT-H3 no lease and no agent is lost over it", func(t *testing.T) {
+	t.Run("FT-H10 FT-H3 no lease and no agent is lost", func(t *testing.T) {
 		for _, text := range bad {
 			if n := logged(t, text) - before[text]; n != 0 {
 				t.Errorf("%q was said %d times", text, n)

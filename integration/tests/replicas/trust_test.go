@@ -61,7 +61,7 @@ func TestRevokedElsewhere(t *testing.T) {
 }
 
 func TestDuplicateElsewhere(t *testing.T) {
-	t.Run("FT-L8 beside the one that holds the Lease no other is let in, whichever replica it asks", func(t *testing.T) {
+	t.Run("FT-L8 while one agent holds the Lease no other is admitted, at any replica", func(t *testing.T) {
 		v := enrol(t, "leader")
 		first := v.run(t, s.Hubs[0], "leader", "first", true)
 		first.attached(t, 0)
@@ -246,7 +246,7 @@ func TestRewindElsewhere(t *testing.T) {
 		}
 		untouched()
 	})
-	t.Run("FT-D9 an admin decides through the replica that does not hold the agent, and all goes on", func(t *testing.T) {
+	t.Run("FT-D9 an admin decides through the replica without the agent's connection, and everything continues", func(t *testing.T) {
 		_, other := holder(t)
 		if err := only(other).Do(within(t, time.Minute), http.MethodPost, "/api/v1/clusters/in-cluster/accept-hub", nil, nil); err != nil {
 			t.Fatal(err)

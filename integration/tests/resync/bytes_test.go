@@ -91,7 +91,7 @@ func TestResyncBytes(t *testing.T) {
 			t.Errorf("the hub holds %d objects, the agent sees %d", len(got), len(p.flat()))
 		}
 	}
-	t.Run("12.4 a first picture is sent whole", func(t *testing.T) {
+	t.Run("12.4 a first report is complete", func(t *testing.T) {
 		up, down := w.attach(v, copied, w.show(p, "one"), "one")
 		equal(t)
 		t.Logf("first picture of %d objects: %d bytes up, %d bytes down", objects, up, down)
@@ -104,7 +104,7 @@ func TestResyncBytes(t *testing.T) {
 			t.Errorf("%d bytes are not under 20 KB", up+down)
 		}
 	})
-	t.Run("FT-L7 what changed while the agent was away is sent alone, and what is gone goes", func(t *testing.T) {
+	t.Run("FT-L7 only changes since the disconnection are sent, and deleted objects are removed", func(t *testing.T) {
 		app := string(w.apps[0])
 		p[app]["deployment-00000"] = "one replica is missing"
 		p[app]["new"] = "just made"

@@ -161,7 +161,7 @@ func TestDesiredBuckets(t *testing.T) {
 			t.Errorf("%d states, %d resets", f.states, f.resets)
 		}
 	})
-	t.Run("12.3 only the buckets that differ are sent again, and nothing of the others is forgotten", func(t *testing.T) {
+	t.Run("12.3 only the buckets that differ are sent again, and those of others stay stored", func(t *testing.T) {
 		// One bucket of the copy is lost, the place is not.
 		at := copied.Cursor()
 		_, commit, err := copied.Stage(&linkv1.Batch{
@@ -184,7 +184,7 @@ func TestDesiredBuckets(t *testing.T) {
 			t.Error("the roots differ")
 		}
 	})
-	t.Run("FT-L7 a trimmed log costs hashes alone when nothing differs", func(t *testing.T) {
+	t.Run("FT-L7 a trimmed log costs only hashes when nothing differs", func(t *testing.T) {
 		f := w.follow(t, copied, func(c *linkv1.Cursor) {
 			c.Guard = proto.CloneOf(c) // as if the place were known and the rows not
 			c.Incarnation, c.Seq, c.Chain, c.Proof = "", 0, nil, nil
@@ -194,7 +194,7 @@ func TestDesiredBuckets(t *testing.T) {
 			t.Errorf("%d states came", f.states)
 		}
 	})
-	t.Run("SEC-K3 a place that this hub did not sign holds that agent alone", func(t *testing.T) {
+	t.Run("SEC-K3 a cursor that this hub did not sign stops only that agent", func(t *testing.T) {
 		f := w.follow(t, copied, func(c *linkv1.Cursor) { c.Seq, c.Proof = c.Seq+5, []byte("made up") })
 		if f.barrier() != nil || f.lastMessage.GetRewound() == nil {
 			t.Fatal("the agent was served")
@@ -207,7 +207,7 @@ func TestDesiredBuckets(t *testing.T) {
 			return err
 		})
 	})
-	t.Run("the agent that agrees again is served, and the books are clean", func(t *testing.T) {
+	t.Run("an agent with equal hashes is served again, and the record is removed", func(t *testing.T) {
 		f := w.follow(t, copied, nil)
 		if f.barrier() == nil {
 			t.Fatal("it was refused")
@@ -220,7 +220,7 @@ func TestDesiredBuckets(t *testing.T) {
 			return err
 		})
 	})
-	t.Run("FT-D9 another cluster's proof stops deletion here too, and rows still come", func(t *testing.T) {
+	t.Run("FT-D9 another cluster's proof stops deletion here too, and rows are still sent", func(t *testing.T) {
 		var other hub.Cluster
 		storetest.In(t, w.db, w.tenant, func(ctx context.Context, tx *store.Tenant) (err error) {
 			if other, err = tx.CreateCluster(ctx, hub.Cluster{Meta: hub.Meta{Name: "other"}}); err != nil {

@@ -42,7 +42,7 @@ func TestApplicationReport(t *testing.T) {
 			}
 		}
 	})
-	t.Run("APP-07 info comes back, APP-10 APP-11 APP-19 and sync, health and source type are told", func(t *testing.T) {
+	t.Run("APP-07 info is returned, APP-10 APP-11 APP-19 and sync, health and source type are reported", func(t *testing.T) {
 		x := status(t, "reported")
 		st, _ := x["status"].(map[string]any)
 		spec, _ := x["spec"].(map[string]any)
@@ -86,7 +86,7 @@ func TestApplicationReport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Run("APP-08 revisionHistoryLimit says how much can be seen and gone back to", func(t *testing.T) {
+	t.Run("APP-08 revisionHistoryLimit sets how many entries are shown and available for a rollback", func(t *testing.T) {
 		before := applied(t, "reported")
 		limited(t, 3)
 		if got := entries(t, "reported"); len(got) != 3 || got[2] != "11" {

@@ -46,7 +46,7 @@ func TestAppOfAppsRights(t *testing.T) {
 		refused(t, "team-wide", "Application", "wide-child", "may not write applications of project default")
 		absent(t, "wide-child")
 	})
-	t.Run("APP-31 it takes none over from a wider project, and learns nothing of it", func(t *testing.T) {
+	t.Run("APP-31 it adopts none of a wider project, and no reply reveals it", func(t *testing.T) {
 		if _, err := s.API.Apply(t.Context(), child("not-yours", "default", repo.URL(), "nowhere", "")); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestAppOfItself(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("APP-32 its own manifest moves it", func(t *testing.T) {
+	t.Run("APP-32 its own manifest can change its destination", func(t *testing.T) {
 		if _, err := repo.Commit(t.Context(), "move", map[string]string{"apps/self.yaml": self("other")}); err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestAppOfItself(t *testing.T) {
 		}
 		settled(t, "itself")
 	})
-	t.Run("APP-32 it does not prune itself once it lists itself no more", func(t *testing.T) {
+	t.Run("APP-32 it does not prune itself when it no longer lists itself", func(t *testing.T) {
 		if _, err := repo.Push(t.Context(), gitserver.Change{Message: "not itself", Remove: []string{"other/self.yaml"}, Write: map[string]string{"other/cm.yaml": configMap("b", "three")}}); err != nil {
 			t.Fatal(err)
 		}

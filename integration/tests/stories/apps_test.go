@@ -174,7 +174,7 @@ func TestAppOfApps(t *testing.T) {
 			t.Errorf("%s", out)
 		}
 	})
-	t.Run("APP-31 the audit log names the parent as who made the child", func(t *testing.T) {
+	t.Run("APP-31 the audit log names the parent as creator of the child", func(t *testing.T) {
 		out := cli(t, "audit", "list", "-o", "json")
 		if !strings.Contains(out, `"application root-app"`) {
 			t.Errorf("%s", out)
@@ -195,7 +195,7 @@ func TestAppOfApps(t *testing.T) {
 		})
 		settled(t, "root-app")
 	})
-	t.Run("APP-31 a child that left the repository goes, with its objects by its finalizer", func(t *testing.T) {
+	t.Run("APP-31 a child that left the repository is deleted, with its objects by its finalizer", func(t *testing.T) {
 		files := map[string]string{"apps/app-b.yaml": child("app-b", "default", repo.URL(), "manifests/app-a", "")}
 		if _, err := repo.Push(t.Context(), gitserver.Change{Message: "b for a", Remove: []string{"apps/app-a.yaml"}, Write: files}); err != nil {
 			t.Fatal(err)
@@ -207,7 +207,7 @@ func TestAppOfApps(t *testing.T) {
 		settled(t, "app-b")
 		settled(t, "root-app")
 	})
-	t.Run("SYNC-13 a child that asks for it waits for approval before it is pruned", func(t *testing.T) {
+	t.Run("SYNC-13 a child that needs approval is not pruned before it", func(t *testing.T) {
 		confirm := child("app-c", "default", repo.URL(), "manifests/app-a", "  annotations: {argocd.argoproj.io/sync-options: Prune=confirm}\n")
 		if _, err := repo.Commit(t.Context(), "c", map[string]string{"apps/app-c.yaml": confirm}); err != nil {
 			t.Fatal(err)
@@ -227,7 +227,7 @@ func TestAppOfApps(t *testing.T) {
 		absent(t, "app-c")
 		settled(t, "root-app")
 	})
-	t.Run("DEL-02 the deletion of the parent takes its children along", func(t *testing.T) {
+	t.Run("DEL-02 the deletion of the parent deletes its children", func(t *testing.T) {
 		cli(t, "app", "delete", "root-app", "--cascade=true", "--yes") // guide/06 gives it no finalizer
 		absent(t, "app-b")
 		if err := cluster.WaitGone(within(t, waitLimit), configMaps, "app-b", "a"); err != nil {
@@ -335,7 +335,7 @@ spec:
 	if err := s.Clusters["in-cluster"].Apply(t.Context(), "apiVersion: v1\nkind: Namespace\nmetadata: {name: middle}\n"); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("FT-H1 the hub is killed while an operation makes children: it goes on", func(t *testing.T) {
+	t.Run("FT-H1 the hub is killed while an operation creates children: it continues", func(t *testing.T) {
 		parent := strings.ReplaceAll(child("middle", "default", repo.URL(), "apps", ""), "[CreateNamespace=true]", "[]")
 		if _, err := s.API.Apply(t.Context(), parent); err != nil {
 			t.Fatal(err)

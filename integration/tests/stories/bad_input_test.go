@@ -49,7 +49,7 @@ func TestBadInput(t *testing.T) {
 			return errors.New("the repository does not say that its fetch failed")
 		})
 	})
-	t.Run("many wrong URLs at once are all said", func(t *testing.T) {
+	t.Run("all of many wrong URLs are reported", func(t *testing.T) {
 		var all strings.Builder
 		for i := range 40 {
 			fmt.Fprintf(&all, "---\napiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: nowhere-%02d, namespace: argocd}\nspec:\n  project: default\n  source: {repoURL: %q, path: app}\n  destination: {name: in-cluster, namespace: x}\n", i, fmt.Sprintf("%s/nowhere-%02d.git", s.Git.URL(), i))
@@ -61,7 +61,7 @@ func TestBadInput(t *testing.T) {
 			says(t, fmt.Sprintf("nowhere-%02d", i), fmt.Sprintf("nowhere-%02d", i))
 		}
 	})
-	t.Run("CRED-01 a wrong password is said, never shown", func(t *testing.T) {
+	t.Run("CRED-01 a wrong password is reported, never shown", func(t *testing.T) {
 		private, err := s.Repository(t.Context(), "private", gitserver.RepositoryOptions{Username: "bot", Password: "right-password"})
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func TestBadInput(t *testing.T) {
 		}
 		settled(t, "bad-password")
 	})
-	t.Run("APP-06 a missing project is said", func(t *testing.T) {
+	t.Run("APP-06 a missing project is a condition", func(t *testing.T) {
 		manifest := fmt.Sprintf("apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: no-project, namespace: argocd}\nspec:\n  project: nowhere\n  source: {repoURL: %q, path: app}\n  destination: {name: in-cluster, namespace: x}\n", good.URL())
 		if _, err := s.API.Apply(t.Context(), manifest); err != nil {
 			t.Fatal(err)
@@ -141,7 +141,7 @@ func TestBadInput(t *testing.T) {
 			})
 		})
 	}
-	t.Run("ENG-02 a wave and an option that cannot be read are told, and count as not set", func(t *testing.T) {
+	t.Run("ENG-02 an invalid wave and an invalid option are reported, and count as not set", func(t *testing.T) {
 		manifest := fmt.Sprintf("apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: bad-wave, namespace: argocd}\nspec:\n  project: default\n  source: {repoURL: %q, path: wave}\n  destination: {name: in-cluster, namespace: bad-wave}\n  syncPolicy: {automated: {}, syncOptions: [CreateNamespace=true, Validate=maybe]}\n", bad.URL())
 		if _, err := s.API.Apply(t.Context(), manifest); err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func TestBadInput(t *testing.T) {
 		says(t, "bad-wave", "Validate", "maybe", "counts as not set")
 		settled(t, "bad-wave")
 	})
-	t.Run("SRC-20 an object without a name fails alone", func(t *testing.T) {
+	t.Run("SRC-20 only the object without a name fails", func(t *testing.T) {
 		deploy(t, "unnamed", bad.URL(), "unnamed", "")
 		condition(t, "unnamed", func(x stack.App) error {
 			if op := x.Status.OperationState; op != nil && op.Phase == "Failed" && strings.Contains(fmt.Sprintf("%s %+v", op.Message, op.SyncResult), "metadata.name") {
@@ -177,7 +177,7 @@ func TestBadInput(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("CLI-07 a sync of it applies what was rendered before, and does not end well", func(t *testing.T) {
+	t.Run("CLI-07 a sync of it applies the snapshot from before, and fails", func(t *testing.T) {
 		if out, err := s.API.CLI(t.Context(), "", "app", "sync", "keep"); err == nil || !strings.Contains(err.Error(), "b.yaml") {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -202,7 +202,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
-	t.Run("INV-13 everything else went on", func(t *testing.T) {
+	t.Run("INV-13 everything else continued", func(t *testing.T) {
 		if _, err := good.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}
@@ -243,14 +243,14 @@ func pushLink(t *testing.T, r *gitserver.Repository, name, target string) {
 }
 
 func TestSignInAndRequestsRefused(t *testing.T) {
-	t.Run("SEC-E8 a wrong password is one sentence and needs a sign-in", func(t *testing.T) {
+	t.Run("SEC-E8 a wrong password is one sentence and requires a sign-in", func(t *testing.T) {
 		_, err := s.API.CLI(t.Context(), "not the password\n", "login", s.Hub.URL, "--username", "admin", "--password-stdin")
 		var e *stack.CLIError
 		if !errors.As(err, &e) || e.Code != 4 {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("UX-CLI-5 an application that is not there answers with exit code 6", func(t *testing.T) {
+	t.Run("UX-CLI-5 a missing application ends with exit code 6", func(t *testing.T) {
 		_, err := s.API.CLI(t.Context(), "", "app", "get", "nowhere")
 		var e *stack.CLIError
 		if !errors.As(err, &e) || e.Code != 6 {

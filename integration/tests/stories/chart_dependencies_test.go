@@ -81,7 +81,7 @@ func TestChartsOfRepositories(t *testing.T) {
 			t.Logf("%v\n%s", err, out) // it says what the application says
 		}
 	}
-	t.Run("HELM-15 a repository that nobody registered, and one that the project does not permit, are named", func(t *testing.T) {
+	t.Run("HELM-15 an unregistered repository, and one that the project does not permit, are named", func(t *testing.T) {
 		apply(t, project()+app("chart-parent", "chart"))
 		says(t, "chart-parent", `none is registered under that name`, `project "charts" does not permit the repository `+oci)
 	})
@@ -94,7 +94,7 @@ func TestChartsOfRepositories(t *testing.T) {
 		has(t, "chart-parent", "redis", "1.0.0")
 		has(t, "chart-parent", "mysql", "2.0.0")
 	})
-	t.Run("HELM-15 a version that is published within the range comes with a refresh", func(t *testing.T) {
+	t.Run("HELM-15 a refresh finds a new version within the range", func(t *testing.T) {
 		charts.Publish("redis", "1.1.0", conf)
 		if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
 			refresh(t, "chart-parent")
@@ -122,7 +122,7 @@ func TestChartsOfRepositories(t *testing.T) {
 		settled(t, "chart-inflated")
 		has(t, "chart-inflated", "k-redis", "1.0.0")
 	})
-	t.Run("HELM-15 without the permission nothing new is made, and what runs keeps running", func(t *testing.T) {
+	t.Run("HELM-15 without the permission nothing new is rendered, and deployed objects stay", func(t *testing.T) {
 		apply(t, project(fmt.Sprintf("%q", charts.URL)))
 		refresh(t, "chart-parent")
 		says(t, "chart-parent", `project "charts" does not permit the repository `+oci)

@@ -73,7 +73,7 @@ spec:
 	settled(t, "compare")
 	cluster := s.Clusters["in-cluster"]
 	maps := cluster.Dynamic().Resource(configMaps).Namespace("compare")
-	t.Run("CMPR-11 PROJ-11 an orphaned object makes a condition and stands in the tree", func(t *testing.T) {
+	t.Run("CMPR-11 PROJ-11 an orphaned object is a condition and is shown in the tree", func(t *testing.T) {
 		for _, name := range []string{"stray", "cache-1"} {
 			o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}}
 			if _, err := maps.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
@@ -98,13 +98,13 @@ spec:
 		settings(t, `{resource.exclusions: "- apiGroups: ['']\n  kinds: [ServiceAccount]\n"}`)
 		conditioned(t, "compare", "OrphanedResourceWarning", "one orphaned resource, which no application manages: ConfigMap stray")
 	})
-	t.Run("TRK-07 a second application that lists an object says so", func(t *testing.T) {
+	t.Run("TRK-07 a second application that lists an object shows a condition", func(t *testing.T) {
 		if _, err := s.API.Apply(within(t, waitLimit), app("compare2", "two", "")); err != nil {
 			t.Fatal(err)
 		}
 		conditioned(t, "compare2", "SharedResourceWarning", "managed by application compare too")
 	})
-	t.Run("DIFF-16 DIFF-17 a difference shows what manifests speak of, and what an apply would make", func(t *testing.T) {
+	t.Run("DIFF-16 DIFF-17 a difference shows the fields of manifests, and what an apply would change", func(t *testing.T) {
 		deployment := cluster.Dynamic().Resource(deployments).Namespace("compare")
 		if _, err := deployment.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
 			t.Fatal(err)
@@ -149,7 +149,7 @@ spec:
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
-	t.Run("TRK-07 DEL-08 deletion of the holder takes along what the other has not synced, and its sync makes it anew", func(t *testing.T) {
+	t.Run("TRK-07 DEL-08 deletion of the owner deletes what the other has not synced, and its sync creates it again", func(t *testing.T) {
 		before, err := maps.Get(t.Context(), "a", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -59,7 +59,7 @@ spec:
 			t.Fatal(err)
 		}
 	}
-	t.Run("DIFF-09 rules of the tenant for a kind count at once, and no longer when they are taken away", func(t *testing.T) {
+	t.Run("DIFF-09 rules of the tenant for a kind are effective at once, and no longer after their removal", func(t *testing.T) {
 		edit("kubectl-edit", `{"data":{"v":"edited"}}`)
 		is("OutOfSync")
 		settings(t, `{resource.customizations.ignoreDifferences.ConfigMap: "jsonPointers: [/data/v]"}`)
@@ -93,7 +93,7 @@ spec:
 			}
 		}
 	})
-	t.Run("TRK-05 the id under which we applied an object ourselves is nobody else's", func(t *testing.T) {
+	t.Run("TRK-05 the id under which we applied an object is not that of another installation", func(t *testing.T) {
 		settings(t, "{installationID: east}")
 		condition(t, "custom", func(x stack.App) error {
 			for _, c := range x.Status.Conditions {
@@ -105,7 +105,7 @@ spec:
 		})
 		settled(t, "custom")
 	})
-	t.Run("TRK-05 an object that another installation has taken says so", func(t *testing.T) {
+	t.Run("TRK-05 an object that another installation has adopted shows it", func(t *testing.T) {
 		edit("kubectl-edit", `{"metadata":{"annotations":{"capstan.dev/installation-id":"west"}}}`)
 		conditioned(t, "custom", "SharedResourceWarning", "of installation west too")
 		sync(t)

@@ -73,7 +73,7 @@ func TestPushReachesTheCluster(t *testing.T) {
 		}
 	})
 	settled(t, "push")
-	t.Run("ROLL-01 API-08 rollback brings the older state back and automation leaves it there", func(t *testing.T) {
+	t.Run("ROLL-01 API-08 a rollback deploys the older state and automation does not change it", func(t *testing.T) {
 		ctx := within(t, waitLimit)
 		if _, err := s.API.CLI(ctx, "", "app", "rollback", "push", "1", "--reason", "a story"); err != nil {
 			t.Fatal(err)

@@ -121,7 +121,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 			}
 		})
 	}
-	t.Run("and it goes on from there when it is resumed", func(t *testing.T) {
+	t.Run("and it continues from there when it is resumed", func(t *testing.T) {
 		cli(t, "app", "resume", name)
 		live(t, name, "a", value("two"))
 		settled(t, name)

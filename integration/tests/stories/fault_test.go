@@ -131,7 +131,7 @@ func TestHubAway(t *testing.T) {
 	if err := s.Connected(within(t, 2*waitLimit), "in-cluster"); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("INV-5 a push after the hub is back reaches the cluster", func(t *testing.T) {
+	t.Run("INV-5 a push after the hub's restart reaches the cluster", func(t *testing.T) {
 		if _, err := repo.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestHubAway(t *testing.T) {
 }
 
 func TestDatabaseAway(t *testing.T) {
-	t.Run("FT-D2 an unreachable database is one clear sentence, and all goes on afterwards", func(t *testing.T) {
+	t.Run("FT-D2 an unreachable database is one clear sentence, and everything continues afterwards", func(t *testing.T) {
 		if err := s.Postgres.Halt(postgres.StopImmediate); err != nil {
 			t.Fatal(err)
 		}

@@ -84,7 +84,7 @@ func TestOutOfFiles(t *testing.T) {
 	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &usual, nil); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("FT-H10 a hub that has had no file descriptors goes on by itself, and what was pushed meanwhile arrives", func(t *testing.T) {
+	t.Run("FT-H10 a hub without free file descriptors recovers, and what was pushed meanwhile arrives", func(t *testing.T) {
 		if _, err := in.WaitFor(within(t, waitLimit), configMaps, "files", "a", value("two")); err != nil {
 			t.Fatal(err)
 		}

@@ -36,14 +36,14 @@ func TestFreshness(t *testing.T) {
 	deploy(t, "fresh", repo.URL(), "app", "")
 	settled(t, "fresh")
 	agent := s.Agents["in-cluster"]
-	t.Run("INV-6 a wait passes on what the agent confirms", func(t *testing.T) {
+	t.Run("INV-6 a wait succeeds on what the agent confirms", func(t *testing.T) {
 		for _, what := range []string{"--sync", "--health", "--operation"} {
 			if code, text := waits(t, "fresh", what); code != 0 {
 				t.Errorf("wait %s ends with %d: %s", what, code, text)
 			}
 		}
 	})
-	t.Run("INV-6 a wait does not pass while the agent hangs and the hub has not noticed", func(t *testing.T) {
+	t.Run("INV-6 a wait does not succeed while the agent hangs and the hub has not noticed", func(t *testing.T) {
 		if err := syscall.Kill(agent.PID(), syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestFreshness(t *testing.T) {
 	if err := agent.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("INV-6 while the agent is away wait, sync, list and get say so", func(t *testing.T) {
+	t.Run("INV-6 while the agent is disconnected wait, sync, list and get show it", func(t *testing.T) {
 		condition(t, "fresh", func(stack.App) error {
 			if out := cli(t, "app", "list", "--name", "fresh"); !strings.Contains(out, "agent away") {
 				return fmt.Errorf("the list has no mark:\n%s", out)
@@ -82,7 +82,7 @@ func TestFreshness(t *testing.T) {
 			t.Errorf("sync ends with %v", err)
 		}
 	})
-	t.Run("INV-6 a wait passes once the agent is back and has confirmed the state", func(t *testing.T) {
+	t.Run("INV-6 a wait succeeds once the agent has reconnected and confirmed the state", func(t *testing.T) {
 		if err := agent.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestBrokenSource(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Run("APP-17 INV-6 a path that goes makes sync unknown, and a wait does not pass", func(t *testing.T) {
+	t.Run("APP-17 INV-6 a deleted path makes sync unknown, and a wait does not succeed", func(t *testing.T) {
 		deploy(t, "path-gone", repo.URL(), "app", "")
 		settled(t, "path-gone")
 		push(t, gitserver.Change{Message: "gone", Remove: []string{"app"}})
@@ -150,7 +150,7 @@ func TestBrokenSource(t *testing.T) {
 			t.Errorf("afterwards wait ends with %d: %s", code, text)
 		}
 	})
-	t.Run("APP-17 INV-6 a branch that is deleted makes sync unknown, and a wait does not pass", func(t *testing.T) {
+	t.Run("APP-17 INV-6 a deleted branch makes sync unknown, and a wait does not succeed", func(t *testing.T) {
 		git(t, "push", "origin", "HEAD:refs/heads/release")
 		manifest := fmt.Sprintf(`apiVersion: argoproj.io/v1alpha1
 kind: Application

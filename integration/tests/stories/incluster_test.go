@@ -55,7 +55,7 @@ func TestInClusterSwitchedOff(t *testing.T) {
 	})
 	t.Cleanup(func() { settings(t, "{cluster.inClusterEnabled: null}") })
 	settings(t, `{cluster.inClusterEnabled: "false"}`)
-	t.Run("APP-05 switched off, in-cluster is no destination, and its applications say so", func(t *testing.T) {
+	t.Run("APP-05 while disabled, in-cluster is no destination, and its applications show that", func(t *testing.T) {
 		condition(t, app, func(x stack.App) error {
 			for _, c := range x.Status.Conditions {
 				if c.Type == "InvalidSpecError" && strings.Contains(c.Message, "cluster.inClusterEnabled of argocd-cm is false") && x.Status.Capstan.Hold != "" {
@@ -68,7 +68,7 @@ func TestInClusterSwitchedOff(t *testing.T) {
 		refused(t, "app", "rollback", app, "1")
 		refused(t, "app", "delete", app, "--yes")
 	})
-	t.Run("APP-05 a new application for it is told so when it is written", func(t *testing.T) {
+	t.Run("APP-05 a new application with that destination is refused when it is written", func(t *testing.T) {
 		for name, destination := range map[string]string{"by-name": "name: in-cluster", "by-server": "server: https://kubernetes.default.svc"} {
 			var answer struct{ Warnings []string }
 			body := map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": map[string]any{"name": "inside-" + name}}
@@ -85,7 +85,7 @@ func TestInClusterSwitchedOff(t *testing.T) {
 			says(t, "inside-"+name, "destination in-cluster is switched off")
 		}
 	})
-	t.Run("APP-05 what is there stays as it is: nothing is applied, healed or deleted", func(t *testing.T) {
+	t.Run("APP-05 existing objects are not changed: nothing is applied, healed or deleted", func(t *testing.T) {
 		heard(t)
 		maps := s.Clusters["in-cluster"].Dynamic().Resource(configMaps).Namespace(app)
 		// What it has just heard may not be in force yet: then it heals once more.
@@ -130,7 +130,7 @@ func TestInClusterSwitchedOff(t *testing.T) {
 			}
 		}
 	})
-	t.Run("APP-05 switched on again, all goes on", func(t *testing.T) {
+	t.Run("APP-05 after it is enabled again, everything continues", func(t *testing.T) {
 		settings(t, "{cluster.inClusterEnabled: null}")
 		live(t, app, "a", value("two"))
 		if err := s.Clusters["in-cluster"].WaitGone(within(t, waitLimit), configMaps, app, "b"); err != nil {

@@ -56,7 +56,7 @@ func TestCustomLabels(t *testing.T) {
 		settings(t, `{resource.customLabels: "team, tier"}`)
 		shows("ConfigMap team=blue, Pod tier=front, ReplicaSet tier=front")
 	})
-	t.Run("TRK-09 a label that is named no more is shown no more", func(t *testing.T) {
+	t.Run("TRK-09 a label that is no longer configured is not shown", func(t *testing.T) {
 		settings(t, `{resource.customLabels: "team"}`)
 		shows("ConfigMap team=blue")
 		settled(t, "labels")

@@ -73,7 +73,7 @@ spec:
 		now := repo.Requests()
 		return now.Listings + now.Fetches - before.Listings - before.Fetches
 	}
-	t.Run("CMPR-02 CMPR-09 a managed object's event compares it with the last revision, resolves nothing, and says when", func(t *testing.T) {
+	t.Run("CMPR-02 CMPR-09 a managed object's event compares it with the last revision, resolves nothing, and sets the time", func(t *testing.T) {
 		before, was := repo.Requests(), observed(t, name)
 		patch(configMaps, "a", `{"data":{"v":"drifted"}}`)
 		now := await(t, name, "the drift", func(x observedApp) bool { return x.Status.Sync.Status == "OutOfSync" })
@@ -131,7 +131,7 @@ spec:
 			t.Errorf("%d requests to the Git server", n)
 		}
 	})
-	t.Run("CMPR-02 a refresh resolves the revision anew: one listing, and the commit that is new", func(t *testing.T) {
+	t.Run("CMPR-02 a refresh resolves the revision again: one listing, and the new commit", func(t *testing.T) {
 		repo.SetWebhook(gitserver.Webhook{})
 		if _, err := repo.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)

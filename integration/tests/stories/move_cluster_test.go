@@ -80,14 +80,14 @@ spec:
 		settled(t, "moves-left")
 		settled(t, "moves-right")
 	}
-	t.Run("TRK-07 what one commit moves to another application goes over without being deleted, whoever is first in the alphabet", func(t *testing.T) {
+	t.Run("TRK-07 what one commit moves to another application is handed over without deletion, in any order of names", func(t *testing.T) {
 		move(t, "two", map[string]string{"right/x.yaml": "x"}, map[string]string{"left/x.yaml": "x"})
 		move(t, "three", map[string]string{"left/x.yaml": "x"}, map[string]string{"right/x.yaml": "x"})
 	})
 	t.Run("TRK-07 two applications that exchange objects in one commit delete none", func(t *testing.T) {
 		move(t, "four", map[string]string{"right/x.yaml": "x", "left/w.yaml": "w"}, map[string]string{"left/x.yaml": "x", "right/w.yaml": "w"})
 	})
-	t.Run("TRK-07 what both list for a while stays with the first, and goes over when that one drops it", func(t *testing.T) {
+	t.Run("TRK-07 what both list for a while stays with the first, and is handed over when that one drops it", func(t *testing.T) {
 		if _, err := repo.Commit(t.Context(), "both", map[string]string{"left/x.yaml": configMap("x", "five")}); err != nil {
 			t.Fatal(err)
 		}

@@ -72,7 +72,7 @@ spec:
 `); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("TRK-07 SEC-A12 a never synced application of another project keeps nobody from deploying what it renders", func(t *testing.T) {
+	t.Run("TRK-07 SEC-A12 a never synced application of another project does not block the objects that it renders", func(t *testing.T) {
 		owns(t, "owners-idle", "owners-small", repo.URL(), "role", "owners-small", "")
 		rendered(t, "owners-idle")
 		owns(t, "owners-role", "default", repo.URL(), "role", ns, automated)
@@ -87,7 +87,7 @@ spec:
 			t.Error(err)
 		}
 	})
-	t.Run("SEC-D2 SEC-A12 INV-13 an application whose project forbids an object does not keep it from the rightful one", func(t *testing.T) {
+	t.Run("SEC-D2 SEC-A12 INV-13 an application whose project forbids an object does not block the permitted one", func(t *testing.T) {
 		owns(t, "owners-squatter", "owners-small", repo.URL(), "hostile", "owners-small", automated)
 		says(t, "owners-squatter", "does not permit")
 		owns(t, "owners-rightful", "default", repo.URL(), "right", ns, automated)

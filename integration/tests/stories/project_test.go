@@ -55,7 +55,7 @@ func TestGuideProject(t *testing.T) {
 			"  source: {repoURL: %q, path: %s, targetRevision: main}\n  destination: {server: https://kubernetes.default.svc, namespace: %s}\n  syncPolicy: {%s}\n", name, url, path, namespace, policy))
 	}
 	put(text)
-	t.Run("WIN-01 PROJ-17 guide/15 is taken as written, and its window is listed", func(t *testing.T) {
+	t.Run("WIN-01 PROJ-17 guide/15 is accepted as written, and its window is listed", func(t *testing.T) {
 		out := cli(t, "project", "windows", "list", "team-backend")
 		if !strings.Contains(out, "0 6-22 * * 1-5") || !strings.Contains(out, "JST") {
 			t.Fatal(out)

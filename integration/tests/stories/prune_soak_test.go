@@ -85,7 +85,7 @@ func TestPruneOfThousands(t *testing.T) {
 		long("5,000 objects are pruned", 1)
 		settled(t, "prune-many")
 	})
-	t.Run("DEL-01 nothing keeps the application from being deleted", func(t *testing.T) {
+	t.Run("DEL-01 nothing blocks the deletion of the application", func(t *testing.T) {
 		if _, err := s.API.CLI(within(t, waitLimit), "", "app", "delete", "prune-many", "--yes"); err != nil {
 			t.Fatal(err)
 		}

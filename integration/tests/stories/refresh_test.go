@@ -27,13 +27,13 @@ func TestRefresh(t *testing.T) {
 			}
 		})
 	}
-	t.Run("APP-22 a refresh of a repository in which nothing is new ends, and says so", func(t *testing.T) {
+	t.Run("APP-22 a refresh of an unchanged repository ends, and reports that", func(t *testing.T) {
 		out := cli(t, "app", "refresh", "refresh", "--timeout", "1m")
 		if !strings.Contains(out, "unchanged") {
 			t.Errorf("it says\n%s", out)
 		}
 	})
-	t.Run("APP-22 a refresh says what it found", func(t *testing.T) {
+	t.Run("APP-22 a refresh reports its result", func(t *testing.T) {
 		commit, err := repo.Commit(t.Context(), "beside", map[string]string{"notes.txt": "nothing of it is rendered"})
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +42,7 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("it says\n%s", out)
 		}
 	})
-	t.Run("APP-12 the history names the revision of the list, not the first one that gave the same manifests", func(t *testing.T) {
+	t.Run("APP-12 the history names the listed revision, not the first one with the same manifests", func(t *testing.T) {
 		cli(t, "app", "sync", "refresh")
 		if _, err := repo.Commit(t.Context(), "beside again", map[string]string{"notes.txt": "still nothing"}); err != nil {
 			t.Fatal(err)

@@ -119,7 +119,7 @@ func TestRestoredBackup(t *testing.T) {
 			t.Errorf("the restored hub changed the cluster: %v", err)
 		}
 	}
-	t.Run("FT-D9 the hub says that it was rewound, proven by what it has signed itself", func(t *testing.T) {
+	t.Run("FT-D9 the hub shows that it was rewound, proven by its own signature", func(t *testing.T) {
 		p := rewound(t)
 		if !p.Held || !p.Rewind.Proven || p.Rewind.AgentSeq <= p.Rewind.HubSeq {
 			t.Errorf("rewind %+v, held %v", p.Rewind, p.Held)
@@ -148,7 +148,7 @@ func TestRestoredBackup(t *testing.T) {
 		})
 		untouched(t)
 	})
-	t.Run("INV-12 an agent that restarts while the hub is away still heals what it accepted", func(t *testing.T) {
+	t.Run("INV-12 an agent that restarts while the hub is unreachable still heals what it accepted", func(t *testing.T) {
 		offline(t, func(ctx context.Context) error {
 			agent := s.Agents["in-cluster"]
 			if err := agent.Kill(); err != nil {
@@ -167,7 +167,7 @@ func TestRestoredBackup(t *testing.T) {
 		rewound(t)
 		untouched(t)
 	})
-	t.Run("FT-D9 after an admin has decided all goes on, and what the hub forgot stays", func(t *testing.T) {
+	t.Run("FT-D9 after an admin has decided everything continues, and what the hub lost stays", func(t *testing.T) {
 		if out, err := s.API.CLI(within(t, waitLimit), "", "cluster", "accept-hub", "in-cluster", "--yes"); err != nil {
 			t.Fatal(err, out)
 		}
@@ -204,7 +204,7 @@ func TestRestoredBackup(t *testing.T) {
 		}
 		settled(t, "rewind")
 	})
-	t.Run("FT-D9 capstan-hub restored holds everything until an admin decides", func(t *testing.T) {
+	t.Run("FT-D9 capstan-hub restored stops everything until an admin decides", func(t *testing.T) {
 		out, err := s.Hub.Command(within(t, waitLimit), "restored")
 		if err != nil || !strings.Contains(out, "accept-hub") {
 			t.Fatal(err, out)

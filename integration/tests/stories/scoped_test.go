@@ -74,7 +74,7 @@ spec:
 			t.Errorf("%v: it knows the revision %q", err, x.Status.Sync.Revision)
 		}
 	})
-	t.Run("CRED-15 a push reaches the project that may read it alone", func(t *testing.T) {
+	t.Run("CRED-15 a push reaches only the project that may read it", func(t *testing.T) {
 		if _, err := repo.Commit(ctx, "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ spec:
 		}
 		refused(t, "outsiders", "asks for credentials")
 	})
-	t.Run("CRED-15 one without a project serves the others, and the project when its own is gone", func(t *testing.T) {
+	t.Run("CRED-15 one without a project serves the others, and the project after its own is deleted", func(t *testing.T) {
 		add(t)
 		settled(t, "outsiders")
 		if out, err := s.API.CLI(ctx, "", "repo", "rm", strings.TrimSuffix(repo.URL(), ".git"), "--project", "insiders", "--yes"); err != nil {

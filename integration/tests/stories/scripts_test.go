@@ -92,11 +92,11 @@ func TestHealthByScript(t *testing.T) {
 	}
 	defer rule(healthRule("null"))
 	condition(t, "certs", health("Progressing", "Certificate certs/web"))
-	t.Run("HLTX-03 a bundled rule judges a Certificate, and the cause is named", func(t *testing.T) {
+	t.Run("HLTX-03 a bundled rule decides the health of a Certificate, and the cause is named", func(t *testing.T) {
 		setStatus(t, certificates, "certs", "web", `{"conditions":[{"type":"Ready","status":"False","reason":"Pending","message":"no issuer"}]}`)
 		condition(t, "certs", health("Degraded", "Certificate certs/web: no issuer"))
 	})
-	t.Run("HLT-08 a user's rule takes its place without a restart", func(t *testing.T) {
+	t.Run("HLT-08 a user's rule replaces it without a restart", func(t *testing.T) {
 		rule(healthRule(`'return {status = "Suspended", message = "by a rule of ours"}'`))
 		condition(t, "certs", health("Suspended", "by a rule of ours"))
 	})
@@ -120,14 +120,14 @@ func TestHealthByScript(t *testing.T) {
 		rule(guideFile(t, "09-custom-health.yaml"))
 		condition(t, "certs", health("Degraded", "no issuer"))
 	})
-	t.Run("HLT-26 the cause follows what the object says while its health stays what it is", func(t *testing.T) {
+	t.Run("HLT-26 the cause follows the object's message while its health is unchanged", func(t *testing.T) {
 		// The bundled rule would wait for what is being issued.
 		setStatus(t, certificates, "certs", "web", `{"conditions":[{"type":"Issuing","status":"True"},{"type":"Ready","status":"False","message":"still no issuer"}]}`)
 		condition(t, "certs", health("Degraded", "still no issuer"))
 		setStatus(t, certificates, "certs", "web", `{"conditions":[{"type":"Ready","status":"True"}]}`)
 		settled(t, "certs")
 	})
-	t.Run("HLT-07 without the rule the bundled one judges again", func(t *testing.T) {
+	t.Run("HLT-07 without the rule the bundled one applies again", func(t *testing.T) {
 		rule(healthRule("null"))
 		setStatus(t, certificates, "certs", "web", `{"conditions":[{"type":"Issuing","status":"True","message":"being issued"},{"type":"Ready","status":"False"}]}`)
 		condition(t, "certs", health("Progressing", "being issued"))

@@ -114,7 +114,7 @@ func TestExclusions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Run("CLU-13 guide/22 as written: an excluded kind is neither applied, compared nor shown, and the application says so", func(t *testing.T) {
+	t.Run("CLU-13 guide/22 as written: an excluded kind is neither applied, compared nor shown, and the application has a condition", func(t *testing.T) {
 		text := strings.ReplaceAll(guideFile(t, "22-ignore-differences-and-exclusions.yaml"), "https://github.com/my-org/my-app.git", repo.URL())
 		if _, err := s.API.Apply(t.Context(), text); err != nil {
 			t.Fatal(err)
@@ -145,7 +145,7 @@ func TestExclusions(t *testing.T) {
 		}
 		settled(t, "ignore-differences")
 	})
-	t.Run("CLU-13 a kind that is excluded no more is taken up, without a restart", func(t *testing.T) {
+	t.Run("CLU-13 a kind that is no longer excluded is managed, without a restart", func(t *testing.T) {
 		settings(t, "{resource.exclusions: null}")
 		excluded(t, "ignore-differences", false)
 		condition(t, "ignore-differences", differs)
@@ -156,7 +156,7 @@ func TestExclusions(t *testing.T) {
 		}
 		shown(t, "ignore-differences", "Backup", true)
 	})
-	t.Run("CLU-13 a kind that is excluded later is left as it is: no watch, no drift, no deletion", func(t *testing.T) {
+	t.Run("CLU-13 objects of a kind that is excluded later are unchanged: no watch, no drift, no deletion", func(t *testing.T) {
 		settings(t, `{resource.exclusions: "- apiGroups: [velero.io]\n  kinds: [Backup]\n"}`)
 		excluded(t, "ignore-differences", true)
 		settled(t, "ignore-differences")
@@ -181,7 +181,7 @@ func TestExclusions(t *testing.T) {
 			t.Errorf("%q %v", days, err)
 		}
 	})
-	t.Run("CLU-13 taken up again, the difference is seen and mended", func(t *testing.T) {
+	t.Run("CLU-13 once managed again, the difference is found and healed", func(t *testing.T) {
 		settings(t, "{resource.exclusions: null}")
 		condition(t, "ignore-differences", differs)
 		synchronise(t)
@@ -226,7 +226,7 @@ func TestRenderSettings(t *testing.T) {
 		"shared/s.yaml": configMap("s", "one"), "k/kustomization.yaml": "resources: [../shared/s.yaml]\n",
 	})
 	cluster := s.Clusters["in-cluster"]
-	t.Run("DIR-08 hidden directories are read once they are asked for, and pruned when they are not", func(t *testing.T) {
+	t.Run("DIR-08 hidden directories are read once they are enabled, and pruned when they are not", func(t *testing.T) {
 		if _, err := s.API.Apply(within(t, waitLimit), recursing("hidden", repo.URL())); err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,7 @@ stringData:
 			t.Fatal(err)
 		}
 	})
-	t.Run("SRC-01 without an event the next look finds it", func(t *testing.T) {
+	t.Run("SRC-01 without an event the next listing finds it", func(t *testing.T) {
 		repo.SetWebhook(gitserver.Webhook{})
 		if _, err := repo.Commit(t.Context(), "three", map[string]string{"app/a.yaml": configMap("a", "three")}); err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ stringData:
 			t.Fatal(err)
 		}
 	})
-	t.Run("SEC-A a server with another key is refused, and what runs keeps running", func(t *testing.T) {
+	t.Run("SEC-A a server with another key is refused, and deployed objects stay", func(t *testing.T) {
 		if err := errors.Join(server.ChangeHostKeys(), server.Restart(within(t, waitLimit))); err != nil {
 			t.Fatal(err)
 		}

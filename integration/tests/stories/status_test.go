@@ -94,7 +94,7 @@ metadata: {name: goodbye, annotations: {argocd.argoproj.io/hook: PostDelete}}
 func TestStatusOfAnApplication(t *testing.T) {
 	repo := repository(t, "told", map[string]string{"app/web.yaml": web, "app/more.yaml": statusObjects})
 	byHand(t, "told", repo.URL(), "app", "team: told", "")
-	t.Run("APP-14 APP-15 the field operation starts a sync of a new application, and goes when it is over", func(t *testing.T) {
+	t.Run("APP-14 APP-15 the field operation starts a sync of a new application, and is removed afterwards", func(t *testing.T) {
 		text := strings.Replace(applied(t, "told"), "\nspec:\n", "\noperation: {initiatedBy: {username: eve}, info: [{name: ticket, value: T-1}], sync: {prune: true}, retry: {limit: 2}}\nspec:\n", 1)
 		if _, err := s.API.Apply(within(t, waitLimit), text); err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestStatusOfAnApplication(t *testing.T) {
 			t.Errorf("APP-15 operationState is %s", gotText)
 		}
 	})
-	t.Run("APP-13 operationState has what was asked for, by whom, from where, when, and what became of each object", func(t *testing.T) {
+	t.Run("APP-13 operationState has the request, its initiator, source and time, and the result of each object", func(t *testing.T) {
 		st, _ := status(t, "told")["status"].(map[string]any)
 		text, _ := json.Marshal(st["operationState"])
 		var got struct {
@@ -151,7 +151,7 @@ func TestStatusOfAnApplication(t *testing.T) {
 			t.Errorf("syncResult is %s", text)
 		}
 	})
-	t.Run("APP-09 APP-20 APP-21 every top-level object is listed with what is to be known of it", func(t *testing.T) {
+	t.Run("APP-09 APP-20 APP-21 every top-level object is listed with its status", func(t *testing.T) {
 		x := eventually(t, "told", func(x argoApp) error {
 			for _, r := range x.Status.Resources {
 				if r.Kind == "Deployment" && r.Health != nil && r.Health.Status == "Healthy" && len(x.Status.Summary.Images) > 0 {
@@ -218,7 +218,7 @@ func TestStatusOfAnApplication(t *testing.T) {
 			t.Errorf("%d objects compared, tree %s", len(diff.Items), nodes(t, "told"))
 		}
 	})
-	t.Run("CMPR-05 a spec comes back as it was written, whatever Capstan makes of it", func(t *testing.T) {
+	t.Run("CMPR-05 a spec is returned as it was written", func(t *testing.T) {
 		spec, _ := status(t, "told")["spec"].(map[string]any)
 		gotText := written(t, "told", func(x map[string]any) {
 			spec, _ := x["spec"].(map[string]any)
@@ -240,7 +240,7 @@ func TestStatusOfAnApplication(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("APP-30 hooks of the deletion stand as finalizers, and writing them back changes nothing", func(t *testing.T) {
+	t.Run("APP-30 hooks of the deletion are shown as finalizers, and writing them back changes nothing", func(t *testing.T) {
 		want := []string{"resources-finalizer.argocd.argoproj.io", "post-delete-finalizer.argocd.argoproj.io", "post-delete-finalizer.argocd.argoproj.io/cleanup"}
 		if got := printed(t, "told").Metadata.Finalizers; !slices.Equal(got, want) {
 			t.Errorf("finalizers %v", got)
@@ -293,7 +293,7 @@ func TestRefreshAnnotation(t *testing.T) {
 			}
 		})
 	}
-	t.Run("APP-24 skip-reconcile leaves the application as it is, and without it all goes on", func(t *testing.T) {
+	t.Run("APP-24 skip-reconcile stops all changes of the application, and its removal resumes them", func(t *testing.T) {
 		plain := applied(t, "asked")
 		skipping := strings.Replace(plain, "\n  finalizers:", "\n  annotations: {argocd.argoproj.io/skip-reconcile: \"true\"}\n  finalizers:", 1)
 		if _, err := s.API.Apply(within(t, waitLimit), skipping); err != nil {
@@ -321,7 +321,7 @@ func TestRefreshAnnotation(t *testing.T) {
 		}
 		live(t, "asked", "a", value("two"))
 	})
-	t.Run("APP-26 APP-25 APP-23 annotations that would be passed over are said", func(t *testing.T) {
+	t.Run("APP-26 APP-25 APP-23 annotations without effect are reported", func(t *testing.T) {
 		gotText := written(t, "asked", func(x map[string]any) {
 			meta, _ := x["metadata"].(map[string]any)
 			meta["annotations"] = map[string]any{

@@ -82,7 +82,7 @@ func TestSyncRequests(t *testing.T) {
 	at(first)
 	cli(t, "app", "sync", "requests", "--info", "ticket=42", "--reason", "first")
 	live(t, "requests", "a", value("two"))
-	t.Run("SYNC-29 infos are kept with the operation", func(t *testing.T) {
+	t.Run("SYNC-29 infos are stored with the operation", func(t *testing.T) {
 		out := cli(t, "app", "get", "requests", "-o", "json")
 		if !strings.Contains(out, `"ticket"`) || !strings.Contains(out, `"42"`) {
 			t.Errorf("the application shows %s", out)
@@ -158,7 +158,7 @@ func TestApprovals(t *testing.T) {
 		}
 		return nil
 	}
-	t.Run("SYNC-13 SYNC-11 a prune that asks for it is approved from the command line", func(t *testing.T) {
+	t.Run("SYNC-13 SYNC-11 a prune that needs approval is approved from the command line", func(t *testing.T) {
 		if _, err := repo.Push(t.Context(), gitserver.Change{Message: "drop", Remove: []string{"app/asks.yaml"}}); err != nil {
 			t.Fatal(err)
 		}

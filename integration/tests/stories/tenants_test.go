@@ -66,7 +66,7 @@ func TestTenantsSideBySide(t *testing.T) {
 
 	ours := repository(t, "ours", map[string]string{"app/a.yaml": configMap("a", "ours")})
 	theirs := repository(t, "theirs", map[string]string{"app/a.yaml": configMap("a", "theirs")})
-	t.Run("ISO-8 projects, applications and clusters of equal names live side by side", func(t *testing.T) {
+	t.Run("ISO-8 projects, applications and clusters of equal names coexist", func(t *testing.T) {
 		if _, err := s.API.Apply(ctx, shop(ours.URL())); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestTenantsSideBySide(t *testing.T) {
 			t.Errorf("%v, revision %s became %s", err, before.Status.Sync.Revision, after.Status.Sync.Revision)
 		}
 	})
-	t.Run("ISO-5 lists and names of one tell nothing of the other", func(t *testing.T) {
+	t.Run("ISO-5 lists and names of one reveal nothing of the other", func(t *testing.T) {
 		repository(t, "secret-of-ours", map[string]string{"app/a.yaml": configMap("a", "x")})
 		deploy(t, "only-ours", ours.URL(), "app", "")
 		for _, path := range []string{"/api/v1/applications", "/api/v1/repositories", "/api/v1/projects", "/api/v1/clusters", "/api/v1/audit"} {

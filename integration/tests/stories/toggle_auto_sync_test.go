@@ -42,7 +42,7 @@ func TestToggleAutoSync(t *testing.T) {
 	run := func(action string) (string, error) {
 		return cli("app", "actions", "run", "toggle-parent", action, "--kind", "Application", "--resource-name", "toggled")
 	}
-	t.Run("ACT-09 it is listed by what it would do", func(t *testing.T) {
+	t.Run("ACT-09 its name in the list is its effect", func(t *testing.T) {
 		out, err := cli("app", "actions", "list", "toggle-parent", "--kind", "Application", "-o", "json")
 		if err != nil || !json.Valid([]byte(out)) || !strings.Contains(out, "toggle-auto-sync") || !strings.Contains(out, "Disable Auto-Sync") {
 			t.Errorf("%v\n%s", err, out)

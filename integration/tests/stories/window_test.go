@@ -77,7 +77,7 @@ func TestWindows(t *testing.T) {
 	if _, err := repo.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("WIN-09 a revision that comes while closed waits, and the application says until when", func(t *testing.T) {
+	t.Run("WIN-09 a revision during a closed window waits, and the application shows until when", func(t *testing.T) {
 		x := condition(t, "windows", held("closed by the deny window"))
 		if !strings.Contains(x.Status.Capstan.Hold, "(freeze); next opening 20") || x.Status.Sync.Status != "OutOfSync" {
 			t.Errorf("%+v", x.Status)
@@ -95,13 +95,13 @@ func TestWindows(t *testing.T) {
 			}
 		}
 	})
-	t.Run("WIN-10 the API says which windows are assigned and active, and what they allow", func(t *testing.T) {
+	t.Run("WIN-10 the API returns which windows are assigned and active, and what they allow", func(t *testing.T) {
 		out, err := s.API.CLI(t.Context(), "", "project", "windows", "list", "windows", "-o", "json")
 		if err != nil || !strings.Contains(out, `"active": true`) || !strings.Contains(out, `"closes"`) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
-	t.Run("WIN-09 when it opens, what waited is applied and what drifted is healed, unasked", func(t *testing.T) {
+	t.Run("WIN-09 when it opens, what waited is applied and drift is healed, without a request", func(t *testing.T) {
 		var end time.Time
 		waiting := "two"
 		for length := 7 * time.Second; ; length *= 2 {
@@ -143,7 +143,7 @@ func TestWindows(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("WIN-09 an agent heals again once the window is taken away", func(t *testing.T) {
+	t.Run("WIN-09 an agent heals again once the window is removed", func(t *testing.T) {
 		maps := cluster.Dynamic().Resource(configMaps).Namespace("windows")
 		if _, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"data":{"v":"edited"}}`), metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
 			t.Fatal(err)

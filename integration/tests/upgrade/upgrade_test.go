@@ -207,7 +207,7 @@ func TestUpgrade(t *testing.T) {
 		return s.API.CLI(within(t, 10*time.Minute), "", append([]string{"cluster"}, words...)...)
 	}
 
-	t.Run("FT-A5 an owner who has not allowed it: the order is refused, with what to do", func(t *testing.T) {
+	t.Run("FT-A5 without the owner's permission the request is refused, with what to do", func(t *testing.T) {
 		_, err := cli("upgrade", "edge", "--image", repository+"v2")
 		if err == nil || !strings.Contains(err.Error(), "upgrades.enabled=true") {
 			t.Errorf("the order gives %v", err)
@@ -218,7 +218,7 @@ func TestUpgrade(t *testing.T) {
 	install(t, token, "upgrades: {enabled: true}")
 	wait(t, "upgradable", func(c shown) bool { return connected(c) && c.Upgradable })
 
-	t.Run("FT-A5 what cannot be meant is refused, and so is what is no image of the agent", func(t *testing.T) {
+	t.Run("FT-A5 an invalid request is refused, and so is an image that is not the agent's", func(t *testing.T) {
 		if _, err := cli("upgrade", "edge", "--image", "capstan agent"); err == nil || !strings.Contains(err.Error(), "full reference") {
 			t.Errorf("a malformed reference gives %v", err)
 		}
@@ -240,7 +240,7 @@ func TestUpgrade(t *testing.T) {
 		}
 	})
 	good := wait(t, "connected", connected).Upgrade.ID
-	t.Run("FT-A5 a version that crashes is taken back, and the hub shows why", func(t *testing.T) {
+	t.Run("FT-A5 a version that crashes is rolled back, and the hub shows why", func(t *testing.T) {
 		out, err := cli("upgrade", "edge", "--image", repository+"crashes", "--wait")
 		if err == nil || !strings.Contains(out, "cluster/edge RolledBack") {
 			t.Errorf("%v\n%s", err, out)
@@ -249,7 +249,7 @@ func TestUpgrade(t *testing.T) {
 		ended(t, c.Upgrade.ID, "RolledBack", "did not connect: it ended", "code 3: no such flag: --mode", repository+"v2 was brought back")
 		runs(t, repository+"v2", good)
 	})
-	t.Run("FT-A5 the updater is killed, and its pod deleted: a version that says nothing is taken back all the same", func(t *testing.T) {
+	t.Run("FT-A5 the updater is killed, and its pod deleted: a version that does not connect is still rolled back", func(t *testing.T) {
 		id := ordered(t, repository+"silent", 20)
 		began(t, id)
 		all := k.updaters(id) // that of the upgrade before may not have ended yet
@@ -263,11 +263,11 @@ func TestUpgrade(t *testing.T) {
 		ended(t, id, "RolledBack", "did not connect within 20s", repository+"v2 was brought back")
 		runs(t, repository+"v2", good)
 	})
-	t.Run("FT-A5 an image that is not there is taken back, in the kubelet's words", func(t *testing.T) {
+	t.Run("FT-A5 an image that does not exist is rolled back, with the kubelet's message", func(t *testing.T) {
 		ended(t, ordered(t, repository+"nowhere", 20), "RolledBack", "ErrImagePull: no such image")
 		runs(t, repository+"v2", good)
 	})
-	t.Run("FT-A5 the hub is killed in the middle: the upgrade goes on, and is carried out once", func(t *testing.T) {
+	t.Run("FT-A5 the hub is killed in the middle: the upgrade continues, and runs once", func(t *testing.T) {
 		wait(t, "connected", connected)
 		from, err := cluster.Mark()
 		if err != nil {
@@ -303,7 +303,7 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("%d Jobs were made and the Deployment was changed %d times; want one, and the exchange with its confirmation", made, patched)
 		}
 	})
-	t.Run("FT-A5 the agent is killed when it has just been told: the upgrade is carried out once", func(t *testing.T) {
+	t.Run("FT-A5 the agent is killed after it received the request: the upgrade runs once", func(t *testing.T) {
 		id := ordered(t, repository+"v5", 300)
 		k.all(func(c *container) {
 			if !strings.HasPrefix(c.pod.GetName(), "capstan-agent-updater") {
@@ -326,7 +326,7 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("%d Jobs for one order", n)
 		}
 	})
-	t.Run("FT-A5 the updater's Job is deleted in the middle: the agent has another one see to the end", func(t *testing.T) {
+	t.Run("FT-A5 the updater's Job is deleted in the middle: the agent creates another one", func(t *testing.T) {
 		wait(t, "connected", connected)
 		id := ordered(t, repository+"v2", 300)
 		began(t, id)
@@ -337,7 +337,7 @@ func TestUpgrade(t *testing.T) {
 		ended(t, id, "Succeeded")
 		runs(t, repository+"v2", id)
 	})
-	t.Run("11.9 neither account asks for what it may not, nor may what no upgrade needs", func(t *testing.T) { rights(t, mark) })
+	t.Run("11.9 each account has exactly the rights that an upgrade needs", func(t *testing.T) { rights(t, mark) })
 }
 
 // rights compares what the two accounts asked for with what the chart grants
