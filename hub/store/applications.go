@@ -111,19 +111,19 @@ const (
 	// The project cannot be deleted before the application exists.
 	insertApplication = `
 		WITH held AS MATERIALIZED (
-			SELECT p.id FROM project p WHERE p.tenant_id = $1 AND p.name = $8 FOR KEY SHARE
+			SELECT p.id FROM project p WHERE p.tenant_id = @tenant AND p.name = @project FOR KEY SHARE
 		), made AS (
 			INSERT INTO application (tenant_id, id, namespace, name, labels, annotations, finalizers, project, spec, cluster_id, created_at, updated_at)
-			SELECT $1, $2::uuid, $3::text, $4::text, $5::jsonb, $6::jsonb, $7::text[], $8::text, $9::json, nullif($10::text, '')::uuid, $11::timestamptz, $11
+			SELECT @tenant, @id::uuid, @namespace::text, @name::text, @labels::jsonb, @annotations::jsonb, @finalizers::text[], @project::text, @spec::json, nullif(@cluster::text, '')::uuid, @created::timestamptz, @created
 			FROM   (SELECT count(*) FROM held) h
 			RETURNING tenant_id, id
 		)
 		INSERT INTO application_status (tenant_id, application_id) SELECT m.tenant_id, m.id FROM made m`
 	updateApplication = `
 		UPDATE application
-		SET    labels = $3, annotations = $4, finalizers = $5, project = $6, spec = $7, cluster_id = nullif($8, '')::uuid,
-		       version = version + 1, updated_at = $9
-		WHERE  tenant_id = $1 AND id = $2`
+		SET    labels = @labels, annotations = @annotations, finalizers = @finalizers, project = @project, spec = @spec, cluster_id = nullif(@cluster, '')::uuid,
+		       version = version + 1, updated_at = @now
+		WHERE  tenant_id = @tenant AND id = @id`
 	raiseGeneration = `UPDATE application_status SET generation = generation + 1 WHERE tenant_id = $1 AND application_id = $2`
 	lockStatus      = `
 		SELECT application_id FROM application_status
@@ -142,9 +142,9 @@ const (
 		WHERE  tenant_id = $1 AND id = $2`
 	takeRefresh = `
 		UPDATE application a
-		SET    annotations = a.annotations - $4::text[], version = a.version + 1, updated_at = $5
-		FROM   unnest($2::uuid[], $3::bigint[]) AS u (app, version)
-		WHERE  a.tenant_id = $1 AND a.id = u.app AND a.version = u.version AND a.annotations ?| $4
+		SET    annotations = a.annotations - @annotations::text[], version = a.version + 1, updated_at = @now
+		FROM   unnest(@apps::uuid[], @versions::bigint[]) AS u (app, version)
+		WHERE  a.tenant_id = @tenant AND a.id = u.app AND a.version = u.version AND a.annotations ?| @annotations
 		RETURNING a.id`
 	deleteApplications = `DELETE FROM application WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
 )
@@ -388,8 +388,11 @@ func (t *Tenant) CreateApplication(ctx context.Context, a hub.Application) (hub.
 	}
 	// All of it in one round trip: applications come in by the hundred.
 	b := &pgx.Batch{}
-	b.Queue(insertApplication, t.id, a.ID, a.Namespace, a.Name, labels(a.Labels), labels(a.Annotations),
-		nonNil(a.Finalizers), a.Project, spec, string(a.Cluster), micro(a.CreatedAt))
+	b.Queue(insertApplication, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": a.ID, "namespace": a.Namespace, "name": a.Name, "labels": labels(a.Labels),
+		"annotations": labels(a.Annotations), "finalizers": nonNil(a.Finalizers), "project": a.Project, "spec": spec,
+		"cluster": string(a.Cluster), "created": micro(a.CreatedAt),
+	})
 	t.queueSources(b, a.ID, a.Project, urls)
 	var stored []hub.Application
 	queueList(b, "application", scanApplications(), &stored, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))
@@ -462,7 +465,11 @@ func (t *Tenant) UpdateApplication(ctx context.Context, a hub.Application, expec
 		return hub.Application{}, stale(appObject(old))
 	}
 	b = &pgx.Batch{}
-	b.Queue(updateApplication, t.id, a.ID, labels(a.Labels), labels(a.Annotations), nonNil(a.Finalizers), a.Project, spec, string(a.Cluster), micro(time.Now()))
+	b.Queue(updateApplication, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": a.ID, "labels": labels(a.Labels), "annotations": labels(a.Annotations),
+		"finalizers": nonNil(a.Finalizers), "project": a.Project, "spec": spec, "cluster": string(a.Cluster),
+		"now": micro(time.Now()),
+	})
 	var before []string
 	if a.Project != old.Project || a.Cluster != old.Cluster || !sameJSON(a.Spec, old.Spec) || !hub.SameSwitches(a.Meta, old.Meta) {
 		b.Queue(raiseGeneration, t.id, a.ID)
@@ -505,7 +512,9 @@ func (t *Tenant) AcknowledgeRefresh(ctx context.Context, done []hub.RefreshAck) 
 	if len(apps) == 0 {
 		return nil
 	}
-	found, err := list(ctx, t.tx, "take refresh annotations", pgx.RowTo[string], takeRefresh, t.id, apps, versions, hub.RefreshAnnotations(), micro(time.Now()))
+	found, err := list(ctx, t.tx, "take refresh annotations", pgx.RowTo[string], takeRefresh, pgx.StrictNamedArgs{
+		"tenant": t.id, "apps": apps, "versions": versions, "annotations": hub.RefreshAnnotations(), "now": micro(time.Now()),
+	})
 	for _, id := range found {
 		t.appChanged(hub.ApplicationID(id))
 	}

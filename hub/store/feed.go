@@ -50,11 +50,11 @@ const (
 	selectChanges = `
 		SELECT c.xid::text, c.kind, c.ref, c.gone
 		FROM   change c
-		WHERE  c.tenant_id = $1
-		  AND  (c.xid, c.kind, c.ref) > ($2::text::xid8, $3, $4::uuid)
+		WHERE  c.tenant_id = @tenant
+		  AND  (c.xid, c.kind, c.ref) > (@xid::text::xid8, @kind, @ref::uuid)
 		  AND  c.xid < pg_snapshot_xmin(pg_current_snapshot())
 		ORDER  BY c.xid, c.kind, c.ref
-		LIMIT  $5`
+		LIMIT  @limit`
 	selectForgotten = `
 		SELECT o.feed_floor > $2::text::xid8 OR (o.feed_floor = $2::text::xid8 AND $3)
 		FROM   organisation o
@@ -181,7 +181,7 @@ func (t *Tenant) Changes(ctx context.Context, after string, limit int) ([]hub.Ch
 		c.Cursor, err = t.cursor(ctx, p)
 		next = c.Cursor
 		return c, err
-	}, selectChanges, t.id, from.xid, from.kind, from.ref, limit)
+	}, selectChanges, pgx.StrictNamedArgs{"tenant": t.id, "xid": from.xid, "kind": from.kind, "ref": from.ref, "limit": limit})
 	return out, next, err
 }
 

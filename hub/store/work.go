@@ -92,7 +92,7 @@ func (t *Tenant) queueWork(b *pgx.Batch) {
 }
 
 const (
-	systemEnqueue = `SELECT work.put($1, ARRAY[$2], ARRAY[$3::uuid], ARRAY[$4::timestamptz], ARRAY[$5::boolean])`
+	systemEnqueue = `SELECT work.put(@tenant, ARRAY[@kind], ARRAY[@key::uuid], ARRAY[@due::timestamptz], ARRAY[@forced::boolean])`
 
 	// Tenants are served in turn: the oldest item of each comes before the
 	// second oldest of any. The tenants are found by skipping through the
@@ -176,16 +176,16 @@ const (
 	postponeWork = `
 		WITH kept AS (
 			UPDATE work.item i
-			SET    due = least(i.due, $5::timestamptz), ready = least(i.due, $5::timestamptz), token = NULL, owner = '',
+			SET    due = least(i.due, @due::timestamptz), ready = least(i.due, @due::timestamptz), token = NULL, owner = '',
 			       forced = i.forced OR i.forced_next, forced_next = false
-			WHERE  i.kind = ANY ($1::text[]) AND i.tenant_id = ANY ($2::uuid[]) AND i.key = ANY ($3::uuid[]) AND i.token = ANY ($4::bigint[])
+			WHERE  i.kind = ANY (@kinds::text[]) AND i.tenant_id = ANY (@tenants::uuid[]) AND i.key = ANY (@keys::uuid[]) AND i.token = ANY (@tokens::bigint[])
 			RETURNING i.due
 		)
 		SELECT EXISTS (SELECT FROM kept WHERE due <= clock_timestamp())`
 	renewWork = `
 		UPDATE work.item i
-		SET    ready = now() + $5::interval
-		WHERE  i.kind = ANY ($1::text[]) AND i.tenant_id = ANY ($2::uuid[]) AND i.key = ANY ($3::uuid[]) AND i.token = ANY ($4::bigint[])`
+		SET    ready = now() + @lease::interval
+		WHERE  i.kind = ANY (@kinds::text[]) AND i.tenant_id = ANY (@tenants::uuid[]) AND i.key = ANY (@keys::uuid[]) AND i.token = ANY (@tokens::bigint[])`
 	returnWork = `
 		UPDATE work.item i
 		SET    due = least(i.due, now()), ready = now(), token = NULL, owner = '', attempts = i.attempts - 1,
@@ -204,7 +204,9 @@ func (s *System) Enqueue(ctx context.Context, kind string, tenant hub.TenantID, 
 	if !hub.ValidID(key) || !hub.ValidID(string(tenant)) {
 		return fault.New(fault.Internal, "work %q for %q of tenant %q, which are no ids", kind, key, tenant)
 	}
-	_, err := exec(ctx, s.db.system, "enqueue", systemEnqueue, tenant, kind, key, due, forced)
+	_, err := exec(ctx, s.db.system, "enqueue", systemEnqueue, pgx.StrictNamedArgs{
+		"tenant": tenant, "kind": kind, "key": key, "due": due, "forced": forced,
+	})
 	if code(err) == foreignKeyViolation {
 		return noTenant()
 	}
@@ -312,7 +314,8 @@ func (s *System) PutOff(ctx context.Context, items []hub.WorkItem, due time.Time
 	}
 	kinds, tenants, keys, tokens := columns(items)
 	err = s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, postponeWork, kinds, tenants, keys, tokens, due).Scan(&now); err != nil {
+		args := pgx.StrictNamedArgs{"kinds": kinds, "tenants": tenants, "keys": keys, "tokens": tokens, "due": due}
+		if err := tx.QueryRow(ctx, postponeWork, args).Scan(&now); err != nil {
 			return fmt.Errorf("put work off: %w", err)
 		}
 		return nil
@@ -357,7 +360,9 @@ func (s *System) GiveBack(ctx context.Context, owner string) (int, error) {
 // of them the caller still has.
 func (s *System) Renew(ctx context.Context, items []hub.WorkItem, lease time.Duration) (int, error) {
 	kinds, tenants, keys, tokens := columns(items)
-	n, err := exec(ctx, s.db.system, "renew leases", renewWork, kinds, tenants, keys, tokens, lease)
+	n, err := exec(ctx, s.db.system, "renew leases", renewWork, pgx.StrictNamedArgs{
+		"kinds": kinds, "tenants": tenants, "keys": keys, "tokens": tokens, "lease": lease,
+	})
 	return int(n), classify(err)
 }
 
