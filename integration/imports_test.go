@@ -105,6 +105,8 @@ var mayImport = map[string][]string{
 	"cli/client": {"shared/apimodel", "shared/fault"},
 	"cli/usage":  {"shared/suggest"},
 
+	"cli/overrides": {"shared/action", "shared/fault", "shared/yamltext"},
+
 	"web": {},
 
 	"integration":           {},
