@@ -214,13 +214,7 @@ func (v coverage) covered(id string) bool { return v.status(id) >= partial }
 // what is not shown, or not all of it, instead of what is.
 func (v coverage) print(out io.Writer, missing bool) error {
 	var total [whole + 1]int
-	for rest := v.list; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && prefix(rest[n].id) == prefix(rest[0].id) {
-			n++
-		}
-		area := rest[:n]
-		rest = rest[n:]
+	for _, area := range areas(v.list) {
 		var count [whole + 1]int
 		var named []string
 		for _, f := range area {
@@ -235,7 +229,7 @@ func (v coverage) print(out io.Writer, missing bool) error {
 		if missing {
 			separator = "\n      "
 		}
-		fmt.Fprintf(out, "%3d / %-3d %s: %s%s\n", count[whole], n, prefix(area[0].id), area[0].area, aside(count))
+		fmt.Fprintf(out, "%3d / %-3d %s: %s%s\n", count[whole], len(area), prefix(area[0].id), area[0].area, aside(count))
 		if len(named) > 0 {
 			fmt.Fprintf(out, "      %s\n", strings.Join(named, separator))
 		}
@@ -246,6 +240,18 @@ func (v coverage) print(out io.Writer, missing bool) error {
 		return fmt.Errorf("tests carry ids or marks that the catalogue does not have: %s", strings.Join(v.mistakes, ", "))
 	}
 	return nil
+}
+
+// areas are the features of one prefix each, in the order of the list.
+func areas(list []feature) (out [][]feature) {
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && prefix(list[n].id) == prefix(list[0].id) {
+			n++
+		}
+		out, list = append(out, list[:n]), list[n:]
+	}
+	return out
 }
 
 // aside says what the first number of a line leaves out.
