@@ -319,19 +319,28 @@ func checkLog(r Run) []Violation {
 		if row.Application != r.Application {
 			continue
 		}
-		var state linkv1.AppState
-		if row.Kind == int32(linkv1.RowKind_ROW_KIND_STATE) && proto.Unmarshal(row.Body, &state) == nil {
-			if state.GetGeneration() < generation {
-				out = append(out, Violation{"INV-8", "the generation went back", []string{fmt.Sprintf("row %d has generation %d after %d", row.Seq, state.GetGeneration(), generation)}})
-			}
-			generation = state.GetGeneration()
-		}
-		var op linkv1.Operation
-		if row.Kind == int32(linkv1.RowKind_ROW_KIND_OPERATION) && proto.Unmarshal(row.Body, &op) == nil && op.GetFence() < generation {
-			out = append(out, Violation{"INV-8", "an operation has an older fence than the state before it", []string{fmt.Sprintf("row %d: operation %s has fence %d, generation %d", row.Seq, op.GetId(), op.GetFence(), generation)}})
-		}
+		var found []Violation
+		found, generation = checkGeneration(row, generation)
+		out = append(out, found...)
 	}
 	return out
+}
+
+// checkGeneration is INV-8 for one row after a generation, and returns the
+// generation after it.
+func checkGeneration(row Row, generation uint64) (out []Violation, next uint64) {
+	var state linkv1.AppState
+	if row.Kind == int32(linkv1.RowKind_ROW_KIND_STATE) && proto.Unmarshal(row.Body, &state) == nil {
+		if state.GetGeneration() < generation {
+			out = append(out, Violation{"INV-8", "the generation went back", []string{fmt.Sprintf("row %d has generation %d after %d", row.Seq, state.GetGeneration(), generation)}})
+		}
+		generation = state.GetGeneration()
+	}
+	var op linkv1.Operation
+	if row.Kind == int32(linkv1.RowKind_ROW_KIND_OPERATION) && proto.Unmarshal(row.Body, &op) == nil && op.GetFence() < generation {
+		out = append(out, Violation{"INV-8", "an operation has an older fence than the state before it", []string{fmt.Sprintf("row %d: operation %s has fence %d, generation %d", row.Seq, op.GetId(), op.GetFence(), generation)}})
+	}
+	return out, generation
 }
 
 // checkHistory is INV-8: one entry for each success, and no more.
