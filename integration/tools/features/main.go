@@ -159,38 +159,44 @@ type coverage struct {
 // ids not to count.
 func match(list []feature, tests []testlog.Test) coverage {
 	v := coverage{list: list, shown: map[string]status{}, failed: map[string]bool{}}
-	known, areas := map[string]feature{}, map[string]bool{}
+	known, prefixes := map[string]feature{}, map[string]bool{}
 	for _, f := range list {
 		known[f.id] = f
-		areas[prefix(f.id)] = true
+		prefixes[prefix(f.id)] = true
 	}
 	for _, t := range tests {
 		for _, m := range markedID.FindAllStringSubmatch(t.Name, -1) {
-			id := m[1]
-			if !areas[prefix(id)] {
+			if !prefixes[prefix(m[1])] {
 				continue
 			}
-			f, ok := known[id]
-			mark, understood := marks[m[2]]
-			switch {
-			case !ok:
-				v.mistake(id)
-			case !understood:
-				v.mistake(m[0])
-			case mark == partial && f.missing == "":
-				v.mistake(id + "(part), of which the catalogue says that nothing is missing")
-			case t.Result == testlog.Pass:
-				if mark == whole && f.missing != "" {
-					mark = partial
-				}
-				v.shown[id] = max(v.shown[id], mark)
-			case t.Result == testlog.Fail:
-				v.failed[id] = true
+			f, ok := known[m[1]]
+			if !ok {
+				v.mistake(m[1])
+				continue
 			}
+			v.record(f, m[0], m[2], t.Result)
 		}
 	}
 	slices.Sort(v.mistakes)
 	return v
+}
+
+// record adds what one test shows of a behaviour: text is the id with its mark.
+func (v *coverage) record(f feature, text, sign, result string) {
+	mark, understood := marks[sign]
+	switch {
+	case !understood:
+		v.mistake(text)
+	case mark == partial && f.missing == "":
+		v.mistake(f.id + "(part), of which the catalogue says that nothing is missing")
+	case result == testlog.Pass:
+		if mark == whole && f.missing != "" {
+			mark = partial
+		}
+		v.shown[f.id] = max(v.shown[f.id], mark)
+	case result == testlog.Fail:
+		v.failed[f.id] = true
+	}
 }
 
 func (v *coverage) mistake(what string) {
