@@ -298,26 +298,10 @@ func (c *counter) line(text string) {
 // sourceHash names a state of a module: its own sources, the exact versions
 // of everything it needs, and the Go that compiles it.
 func sourceHash(dir string) (string, error) {
-	var files []string
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && path != dir {
-			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil {
-				return filepath.SkipDir // another module
-			}
-		}
-		name := d.Name()
-		if name == "go.mod" || name == "go.sum" || strings.HasSuffix(name, ".go") {
-			files = append(files, path)
-		}
-		return nil
-	})
+	files, err := moduleFiles(dir)
 	if err != nil {
 		return "", err
 	}
-	slices.Sort(files)
 	h := sha256.New()
 	version, err := versionOf(dir)
 	if err != nil {
@@ -340,6 +324,28 @@ func sourceHash(dir string) (string, error) {
 		version += "-"
 	}
 	return version + hex.EncodeToString(h.Sum(nil))[:12], nil
+}
+
+// moduleFiles are the files of a module that decide what it builds, in order.
+func moduleFiles(dir string) ([]string, error) {
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != dir {
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil {
+				return filepath.SkipDir // another module
+			}
+		}
+		name := d.Name()
+		if name == "go.mod" || name == "go.sum" || strings.HasSuffix(name, ".go") {
+			files = append(files, path)
+		}
+		return nil
+	})
+	slices.Sort(files)
+	return files, err
 }
 
 // versionOf is the version of a module's main requirement, such as "v1.37.2",

@@ -163,39 +163,55 @@ func checkContent(r Run) []Violation {
 	var out []Violation
 	heals := r.Heals
 	for name, entries := range byObject(r) {
-		var contents [][32]byte // in order of first sight
-		var last faultproxy.Entry
-		repeats, wanted := 0, 0
-		for _, v := range r.Versions {
-			if slices.Contains(v.Names, name) {
-				wanted++
-			}
-		}
-		for _, e := range entries {
-			if e.Verb == "delete" {
-				continue
-			}
-			at := slices.Index(contents, e.Content)
-			switch {
-			case at < 0:
-				contents = append(contents, e.Content)
-			case at < len(contents)-1:
-				out = append(out, Violation{"INV-2", "an older content of " + name + " came after a newer one", finalsOf(entries)})
-			case e.RV != last.RV:
-				repeats++ // written again although it was there
-			}
-			last = e
+		contents, repeats, older := contentsOf(entries)
+		for range older {
+			out = append(out, Violation{"INV-2", "an older content of " + name + " came after a newer one", finalsOf(entries)})
 		}
 		if repeats > 0 {
 			if heals -= repeats; heals < 0 {
 				out = append(out, Violation{"INV-2", fmt.Sprintf("%s was changed %d times more than wanted", name, repeats), finalsOf(entries)})
 			}
 		}
-		if len(contents) > wanted {
-			out = append(out, Violation{"INV-2", fmt.Sprintf("%s had %d contents, %d were wanted", name, len(contents), wanted), finalsOf(entries)})
+		if wanted := wantedContents(r, name); contents > wanted {
+			out = append(out, Violation{"INV-2", fmt.Sprintf("%s had %d contents, %d were wanted", name, contents, wanted), finalsOf(entries)})
 		}
 	}
 	return out
+}
+
+// wantedContents is how many versions of an object were wanted.
+func wantedContents(r Run, name string) int {
+	wanted := 0
+	for _, v := range r.Versions {
+		if slices.Contains(v.Names, name) {
+			wanted++
+		}
+	}
+	return wanted
+}
+
+// contentsOf counts the contents that the writes of one object gave it, those
+// that were written again although they were there, and those that came back
+// after a newer one.
+func contentsOf(entries []faultproxy.Entry) (count, repeats, older int) {
+	var contents [][32]byte // in order of first sight
+	var last faultproxy.Entry
+	for _, e := range entries {
+		if e.Verb == "delete" {
+			continue
+		}
+		at := slices.Index(contents, e.Content)
+		switch {
+		case at < 0:
+			contents = append(contents, e.Content)
+		case at < len(contents)-1:
+			older++
+		case e.RV != last.RV:
+			repeats++
+		}
+		last = e
+	}
+	return len(contents), repeats, older
 }
 
 // checkHooks is INV-2: one instance of a hook is created once.
@@ -233,25 +249,14 @@ func checkHooks(r Run) []Violation {
 // render, or its application was to be deleted; and a tombstone was in the log
 // before.
 func checkDeletions(r Run) []Violation {
-	buried := map[string]time.Time{}
-	for _, row := range r.Rows {
-		var state linkv1.AppState
-		if row.Application != r.Application || row.Kind != int32(linkv1.RowKind_ROW_KIND_STATE) || proto.Unmarshal(row.Body, &state) != nil {
-			continue
-		}
-		for _, t := range state.GetTombstones() {
-			if _, known := buried[t.GetName()]; !known {
-				buried[t.GetName()] = row.At
-			}
-		}
-	}
+	marked := tombstones(r)
 	var out []Violation
 	for name, entries := range byObject(r) {
 		for _, e := range entries {
 			if e.Verb != "delete" {
 				continue
 			}
-			at, dead := buried[name]
+			at, dead := marked[name]
 			last := r.Versions[len(r.Versions)-1]
 			switch {
 			case !dead || e.At.Before(at.Add(-time.Second)):
@@ -264,6 +269,23 @@ func checkDeletions(r Run) []Violation {
 		}
 	}
 	return out
+}
+
+// tombstones are the names that the log has tombstones of, and since when.
+func tombstones(r Run) map[string]time.Time {
+	since := map[string]time.Time{}
+	for _, row := range r.Rows {
+		var state linkv1.AppState
+		if row.Application != r.Application || row.Kind != int32(linkv1.RowKind_ROW_KIND_STATE) || proto.Unmarshal(row.Body, &state) != nil {
+			continue
+		}
+		for _, t := range state.GetTombstones() {
+			if _, known := since[t.GetName()]; !known {
+				since[t.GetName()] = row.At
+			}
+		}
+	}
+	return since
 }
 
 // checkOneAtATime is INV-4.
@@ -297,19 +319,28 @@ func checkLog(r Run) []Violation {
 		if row.Application != r.Application {
 			continue
 		}
-		var state linkv1.AppState
-		if row.Kind == int32(linkv1.RowKind_ROW_KIND_STATE) && proto.Unmarshal(row.Body, &state) == nil {
-			if state.GetGeneration() < generation {
-				out = append(out, Violation{"INV-8", "the generation went back", []string{fmt.Sprintf("row %d has generation %d after %d", row.Seq, state.GetGeneration(), generation)}})
-			}
-			generation = state.GetGeneration()
-		}
-		var op linkv1.Operation
-		if row.Kind == int32(linkv1.RowKind_ROW_KIND_OPERATION) && proto.Unmarshal(row.Body, &op) == nil && op.GetFence() < generation {
-			out = append(out, Violation{"INV-8", "an operation has an older fence than the state before it", []string{fmt.Sprintf("row %d: operation %s has fence %d, generation %d", row.Seq, op.GetId(), op.GetFence(), generation)}})
-		}
+		var found []Violation
+		found, generation = checkGeneration(row, generation)
+		out = append(out, found...)
 	}
 	return out
+}
+
+// checkGeneration is INV-8 for one row after a generation, and returns the
+// generation after it.
+func checkGeneration(row Row, generation uint64) (out []Violation, next uint64) {
+	var state linkv1.AppState
+	if row.Kind == int32(linkv1.RowKind_ROW_KIND_STATE) && proto.Unmarshal(row.Body, &state) == nil {
+		if state.GetGeneration() < generation {
+			out = append(out, Violation{"INV-8", "the generation went back", []string{fmt.Sprintf("row %d has generation %d after %d", row.Seq, state.GetGeneration(), generation)}})
+		}
+		generation = state.GetGeneration()
+	}
+	var op linkv1.Operation
+	if row.Kind == int32(linkv1.RowKind_ROW_KIND_OPERATION) && proto.Unmarshal(row.Body, &op) == nil && op.GetFence() < generation {
+		out = append(out, Violation{"INV-8", "an operation has an older fence than the state before it", []string{fmt.Sprintf("row %d: operation %s has fence %d, generation %d", row.Seq, op.GetId(), op.GetFence(), generation)}})
+	}
+	return out, generation
 }
 
 // checkHistory is INV-8: one entry for each success, and no more.

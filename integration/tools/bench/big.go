@@ -212,6 +212,15 @@ func (b *bench) deleteBig(ctx context.Context) error {
 	return nil
 }
 
+// askedApps is how many applications B12 has.
+const askedApps = 10
+
+// asked is the installation of B12: applications of one repository.
+type asked struct {
+	*bench
+	repo *gitserver.Repository
+}
+
 // requests measures what the API server is asked: B12, for a change, for a
 // look at everything anew, and while nothing happens.
 func (b *bench) requests(ctx context.Context) error {
@@ -219,105 +228,122 @@ func (b *bench) requests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const apps = 10
+	a := &asked{b, repo}
+	if err := a.create(ctx); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		what   string
+		expect int
+		do     func(context.Context) error
+	}{
+		{"a commit that changes 20 of 50 objects", 20, a.changeTwenty},
+		{"a commit that changes none of 50 objects", 0, a.changeNone},
+		{"10 applications refreshed hard", 0, func(ctx context.Context) error { return a.each(ctx, "get", "--hard-refresh") }},
+		{"10 applications synced again, nothing to do", 0, func(ctx context.Context) error { return a.each(ctx, "sync") }},
+		{"nothing, for a minute", 0, func(ctx context.Context) error { return pause(ctx, time.Minute) }},
+	} {
+		if err := a.measure(ctx, step.what, step.expect, step.do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create makes the applications and waits until they have settled.
+func (a *asked) create(ctx context.Context) error {
 	files, all := map[string]string{}, ""
-	for i := range apps {
+	for i := range askedApps {
 		dir := fmt.Sprintf("asked/asked-%d", i)
 		for name, text := range web(dir, "v0") {
 			files[name] = text
 		}
-		all += application(fmt.Sprintf("asked-%d", i), dir, repo.URL(), "asked")
+		all += application(fmt.Sprintf("asked-%d", i), dir, a.repo.URL(), "asked")
 	}
-	if _, err := repo.Commit(ctx, "begin", files); err != nil {
+	if _, err := a.repo.Commit(ctx, "begin", files); err != nil {
 		return err
 	}
-	if _, err := b.s.API.Apply(ctx, all); err != nil {
+	if _, err := a.s.API.Apply(ctx, all); err != nil {
 		return err
 	}
-	settle := func(commit string) error {
-		wait, cancel := context.WithTimeout(ctx, 2*time.Minute)
-		defer cancel()
-		for i := range apps {
-			name := fmt.Sprintf("asked-%d", i)
-			if commit == "" {
-				if _, err := b.s.API.Wait(wait, name, stack.Settled); err != nil {
-					return err
-				}
-			} else if err := b.reached(wait, name, commit); err != nil {
+	return a.settle(ctx, "")
+}
+
+// settle waits until all applications have settled, at a commit if one is
+// given.
+func (a *asked) settle(ctx context.Context, commit string) error {
+	wait, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for i := range askedApps {
+		name := fmt.Sprintf("asked-%d", i)
+		if commit == "" {
+			if _, err := a.s.API.Wait(wait, name, stack.Settled); err != nil {
 				return err
 			}
+		} else if err := a.reached(wait, name, commit); err != nil {
+			return err
 		}
-		return nil
 	}
-	if err := settle(""); err != nil {
+	return nil
+}
+
+func (a *asked) changeTwenty(ctx context.Context) error {
+	changed := map[string]string{}
+	for i := range askedApps {
+		for _, f := range []string{"one", "two"} {
+			changed[fmt.Sprintf("asked/asked-%d/%s.yaml", i, f)] = configMap(fmt.Sprintf("%s-asked-%d", f, i), "v1")
+		}
+	}
+	return a.push(ctx, "changed", changed)
+}
+
+func (a *asked) changeNone(ctx context.Context) error {
+	changed := map[string]string{}
+	for i := range askedApps {
+		changed[fmt.Sprintf("asked/asked-%d/one.yaml", i)] = "# a remark\n" + configMap(fmt.Sprintf("one-asked-%d", i), "v1")
+	}
+	return a.push(ctx, "remark", changed)
+}
+
+// push commits files and waits until all applications are there.
+func (a *asked) push(ctx context.Context, message string, files map[string]string) error {
+	commit, err := a.repo.Commit(ctx, message, files)
+	if err != nil {
 		return err
 	}
-	steps := []struct {
-		what   string
-		expect int
-		do     func() error
-	}{
-		{"a commit that changes 20 of 50 objects", 20, func() error {
-			changed := map[string]string{}
-			for i := range apps {
-				for _, f := range []string{"one", "two"} {
-					changed[fmt.Sprintf("asked/asked-%d/%s.yaml", i, f)] = configMap(fmt.Sprintf("%s-asked-%d", f, i), "v1")
-				}
-			}
-			commit, err := repo.Commit(ctx, "changed", changed)
-			if err != nil {
-				return err
-			}
-			return settle(commit)
-		}},
-		{"a commit that changes none of 50 objects", 0, func() error {
-			changed := map[string]string{}
-			for i := range apps {
-				changed[fmt.Sprintf("asked/asked-%d/one.yaml", i)] = "# a remark\n" + configMap(fmt.Sprintf("one-asked-%d", i), "v1")
-			}
-			commit, err := repo.Commit(ctx, "remark", changed)
-			if err != nil {
-				return err
-			}
-			return settle(commit)
-		}},
-		{"10 applications refreshed hard", 0, func() error {
-			for i := range apps {
-				if _, err := b.s.API.CLI(ctx, "", "app", "get", fmt.Sprintf("asked-%d", i), "--hard-refresh"); err != nil {
-					return err
-				}
-			}
-			return settle("")
-		}},
-		{"10 applications synced again, nothing to do", 0, func() error {
-			for i := range apps {
-				if _, err := b.s.API.CLI(ctx, "", "app", "sync", fmt.Sprintf("asked-%d", i)); err != nil {
-					return err
-				}
-			}
-			return settle("")
-		}},
-		{"nothing, for a minute", 0, func() error { return pause(ctx, time.Minute) }},
+	return a.settle(ctx, commit)
+}
+
+// each runs a command of the command line for each application.
+func (a *asked) each(ctx context.Context, command string, flags ...string) error {
+	for i := range askedApps {
+		if _, err := a.s.API.CLI(ctx, "", append([]string{"app", command, fmt.Sprintf("asked-%d", i)}, flags...)...); err != nil {
+			return err
+		}
 	}
-	for _, step := range steps {
-		if err := pause(ctx, 2*time.Second); err != nil { // the agent notes how far it came up to a second later
-			return err
-		}
-		s, err := b.begin(ctx, repo)
-		if err != nil {
-			return err
-		}
-		if err := step.do(); err != nil {
-			return fmt.Errorf("%s: %w", step.what, err)
-		}
-		t, err := s.end(ctx)
-		if err != nil {
-			return err
-		}
-		b.add("B12", step.what, fmt.Sprintf("%d requests", t.api.Others), t.String())
-		if t.api.Others != step.expect {
-			return fmt.Errorf("B12 expects %d requests for %s: %s", step.expect, step.what, t)
-		}
+	return a.settle(ctx, "")
+}
+
+// measure counts the requests of one step, and fails if they are not as many
+// as expected.
+func (a *asked) measure(ctx context.Context, what string, expect int, do func(context.Context) error) error {
+	if err := pause(ctx, 2*time.Second); err != nil { // the agent notes how far it came up to a second later
+		return err
+	}
+	s, err := a.begin(ctx, a.repo)
+	if err != nil {
+		return err
+	}
+	if err := do(ctx); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	t, err := s.end(ctx)
+	if err != nil {
+		return err
+	}
+	a.add("B12", what, fmt.Sprintf("%d requests", t.api.Others), t.String())
+	if t.api.Others != expect {
+		return fmt.Errorf("B12 expects %d requests for %s: %s", expect, what, t)
 	}
 	return nil
 }

@@ -91,18 +91,22 @@ type scale struct {
 	at   []point // idle installations of growing size
 }
 
-// grow enrols the fleet in steps and looks at the hub after each.
-func (x *scale) grow(ctx context.Context) error {
-	steps := []int{x.agents}
+// sizes are those at which the fleet is measured, the largest last.
+func (x *scale) sizes() []int {
+	var sizes []int
 	if x.wants("B28") {
-		steps = steps[:0]
 		for _, n := range []int{10, 32, 100, 316, 1000} {
 			if n < x.agents {
-				steps = append(steps, n)
+				sizes = append(sizes, n)
 			}
 		}
-		steps = append(steps, x.agents)
 	}
+	return append(sizes, x.agents)
+}
+
+// grow enrols the fleet in steps and looks at the hub after each.
+func (x *scale) grow(ctx context.Context) error {
+	steps := x.sizes()
 	for i, n := range steps {
 		if err := x.f.Grow(ctx, n); err != nil {
 			return err

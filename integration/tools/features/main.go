@@ -159,38 +159,44 @@ type coverage struct {
 // ids not to count.
 func match(list []feature, tests []testlog.Test) coverage {
 	v := coverage{list: list, shown: map[string]status{}, failed: map[string]bool{}}
-	known, areas := map[string]feature{}, map[string]bool{}
+	known, prefixes := map[string]feature{}, map[string]bool{}
 	for _, f := range list {
 		known[f.id] = f
-		areas[prefix(f.id)] = true
+		prefixes[prefix(f.id)] = true
 	}
 	for _, t := range tests {
 		for _, m := range markedID.FindAllStringSubmatch(t.Name, -1) {
-			id := m[1]
-			if !areas[prefix(id)] {
+			if !prefixes[prefix(m[1])] {
 				continue
 			}
-			f, ok := known[id]
-			mark, understood := marks[m[2]]
-			switch {
-			case !ok:
-				v.mistake(id)
-			case !understood:
-				v.mistake(m[0])
-			case mark == partial && f.missing == "":
-				v.mistake(id + "(part), of which the catalogue says that nothing is missing")
-			case t.Result == testlog.Pass:
-				if mark == whole && f.missing != "" {
-					mark = partial
-				}
-				v.shown[id] = max(v.shown[id], mark)
-			case t.Result == testlog.Fail:
-				v.failed[id] = true
+			f, ok := known[m[1]]
+			if !ok {
+				v.mistake(m[1])
+				continue
 			}
+			v.record(f, m[0], m[2], t.Result)
 		}
 	}
 	slices.Sort(v.mistakes)
 	return v
+}
+
+// record adds what one test shows of a behaviour: text is the id with its mark.
+func (v *coverage) record(f feature, text, sign, result string) {
+	mark, understood := marks[sign]
+	switch {
+	case !understood:
+		v.mistake(text)
+	case mark == partial && f.missing == "":
+		v.mistake(f.id + "(part), of which the catalogue says that nothing is missing")
+	case result == testlog.Pass:
+		if mark == whole && f.missing != "" {
+			mark = partial
+		}
+		v.shown[f.id] = max(v.shown[f.id], mark)
+	case result == testlog.Fail:
+		v.failed[f.id] = true
+	}
 }
 
 func (v *coverage) mistake(what string) {
@@ -214,13 +220,7 @@ func (v coverage) covered(id string) bool { return v.status(id) >= partial }
 // what is not shown, or not all of it, instead of what is.
 func (v coverage) print(out io.Writer, missing bool) error {
 	var total [whole + 1]int
-	for rest := v.list; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && prefix(rest[n].id) == prefix(rest[0].id) {
-			n++
-		}
-		area := rest[:n]
-		rest = rest[n:]
+	for _, area := range areas(v.list) {
 		var count [whole + 1]int
 		var named []string
 		for _, f := range area {
@@ -235,7 +235,7 @@ func (v coverage) print(out io.Writer, missing bool) error {
 		if missing {
 			separator = "\n      "
 		}
-		fmt.Fprintf(out, "%3d / %-3d %s: %s%s\n", count[whole], n, prefix(area[0].id), area[0].area, aside(count))
+		fmt.Fprintf(out, "%3d / %-3d %s: %s%s\n", count[whole], len(area), prefix(area[0].id), area[0].area, aside(count))
 		if len(named) > 0 {
 			fmt.Fprintf(out, "      %s\n", strings.Join(named, separator))
 		}
@@ -246,6 +246,18 @@ func (v coverage) print(out io.Writer, missing bool) error {
 		return fmt.Errorf("tests carry ids or marks that the catalogue does not have: %s", strings.Join(v.mistakes, ", "))
 	}
 	return nil
+}
+
+// areas are the features of one prefix each, in the order of the list.
+func areas(list []feature) (out [][]feature) {
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && prefix(list[n].id) == prefix(list[0].id) {
+			n++
+		}
+		out, list = append(out, list[:n]), list[n:]
+	}
+	return out
 }
 
 // aside says what the first number of a line leaves out.
