@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
@@ -41,7 +42,7 @@ func (s ApplicationSpec) EffectiveSources() []Source {
 func (s ApplicationSpec) RepoURLs() []string {
 	var out []string
 	for _, source := range s.EffectiveSources() {
-		if url, err := NormalizeRepoURL(source.RepoURL); err == nil && !slices.Contains(out, url) {
+		if url, err := repourl.Normalize(source.RepoURL); err == nil && !slices.Contains(out, url) {
 			out = append(out, url)
 		}
 	}

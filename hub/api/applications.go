@@ -13,6 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
@@ -65,7 +66,7 @@ func listTag(l apimodel.ApplicationList) (string, error) {
 func filter(p apimodel.ListApplicationsParams) (hub.ApplicationFilter, error) {
 	f := hub.ApplicationFilter{Projects: p.Project, Namespaces: p.Namespace, Query: p.Q, Limit: p.Limit}
 	for _, url := range p.Repo {
-		if normal, err := hub.NormalizeRepoURL(url); err == nil {
+		if normal, err := repourl.Normalize(url); err == nil {
 			url = normal
 		}
 		f.Repositories = append(f.Repositories, url)

@@ -7,6 +7,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
@@ -26,7 +27,7 @@ func presentListed(v catalog.View, view string) apimodel.Application {
 func presentCompact(v catalog.View) apimodel.Application {
 	full := presentStatus(v, true)
 	out := apimodel.Application{
-		ApiVersion: validation.ArgoVersion, Kind: validation.KindApplication, Spec: hub.RedactJSON(compactSpec(v.Spec)),
+		ApiVersion: validation.ArgoVersion, Kind: validation.KindApplication, Spec: repourl.RedactJSON(compactSpec(v.Spec)),
 		Metadata: apimodel.Metadata{Name: v.Name, Namespace: v.Namespace, ResourceVersion: resourceVersion(v.Version)},
 	}
 	if len(v.Labels) > 0 {
@@ -101,7 +102,7 @@ func presentCompared(v catalog.View) apimodel.ComparedTo {
 		Destination       json.RawMessage   `json:"destination"`
 		IgnoreDifferences []json.RawMessage `json:"ignoreDifferences"`
 	}
-	if v.Status.Target == "" || json.Unmarshal(hub.RedactJSON(v.Spec), &spec) != nil {
+	if v.Status.Target == "" || json.Unmarshal(repourl.RedactJSON(v.Spec), &spec) != nil {
 		return apimodel.ComparedTo{}
 	}
 	return apimodel.ComparedTo{Source: spec.Source, Sources: spec.Sources, Destination: spec.Destination, IgnoreDifferences: spec.IgnoreDifferences}

@@ -13,6 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -127,7 +128,7 @@ func jsonPatched(document, patch []byte) ([]byte, error) {
 		return nil, fault.With(fault.New(fault.Invalid, "the patch has %d operations, and %d are allowed", len(steps), maxPatchSteps), "", "send several patches")
 	}
 	// What answers leave out must not be copied to where they show it, nor guessed.
-	hidden := !bytes.Equal(hub.RedactJSON(document), document)
+	hidden := !bytes.Equal(repourl.RedactJSON(document), document)
 	for i, step := range steps {
 		switch kind := step.Kind(); {
 		case hidden && (kind == "copy" || kind == "move" || kind == "test"):

@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -65,7 +66,7 @@ func metadata(id string, m hub.Meta, generation int64, deleting *time.Time) apim
 func presentApplication(v catalog.View, list bool) apimodel.Application {
 	return apimodel.Application{
 		ApiVersion: validation.ArgoVersion, Kind: validation.KindApplication,
-		Metadata: applicationMetadata(v), Spec: hub.RedactJSON(v.Spec), Status: presentStatus(v, list), Operation: presentRequested(v),
+		Metadata: applicationMetadata(v), Spec: repourl.RedactJSON(v.Spec), Status: presentStatus(v, list), Operation: presentRequested(v),
 	}
 }
 
@@ -87,7 +88,7 @@ func presentStatus(v catalog.View, list bool) apimodel.ApplicationStatus {
 	}
 	out.Capstan.Stale = presentStale(st, shown)
 	for _, c := range st.Conditions {
-		out.Conditions = append(out.Conditions, apimodel.Condition{Type: c.Type, Message: hub.RedactText(c.Message), LastTransitionTime: c.Since.UTC()})
+		out.Conditions = append(out.Conditions, apimodel.Condition{Type: c.Type, Message: repourl.RedactText(c.Message), LastTransitionTime: c.Since.UTC()})
 	}
 	if unreachable := awaitingCluster(v); unreachable != "" {
 		out.Conditions = append(out.Conditions, apimodel.Condition{Type: hub.DeletionError, Message: unreachable, LastTransitionTime: v.DeletingAt.UTC()})
@@ -247,7 +248,7 @@ func parseSelector(s string) apimodel.ResourceSelector {
 }
 
 func presentHistory(h hub.HistoryEntry) apimodel.HistoryEntry {
-	source := hub.RedactJSON(h.Source)
+	source := repourl.RedactJSON(h.Source)
 	var sources []json.RawMessage
 	if json.Unmarshal(source, &sources) == nil && len(sources) > 0 {
 		source = nil
@@ -264,7 +265,7 @@ func presentHistory(h hub.HistoryEntry) apimodel.HistoryEntry {
 func presentProject(p hub.Project) apimodel.AppProject {
 	return apimodel.AppProject{
 		ApiVersion: validation.ArgoVersion, Kind: validation.KindProject,
-		Metadata: metadata(string(p.ID), p.Meta, 0, nil), Spec: hub.RedactJSON(p.Spec),
+		Metadata: metadata(string(p.ID), p.Meta, 0, nil), Spec: repourl.RedactJSON(p.Spec),
 	}
 }
 
@@ -342,7 +343,7 @@ func presentNode(r hub.Resource) apimodel.Node {
 func presentAudit(r hub.AuditRecord) apimodel.AuditRecord {
 	return apimodel.AuditRecord{
 		Seq: r.Seq, At: r.At.UTC(), Actor: r.Actor, Via: r.Via, Address: r.Address, Action: r.Action, Resource: r.Resource, Object: r.Object,
-		Result: r.Result, Reason: hub.RedactText(r.Reason), Detail: hub.RedactJSON(r.Detail), Request: string(r.Request), Prev: hex.EncodeToString(r.Prev), Hash: hex.EncodeToString(r.Hash),
+		Result: r.Result, Reason: repourl.RedactText(r.Reason), Detail: repourl.RedactJSON(r.Detail), Request: string(r.Request), Prev: hex.EncodeToString(r.Prev), Hash: hex.EncodeToString(r.Hash),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
@@ -137,5 +138,5 @@ func raw(v any) apimodel.AnyObject {
 	if err != nil {
 		return nil
 	}
-	return hub.RedactJSON(text)
+	return repourl.RedactJSON(text)
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 )
 
 // Results of a record.
@@ -50,7 +51,7 @@ func Record(c hub.Caller, e Entry, at time.Time) hub.AuditRecord {
 		Resource: e.Resource,
 		Object:   cut(e.Object),
 		Result:   e.Result,
-		Reason:   cut(hub.RedactText(e.Reason)),
+		Reason:   cut(repourl.RedactText(e.Reason)),
 		Detail:   detail(c, e),
 		Request:  c.Request,
 	}
@@ -72,7 +73,7 @@ func detail(c hub.Caller, e Entry) json.RawMessage {
 		Omitted    string `json:"omitted,omitempty"`
 	}{Credential: c.Credential, Before: e.Before, After: e.After}
 	b, err := json.Marshal(d)
-	b = hub.RedactJSON(b) // a second check: records are never deleted
+	b = repourl.RedactJSON(b) // a second check: records are never deleted
 	if err == nil && len(b) > maxDetail {
 		d.Omitted = fmt.Sprintf("%d bytes exceed the log's limit for one change", len(b))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
@@ -158,7 +159,7 @@ func presentApplication(p *parent, ref hub.RenderedRef, a hub.Application, ours 
 	if conditions != nil {
 		status["conditions"] = conditions
 	}
-	return present(p, ref, ours, string(a.ID), a.Meta, a.DeletingAt, hub.RedactJSON(a.Spec), status)
+	return present(p, ref, ours, string(a.ID), a.Meta, a.DeletingAt, repourl.RedactJSON(a.Spec), status)
 }
 
 func health(st hub.ApplicationStatus) map[string]any {
@@ -173,7 +174,7 @@ func health(st hub.ApplicationStatus) map[string]any {
 }
 
 func presentProject(p *parent, ref hub.RenderedRef, project hub.Project, ours bool) (hub.RenderedObject, error) {
-	return present(p, ref, ours, string(project.ID), project.Meta, nil, hub.RedactJSON(project.Spec), nil)
+	return present(p, ref, ours, string(project.ID), project.Meta, nil, repourl.RedactJSON(project.Spec), nil)
 }
 
 func present(p *parent, ref hub.RenderedRef, ours bool, id string, m hub.Meta, deleting *time.Time, spec json.RawMessage, status map[string]any) (hub.RenderedObject, error) {

@@ -7,6 +7,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -64,14 +65,14 @@ func (c *Catalog) Repository(ctx context.Context, by hub.Caller, id hub.Reposito
 // project. A nil credential keeps the stored one. It is fetched at once.
 func (c *Catalog) PutRepository(ctx context.Context, by hub.Caller, r hub.Repository, cred *hub.Credential, dryRun bool) (hub.Repository, transact.Outcome, []string, error) {
 	given := r.URL
-	url, err := hub.NormalizeRepoURL(given)
+	url, err := repourl.Normalize(given)
 	if err != nil {
 		return r, "", nil, err
 	}
 	r.URL, r.Registered = url, true
 	warnings, err := validation.CheckRepository(&r)
-	if err == nil && hub.IsSSH(url) && r.Username == "" {
-		r.Username = hub.SSHUser(given)
+	if err == nil && repourl.IsSSH(url) && r.Username == "" {
+		r.Username = repourl.SSHUser(given)
 	}
 	if err == nil {
 		cred, err = validation.CheckCredential(url, cred)
@@ -91,7 +92,7 @@ func (c *Catalog) PutRepository(ctx context.Context, by hub.Caller, r hub.Reposi
 }
 
 func (w *writer) putRepository(ctx context.Context, r hub.Repository, cred *hub.Credential) (hub.Repository, transact.Outcome, error) {
-	old, err := w.RepositoryByURL(ctx, hub.RepoKey(r.URL, r.Project))
+	old, err := w.RepositoryByURL(ctx, repourl.Key(r.URL, r.Project))
 	there := err == nil && old.Registered
 	if err != nil && fault.KindOf(err) != fault.Missing {
 		return r, "", err
@@ -187,7 +188,7 @@ func (c *Catalog) RepositoryTemplates(ctx context.Context, by hub.Caller) ([]hub
 // PutRepositoryTemplate makes or changes the credential template for a prefix
 // of URLs.
 func (c *Catalog) PutRepositoryTemplate(ctx context.Context, by hub.Caller, t hub.RepositoryTemplate, cred *hub.Credential, dryRun bool) (hub.RepositoryTemplate, transact.Outcome, error) {
-	url, err := hub.NormalizeRepoURL(t.URL)
+	url, err := repourl.Normalize(t.URL)
 	if err != nil {
 		return t, "", err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/source/webhook"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -71,7 +72,7 @@ func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) err
 	}
 	places := make([]string, len(push.URLs))
 	for i, u := range push.URLs {
-		places[i] = hub.RepoPlace(u)
+		places[i] = repourl.Place(u)
 	}
 	targets, err := h.p.db.System().WebhookTargets(ctx, places)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 )
 
 // argo are the metrics that dashboards for Argo CD use (OBS-01, OBS-03,
@@ -56,7 +57,7 @@ func newArgo(m *Metrics) argo {
 }
 
 func (a argo) git(kind, repo string, err error, took time.Duration) {
-	repo = a.repos.pick(hub.RedactURL(repo))
+	repo = a.repos.pick(repourl.Redact(repo))
 	a.gitTotal.WithLabelValues(repo, kind).Inc()
 	a.gitTime.WithLabelValues(repo, kind).Observe(took.Seconds())
 	if err != nil && kind == "fetch" {
@@ -65,7 +66,7 @@ func (a argo) git(kind, repo string, err error, took time.Duration) {
 }
 
 func (a argo) oci(kind, repo string, err error, took time.Duration) {
-	repo = a.repos.pick(hub.RedactURL(repo))
+	repo = a.repos.pick(repourl.Redact(repo))
 	a.ociTotal.WithLabelValues(repo, kind).Inc()
 	a.ociTime.WithLabelValues(repo, kind).Observe(took.Seconds())
 	if failed := a.ociFailed[kind]; err != nil && failed != nil {
@@ -187,7 +188,7 @@ func (m *Metrics) argoSeries(p Snapshot, ch chan<- prometheus.Metric) {
 	there := map[string]bool{}
 	for _, a := range p.Applications {
 		there[string(a.ID)] = true
-		gauge(ch, info, 1, a.Namespace, a.Name, a.Project, word(a.Automated), hub.RedactURL(a.RepoURL), a.Server, a.DestinationNamespace, a.Sync, a.Health, strings.ToLower(a.Operation), a.Tenant)
+		gauge(ch, info, 1, a.Namespace, a.Name, a.Project, word(a.Automated), repourl.Redact(a.RepoURL), a.Server, a.DestinationNamespace, a.Sync, a.Health, strings.ToLower(a.Operation), a.Tenant)
 		for _, c := range a.Conditions {
 			gauge(ch, conditions, 1, a.Namespace, a.Name, c, a.Tenant)
 		}

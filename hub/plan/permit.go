@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/glob"
 )
@@ -119,9 +120,9 @@ func source(s hub.Source, i int, project hub.ProjectSpec, name string) error {
 	case s.Chart != "" && s.Path != "":
 		return fault.With(fault.New(fault.Invalid, "%s has both path and chart", where), "", "keep one of them")
 	case !s.Kind().Served() && s.Chart != "":
-		return fault.With(fault.New(fault.Invalid, "chart repositories are not served yet: chart %q of %s", s.Chart, hub.RedactURL(s.RepoURL)), "", "keep the chart in a Git repository and name its path")
+		return fault.With(fault.New(fault.Invalid, "chart repositories are not served yet: chart %q of %s", s.Chart, repourl.Redact(s.RepoURL)), "", "keep the chart in a Git repository and name its path")
 	case !s.Kind().Served():
-		return fault.With(fault.New(fault.Invalid, "OCI sources are not served yet: %s", hub.RedactURL(s.RepoURL)), "", "keep the manifests in a Git repository")
+		return fault.With(fault.New(fault.Invalid, "OCI sources are not served yet: %s", repourl.Redact(s.RepoURL)), "", "keep the manifests in a Git repository")
 	case len(s.Plugin) > 0 && string(s.Plugin) != "null":
 		return fault.New(fault.Invalid, "config management plugins are not served yet: %s", where)
 	case s.Path == "" && s.Ref == "" && s.Chart == "":
@@ -153,12 +154,12 @@ func repository(url string, project hub.ProjectSpec, name string) error {
 			continue
 		}
 		if deny {
-			return fault.New(fault.Invalid, "project %q denies the repository %s", name, hub.RedactURL(url))
+			return fault.New(fault.Invalid, "project %q denies the repository %s", name, repourl.Redact(url))
 		}
 		allowed = true
 	}
 	if !allowed {
-		return fault.With(fault.New(fault.Invalid, "project %q does not permit the repository %s", name, hub.RedactURL(url)), "", "add it to the project's sourceRepos")
+		return fault.With(fault.New(fault.Invalid, "project %q does not permit the repository %s", name, repourl.Redact(url)), "", "add it to the project's sourceRepos")
 	}
 	return nil
 }
@@ -186,7 +187,7 @@ func sameRepo(pattern, url string) bool {
 }
 
 func spellings(url string) []string {
-	if normal, err := hub.NormalizeRepoURL(url); err == nil && normal != url {
+	if normal, err := repourl.Normalize(url); err == nil && normal != url {
 		return []string{url, normal}
 	}
 	return []string{url}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 )
 
 // EnvNames are the variables of the build environment (SRC-17).
@@ -63,7 +64,7 @@ func (r Request) env(source int, name string) string {
 	case "ARGOCD_APP_SOURCE_PATH":
 		return s.Path
 	case "ARGOCD_APP_SOURCE_REPO_URL":
-		return hub.RedactText(s.RepoURL)
+		return repourl.RedactText(s.RepoURL)
 	case "ARGOCD_APP_SOURCE_TARGET_REVISION":
 		return s.TargetRevision
 	case "KUBE_VERSION":

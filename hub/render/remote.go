@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -44,11 +45,11 @@ func (r *Recorder) remote(q Question) (Answer, error) {
 // remote reads one file by the address that the spec of a source names.
 func (r Request) remote(source int, written string, most int64) ([]byte, error) {
 	if !r.names(source, written) {
-		return nil, fault.With(fault.New(fault.Invalid, "the address %s is not one of the application's own helm.valueFiles and helm.fileParameters", quote(hub.RedactURL(written))),
+		return nil, fault.With(fault.New(fault.Invalid, "the address %s is not one of the application's own helm.valueFiles and helm.fileParameters", quote(repourl.Redact(written))),
 			"", "name it in the application; files in the repository cannot add addresses")
 	}
 	if r.Fetch == nil {
-		return nil, fault.New(fault.Invalid, "files cannot be read by their address here: %s", quote(hub.RedactURL(written)))
+		return nil, fault.New(fault.Invalid, "files cannot be read by their address here: %s", quote(repourl.Redact(written)))
 	}
 	return r.Fetch(r.expand(source, written), hub.ValueSchemes(r.Settings[hub.ValueSchemesKey]), most)
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -153,5 +154,5 @@ func RefOnly(s hub.Source) bool { return s.Ref != "" && s.Path == "" && s.Chart 
 
 // SourceName names a source for users, without a credential in its URL.
 func SourceName(i int, s hub.Source) string {
-	return fmt.Sprintf("source %d (%s)", i+1, hub.RedactURL(s.RepoURL))
+	return fmt.Sprintf("source %d (%s)", i+1, repourl.Redact(s.RepoURL))
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -38,7 +39,7 @@ func (r *Registry) Of(repo hub.Repository) (Source, error) {
 		if repo.Type.Charts() {
 			fix = "charts that others depend on are fetched from it when they are needed; for an application use a Git repository"
 		}
-		return nil, fault.With(err, "repository "+hub.RedactURL(repo.URL), fix)
+		return nil, fault.With(err, "repository "+repourl.Redact(repo.URL), fix)
 	}
 	return s, nil
 }

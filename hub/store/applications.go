@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -429,7 +430,7 @@ func sourcesOf(a hub.Application) (spec string, urls []string, err error) {
 		return "", nil, fault.With(err, appObject(a), "")
 	}
 	for i, s := range decoded.EffectiveSources() {
-		url, err := hub.NormalizeRepoURL(s.RepoURL)
+		url, err := repourl.Normalize(s.RepoURL)
 		if err != nil {
 			return "", nil, fault.With(err, fmt.Sprintf("%s, source %d", appObject(a), i+1), "")
 		}

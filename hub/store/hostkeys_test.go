@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 )
@@ -67,7 +68,7 @@ func TestWebhookTargets(t *testing.T) {
 	}
 	at := func(url string) (found []string) {
 		t.Helper()
-		targets := must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{hub.RepoPlace(url), hub.RepoPlace(url)}))
+		targets := must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{repourl.Place(url), repourl.Place(url)}))
 		check(t, db.System().FetchTargets(t.Context(), targets, func(tenant hub.TenantID, id hub.RepositoryID) {
 			found = append(found, string(tenant)+" "+string(id))
 		}))
@@ -113,7 +114,7 @@ func TestWebhookTargets(t *testing.T) {
 	t.Run("HOOKW-03 a target has the secret of its own tenant, which may change and be removed", func(t *testing.T) {
 		secrets := func() map[hub.TenantID]map[string]string {
 			out := map[hub.TenantID]map[string]string{}
-			for _, w := range must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{hub.RepoPlace("https://git.example.com/team/app")})) {
+			for _, w := range must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{repourl.Place("https://git.example.com/team/app")})) {
 				check(t, w.Err)
 				if out[w.Tenant] = w.Secrets; w.First != (w.Tenant == tenant) {
 					t.Errorf("tenant %s is the first: %v", w.Tenant, w.First)

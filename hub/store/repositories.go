@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -110,7 +111,7 @@ func (t *Tenant) Repository(ctx context.Context, id hub.RepositoryID) (hub.Repos
 // RepositoryFor returns the repository that applications of a project use for a
 // normalised URL: the project's own, or else the one without a project.
 func (t *Tenant) RepositoryFor(ctx context.Context, url, project string) (hub.Repository, error) {
-	r, err := one(ctx, t.tx, "repository", scanRepository, selectRepositoryFor, t.id, []string{url, hub.RepoKey(url, project)})
+	r, err := one(ctx, t.tx, "repository", scanRepository, selectRepositoryFor, t.id, []string{url, repourl.Key(url, project)})
 	return r, missing(err, "there is no repository %q", url)
 }
 
@@ -197,7 +198,7 @@ func (t *Tenant) Credential(ctx context.Context, id hub.RepositoryID) (hub.Crede
 	}
 	// The user name of an SSH address belongs to the address, and does not
 	// mean that there is a credential.
-	if sealed == nil && (own == "" || hub.IsSSH(url)) {
+	if sealed == nil && (own == "" || repourl.IsSSH(url)) {
 		err := t.tx.QueryRow(ctx, selectTemplateFor, t.id, url).Scan(&id, &username, &sealed)
 		if err := missing(err, "no template"); err != nil && fault.KindOf(err) != fault.Missing {
 			return hub.Credential{}, fmt.Errorf("find a credential template: %w", err)
@@ -208,7 +209,7 @@ func (t *Tenant) Credential(ctx context.Context, id hub.RepositoryID) (hub.Crede
 		return hub.Credential{}, err
 	}
 	c.Username = cmp.Or(c.Username, own, username)
-	if own != "" && hub.IsSSH(url) {
+	if own != "" && repourl.IsSSH(url) {
 		c.Username = own
 	}
 	return c, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -222,7 +223,7 @@ func TestRepositoriesOfProjectsBefore(t *testing.T) {
 		}
 	})
 	t.Run("CRED-15 HOOKW-04 a push to the URL has all of them fetched", func(t *testing.T) {
-		targets := must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{hub.RepoPlace(scopedURL)}))
+		targets := must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{repourl.Place(scopedURL)}))
 		var found int
 		check(t, db.System().FetchTargets(t.Context(), targets, func(hub.TenantID, hub.RepositoryID) { found++ }))
 		if found != 2 {

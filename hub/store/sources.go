@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 )
 
 const (
@@ -77,7 +78,7 @@ func (t *Tenant) queueSources(b *pgx.Batch, app hub.ApplicationID, project strin
 func repoKeys(urls []string, project string) []string {
 	keys := make([]string, len(urls))
 	for i, url := range urls {
-		keys[i] = hub.RepoKey(url, project)
+		keys[i] = repourl.Key(url, project)
 	}
 	return keys
 }

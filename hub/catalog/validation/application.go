@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/glob"
 )
@@ -113,18 +114,18 @@ func checkSource(s hub.Source) error {
 	if s.RepoURL == "" {
 		return fault.New(fault.Invalid, "repoURL is empty")
 	}
-	if err := hub.CheckNoSecret(s.RepoURL); err != nil {
+	if err := repourl.CheckNoSecret(s.RepoURL); err != nil {
 		return prefix(err, "repoURL")
 	}
 	if s.Helm != nil {
 		for i, file := range s.Helm.ValueFiles {
-			if err := hub.CheckNoSecret(file); err != nil && strings.Contains(file, "://") {
+			if err := repourl.CheckNoSecret(file); err != nil && strings.Contains(file, "://") {
 				return prefix(err, fmt.Sprintf("helm.valueFiles[%d]", i))
 			}
 		}
 	}
 	if s.Chart == "" {
-		if _, err := hub.NormalizeRepoURL(s.RepoURL); err != nil {
+		if _, err := repourl.Normalize(s.RepoURL); err != nil {
 			return err
 		}
 	}
@@ -185,39 +186,17 @@ func prefix(err error, where string) error {
 // CheckProject validates what a person wrote of a project.
 func CheckProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) error) (hub.ProjectSpec, []string, error) {
 	var spec hub.ProjectSpec
-	if err := CheckLabel("name", p.Name); err != nil {
-		return spec, nil, err
-	}
-	if p.Namespace == "" {
-		p.Namespace = DefaultNamespace
-	}
-	if err := CheckLabel("namespace", p.Namespace); err != nil {
-		return spec, nil, err
-	}
-	if err := checkMaps(p.Labels, p.Annotations); err != nil {
-		return spec, nil, err
-	}
-	if err := hub.CheckSwitches(p.Meta); err != nil {
+	if err := checkProjectMeta(p); err != nil {
 		return spec, nil, err
 	}
 	if err := decode(p.Spec, &spec); err != nil {
 		return spec, nil, err
 	}
-	if slices.Contains(spec.SourceRepos, "!*") {
-		return spec, nil, fault.New(fault.Invalid, "spec.sourceRepos has !*, which denies everything")
+	if err := checkSourceRepos(spec.SourceRepos); err != nil {
+		return spec, nil, err
 	}
-	for i, pattern := range spec.SourceRepos {
-		if err := hub.CheckNoSecret(pattern); err != nil {
-			return spec, nil, prefix(err, fmt.Sprintf("spec.sourceRepos[%d]", i))
-		}
-	}
-	for i, d := range spec.Destinations {
-		if d.Server == "" && d.Name == "" {
-			return spec, nil, fault.With(fault.New(fault.Invalid, "spec.destinations[%d] has neither server nor name", i), "", "set one of them; * stands for any")
-		}
-		if slices.Index(spec.Destinations, d) != i {
-			return spec, nil, fault.New(fault.Invalid, "spec.destinations[%d] is there twice", i)
-		}
+	if err := checkDestinations(spec.Destinations); err != nil {
+		return spec, nil, err
 	}
 	if err := checkPatterns(spec); err != nil {
 		return spec, nil, err
@@ -238,36 +217,99 @@ func CheckProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) 
 	return spec, warnings, nil
 }
 
+// checkProjectMeta validates the metadata of a project and fills in its namespace.
+func checkProjectMeta(p *hub.Project) error {
+	if err := CheckLabel("name", p.Name); err != nil {
+		return err
+	}
+	if p.Namespace == "" {
+		p.Namespace = DefaultNamespace
+	}
+	if err := CheckLabel("namespace", p.Namespace); err != nil {
+		return err
+	}
+	if err := checkMaps(p.Labels, p.Annotations); err != nil {
+		return err
+	}
+	return hub.CheckSwitches(p.Meta)
+}
+
+func checkSourceRepos(patterns []string) error {
+	if slices.Contains(patterns, "!*") {
+		return fault.New(fault.Invalid, "spec.sourceRepos has !*, which denies everything")
+	}
+	for i, pattern := range patterns {
+		if err := repourl.CheckNoSecret(pattern); err != nil {
+			return prefix(err, fmt.Sprintf("spec.sourceRepos[%d]", i))
+		}
+	}
+	return nil
+}
+
+func checkDestinations(all []hub.Destination) error {
+	for i, d := range all {
+		if d.Server == "" && d.Name == "" {
+			return fault.With(fault.New(fault.Invalid, "spec.destinations[%d] has neither server nor name", i), "", "set one of them; * stands for any")
+		}
+		if slices.Index(all, d) != i {
+			return fault.New(fault.Invalid, "spec.destinations[%d] is there twice", i)
+		}
+	}
+	return nil
+}
+
 // checkPatterns refuses patterns of a project that match nothing because they
 // are malformed: a denial that matches nothing would permit.
 func checkPatterns(spec hub.ProjectSpec) error {
-	check := func(where string, patterns ...string) error {
-		for _, p := range patterns {
-			if err := glob.Check(strings.TrimPrefix(p, "!")); err != nil {
-				return prefix(err, where)
-			}
-		}
-		return nil
-	}
 	for i, r := range spec.SourceRepos {
-		if err := check(fmt.Sprintf("spec.sourceRepos[%d]", i), r); err != nil {
+		if err := checkGlobs(fmt.Sprintf("spec.sourceRepos[%d]", i), r); err != nil {
 			return err
 		}
 	}
 	for i, n := range spec.SourceNamespaces {
-		if hub.IsExpression(n) {
-			if _, err := regexp.Compile(n[1 : len(n)-1]); err != nil {
-				return fault.New(fault.Invalid, "spec.sourceNamespaces[%d]: %q is not a regular expression", i, Shorten(n))
-			}
-		} else if err := check(fmt.Sprintf("spec.sourceNamespaces[%d]", i), n); err != nil {
+		if err := checkNamespacePattern(fmt.Sprintf("spec.sourceNamespaces[%d]", i), n); err != nil {
 			return err
 		}
 	}
 	for i, d := range spec.Destinations {
-		if err := check(fmt.Sprintf("spec.destinations[%d]", i), d.Server, d.Name, d.Namespace); err != nil {
+		if err := checkGlobs(fmt.Sprintf("spec.destinations[%d]", i), d.Server, d.Name, d.Namespace); err != nil {
 			return err
 		}
 	}
+	if err := checkKindPatterns(spec); err != nil {
+		return err
+	}
+	for i, w := range spec.SyncWindows {
+		if err := checkGlobs(fmt.Sprintf("spec.syncWindows[%d]", i), slices.Concat(w.Applications, w.Namespaces, w.Clusters)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkGlobs validates patterns, denials included.
+func checkGlobs(where string, patterns ...string) error {
+	for _, p := range patterns {
+		if err := glob.Check(strings.TrimPrefix(p, "!")); err != nil {
+			return prefix(err, where)
+		}
+	}
+	return nil
+}
+
+// checkNamespacePattern validates a glob, or a regular expression between slashes.
+func checkNamespacePattern(where, pattern string) error {
+	if !hub.IsExpression(pattern) {
+		return checkGlobs(where, pattern)
+	}
+	if _, err := regexp.Compile(pattern[1 : len(pattern)-1]); err != nil {
+		return fault.New(fault.Invalid, "%s: %q is not a regular expression", where, Shorten(pattern))
+	}
+	return nil
+}
+
+// checkKindPatterns validates the lists of permitted and denied kinds.
+func checkKindPatterns(spec hub.ProjectSpec) error {
 	for _, list := range []struct {
 		name  string
 		rules []hub.GroupKind
@@ -278,14 +320,9 @@ func checkPatterns(spec hub.ProjectSpec) error {
 		{"namespaceResourceBlacklist", spec.NamespaceResourceBlacklist},
 	} {
 		for i, r := range list.rules {
-			if err := check(fmt.Sprintf("spec.%s[%d]", list.name, i), r.Group, r.Kind, r.Name); err != nil {
+			if err := checkGlobs(fmt.Sprintf("spec.%s[%d]", list.name, i), r.Group, r.Kind, r.Name); err != nil {
 				return err
 			}
-		}
-	}
-	for i, w := range spec.SyncWindows {
-		if err := check(fmt.Sprintf("spec.syncWindows[%d]", i), slices.Concat(w.Applications, w.Namespaces, w.Clusters)...); err != nil {
-			return err
 		}
 	}
 	return nil

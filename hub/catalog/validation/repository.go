@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -23,7 +24,7 @@ func CheckRepository(r *hub.Repository) ([]string, error) {
 		warnings = append(warnings, fmt.Sprintf("charts that others depend on come from repositories of type %s; this release does not serve them as sources of applications yet", r.Type))
 	}
 	switch {
-	case r.Insecure && hub.IsSSH(r.URL):
+	case r.Insecure && repourl.IsSSH(r.URL):
 		warnings = append(warnings, "the server's host key is not verified (insecure)")
 	case r.Insecure:
 		warnings = append(warnings, "the server's certificate is not verified (insecure)")
@@ -37,7 +38,7 @@ func CheckCredential(url string, cred *hub.Credential) (*hub.Credential, error) 
 	if cred == nil || *cred == (hub.Credential{}) {
 		return cred, nil
 	}
-	overSSH := hub.IsSSH(url)
+	overSSH := repourl.IsSSH(url)
 	if cred.TLSClientCert+cred.TLSClientKey != "" {
 		if overSSH {
 			return nil, fault.With(fault.New(fault.Invalid, "a client certificate opens no repository over SSH"), "", "use its https:// URL")

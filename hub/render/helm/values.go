@@ -12,6 +12,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -242,7 +243,7 @@ func locate(ctx context.Context, job render.Job, written string) (wanted, error)
 		return wanted{}, err
 	}
 	if render.Remote(rest) {
-		return wanted{files: job.Files, name: hub.RedactURL(rest), written: written, remote: true}, nil
+		return wanted{files: job.Files, name: repourl.Redact(rest), written: written, remote: true}, nil
 	}
 	dir := job.Dir
 	if foreign {

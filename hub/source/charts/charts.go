@@ -24,6 +24,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/lru"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -127,7 +128,7 @@ func (c *Client) Locate(ctx context.Context, tenant hub.TenantID, project string
 		}
 		address = registered
 	}
-	located, err := hub.NormalizeRepoURL(address)
+	located, err := repourl.Normalize(address)
 	if err != nil {
 		return "", fault.With(fault.New(fault.Invalid, "the chart %q has no usable repository: %s", short(ref.Name), fault.Sentence(err)), "", "write an http, https or oci address")
 	}

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -35,7 +35,7 @@ func (c *connection) close() {
 func (c *Client) connect(address string, access Access) (*connection, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "the address %q cannot be parsed", hub.RedactURL(address))
+		return nil, fault.New(fault.Invalid, "the address %q cannot be parsed", repourl.Redact(address))
 	}
 	conn := &connection{access: access, host: u.Host}
 	transport := c.transport

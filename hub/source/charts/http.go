@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -62,11 +63,11 @@ func (r *httpRepository) choose(ctx context.Context, ref hub.ChartRef) (choice, 
 func archiveAddress(repository, written string) (string, error) {
 	base, err := url.Parse(strings.TrimSuffix(repository, "/") + "/")
 	if err != nil {
-		return "", fault.New(fault.Invalid, "the address %q cannot be parsed", hub.RedactURL(repository))
+		return "", fault.New(fault.Invalid, "the address %q cannot be parsed", repourl.Redact(repository))
 	}
 	at, err := base.Parse(written)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.User != nil {
-		return "", fault.With(fault.New(fault.Invalid, "the index of %s names the archive %q, which is no address of one", repository, hub.RedactURL(short(written))), "", "correct the index")
+		return "", fault.With(fault.New(fault.Invalid, "the index of %s names the archive %q, which is no address of one", repository, repourl.Redact(short(written))), "", "correct the index")
 	}
 	if base.Scheme == "https" && at.Scheme != "https" {
 		return "", fault.With(fault.New(fault.Invalid, "the index of %s leads from https to http", repository), "", "correct the index")
@@ -75,7 +76,7 @@ func archiveAddress(repository, written string) (string, error) {
 }
 
 func (r *httpRepository) fetch(ctx context.Context, ref hub.ChartRef, pick choice) ([]byte, error) {
-	what := fmt.Sprintf("the chart %s %s at %s", ref.Name, pick.version, hub.RedactURL(pick.address))
+	what := fmt.Sprintf("the chart %s %s at %s", ref.Name, pick.version, repourl.Redact(pick.address))
 	res, err := r.get(ctx, pick.address, nil)
 	if err != nil {
 		return nil, explain(what, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/source/git/packstore"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -47,7 +48,7 @@ func (m *Mirrors) Resolve(ctx context.Context, tenant hub.TenantID, repo hub.Rep
 }
 
 func about(repo hub.Repository, err error) error {
-	return fault.With(err, "repository "+hub.RedactURL(repo.URL), "")
+	return fault.With(err, "repository "+repourl.Redact(repo.URL), "")
 }
 
 func named(refs []hub.Ref, commit string) bool {

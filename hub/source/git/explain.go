@@ -22,6 +22,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/source/git/packstore"
 	"github.com/capstan-cd/capstan/hub/source/guard"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -43,7 +44,7 @@ func (f failure) explain() error {
 		return f.err
 	}
 	err := f.classify()
-	return fault.With(err, "repository "+hub.RedactURL(f.repo.URL), "")
+	return fault.With(err, "repository "+repourl.Redact(f.repo.URL), "")
 }
 
 func (f failure) classify() error {
@@ -57,7 +58,7 @@ func (f failure) classify() error {
 		}
 	}
 	if f.ours() {
-		return fmt.Errorf("fetch %q: %w", hub.RedactURL(f.repo.URL), f.err)
+		return fmt.Errorf("fetch %q: %w", repourl.Redact(f.repo.URL), f.err)
 	}
 	return f.garbage()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/source/git/packstore"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
@@ -135,7 +136,7 @@ func (m *mirror) visit(ctx context.Context, repo hub.Repository, cred hub.Creden
 // from the home of the user.
 func spellings(url string) []string {
 	switch {
-	case hub.IsSSH(url):
+	case repourl.IsSSH(url):
 		return []string{"", relativeWay, ".git"}
 	case strings.HasSuffix(url, ".git"):
 		return nil

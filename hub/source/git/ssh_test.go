@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/source/git"
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/gittest"
@@ -120,11 +121,11 @@ func (w *sshWorld) key(tb testing.TB, kind string) string {
 // repository is one as the hub knows it, by an address as a person writes it.
 func sshRepository(tb testing.TB, address string) hub.Repository {
 	tb.Helper()
-	url, err := hub.NormalizeRepoURL(address)
+	url, err := repourl.Normalize(address)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return hub.Repository{ID: hub.NewID[hub.RepositoryID](), Tenant: tenant, URL: url, Type: "git", Username: hub.SSHUser(address)}
+	return hub.Repository{ID: hub.NewID[hub.RepositoryID](), Tenant: tenant, URL: url, Type: "git", Username: repourl.SSHUser(address)}
 }
 
 func (w *sshWorld) fetch(tb testing.TB, repo hub.Repository) (map[string]string, error) {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/lru"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -132,7 +133,7 @@ func (c *Client) Get(ctx context.Context, tenant hub.TenantID, address string, s
 	})
 	select {
 	case <-ctx.Done():
-		return nil, fmt.Errorf("read %s: %w", hub.RedactURL(address), ctx.Err())
+		return nil, fmt.Errorf("read %s: %w", repourl.Redact(address), ctx.Err())
 	case r := <-result:
 		if r.Err != nil {
 			return nil, r.Err
@@ -143,7 +144,7 @@ func (c *Client) Get(ctx context.Context, tenant hub.TenantID, address string, s
 }
 
 func check(address string, schemes []string) error {
-	shown := hub.RedactURL(address)
+	shown := repourl.Redact(address)
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" || len(address) > maxAddress {
 		return fault.With(fault.New(fault.Invalid, "the address %q cannot be parsed", shown), "", "write it like https://example.com/values.yaml")
@@ -170,13 +171,13 @@ func bounded(body []byte, address string, most int64) ([]byte, error) {
 }
 
 func tooLarge(address string, most int64) error {
-	return fault.New(fault.Exceeded, "the file at %s has more than %d bytes", hub.RedactURL(address), most)
+	return fault.New(fault.Exceeded, "the file at %s has more than %d bytes", repourl.Redact(address), most)
 }
 
 func (c *Client) fetch(ctx context.Context, k key, most int64) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.name, nil)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "the address %q cannot be parsed", hub.RedactURL(k.name))
+		return nil, fault.New(fault.Invalid, "the address %q cannot be parsed", repourl.Redact(k.name))
 	}
 	host := key{k.tenant, req.URL.Host}
 	if f, ok := c.failed.Get(host); ok && c.cfg.Now().Sub(f.at) < c.cfg.Fresh {
@@ -234,7 +235,7 @@ func unreachable(err error, host string) bool {
 
 // answered explains an answer that is not the file.
 func answered(address string, status int) error {
-	shown := hub.RedactURL(address)
+	shown := repourl.Redact(address)
 	switch {
 	case status == http.StatusNotFound || status == http.StatusGone:
 		return fault.With(fault.New(fault.Invalid, "there is no file at %s (status %d)", shown, status), "", "correct the address")
@@ -250,7 +251,7 @@ func answered(address string, status int) error {
 // explain returns why a file could not be read. It repeats no text of the
 // network's own errors: they hold the address as it was sent.
 func explain(address string, err error) error {
-	shown := hub.RedactURL(address)
+	shown := repourl.Redact(address)
 	const again = "it is retried automatically"
 	var refused *fault.Error
 	var timeout net.Error

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -110,7 +110,7 @@ func addresses(named []string) ([]string, error) {
 		if rest, ok := strings.CutPrefix(raw, "git://"); ok {
 			raw = "https://" + rest
 		}
-		norm, err := hub.NormalizeRepoURL(raw)
+		norm, err := repourl.Normalize(raw)
 		if err != nil {
 			continue
 		}

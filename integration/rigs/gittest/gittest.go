@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/source/git"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
@@ -206,7 +207,7 @@ func (r *Repo) Try(args ...string) (string, error) {
 // Hub is the repository as the hub knows it.
 func (r *Repo) Hub() hub.Repository {
 	r.tb.Helper()
-	url, err := hub.NormalizeRepoURL(r.HTTP.URL + "/" + r.Name)
+	url, err := repourl.Normalize(r.HTTP.URL + "/" + r.Name)
 	if err != nil {
 		r.tb.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/source/git"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
@@ -57,13 +58,13 @@ func runGitChild(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	url, err := hub.NormalizeRepoURL(o.URL)
+	url, err := repourl.Normalize(o.URL)
 	if err != nil {
 		return err
 	}
-	repo := hub.Repository{ID: gitRepo, Tenant: gitTenant, URL: url, Type: "git", Username: hub.SSHUser(o.URL)}
+	repo := hub.Repository{ID: gitRepo, Tenant: gitTenant, URL: url, Type: "git", Username: repourl.SSHUser(o.URL)}
 	cred := hub.Credential{}
-	if hub.IsSSH(url) {
+	if repourl.IsSSH(url) {
 		cred.SSHPrivateKey = o.Key
 	}
 	fetch := func() ([]hub.Ref, error) { return m.Fetch(ctx, gitTenant, repo, cred) }

@@ -1,4 +1,6 @@
-package hub
+// Package repourl reads, normalises and compares the URLs of repositories, and
+// removes passwords and tokens from URLs that are shown. It is pure.
+package repourl
 
 import (
 	"net/netip"
@@ -14,7 +16,7 @@ import (
 // maxRepoURL is the longest repository URL, in bytes.
 const maxRepoURL = 2048
 
-// NormalizeRepoURL returns the one spelling under which a repository is kept and
+// Normalize returns the one spelling under which a repository is kept and
 // compared (CRED-16), so that a webhook, an application and a registration
 // find each other. Scheme and host become lower case; user information, the
 // default port, trailing slashes and a trailing ".git" go; the scp form
@@ -24,7 +26,7 @@ const maxRepoURL = 2048
 // The result never holds a credential, is its own normal form, and still leads
 // to the repository: whoever fetches from it tries the path with ".git" too.
 // The error is fault.Invalid and never repeats user information.
-func NormalizeRepoURL(raw string) (string, error) {
+func Normalize(raw string) (string, error) {
 	s := strings.TrimSpace(raw)
 	if err := checkRepoText(s); err != nil {
 		return "", err
@@ -66,19 +68,19 @@ func NormalizeRepoURL(raw string) (string, error) {
 	return out, nil
 }
 
-// RepoKey distinguishes the repository of a project from those of others with
+// Key distinguishes the repository of a project from those of others with
 // the same normalised URL, which has no fragment; without a project it is the
 // URL.
-func RepoKey(url, project string) string {
+func Key(url, project string) string {
 	if project == "" {
 		return url
 	}
 	return url + "#" + project
 }
 
-// RedactURL removes user information, query and fragment from a URL of any
+// Redact removes user information, query and fragment from a URL of any
 // kind, for logs and messages. Text that is no URL is cut at its last "@".
-func RedactURL(raw string) string {
+func Redact(raw string) string {
 	scheme, rest, found := strings.Cut(raw, "://")
 	if !found {
 		rest = raw[strings.LastIndexByte(raw, '@')+1:]

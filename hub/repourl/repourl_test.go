@@ -1,4 +1,4 @@
-package hub
+package repourl
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-func TestNormalizeRepoURL(t *testing.T) {
+func TestNormalize(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ in, want string }{
 		"CRED-16 host and scheme in any case": {"HTTPS://Git.Example.COM/Team/Repo", "https://git.example.com/Team/Repo"},
@@ -32,15 +32,15 @@ func TestNormalizeRepoURL(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := NormalizeRepoURL(c.in)
+			got, err := Normalize(c.in)
 			if err != nil || got != c.want {
-				t.Errorf("NormalizeRepoURL(%q) = %q, %v; want %q", c.in, got, err, c.want)
+				t.Errorf("Normalize(%q) = %q, %v; want %q", c.in, got, err, c.want)
 			}
 		})
 	}
 }
 
-func TestNormalizeRepoURLRefuses(t *testing.T) {
+func TestNormalizeRefuses(t *testing.T) {
 	t.Parallel()
 	for name, in := range map[string]string{
 		"empty":                  "  ",
@@ -70,9 +70,9 @@ func TestNormalizeRepoURLRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := NormalizeRepoURL(in)
+			got, err := Normalize(in)
 			if fault.KindOf(err) != fault.Invalid {
-				t.Fatalf("NormalizeRepoURL(%q) = %q, %v; want an Invalid fault", in, got, err)
+				t.Fatalf("Normalize(%q) = %q, %v; want an Invalid fault", in, got, err)
 			}
 			if strings.Contains(err.Error()+fault.Sentence(err), "s3cret") {
 				t.Errorf("SEC-C3: the error repeats a secret: %v", err)
@@ -81,15 +81,15 @@ func TestNormalizeRepoURLRefuses(t *testing.T) {
 	}
 }
 
-func TestNormalizeRepoURLIsItsOwnNormalForm(t *testing.T) {
+func TestNormalizeIsItsOwnNormalForm(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		in := rapid.StringMatching(`(https?|ssh|HTTP)://([a-z]{1,4}(:[a-z]{1,3})?@)?[A-Za-z.]{1,9}(:[0-9]{0,5})?(/[A-Za-z.%2e-]{0,6}){0,4}(\.git)?/*`).Draw(t, "url")
-		once, err := NormalizeRepoURL(in)
+		once, err := Normalize(in)
 		if err != nil {
 			return
 		}
-		if twice, err := NormalizeRepoURL(once); err != nil || twice != once {
+		if twice, err := Normalize(once); err != nil || twice != once {
 			t.Fatalf("%q → %q → %q, %v", in, once, twice, err)
 		}
 		if strings.Contains(once, "@") {
@@ -98,7 +98,7 @@ func TestNormalizeRepoURLIsItsOwnNormalForm(t *testing.T) {
 	})
 }
 
-func TestRedactURL(t *testing.T) {
+func TestRedact(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"https://bob:s3cret@host/a":       "https://host/a",
@@ -108,8 +108,8 @@ func TestRedactURL(t *testing.T) {
 		"bob:s3/cret@host":                "host",
 		"https://host/a@b":                "https://host/a@b",
 	} {
-		if got := RedactURL(in); got != want {
-			t.Errorf("RedactURL(%q) = %q, want %q", in, got, want)
+		if got := Redact(in); got != want {
+			t.Errorf("Redact(%q) = %q, want %q", in, got, want)
 		}
 	}
 }

@@ -1,10 +1,10 @@
-package hub_test
+package repourl_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -22,14 +22,14 @@ func TestSecretsInURLs(t *testing.T) {
 	} {
 		t.Run("SEC-C1 "+strings.ReplaceAll(url, "/", "|"), func(t *testing.T) {
 			t.Parallel()
-			err := hub.CheckNoSecret(url)
+			err := repourl.CheckNoSecret(url)
 			if shown, _ := fault.As(err); fault.KindOf(err) != fault.Invalid || shown.Fix == "" || strings.Contains(err.Error(), canary) {
 				t.Errorf("error %v", err)
 			}
-			if got := hub.RedactText("before " + url + " after"); got != "before "+want+" after" {
+			if got := repourl.RedactText("before " + url + " after"); got != "before "+want+" after" {
 				t.Errorf("redacted to %q", got)
 			}
-			if got := string(hub.RedactJSON([]byte(`{"n":1e3,"a":[{"u":"` + strings.ReplaceAll(url, "/", `\/`) + `"}]}`))); strings.Contains(got, canary) || !strings.Contains(got, "1e3") {
+			if got := string(repourl.RedactJSON([]byte(`{"n":1e3,"a":[{"u":"` + strings.ReplaceAll(url, "/", `\/`) + `"}]}`))); strings.Contains(got, canary) || !strings.Contains(got, "1e3") {
 				t.Errorf("redacted to %s", got)
 			}
 		})
@@ -37,10 +37,10 @@ func TestSecretsInURLs(t *testing.T) {
 	for _, url := range []string{
 		"https://git.example.com/a/b", "git@git.example.com:a/b.git", "ssh://git@h.test:22/a", "https://my-org@dev.azure.com/my-org/p/_git/r", "*", "!*", "https://*/a@b", "",
 	} {
-		if err := hub.CheckNoSecret(url); err != nil {
+		if err := repourl.CheckNoSecret(url); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
-		if text := `{ "a" : "` + url + `" }`; string(hub.RedactJSON([]byte(text))) != text {
+		if text := `{ "a" : "` + url + `" }`; string(repourl.RedactJSON([]byte(text))) != text {
 			t.Errorf("%s is changed", text)
 		}
 	}

@@ -1,14 +1,14 @@
-package hub
+package repourl
 
 import (
 	"net/url"
 	"strings"
 )
 
-// RepoPlace is what two addresses of one repository have in common: host and
+// Place is what two addresses of one repository have in common: host and
 // path of a normalised URL, without scheme and port (HOOKW-04). An event that
 // names the https address finds the repository that is fetched over SSH.
-func RepoPlace(normalised string) string {
+func Place(normalised string) string {
 	_, rest, _ := strings.Cut(normalised, "://")
 	authority := beforeAny(rest, "/")
 	host := authority
@@ -22,7 +22,7 @@ func RepoPlace(normalised string) string {
 func IsSSH(normalised string) bool { return strings.HasPrefix(normalised, "ssh://") }
 
 // SSHUser is the user that a URL as a person wrote it names for SSH, which
-// NormalizeRepoURL drops; empty: none, or the usual "git".
+// Normalize drops; empty: none, or the usual "git".
 func SSHUser(raw string) string {
 	s := strings.TrimSpace(raw)
 	if u, err := url.Parse(s); err == nil && repoScheme(u.Scheme) == "ssh" && u.User != nil {
