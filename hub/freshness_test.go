@@ -75,7 +75,7 @@ func TestHeadline(t *testing.T) {
 	now := time.Now()
 	at := now.Add(-time.Hour)
 	there := &hub.Cluster{Connected: true, LastSeen: &now}
-	failed := &hub.Operation{Phase: hub.Failed, Message: "Service shop/web: port is out of range", FinishedAt: &at}
+	failed := &hub.Operation{Phase: hub.Failed, Message: "Service shop/web: port is out of range", OperationTimes: hub.OperationTimes{FinishedAt: &at}}
 	for name, c := range map[string]struct {
 		app  hub.Application
 		on   *hub.Cluster

@@ -22,17 +22,22 @@ type Operation struct {
 	Results     []ObjectResult   `json:"results,omitempty"`
 	Attempt     int              `json:"attempt"` // 0 for the first try
 	RetryAt     *time.Time       `json:"retryAt,omitempty"`
-	CreatedAt   time.Time        `json:"createdAt"`
-	StartedAt   *time.Time       `json:"startedAt,omitempty"`
-	FinishedAt  *time.Time       `json:"finishedAt,omitempty"`
-	HealthyAt   *time.Time       `json:"healthyAt,omitempty"`
-	Deadline    time.Time        `json:"deadline"`
+	OperationTimes
 	// Unblocked says that the operation failed because of who owned objects, and
 	// that its agent has seen since that this is no longer in its way.
 	Unblocked bool `json:"-"`
 	// Trace is what the operation continues; it travels to the agent and is
 	// not stored.
 	Trace string `json:"-"`
+}
+
+// OperationTimes are the moments of an operation; nil: not yet.
+type OperationTimes struct {
+	CreatedAt  time.Time  `json:"createdAt"`
+	StartedAt  *time.Time `json:"startedAt,omitempty"`
+	FinishedAt *time.Time `json:"finishedAt,omitempty"`
+	HealthyAt  *time.Time `json:"healthyAt,omitempty"`
+	Deadline   time.Time  `json:"deadline"`
 }
 
 // AwaitsApproval reports whether the operation waits until a user approves what it

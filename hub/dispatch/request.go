@@ -306,7 +306,7 @@ func (c *change) operation(a hub.Application, kind hub.OperationKind, s hub.Snap
 	return hub.Operation{
 		ID: hub.NewID[hub.OperationID](), Application: a.ID, Cluster: a.Cluster, Kind: kind,
 		Snapshot: s.ID, Revision: s.Revision, Initiator: by, Phase: hub.Pending,
-		CreatedAt: c.now, Deadline: c.now.Add(plan.DefaultDeadline),
+		OperationTimes: hub.OperationTimes{CreatedAt: c.now, Deadline: c.now.Add(plan.DefaultDeadline)},
 	}
 }
 

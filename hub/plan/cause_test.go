@@ -11,7 +11,7 @@ import (
 func TestChangeOfCause(t *testing.T) {
 	t.Parallel()
 	spec := hub.ApplicationSpec{SyncPolicy: &hub.SyncPolicy{Automated: &hub.Automated{}}}
-	failed := &hub.Operation{Snapshot: "s1", Phase: hub.Failed, CreatedAt: moment()}
+	failed := &hub.Operation{Snapshot: "s1", Phase: hub.Failed, OperationTimes: hub.OperationTimes{CreatedAt: moment()}}
 	at := func(change func(*plan.Input)) plan.Input {
 		s := plan.Input{
 			Application: hub.Application{Generation: 2, Status: hub.ApplicationStatus{Accepted: "s1", Target: "s1", PlannedGeneration: 2}},

@@ -179,9 +179,9 @@ func automatic(s Input) *hub.Operation {
 			Prune: s.Spec.Prune(),
 			Retry: RetryOf(s.Spec, true),
 		},
-		Initiator: hub.Initiator{Automated: true},
-		Phase:     hub.Pending,
-		CreatedAt: s.Now,
+		Initiator:      hub.Initiator{Automated: true},
+		Phase:          hub.Pending,
+		OperationTimes: hub.OperationTimes{CreatedAt: s.Now},
 	}
 	if s.Spec.SyncPolicy != nil {
 		op.Options.SyncOptions = s.Spec.SyncPolicy.SyncOptions

@@ -206,7 +206,7 @@ func TestAutomaticOperation(t *testing.T) {
 	want := &hub.Operation{
 		ID: op.ID, Application: "app", Cluster: "prod", Kind: hub.SyncOperation, Snapshot: fresh, Revision: "r2", Phase: hub.Pending,
 		Options:   hub.OperationOptions{Prune: true, Retry: &hub.Retry{Limit: 5}, SyncOptions: []string{"CreateNamespace=true"}},
-		Initiator: hub.Initiator{Automated: true}, CreatedAt: moment(), Deadline: moment().Add(plan.DefaultDeadline),
+		Initiator: hub.Initiator{Automated: true}, OperationTimes: hub.OperationTimes{CreatedAt: moment(), Deadline: moment().Add(plan.DefaultDeadline)},
 	}
 	t.Run("AUTO-05 it carries the policy, and five more tries where the policy names none", func(t *testing.T) {
 		if diff := cmp.Diff(want, op); diff != "" {

@@ -12,7 +12,7 @@ func TestWaits(t *testing.T) {
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	spec := hub.ApplicationSpec{SyncPolicy: &hub.SyncPolicy{Automated: &hub.Automated{}}}
 	failed := func(f *hub.Refresh) {
-		f.Application.Status.Operation = &hub.Operation{Phase: hub.Failed, CreatedAt: at.Add(-time.Hour)}
+		f.Application.Status.Operation = &hub.Operation{Phase: hub.Failed, OperationTimes: hub.OperationTimes{CreatedAt: at.Add(-time.Hour)}}
 	}
 	for name, c := range map[string]struct {
 		change func(*hub.Refresh)

@@ -95,7 +95,7 @@ func TestOperationsOfOneChange(t *testing.T) {
 		for i, options := range asked {
 			app := must[hub.Application](t)(tx.CreateApplication(ctx, newApp(string(rune('a'+i)), w.repository.URL, w.cluster.ID)))
 			op := hub.Operation{
-				ID: hub.NewID[hub.OperationID](), Application: app.ID, Kind: hub.SyncOperation, Phase: hub.Pending, CreatedAt: now(), Deadline: now(),
+				ID: hub.NewID[hub.OperationID](), Application: app.ID, Kind: hub.SyncOperation, Phase: hub.Pending, OperationTimes: hub.OperationTimes{CreatedAt: now(), Deadline: now()},
 				Options: options, Initiator: hub.Initiator{Username: string(rune('u' + i/2)), Automated: i == 3},
 			}
 			want, ids = append(want, op), append(ids, app.ID)

@@ -62,7 +62,7 @@ func newApp(name, url string, cluster hub.ClusterID) hub.Application {
 func newOperation(app hub.Application, snapshot hub.SnapshotID) hub.Operation {
 	return hub.Operation{
 		ID: hub.NewID[hub.OperationID](), Application: app.ID, Cluster: app.Cluster, Kind: hub.SyncOperation, Snapshot: snapshot,
-		Fence: app.Generation, Phase: hub.Pending, CreatedAt: now(), Deadline: now().Add(time.Hour),
+		Fence: app.Generation, Phase: hub.Pending, OperationTimes: hub.OperationTimes{CreatedAt: now(), Deadline: now().Add(time.Hour)},
 	}
 }
 

@@ -118,7 +118,7 @@ func (n *nullOperation) operation(w *messageDecoder) (*hub.Operation, error) {
 	op := &hub.Operation{
 		ID: hub.OperationID(*n.id), Cluster: hub.ClusterID(*n.cluster), Kind: hub.OperationKind(*n.kind), Snapshot: hub.SnapshotID(*n.snapshot),
 		Revision: *n.revision, Fence: *n.fence, Reason: *n.reason, Phase: hub.Phase(*n.phase), Message: *n.message, Attempt: *n.attempt,
-		RetryAt: n.retryAt, CreatedAt: *n.createdAt, StartedAt: n.startedAt, FinishedAt: n.finishedAt, HealthyAt: n.healthyAt, Deadline: *n.deadline,
+		RetryAt: n.retryAt, OperationTimes: hub.OperationTimes{CreatedAt: *n.createdAt, StartedAt: n.startedAt, FinishedAt: n.finishedAt, HealthyAt: n.healthyAt, Deadline: *n.deadline},
 		Unblocked: *n.unblocked,
 	}
 	if err := w.read(n, op); err != nil {
