@@ -378,7 +378,7 @@ func (a *app) appRollback() *cobra.Command {
 func rollbackRequest(cmd *cobra.Command, id int64, prune, dryRun, hooks bool, reason string) apimodel.RollbackApplicationJSONRequestBody {
 	out := apimodel.RollbackApplicationJSONRequestBody{Id: id, Prune: prune, Reason: reason, DryRun: dryRun}
 	if cmd.Flags().Changed("hooks") {
-		out.Hooks = ref(hooks)
+		out.Hooks = &hooks // false, too, goes before the annotation
 	}
 	return out
 }
