@@ -51,7 +51,7 @@ func written(t *testing.T, text []byte) map[string]any {
 	}
 }
 
-func TestApplyGivesBackWhatItTook(t *testing.T) {
+func TestApplyReturnsTheAppliedSpec(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin := w.Admin("acme")

@@ -74,7 +74,7 @@ func TestPausedIsShownEverywhere(t *testing.T) {
 	}
 }
 
-func TestStatusSaysWhatWasCompared(t *testing.T) {
+func TestStatusHasComparedSources(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin := w.Admin("acme")

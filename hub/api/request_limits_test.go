@@ -278,7 +278,7 @@ func TestLoginThrottle(t *testing.T) {
 
 // Strangers who fail with a name close its account to addresses that it does
 // not know, and to no other.
-func TestStrangersSignIn(t *testing.T) {
+func TestSignInFromUnknownAddresses(t *testing.T) {
 	t.Parallel()
 	proxies, err := clientip.ParseProxies([]string{"127.0.0.0/8"})
 	if err != nil {

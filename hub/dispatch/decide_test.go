@@ -131,7 +131,7 @@ func TestEqualStateIsWrittenOnce(t *testing.T) {
 	})
 }
 
-func TestFailedTargetIsLeftAlone(t *testing.T) {
+func TestFailedTargetIsNotRetried(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{"project":"default","source":{"repoURL":"https://git.example.com/shop.git","path":"."},"destination":{"name":"prod"},"syncPolicy":{"automated":{},"retry":{"limit":0}}}`)
 	w.Render("r1", "a")
@@ -319,7 +319,7 @@ func TestTerminate(t *testing.T) {
 	})
 }
 
-func TestLongListsTravelAsBlobs(t *testing.T) {
+func TestLongListsAreBlobs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
 	names := make([]string, 501)

@@ -29,7 +29,7 @@ func (w *world) last() hub.HistoryEntry {
 
 // Several commits may give the same manifests. What is deployed is called by
 // the commit that the application stands at, in the history as everywhere.
-func TestHistoryNamesTheRevisionThatTheApplicationStandsAt(t *testing.T) {
+func TestHistoryNamesTheListedRevision(t *testing.T) {
 	t.Parallel()
 	same := func(t *testing.T, w *world, want string) {
 		t.Helper()

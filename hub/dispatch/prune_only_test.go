@@ -78,7 +78,7 @@ func TestOnlyPruningIsLeft(t *testing.T) {
 	}
 }
 
-func TestErrorConditionKeepsAutomationBack(t *testing.T) {
+func TestErrorConditionStopsAutomation(t *testing.T) {
 	t.Parallel()
 	w := deployed(t, automated)
 	before := w.newest()

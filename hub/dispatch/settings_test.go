@@ -23,7 +23,7 @@ func (w *world) set(body string) {
 	w.Streams.Wake(w.Cluster.ID)
 }
 
-func TestSettingsTravelInTheLog(t *testing.T) {
+func TestSettingsAreRowsOfTheLog(t *testing.T) {
 	t.Parallel()
 	const settings = linkv1.RowKind_ROW_KIND_SETTINGS
 	w := newWorld(t, automated)

@@ -11,7 +11,7 @@ import (
 
 // What the stage counts as another render, with the exact number of them.
 // Package worker tests the same with the renderers.
-func TestStageKnowsARenderAgain(t *testing.T) {
+func TestStageReusesARender(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"a/x.yaml": "1", "else": "1"}
 	spec := func(from, to string) func(*stageWorld) {

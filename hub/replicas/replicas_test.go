@@ -383,7 +383,7 @@ func TestRoute(t *testing.T) {
 	})
 }
 
-func TestReplicaDies(t *testing.T) {
+func TestReplicaIsKilled(t *testing.T) {
 	w := newWorld(t)
 	a, _ := w.start("a")
 	b, kill := w.start("b")

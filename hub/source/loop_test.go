@@ -249,7 +249,7 @@ func TestLoopIsFair(t *testing.T) {
 	}
 }
 
-func TestLoopGoesOnUnderANewLease(t *testing.T) {
+func TestLoopContinuesUnderANewLease(t *testing.T) {
 	t.Parallel()
 	s := gittest.New(t)
 	origin := s.Repo("app")
@@ -280,7 +280,7 @@ func TestLoopGoesOnUnderANewLease(t *testing.T) {
 	}
 }
 
-func TestLoopStopsAndOutlivesErrors(t *testing.T) {
+func TestLoopStopsAndContinuesAfterErrors(t *testing.T) {
 	t.Parallel()
 	s := gittest.New(t)
 	entered := make(chan struct{}, 1)
@@ -332,7 +332,7 @@ func (w stuckWork) Load(ctx context.Context, _ hub.WorkItem) (hub.Repository, hu
 	return hub.Repository{}, hub.Credential{}, ctx.Err()
 }
 
-func TestLoopGivesBack(t *testing.T) {
+func TestLoopReleasesLeases(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	run := func(t *testing.T, work func(last lastWork) source.Work, want ...string) {

@@ -109,7 +109,7 @@ func TestRegistryHasWhatIsServed(t *testing.T) {
 	}
 }
 
-func TestLoopAsksTheKind(t *testing.T) {
+func TestLoopCallsTheKind(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	item := func(w *fakeWork) hub.WorkItem {

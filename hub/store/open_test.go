@@ -154,7 +154,7 @@ func schema(t *testing.T, urls storetest.URLs) []string {
 	return out
 }
 
-func TestDatabaseGoesAway(t *testing.T) {
+func TestDatabaseBecomesUnreachable(t *testing.T) {
 	t.Parallel()
 	urls := storetest.Database(t)
 	db := storetest.OpenURLs(t, urls.Config())

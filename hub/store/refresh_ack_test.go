@@ -35,7 +35,7 @@ func TestAcknowledgeRefresh(t *testing.T) {
 	})
 }
 
-func TestRepositoryThatIsAway(t *testing.T) {
+func TestUnreachableRepository(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t)
 	w := build(t, db, "acme", "acme")

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-func TestWhatOthersWroteStays(t *testing.T) {
+func TestFieldsOfOthersStay(t *testing.T) {
 	applied := `{"labels":{"a":"1","gone":"1"},"finalizers":["f","gone"],"spec":{"source":{"repoURL":"x","path":"old"},"destination":{"name":"c"},"was":1}}`
 	old := hub.Meta{Labels: map[string]string{"a": "1", "gone": "1", "theirs": "1"}, Annotations: map[string]string{"approved": "now"}, Finalizers: []string{"f", "gone", "theirs"}}
 	const live = `{"project":"default","source":{"repoURL":"x","path":"edited","targetRevision":"dev"},"destination":{"name":"c"},"was":1,"theirs":{"x":[1]}}`

@@ -289,7 +289,7 @@ func (r racingEnds) LeavesOf(ctx context.Context, clusters []hub.ClusterID) (map
 	return r.LogEnds.LeavesOf(ctx, clusters)
 }
 
-func TestBarrierIsOfOneMoment(t *testing.T) {
+func TestBarrierReadsOneSnapshot(t *testing.T) {
 	t.Parallel()
 	w := dispatchtest.New(t, dispatchtest.Automated)
 	w.Render("r1", "a")

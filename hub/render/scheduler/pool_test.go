@@ -98,7 +98,7 @@ func TestATenantThatPassesLimitsGetsOnePlace(t *testing.T) {
 	}
 }
 
-func TestATicketThatIsGivenBackBlocksNobody(t *testing.T) {
+func TestAWithdrawnTicketBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	p := testPool(t, 1)
 	first, err := p.acquire(t.Context(), "a")
@@ -178,7 +178,7 @@ func TestStderrForTheLogHoldsNoValues(t *testing.T) {
 	}
 }
 
-func TestAnErrorKeepsItsClassOnTheWay(t *testing.T) {
+func TestErrorClassesOverTheWire(t *testing.T) {
 	t.Parallel()
 	in := fault.With(fault.New(fault.Exceeded, "too large"), "a.yaml", "make it small")
 	if out := render.Fail(in).Err(); fault.Sentence(out) != fault.Sentence(in) || fault.KindOf(out) != fault.Exceeded {

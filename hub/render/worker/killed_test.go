@@ -162,7 +162,7 @@ func spinning(t *testing.T, memory int64) (out []int) {
 
 // Renders of one tenant that only loop have all places; those of another are
 // done meanwhile, all of them, before the first loop is over.
-func TestAHostileTenantDelaysNobody(t *testing.T) {
+func TestAHostileTenantDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, func(c *render.Config) {
 		c.Workers, c.Processes = 2, 4
@@ -208,7 +208,7 @@ func TestAHostileTenantDelaysNobody(t *testing.T) {
 	})
 }
 
-func TestAnIdleWorkerThatStirs(t *testing.T) {
+func TestIdleWorkerThatUsesCPU(t *testing.T) {
 	t.Parallel()
 	memory := int64(256<<20 + 12288)
 	p := newPool(t, func(c *render.Config) {

@@ -288,7 +288,7 @@ func TestLimitsOfOutput(t *testing.T) {
 	}
 }
 
-func TestTroubleOfATreeIsNotTheSourcesFault(t *testing.T) {
+func TestInternalErrorsOfATree(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, nil)
 	tree := rendertest.NewTree(map[string]string{"a.yaml": configMap})
@@ -382,7 +382,7 @@ func TestARenderEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestWithoutASandboxItSaysSo(t *testing.T) {
+func TestStatusWithoutASandbox(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, func(c *render.Config) { c.Sandbox = render.SandboxNone })
 	status, err := p.Status(t.Context())

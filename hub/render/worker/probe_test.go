@@ -325,7 +325,7 @@ func TestSandboxHoldsOnOlderKernels(t *testing.T) {
 	}
 }
 
-func TestRendererThatGoesWrongFailsAlone(t *testing.T) {
+func TestFailingRendererAffectsNoOther(t *testing.T) {
 	limited := func(change func(*render.Limits)) *scheduler.Pool {
 		return newPool(t, func(c *render.Config) {
 			c.Workers = 1

@@ -14,7 +14,7 @@ import (
 
 // Text that is odd is read for what it means, or refused with a sentence. It
 // never becomes a name that a database or a screen cannot bear.
-func TestOddText(t *testing.T) {
+func TestUnprintableText(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, nil)
 	named := func(name string) string { return "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: " + name + "\n" }

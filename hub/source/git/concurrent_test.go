@@ -155,7 +155,7 @@ func (c *askedCredentials) last() hub.TenantID {
 	return c.tenant
 }
 
-func TestIdleMirrorsHoldNothing(t *testing.T) {
+func TestIdleMirrorsReleaseFilesAndMemory(t *testing.T) {
 	s := gittest.New(t)
 	m := gittest.NewMirrors(t, git.Config{})
 	origin := s.Repo("app")

@@ -27,7 +27,7 @@ func web(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-func TestFetchSaysWhatIsWrong(t *testing.T) {
+func TestFetchErrors(t *testing.T) {
 	t.Parallel()
 	s := gittest.New(t)
 	s.Set("right", nil)

@@ -278,7 +278,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-func TestFetchLeavesOddRefsOut(t *testing.T) {
+func TestFetchSkipsInvalidRefs(t *testing.T) {
 	t.Parallel()
 	s := gittest.New(t)
 	origin := s.Repo("app")

@@ -315,7 +315,7 @@ func TestHostKeysAreChecked(t *testing.T) {
 	})
 }
 
-func TestSSHSaysWhatIsWrong(t *testing.T) {
+func TestSSHErrors(t *testing.T) {
 	t.Parallel()
 	w := newSSHWorld(t, git.Config{})
 	w.Repo("app.git").Commit("refs/heads/main", "base", gittest.Files{"f": "x"})

@@ -225,7 +225,7 @@ func TestWhatIsNoPush(t *testing.T) {
 }
 
 // Odd JSON of each sender is refused, and no panic.
-func TestOddEvents(t *testing.T) {
+func TestMalformedEvents(t *testing.T) {
 	t.Parallel()
 	for name, s := range senders() {
 		for _, body := range []string{

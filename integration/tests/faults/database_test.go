@@ -46,7 +46,7 @@ func refused(t *testing.T, name, why string) {
 	}
 }
 
-func TestPostgresIsAway(t *testing.T) {
+func TestPostgresIsUnreachable(t *testing.T) {
 	r := newRound(t, "no-database", 0)
 	r.push("one", six)
 	r.create(true)

@@ -16,7 +16,7 @@ var (
 	stackSettled = stack.Settled
 )
 
-func TestHealWhileTheHubIsAway(t *testing.T) {
+func TestHealWhileTheHubIsUnreachable(t *testing.T) {
 	t.Run("INV-12 FT-A1 the agent is killed at its failpoints while the hub is unreachable, and heals", func(t *testing.T) {
 		r := newRound(t, "away", 0)
 		r.push("one", four)

@@ -51,7 +51,7 @@ func TestTwoAgents(t *testing.T) {
 	})
 }
 
-func TestRenderersDie(t *testing.T) {
+func TestRenderersAreKilled(t *testing.T) {
 	t.Run("FT-H4 INV-3 renderers that are killed cost a retry, and nothing is deleted", func(t *testing.T) {
 		r := newRound(t, "renderers", 0)
 		r.push("one", six)

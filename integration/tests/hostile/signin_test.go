@@ -60,7 +60,7 @@ func account(ctx context.Context, t *testing.T, name, password string) {
 }
 
 // Strangers try passwords of an account from many addresses, four from each.
-func TestStrangersCannotLockAnybodyOut(t *testing.T) {
+func TestUnknownAddressesLockNoOwnerOut(t *testing.T) {
 	const password, home, elsewhere = "correct horse battery", "127.0.1.1", "127.0.1.2"
 	ctx := within(t, 5*time.Minute)
 	account(ctx, t, "victim", password)

@@ -207,7 +207,7 @@ func TestEnrolAnswerLost(t *testing.T) {
 	w.dir.await(func() bool { return w.dir.members[cluster].AgentID == id.AgentID })
 }
 
-func TestEnrolWhileHubIsAway(t *testing.T) {
+func TestEnrolWhileHubIsUnreachable(t *testing.T) {
 	w := newWorld(t)
 	r := w.start()
 	p := newProxy(t, r.addr, 0, 100, 1500, 2500) // the first connections are cut in the handshake and in the call

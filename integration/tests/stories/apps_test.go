@@ -313,7 +313,7 @@ data:
 	cli(t, "app", "delete", "waves-of-apps", "--yes")
 }
 
-func TestAppOfAppsInTheMiddle(t *testing.T) {
+func TestAppOfAppsKilledDuringAnOperation(t *testing.T) {
 	repo := repository(t, "apps-middle", map[string]string{"app/cm.yaml": configMap("a", "one")})
 	files := map[string]string{"apps/hook.yaml": `apiVersion: batch/v1
 kind: Job

@@ -96,7 +96,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	})
 }
 
-func TestHubAway(t *testing.T) {
+func TestHubIsUnreachable(t *testing.T) {
 	repo := repository(t, "away", map[string]string{"app/a.yaml": configMap("a", "one")})
 	deploy(t, "away", repo.URL(), "app", "")
 	settled(t, "away")
@@ -141,7 +141,7 @@ func TestHubAway(t *testing.T) {
 	})
 }
 
-func TestDatabaseAway(t *testing.T) {
+func TestDatabaseIsUnreachable(t *testing.T) {
 	t.Run("FT-D2 an unreachable database is one clear sentence, and everything continues afterwards", func(t *testing.T) {
 		if err := s.Postgres.Halt(postgres.StopImmediate); err != nil {
 			t.Fatal(err)
