@@ -24,14 +24,14 @@ import (
 
 // instead has each word that no identifier may contain, and what stands for it.
 var instead = map[string]string{
-	"bookmark": "cursor", "breath": "batch delay", "bury": "diff tombstones", "calm": "grace period, quiet", "contend": "conflict",
+	"bookmark": "cursor", "breath": "batch delay", "bury": "diff tombstones", "calm": "grace period, quiet", "contend": "conflict", "crumb": "small batch",
 	"crumbs": "small batches", "culprit": "cause", "culprits": "causes", "cede": "release", "door": "decision", "engrave": "split tombstones",
 	"farewell": "await deletion, drain", "gatherer": "batcher", "glance": "local diff", "grave": "tombstone", "graves": "tombstones",
 	"hint": "notify", "hints": "notify", "inlet": "listener", "judge": "decide, check, assess", "lean": "server mux", "learnt": "memory",
 	"look": "a verb that says what is done: resolve, observe, refresh", "looked": "refreshed, checked", "looks": "lookups, reads", "news": "rows, update",
 	"outer": "proxy, parent", "owed": "due", "patience": "timeout, wait limit", "penance": "penalty", "placement": "agent home", "plot": "tombstone key",
 	"rendition": "rendered by", "restless": "should reattach", "said": "text, message", "shrinker": "buffer trimmer", "sight": "live view, observation",
-	"sighting": "heartbeat", "sights": "live views", "situation": "input", "stint": "slot lease", "stone": "tombstone", "stones": "tombstones",
+	"sighting": "heartbeat", "sights": "live views", "situation": "input", "stint": "slot lease", "stints": "slot leases", "stone": "tombstone", "stones": "tombstones",
 	"stray": "orphan", "strays": "orphans", "surroundings": "write context", "tell": "report, send, log", "tells": "shows", "thrift": "gc tuner",
 	"tired": "limit exceeded", "told": "reported, sent", "verdict": "decision, result", "warmest": "most recently used", "wayout": "burst gate",
 	"weather": "network faults",
@@ -40,8 +40,8 @@ var instead = map[string]string{
 // nowhere are the words of the list that have no plain meaning in this code, so
 // that no comment and no string may contain them either.
 var nowhere = []string{
-	"bury", "calm", "cede", "contend", "crumbs", "culprit", "culprits", "engrave", "farewell", "gatherer", "glance", "grave", "graves",
-	"inlet", "penance", "rendition", "restless", "shrinker", "sighting", "stint", "stone", "stones", "thrift", "warmest", "wayout",
+	"bury", "calm", "cede", "contend", "crumb", "crumbs", "culprit", "culprits", "engrave", "farewell", "gatherer", "glance", "grave", "graves",
+	"inlet", "learnt", "penance", "rendition", "restless", "shrinker", "sighting", "stint", "stints", "stone", "stones", "thrift", "warmest", "wayout",
 }
 
 // terms are identifiers of others, which have a word of the list in them.
