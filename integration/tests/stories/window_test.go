@@ -164,9 +164,9 @@ func TestWindows(t *testing.T) {
 	})
 	t.Run("WIN-12 duplicate windows are refused, WIN-01 bad ones too", func(t *testing.T) {
 		for text, extra := range map[string]string{
-			"is the same as": `{"kind":"deny","schedule":"0 1 * * *","duration":"1h","applications":["*"]},{"kind":"deny","schedule":"0 1 * * *","duration":"1h","applications":["*"]}`,
-			"4 fields":       `{"kind":"deny","schedule":"0 1 * *","duration":"1h"}`,
-			"is no duration": `{"kind":"deny","schedule":"0 1 * * *","duration":"soon"}`,
+			"is the same as":    `{"kind":"deny","schedule":"0 1 * * *","duration":"1h","applications":["*"]},{"kind":"deny","schedule":"0 1 * * *","duration":"1h","applications":["*"]}`,
+			"4 fields":          `{"kind":"deny","schedule":"0 1 * *","duration":"1h"}`,
+			"is not a duration": `{"kind":"deny","schedule":"0 1 * * *","duration":"soon"}`,
 		} {
 			out, err := s.API.Apply(t.Context(), `{"apiVersion":"argoproj.io/v1alpha1","kind":"AppProject","metadata":{"name":"bad"},"spec":{"syncWindows":[`+extra+`]}}`)
 			if err == nil || !strings.Contains(out+err.Error(), text) {
