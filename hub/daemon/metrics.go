@@ -85,7 +85,7 @@ func (p *parts) addStats() {
 	waiting := pool(func(_, n int, _ int64) float64 { return float64(n) })
 	p.instruments.Figure("capstan_render_waiting", "Renders that wait for a worker.", false, waiting)
 	p.instruments.Waiting(waiting)
-	p.instruments.Figure("capstan_render_workers_ended_total", "Workers that died in a render or had to be ended.", true, pool(func(_, _ int, n int64) float64 { return float64(n) }))
+	p.instruments.Figure("capstan_render_workers_ended_total", "Workers that failed during a render or were killed.", true, pool(func(_, _ int, n int64) float64 { return float64(n) }))
 	p.instruments.Link(func() []metrics.LinkFigures {
 		var out []metrics.LinkFigures
 		for _, t := range p.fleet.ByteCounts() {

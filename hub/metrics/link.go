@@ -134,7 +134,7 @@ func linkDescs() []*prometheus.Desc {
 		desc("capstan_link_received_bytes_total", "Bytes received from agents.", "lane"),
 		desc("capstan_link_sent_bytes_total", "Bytes sent to agents.", "lane"),
 		desc("capstan_link_silence_seconds", "Longest time since an agent has sent anything.", "lane"),
-		desc("capstan_link_backlog_records", "Records that agents wait to report, as they said in their last heartbeat.", "lane"),
+		desc("capstan_link_backlog_records", "Records that agents have not reported yet, from their last heartbeat.", "lane"),
 	}
 }
 
