@@ -58,7 +58,7 @@ func TestApplications(t *testing.T) {
 	t.Run("creating it twice is a conflict", func(t *testing.T) {
 		w.call(admin, "POST", "/api/v1/applications", application("web")).fails(409)
 	})
-	t.Run("UX-API-2 API-02(part) a write with an old ETag is refused", func(t *testing.T) {
+	t.Run("UX-API-2 a write with an old ETag is refused", func(t *testing.T) {
 		changed := application("web", func(s map[string]any) { s["info"] = []any{map[string]any{"name": "a", "value": "b"}} })
 		next := w.call(admin, "PUT", "/api/v1/applications/argocd/web", changed, header("If-Match", tag)).ok(200)
 		if next.header.Get("ETag") == tag {

@@ -102,7 +102,7 @@ func TestPushReachesTheCluster(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("DEL-01 API-06(part) deletion with cascade removes the objects", func(t *testing.T) {
+	t.Run("DEL-01 deletion with cascade removes the objects", func(t *testing.T) {
 		ctx := within(t, waitLimit)
 		if _, err := s.API.CLI(ctx, "", "app", "delete", "push", "--yes"); err != nil {
 			t.Fatal(err)
