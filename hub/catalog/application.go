@@ -259,7 +259,7 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 	var out transact.Outcome
 	var problems []string
 	var follows func()
-	through := c.Pace.Alone(by.Tenant)
+	through := c.parts.Pace.Alone(by.Tenant)
 	defer func() { through(follows) }()
 	err = c.writeOr(ctx, by, o.DryRun, func(ctx context.Context, w *writer) error {
 		there, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, validation.DestinationName(spec.Destination))
@@ -391,7 +391,7 @@ func (w *writer) changeApplication(ctx context.Context, old, a hub.Application, 
 
 // deliveryProblems says in words what would keep the application from being delivered.
 func (c *Catalog) deliveryProblems(r hub.Refresh, spec hub.ApplicationSpec) []string {
-	if err := c.Permits(r, spec); err != nil {
+	if err := c.parts.Permits(r, spec); err != nil {
 		return []string{fault.Sentence(err)}
 	}
 	return nil
@@ -402,7 +402,7 @@ func (c *Catalog) deliveryProblems(r hub.Refresh, spec hub.ApplicationSpec) []st
 func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespace, name string, cascade *bool, propagation string) (*View, error) {
 	var left *View
 	var follows func()
-	through := c.Pace.Alone(by.Tenant)
+	through := c.parts.Pace.Alone(by.Tenant)
 	defer func() { through(follows) }()
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
 		left, w.Later = nil, func(f func()) { follows = f }

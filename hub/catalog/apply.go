@@ -51,9 +51,9 @@ func (c *Catalog) Apply(ctx context.Context, by hub.Caller, text []byte, isJSON,
 	// it would process small batches and delay the rest.
 	batched := &batchedNotifier{}
 	batch := c.notifying(batched)
-	defer batched.flush(c.Notify)
+	defer batched.flush(c.parts.Service.Notify)
 	if len(objects) > 1 && !dryRun {
-		defer c.Pace.Arriving(by.Tenant)() // before the hints are given
+		defer c.parts.Pace.Arriving(by.Tenant)() // before the hints are given
 	}
 	out := make([]Applied, len(objects))
 	for i, o := range objects {
@@ -75,11 +75,11 @@ func (c *Catalog) Apply(ctx context.Context, by hub.Caller, text []byte, isJSON,
 
 // notifying returns a catalogue whose writes notify another.
 func (c *Catalog) notifying(n transact.Notifier) *Catalog {
-	p := c.Parts
+	p := c.parts
 	s := *p.Service
 	s.Notify = n
 	p.Service, p.Tenancy = &s, p.Tenancy.Of(&s)
-	return &Catalog{p}
+	return New(p)
 }
 
 // locate adds the lines of the text to the refusals. The text is read again for

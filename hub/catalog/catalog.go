@@ -19,18 +19,22 @@ import (
 
 // Parts are what a catalogue works with. All are required.
 type Parts struct {
-	*transact.Service
-	*tenancy.Tenancy
+	Service *transact.Service
+	Tenancy *tenancy.Tenancy
 	Pace    Pacer
 	Inviter Inviter
 	Permits Permits
 }
 
-// A Catalog is what a hub replica has one of. Many goroutines may use it.
-type Catalog struct{ Parts }
+// A Catalog is what a hub replica has one of. Many goroutines may use it. Its
+// parts are not exported: whoever has a catalogue writes by its methods alone.
+type Catalog struct {
+	*tenancy.Tenancy
+	parts Parts
+}
 
 // New makes a catalogue.
-func New(p Parts) *Catalog { return &Catalog{p} }
+func New(p Parts) *Catalog { return &Catalog{Tenancy: p.Tenancy, parts: p} }
 
 // A reader is a transaction that reads for a caller.
 type reader struct{ *transact.Reader }
@@ -43,7 +47,7 @@ type writer struct {
 }
 
 func (c *Catalog) read(ctx context.Context, by hub.Caller, do func(ctx context.Context, r *reader) error) error {
-	return c.Read(ctx, by, func(ctx context.Context, r *transact.Reader) error { return do(ctx, &reader{r}) })
+	return c.parts.Service.Read(ctx, by, func(ctx context.Context, r *transact.Reader) error { return do(ctx, &reader{r}) })
 }
 
 func (c *Catalog) write(ctx context.Context, by hub.Caller, do func(ctx context.Context, w *writer) error) error {
@@ -51,7 +55,7 @@ func (c *Catalog) write(ctx context.Context, by hub.Caller, do func(ctx context.
 }
 
 func (c *Catalog) writeOr(ctx context.Context, by hub.Caller, dryRun bool, do func(ctx context.Context, w *writer) error) error {
-	return c.WriteOr(ctx, by, dryRun, c.writing(do))
+	return c.parts.Service.WriteOr(ctx, by, dryRun, c.writing(do))
 }
 
 func (c *Catalog) writing(do func(ctx context.Context, w *writer) error) func(context.Context, *transact.Reader, *transact.Changes) error {

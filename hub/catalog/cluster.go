@@ -96,7 +96,7 @@ func (c *Catalog) Enroll(ctx context.Context, by hub.Caller, cl hub.Cluster, lif
 	if err != nil {
 		return Invitation{}, err
 	}
-	token, prefix, hash, err := c.Inviter.Invite()
+	token, prefix, hash, err := c.parts.Inviter.Invite()
 	if err != nil {
 		return Invitation{}, err
 	}

@@ -66,7 +66,7 @@ func (c *Catalog) Manifests(ctx context.Context, by hub.Caller, namespace, name 
 
 // open returns the objects of a snapshot in its order, masked.
 func (c *Catalog) open(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, s hub.Snapshot, sealed []hub.SealedObject) ([]json.RawMessage, error) {
-	keys, err := c.Store.Keys(ctx, tenant)
+	keys, err := c.parts.Service.Store.Keys(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}

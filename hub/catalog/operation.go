@@ -30,7 +30,7 @@ func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name strin
 	if r.Local != nil {
 		asked.Local = len(r.Local.Objects)
 		var err error
-		if keys, err = c.Store.Keys(ctx, by.Tenant); err != nil {
+		if keys, err = c.parts.Service.Store.Keys(ctx, by.Tenant); err != nil {
 			return hub.Operation{}, err
 		}
 	}

@@ -193,11 +193,11 @@ func (w *writer) invalidated(v View, before, after hub.Project) error {
 		return nil
 	}
 	r := hub.Refresh{Application: v.Application, Cluster: v.On, Project: &before}
-	if w.catalog.Permits(r, spec) != nil {
+	if w.catalog.parts.Permits(r, spec) != nil {
 		return nil
 	}
 	r.Project = &after
-	return w.catalog.Permits(r, spec)
+	return w.catalog.parts.Permits(r, spec)
 }
 
 // enforceable is a project without what is not enforced.

@@ -93,7 +93,7 @@ func (c *Catalog) writeRendered(ctx context.Context, tenant hub.TenantID, cluste
 	do func(ctx context.Context, w *writer, p *parent) error,
 ) error {
 	var p *parent
-	return c.WriteAs(ctx, tenant, dryRun, func(ctx context.Context, tx transact.Tx) (hub.Caller, *access.Index, error) {
+	return c.parts.Service.WriteAs(ctx, tenant, dryRun, func(ctx context.Context, tx transact.Tx) (hub.Caller, *access.Index, error) {
 		var err error
 		if p, err = parentOf(ctx, tx.ApplicationReader, tx.ProjectReader, cluster, ref.Parent); err != nil {
 			return hub.Caller{Tenant: tenant}, nil, err
@@ -107,7 +107,7 @@ func (c *Catalog) writeRendered(ctx context.Context, tenant hub.TenantID, cluste
 // then; to repeat it changes nothing.
 func (c *Catalog) PutRendered(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, want hub.RenderedWrite) (hub.RenderedObject, error) {
 	var out hub.RenderedObject
-	keys, err := c.Store.Keys(ctx, tenant)
+	keys, err := c.parts.Service.Store.Keys(ctx, tenant)
 	if err != nil {
 		return out, err
 	}

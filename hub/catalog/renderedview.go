@@ -20,7 +20,7 @@ import (
 // rendered the object or list it, and its project must permit writing it.
 func (c *Catalog) Rendered(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, refs []hub.RenderedRef) ([]hub.RenderedObject, error) {
 	var out []hub.RenderedObject
-	err := c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx transact.Tx) error {
+	err := c.parts.Service.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx transact.Tx) error {
 		out = nil
 		l := &lookup{tx: tx, cluster: cluster}
 		if err := l.load(ctx, refs); err != nil {
