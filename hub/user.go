@@ -24,11 +24,15 @@ const (
 
 // A Caller is who is calling, as identity found out.
 type Caller struct {
-	Tenant      TenantID
-	TenantName  string
-	User        UserID
-	Username    string
-	Roles       []string
+	Tenant     TenantID
+	TenantName string
+	User       UserID
+	Username   string
+	Roles      []string
+	// Groups are the claims of a single sign-on that policies may name as a
+	// subject: groups, and what else the tenant's scopes list. Local accounts
+	// have none.
+	Groups      []string
 	Via         string // "session", "token", "setup", "system"
 	Credential  string // id of the session or token, for the audit record
 	Address     string // remote address

@@ -20,7 +20,9 @@ type Subject struct {
 }
 
 // SubjectOf is the subject that a caller is.
-func SubjectOf(c hub.Caller) Subject { return Subject{User: c.Username, Roles: c.Roles} }
+func SubjectOf(c hub.Caller) Subject {
+	return Subject{User: c.Username, Roles: c.Roles, Groups: c.Groups}
+}
 
 func (s Subject) key() string {
 	var b strings.Builder
