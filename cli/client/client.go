@@ -228,6 +228,30 @@ func (c *Client) UpgradeAgent(ctx context.Context, name PathName, body UpgradeAg
 	return r.send(ctx, body)
 }
 
+// ListPublicKeys is GET /api/v1/gpgkeys: Lists the public keys that signatures of commits are checked with.
+func (c *Client) ListPublicKeys(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/gpgkeys")
+	return r.send(ctx, nil)
+}
+
+// AddPublicKeys is POST /api/v1/gpgkeys: Stores public keys, armored.
+func (c *Client) AddPublicKeys(ctx context.Context, body AddPublicKeysJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/gpgkeys")
+	return r.send(ctx, body)
+}
+
+// DeletePublicKey is DELETE /api/v1/gpgkeys/{keyID}: Deletes a public key, by its id.
+func (c *Client) DeletePublicKey(ctx context.Context, keyID string) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/gpgkeys/{keyID}", keyID)
+	return r.send(ctx, nil)
+}
+
+// GetPublicKey is GET /api/v1/gpgkeys/{keyID}: Answers one public key, by its id or fingerprint.
+func (c *Client) GetPublicKey(ctx context.Context, keyID string) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/gpgkeys/{keyID}", keyID)
+	return r.send(ctx, nil)
+}
+
 // Login is POST /api/v1/login: Signs a person in.
 func (c *Client) Login(ctx context.Context, body LoginJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/login")

@@ -32,6 +32,7 @@ func rights() map[string]string {
 		"listRepositories": reads, "getRepository": reads, "refreshRepository": reads, "listRepositoryCredentials": reads,
 		"putRepository": writes, "deleteRepository": writes, "deleteRepositoryCredential": writes,
 		"listCertificates": reads, "addCertificates": writes, "deleteCertificates": writes,
+		"listPublicKeys": reads, "getPublicKey": reads, "addPublicKeys": writes, "deletePublicKey": writes,
 		"listClusters": reads, "getCluster": reads, "enrollCluster": writes, "updateCluster": writes, "deleteCluster": writes,
 		"acceptHub": writes, "keepCluster": writes, "revokeAgent": writes, "upgradeAgent": writes,
 		"listApplications": reads, "getApplication": reads, "getApplicationTree": reads, "getLiveResource": reads, "diffApplication": reads,

@@ -80,6 +80,7 @@ type parts struct {
 // pipeline turns commits into rows of desired logs.
 type pipeline struct {
 	sources  *source.Registry
+	mirrors  *git.Mirrors
 	pool     *scheduler.Pool
 	stage    *render.Stage
 	dispatch *dispatch.Dispatcher
@@ -287,15 +288,16 @@ func (p *parts) addFeed(context.Context) error {
 
 // addSources builds a source for each kind of repositories that is served.
 func (p *parts) addSources(networks []netip.Prefix) error {
-	mirrors, err := git.New(git.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks, Observe: p.instruments.Git}, credentials{p.db}, p.clock, p.log)
+	var err error
+	p.mirrors, err = git.New(git.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks, Observe: p.instruments.Git}, credentials{p.db}, p.clock, p.log)
 	if err != nil {
 		return err
 	}
-	p.sources, err = source.NewRegistry(map[hub.RepositoryKind]source.Source{hub.GitRepository: mirrors})
+	p.sources, err = source.NewRegistry(map[hub.RepositoryKind]source.Source{hub.GitRepository: p.mirrors})
 	if err != nil {
 		return err
 	}
-	p.add("mirrors", mirrors.Run)
+	p.add("mirrors", p.mirrors.Run)
 	return nil
 }
 
@@ -333,6 +335,7 @@ func (p *parts) addPipeline(context.Context) error {
 	p.streams.Bursts(p.queue.pacer)
 	p.dispatch = dispatch.New(own, p.queue, p.streams, p.changed, p.log)
 	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
+	p.stage.Verifies(p.mirrors)
 	p.stage.Reads(web.New(web.Config{AllowedNetworks: networks}))
 	p.stage.Serves(charts.New(charts.Config{AllowedNetworks: networks, Observe: p.instruments.OCI}, chartRepositories{p.db}), plan.PermitsRepository)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.sources, p.clock, p.log)
