@@ -64,7 +64,7 @@ func read(text string) (openpgp.EntityList, error) {
 		if strings.Contains(text, "-----BEGIN PGP PRIVATE KEY BLOCK-----") {
 			return nil, fault.With(fault.New(fault.Invalid, "it is a private key"), "", fix+"; treat the private key as published and replace it")
 		}
-		entities, err = openpgp.ReadArmoredKeyRing(strings.NewReader(dedented(text)))
+		entities, err = readArmored(dedented(text))
 	} else {
 		entities, err = openpgp.ReadKeyRing(strings.NewReader(text))
 	}
@@ -82,6 +82,26 @@ func read(text string) (openpgp.EntityList, error) {
 		}
 	}
 	return entities, nil
+}
+
+// readArmored reads all blocks of a text.
+func readArmored(text string) (openpgp.EntityList, error) {
+	const begin = "-----BEGIN PGP"
+	var all openpgp.EntityList
+	for rest := text[strings.Index(text, begin):]; rest != ""; {
+		block := rest
+		if next := strings.Index(rest[len(begin):], begin); next >= 0 {
+			block, rest = rest[:len(begin)+next], rest[len(begin)+next:]
+		} else {
+			rest = ""
+		}
+		keys, err := openpgp.ReadArmoredKeyRing(strings.NewReader(block))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, keys...)
+	}
+	return all, nil
 }
 
 // dedented removes spaces before lines, as texts in YAML have them.
