@@ -210,6 +210,7 @@ spec:
     - p, proj:shop:dev, applications, get, shop/*, allow
     - p, proj:shop:dev, applications, sync, shop/*, allow
 `).ok(200)
+	m.call(m.admin, "POST", "/api/v1/gpgkeys", map[string]any{"keyData": sampleKey()}).ok(200)
 	m.call(m.admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
 	m.call(m.admin, "POST", "/api/v1/applications", application("web", func(s map[string]any) { s["project"] = "shop" }))
 	m.call(m.admin, "PUT", "/api/v1/applications/argocd/web/spec", application("web", func(s map[string]any) { s["project"] = "shop" })["spec"]).ok(200)

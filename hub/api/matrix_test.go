@@ -22,7 +22,9 @@ package api_test
 import (
 	"strings"
 
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	known "github.com/capstan-cd/capstan/hub/settings"
 )
 
 // roles is who may do what in the own tenant: actions by resource, "*" for
@@ -30,7 +32,7 @@ import (
 func roles() map[string]map[string]string {
 	return map[string]map[string]string{
 		"no-role":        {},
-		"readonly":       {"applications": "get", "projects": "get", "clusters": "get", "repositories": "get", "certificates": "get"},
+		"readonly":       {"applications": "get", "projects": "get", "clusters": "get", "repositories": "get", "certificates": "get", "gpgkeys": "get"},
 		"role-of-shop":   {"applications": "get sync rollback", "projects": "get"},
 		"tenant-admin":   {"*": "*"},
 		"platform-admin": {"tenants": "*"},
@@ -41,7 +43,7 @@ func roles() map[string]map[string]string {
 // fails until it is named here.
 func resources() []string {
 	return []string{
-		access.Applications, access.Projects, access.Clusters, access.Repositories, access.Certificates, access.Accounts, access.Audit, access.Settings,
+		access.Applications, access.Projects, access.Clusters, access.Repositories, access.Certificates, access.GPGKeys, access.Accounts, access.Audit, access.Settings,
 		access.Tenants,
 	}
 }
@@ -86,9 +88,9 @@ func bodies() map[string]any {
 		"createToken": map[string]any{"name": "ci", "expiresIn": "forever"}, "createTenant": map[string]any{"name": "fresh"},
 		"createUser": map[string]any{"name": "newcomer", "password": password}, "updateUser": map[string]any{"disabled": false},
 		"createProject": project, "updateProject": project, "putRepository": map[string]any{"url": "https://git.example.com/a/b"},
-		"addCertificates": map[string]any{"knownHosts": hostKey},
-		"patchSettings":   map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"url": "https://cd.example.com"}}},
-		"enrollCluster":   map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"}, "keepCluster": map[string]any{"fingerprint": "x"}, "upgradeAgent": map[string]any{"image": "registry.example.com/capstan-agent:v2"},
+		"addCertificates": map[string]any{"knownHosts": hostKey}, "addPublicKeys": map[string]any{"keyData": sampleKey()},
+		"patchSettings": map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"url": "https://cd.example.com"}}},
+		"enrollCluster": map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"}, "keepCluster": map[string]any{"fingerprint": "x"}, "upgradeAgent": map[string]any{"image": "registry.example.com/capstan-agent:v2"},
 		"createApplication": application("made"), "updateApplication": application("web"),
 		"patchApplication": map[string]any{"patch": "{}", "patchType": "merge"}, "updateApplicationSpec": application("web")["spec"],
 		"syncApplication":     map[string]any{},
@@ -102,6 +104,14 @@ func bodies() map[string]any {
 
 // hostKey is a line of known_hosts.
 const hostKey = "git.example.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+
+// sampleKey is a public key, and sampleKeyID its id.
+func sampleKey() string {
+	setting, _ := known.Find(hub.GPGKeysMap, sampleKeyID)
+	return setting.Sample
+}
+
+const sampleKeyID = "D83EABE7E2474348"
 
 // concrete is the address of a thing that seed makes, for the parameters whose
 // value is not to be taken from a list.
@@ -121,7 +131,7 @@ func concrete(path string, ids map[string]string) string {
 	case strings.Contains(path, "/tenants/"):
 		path = strings.ReplaceAll(path, "{name}", "acme")
 	}
-	path = strings.NewReplacer("{namespace}", "argocd", "{username}", "victim").Replace(path)
+	path = strings.NewReplacer("{namespace}", "argocd", "{username}", "victim", "{keyID}", sampleKeyID).Replace(path)
 	if path == "/api/v1/certificates" {
 		path += "?serverName=git.example.com"
 	}

@@ -73,20 +73,19 @@ func (c *Tenancy) AddPublicKeys(ctx context.Context, by hub.Caller, text string,
 				return err
 			}
 			before, there := old[keys[i].ID]
-			if there && sameKey(before, keys[i]) {
-				if !w.Rights.Check(access.GPGKeys, access.Get, keys[i].ID) {
-					return w.Need(access.GPGKeys, access.Create, keys[i].ID)
-				}
+			change := hub.SettingChange{Map: hub.GPGKeysMap, Key: keys[i].ID, Value: &keys[i].Text}
+			same := there && sameKey(before, keys[i])
+			if err := w.needStored(access.GPGKeys, change, there && !same); err != nil {
+				return err
+			}
+			switch {
+			case same:
 				skipped = append(skipped, keys[i].ID)
 				continue
-			}
-			if there && !upsert {
-				if err := w.needStored(access.GPGKeys, hub.SettingChange{Map: hub.GPGKeysMap, Key: keys[i].ID, Value: &keys[i].Text}, true); err != nil {
-					return err
-				}
+			case there && !upsert:
 				return fault.With(fault.New(fault.Conflict, "another form of it is stored"), "key "+keys[i].ID, "if this one is to take its place, add it with --upsert")
 			}
-			changes = append(changes, hub.SettingChange{Map: hub.GPGKeysMap, Key: keys[i].ID, Value: &keys[i].Text})
+			changes = append(changes, change)
 			added = append(added, keys[i])
 		}
 		if len(changes) == 0 {
