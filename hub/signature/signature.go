@@ -18,27 +18,27 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 )
 
-// A Verdict says what a signature is worth.
-type Verdict string
+// A Outcome says what a signature is worth.
+type Outcome string
 
-// The verdicts. Each but Good is the part of a sentence that says what is
+// The outcomes. Each but Good is the part of a sentence that says what is
 // wrong.
 const (
-	Good             Verdict = "it is signed"
-	Unsigned         Verdict = "it is not signed"
-	Bad              Verdict = "its signature does not fit its content"
-	Malformed        Verdict = "its signature cannot be read"
-	UnknownKey       Verdict = "the key of its signature is not among the public keys of this tenant"
-	NotAllowed       Verdict = "the key of its signature is not allowed by the project"
-	ExpiredKey       Verdict = "the key of its signature has expired"
-	RevokedKey       Verdict = "the key of its signature is revoked"
-	ExpiredSignature Verdict = "its signature has expired"
-	OtherKind        Verdict = "its signature is of another kind than OpenPGP"
+	Good             Outcome = "it is signed"
+	Unsigned         Outcome = "it is not signed"
+	Bad              Outcome = "its signature does not fit its content"
+	Malformed        Outcome = "its signature cannot be read"
+	UnknownKey       Outcome = "the key of its signature is not among the public keys of this tenant"
+	NotAllowed       Outcome = "the key of its signature is not allowed by the project"
+	ExpiredKey       Outcome = "the key of its signature has expired"
+	RevokedKey       Outcome = "the key of its signature is revoked"
+	ExpiredSignature Outcome = "its signature has expired"
+	OtherKind        Outcome = "its signature is of another kind than OpenPGP"
 )
 
-// A Result is the verdict on one object.
+// A Result is what is known of one object.
 type Result struct {
-	Verdict Verdict
+	Outcome Outcome
 	KeyID   string // 16 hexadecimal digits of the key that signed; empty if unknown
 	Signer  string // the first identity of the key
 }
@@ -132,7 +132,7 @@ func NewKeyring(texts []string) *Keyring {
 	return k
 }
 
-// Until is how long a verdict stays as it is: the next time at which a key
+// Until is how long an outcome stays as it is: the next time at which a key
 // expires that has not expired by then; zero: always.
 func (k *Keyring) Until(now time.Time) time.Time {
 	var next time.Time
@@ -156,42 +156,42 @@ func (k *Keyring) Until(now time.Time) time.Time {
 func (k *Keyring) Verify(s Signed, allowed []string, now time.Time) Result {
 	switch {
 	case len(s.Signature) == 0:
-		return Result{Verdict: Unsigned}
+		return Result{Outcome: Unsigned}
 	case s.Twice:
-		return Result{Verdict: Malformed}
+		return Result{Outcome: Malformed}
 	case bytes.HasPrefix(s.Signature, []byte(sshBegin)), bytes.HasPrefix(s.Signature, []byte(x509Begin)):
-		return Result{Verdict: OtherKind}
+		return Result{Outcome: OtherKind}
 	}
 	block, err := armor.Decode(bytes.NewReader(s.Signature))
 	if err != nil || block.Type != openpgp.SignatureType && block.Type != "PGP MESSAGE" {
-		return Result{Verdict: Malformed}
+		return Result{Outcome: Malformed}
 	}
 	body, err := io.ReadAll(io.LimitReader(block.Body, maxSignature))
 	if err != nil {
-		return Result{Verdict: Malformed}
+		return Result{Outcome: Malformed}
 	}
 	var out Result
 	first, err := packet.NewReader(bytes.NewReader(body)).Next()
 	claimed, is := first.(*packet.Signature)
 	if err != nil || !is || claimed.IssuerKeyId == nil {
-		return Result{Verdict: Malformed}
+		return Result{Outcome: Malformed}
 	}
 	out.KeyID = fmt.Sprintf("%016X", *claimed.IssuerKeyId) // of the first signature, unless a key fits another
 	config := &packet.Config{Time: func() time.Time { return now }}
 	sig, entity, err := openpgp.VerifyDetachedSignature(k.entities, bytes.NewReader(s.Payload), bytes.NewReader(body), config)
-	out.Verdict = verdict(err)
+	out.Outcome = outcomeOf(err)
 	if entity == nil {
 		return out
 	}
 	out.KeyID = fmt.Sprintf("%016X", *sig.IssuerKeyId)
 	out.Signer = owner(entity)
-	if out.Verdict == Good && !signedBy(entity, *sig.IssuerKeyId, allowed) {
-		out.Verdict = NotAllowed
+	if out.Outcome == Good && !signedBy(entity, *sig.IssuerKeyId, allowed) {
+		out.Outcome = NotAllowed
 	}
 	return out
 }
 
-func verdict(err error) Verdict {
+func outcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
 		return Good

@@ -130,7 +130,7 @@ type Mirrors struct {
 	log   *slog.Logger
 	lib   *packstore.Library
 
-	verified verdicts
+	verified verifiedDemands
 	removed  atomic.Uint64 // mirrors, so that each has a place of its own in the trash
 
 	mu  sync.Mutex

@@ -21,7 +21,7 @@ const (
 	maxSigned   = 1 << 20 // bytes of a commit or tag that is verified
 	maxWalked   = 100_000 // commits of a history that one verification reads
 	maxProblems = 10      // that one error lists
-	maxVerified = 16_384  // verdicts that are remembered
+	maxVerified = 16_384  // verifiedDemands that are remembered
 	beatEvery   = 256     // commits
 )
 
@@ -29,32 +29,32 @@ const (
 // (PROJ-16).
 const sealTrailer = "argocd-gpg-seal:"
 
-// verdicts remember what was verified. Only good verdicts are in it.
-type verdicts struct {
+// verifiedDemands remember what was verified. Only good verifiedDemands are in it.
+type verifiedDemands struct {
 	mu   sync.Mutex
-	good map[verdictKey]time.Time // until when it holds; zero: always
+	good map[verifiedKey]time.Time // until when it holds; zero: always
 }
 
-// A verdictKey is a demand by its identity, or a commit of a history that was
+// A verifiedKey is a demand by its identity, or a commit of a history that was
 // verified whole under a scope.
-type verdictKey struct {
+type verifiedKey struct {
 	tenant hub.TenantID
 	repo   hub.RepositoryID
 	what   string
 }
 
-func (v *verdicts) has(k verdictKey, now time.Time) bool {
+func (v *verifiedDemands) has(k verifiedKey, now time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	until, there := v.good[k]
 	return there && (until.IsZero() || now.Before(until))
 }
 
-func (v *verdicts) add(k verdictKey, until time.Time) {
+func (v *verifiedDemands) add(k verifiedKey, until time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.good == nil || len(v.good) >= maxVerified {
-		v.good = map[verdictKey]time.Time{}
+		v.good = map[verifiedKey]time.Time{}
 	}
 	v.good[k] = until
 }
@@ -63,7 +63,7 @@ func (v *verdicts) add(k verdictKey, until time.Time) {
 // the same keys. It costs nothing.
 func (m *Mirrors) Verified(tenant hub.TenantID, repo hub.RepositoryID, d hub.SignatureDemand) bool {
 	id := d.Identity()
-	return m.verified.has(verdictKey{tenant, repo, string(id[:])}, m.clock.Now())
+	return m.verified.has(verifiedKey{tenant, repo, string(id[:])}, m.clock.Now())
 }
 
 // Verify checks the signatures that a demand asks for (PROJ-15, PROJ-16). The
@@ -93,13 +93,13 @@ func (m *Mirrors) Verify(ctx context.Context, tenant hub.TenantID, repo hub.Repo
 		err = check.history(ctx, c.Hash, d.Policy.Mode == hub.SignatureStrict)
 	}
 	if err == nil {
-		err = check.verdict()
+		err = check.result()
 	}
 	if err != nil {
 		return about(repo, err)
 	}
 	id := d.Identity()
-	m.verified.add(verdictKey{tenant, repo.ID, string(id[:])}, check.keys.Until(check.now))
+	m.verified.add(verifiedKey{tenant, repo.ID, string(id[:])}, check.keys.Until(check.now))
 	return nil
 }
 
@@ -115,8 +115,8 @@ type signatureCheck struct {
 	beat     func()
 }
 
-// verdict is the error that lists the problems.
-func (s *signatureCheck) verdict() error {
+// result is the error that lists the problems.
+func (s *signatureCheck) result() error {
 	if len(s.problems) == 0 {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (s *signatureCheck) verdict() error {
 }
 
 func (s *signatureCheck) problem(what string, r signature.Result) {
-	text := what + ": " + string(r.Verdict)
+	text := what + ": " + string(r.Outcome)
 	if r.KeyID != "" {
 		text += " (key " + r.KeyID + ")"
 	}
@@ -162,7 +162,7 @@ func (s *signatureCheck) tag(ctx context.Context, d hub.SignatureDemand) (tagged
 		s.problems = append(s.problems, fmt.Sprintf("tag %s: the object behind it is of another tag, %q", cut(short, 120), cut(header(obj.Data, "tag"), 120)))
 		return true, nil
 	}
-	if r := s.keys.Verify(signature.Tag(obj.Data), s.allowed, s.now); r.Verdict != signature.Good {
+	if r := s.keys.Verify(signature.Tag(obj.Data), s.allowed, s.now); r.Outcome != signature.Good {
 		s.problem("tag "+cut(short, 120), r)
 	}
 	return true, nil
@@ -257,16 +257,16 @@ func (s *signatureCheck) whole(h plumbing.Hash, strict bool) bool {
 	return strict && s.verified.has(s.wholeKey(h), s.now)
 }
 
-func (s *signatureCheck) wholeKey(h plumbing.Hash) verdictKey {
-	return verdictKey{s.tenant, s.repo.ID, s.scope + h.String()}
+func (s *signatureCheck) wholeKey(h plumbing.Hash) verifiedKey {
+	return verifiedKey{s.tenant, s.repo.ID, s.scope + h.String()}
 }
 
 func (s *signatureCheck) commit(h plumbing.Hash, data []byte) bool {
 	r := s.keys.Verify(signature.Commit(data), s.allowed, s.now)
-	if r.Verdict != signature.Good {
+	if r.Outcome != signature.Good {
 		s.problem(fmt.Sprintf("commit %s by %s", h.String()[:10], cut(author(data), 120)), r)
 	}
-	return r.Verdict == signature.Good
+	return r.Outcome == signature.Good
 }
 
 // author is the name of a commit's author, as the commit says.
