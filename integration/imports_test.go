@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"shared/failpoint": {},
 
 	"hub/repourl":  {"shared/fault"},
-	"hub":          {"hub/repourl", "shared/fault", "shared/glob", "shared/manifest", "shared/syncwindow"},
+	"hub":          {"hub/repourl", "shared/auditlog", "shared/fault", "shared/glob", "shared/manifest", "shared/syncwindow"},
 	"hub/*":        {"hub", "hub/repourl", "shared/*", "proto/*/*"},
 	"hub/*/*":      {"hub", "hub/repourl", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
 	"hub/relay":    {"hub", "hub/repourl", "hub/plan", "shared/*", "proto/*/*"},
