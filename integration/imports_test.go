@@ -75,6 +75,7 @@ var mayImport = map[string][]string{
 	"hub/source/charts/chartstest": {},
 
 	"hub/catalog/tenancy":    {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/transact", "hub/catalog/validation", "hub/settings", "shared/*"},
+	"hub/catalog/platform":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/tenancy", "hub/catalog/transact", "hub/catalog/validation", "shared/*"},
 	"hub/catalog/transact":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/settings", "shared/*"},
 	"hub/catalog/validation": {"hub", "hub/repourl", "hub/settings", "shared/*"},
 

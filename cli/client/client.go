@@ -151,11 +151,19 @@ func (c *Client) Apply(ctx context.Context, params ApplyParams, body Raw) (*http
 	return r.send(ctx, body)
 }
 
-// ListAudit is GET /api/v1/audit: Lists writes and refused writes, newest first.
+// ListAudit is GET /api/v1/audit: Searches the audit log, newest first.
 func (c *Client) ListAudit(ctx context.Context, params ListAuditParams) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/audit")
 	r.add("limit", params.Limit)
 	r.add("before", params.Before)
+	r.add("actor", params.Actor)
+	r.add("action", params.Action)
+	r.add("resource", params.Resource)
+	r.add("object", params.Object)
+	r.add("result", params.Result)
+	r.add("text", params.Text)
+	r.add("from", params.From)
+	r.add("to", params.To)
 	return r.send(ctx, nil)
 }
 

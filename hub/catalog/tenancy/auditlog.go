@@ -47,6 +47,19 @@ func (c *Tenancy) VerifyAudit(ctx context.Context, by hub.Caller) (AuditCheck, e
 	return out, err
 }
 
+// AuditHead returns where the tenant's log ends and begins.
+func (c *Tenancy) AuditHead(ctx context.Context, by hub.Caller) (hub.AuditHead, error) {
+	var out hub.AuditHead
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) (err error) {
+		if err := r.May(access.Audit, access.Get); err != nil {
+			return err
+		}
+		out, err = r.AuditHead(ctx)
+		return err
+	})
+	return out, err
+}
+
 // KeepAudit sets after how many days records are removed; 0: never.
 func (c *Tenancy) KeepAudit(ctx context.Context, by hub.Caller, days int) (hub.AuditHead, error) {
 	var out hub.AuditHead
@@ -133,8 +146,7 @@ func WriteAudit(ctx context.Context, s *transact.Service, t hub.Tenant, head hub
 	return w.End()
 }
 
-// StreamBegun notes that a caller follows changes, and StreamEnded that they no
-// longer do.
+// StreamBegun notes that a caller follows changes.
 func (c *Tenancy) StreamBegun(ctx context.Context, by hub.Caller, object string) error {
 	return c.transact.Record(ctx, by, audit.Entry{Action: "stream-begin", Resource: access.Applications, Object: object, Result: audit.Allowed})
 }
