@@ -13,7 +13,11 @@ import (
 )
 
 const (
-	lockAuditHead = `SELECT seq, hash FROM audit_head WHERE tenant_id = $1 FOR UPDATE`
+	// The quotas come with it: who adds something waits for this lock, and then
+	// counts.
+	lockAuditHead = `
+		SELECT h.seq, h.hash, (SELECT json_object_agg(q.kind, q.most) FROM tenant_quota q WHERE q.tenant_id = $1)
+		FROM   audit_head h WHERE h.tenant_id = $1 FOR UPDATE OF h`
 	moveAuditHead = `UPDATE audit_head SET seq = $2, hash = $3 WHERE tenant_id = $1`
 	insertAudit   = `
 		INSERT INTO audit_record (tenant_id, seq, at, actor, via, address, action, resource, object, result, reason, detail, request, prev, hash)
@@ -43,15 +47,16 @@ func (t *Tenant) AppendAudit(_ context.Context, r hub.AuditRecord) error {
 
 // An auditHead is where a tenant's records end.
 type auditHead struct {
-	seq  int64
-	hash []byte
+	seq    int64
+	hash   []byte
+	quotas []byte // JSON; empty: the tenant has none of its own
 }
 
 // queueAuditHead locks the end of the records. It comes last in a batch,
 // because the lock orders all writers of the tenant until they have committed.
 func (t *Tenant) queueAuditHead(b *pgx.Batch, head *auditHead) {
 	b.Queue(lockAuditHead, t.id).QueryRow(func(row pgx.Row) error {
-		if err := row.Scan(&head.seq, &head.hash); err != nil {
+		if err := row.Scan(&head.seq, &head.hash, &head.quotas); err != nil {
 			return fmt.Errorf("lock audit head: %w", err)
 		}
 		return nil

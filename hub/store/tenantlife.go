@@ -32,7 +32,7 @@ const (
 		WHERE  purge_at <= @at AND ready
 		RETURNING id, name, display_name, suspended, suspended_reason, suspended_at, deleted_at, purge_at, created_at`
 	selectPurges = `SELECT id FROM directory.tenant WHERE NOT ready AND purge_at <= $1 ORDER BY id`
-	purgeTenant  = `SELECT directory.purge_tenant($1, $2)`
+	purgeTenant  = `SELECT work.purge_tenant($1, $2)`
 
 	countTenant = `
 		SELECT (SELECT count(*) FROM application x WHERE x.tenant_id = $1) AS applications,

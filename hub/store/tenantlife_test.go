@@ -135,7 +135,7 @@ func TestDeletionOfTenants(t *testing.T) {
 	})
 	t.Run("ISO-10 the hub's roles cannot purge by themselves", func(t *testing.T) {
 		app := storetest.Connect(t, urls.App)
-		if _, err := app.Exec(t.Context(), `SELECT directory.purge_tenant($1, 10)`, stays.tenant); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		if _, err := app.Exec(t.Context(), `SELECT work.purge_tenant($1, 10)`, stays.tenant); err == nil || !strings.Contains(err.Error(), "permission denied") {
 			t.Errorf("the application role may purge: %v", err)
 		}
 	})

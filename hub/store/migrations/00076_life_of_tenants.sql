@@ -11,8 +11,9 @@ ALTER TABLE directory.tenant
     ADD COLUMN purge_at         timestamptz;
 
 -- +goose StatementBegin
--- The tables with rows of tenants, those that refer to others first.
-CREATE FUNCTION directory.tenant_tables() RETURNS SETOF regclass
+-- Both functions are in the schema work, where no role gets rights on all
+-- functions at once. The tables with rows of tenants, those that refer to others first.
+CREATE FUNCTION work.tenant_tables() RETURNS SETOF regclass
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE own AS (
         SELECT c.oid
@@ -34,7 +35,7 @@ $$;
 -- Removes up to most rows of a tenant whose grace period is over, and returns
 -- how many. Its keys go first: what they have sealed is unreadable from then on,
 -- and no transaction of the tenant can begin.
-CREATE FUNCTION directory.purge_tenant(tenant uuid, most integer) RETURNS bigint
+CREATE FUNCTION work.purge_tenant(tenant uuid, most integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     t       regclass;
@@ -48,7 +49,7 @@ BEGIN
     PERFORM set_config('app.tenant_id', tenant::text, true);
     DELETE FROM public.organisation WHERE tenant_id = tenant;
     GET DIAGNOSTICS removed = ROW_COUNT;
-    FOR t IN SELECT directory.tenant_tables() LOOP
+    FOR t IN SELECT work.tenant_tables() LOOP
         EXIT WHEN removed >= most;
         EXECUTE format('DELETE FROM %s WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM %s WHERE tenant_id = $1 LIMIT $2))', t, t)
         USING tenant, most - removed;
@@ -63,5 +64,5 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION directory.tenant_tables, directory.purge_tenant FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION directory.purge_tenant TO capstan_system;
+REVOKE ALL ON FUNCTION work.tenant_tables, work.purge_tenant FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION work.purge_tenant TO capstan_system;
