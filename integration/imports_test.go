@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"shared/failpoint": {},
 
 	"hub/repourl":  {"shared/fault"},
-	"hub":          {"hub/repourl", "shared/fault", "shared/glob", "shared/manifest", "shared/syncwindow"},
+	"hub":          {"hub/repourl", "shared/auditlog", "shared/fault", "shared/glob", "shared/manifest", "shared/syncwindow"},
 	"hub/*":        {"hub", "hub/repourl", "shared/*", "proto/*/*"},
 	"hub/*/*":      {"hub", "hub/repourl", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
 	"hub/relay":    {"hub", "hub/repourl", "hub/plan", "shared/*", "proto/*/*"},
@@ -76,6 +76,7 @@ var mayImport = map[string][]string{
 	"hub/source/charts/chartstest": {},
 
 	"hub/catalog/tenancy":    {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/signature", "hub/catalog/transact", "hub/catalog/validation", "hub/settings", "shared/*"},
+	"hub/catalog/platform":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/tenancy", "hub/catalog/transact", "hub/catalog/validation", "shared/*"},
 	"hub/catalog/transact":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/settings", "shared/*"},
 	"hub/catalog/validation": {"hub", "hub/repourl", "hub/settings", "shared/*"},
 
@@ -101,7 +102,7 @@ var mayImport = map[string][]string{
 	"agent/daemon": {"agent/...", "shared/*", "proto/*/*"},
 	"agent/cmd/*":  {"agent/daemon", "shared/*"},
 
-	"cli":        {"cli/...", "shared/action", "shared/apimodel", "shared/fault", "shared/version", "shared/yamltext"},
+	"cli":        {"cli/...", "shared/action", "shared/apimodel", "shared/auditlog", "shared/fault", "shared/version", "shared/yamltext"},
 	"cli/*":      {"cli/...", "shared/apimodel", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
 	"cli/cmd/*":  {"cli"},
 	"cli/client": {"shared/apimodel", "shared/fault"},

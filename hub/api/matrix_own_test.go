@@ -290,6 +290,9 @@ func TestRightsMatrix(t *testing.T) {
 				c.secret = m.session(t, "acme", c.user, time.Hour)
 			}
 			path, exists := m.address(op, c)
+			if op.id == "deleteTenant" {
+				path += "?confirm=acme"
+			}
 			if c.role != "" && op.id == "deleteToken" {
 				path = "/api/v1/tokens/" + m.spare(m.User("acme", c.user))
 			}
