@@ -236,12 +236,12 @@ func (m *matrix) address(op method, c matrixCaller) (path string, ok bool) {
 	for {
 		at := strings.Index(path, "{")
 		if at < 0 {
-			return path, true
+			return path + query(requiredQuery(op)), true
 		}
 		end := at + strings.Index(path[at:], "}") + 1
 		value, found := m.first(secret, strings.TrimSuffix(path[:at], "/"))
 		if !found {
-			return strings.NewReplacer("{", "", "}", "").Replace(path), false
+			return strings.NewReplacer("{", "", "}", "").Replace(path) + query(requiredQuery(op)), false
 		}
 		path = path[:at] + value + path[end:]
 	}

@@ -265,8 +265,16 @@ func Terminate(ctx context.Context, tx Tx, app hub.ApplicationID, by hub.Initiat
 	if err := tx.SetOperationRetry(ctx, op.ID, nil, op.Options); err != nil {
 		return hub.Operation{}, err
 	}
-	if op.Snapshot == "" && op.Kind != hub.DeleteOperation {
+	homes, err := tx.ClustersByID(ctx, []hub.ClusterID{op.Cluster})
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	early := op.Snapshot == "" && op.Kind != hub.DeleteOperation
+	if early || len(homes) == 0 {
 		op.Phase, op.Message = hub.Failed, "terminated by "+by.Username+" before its manifests were there"
+		if !early {
+			op.Message = "terminated by " + by.Username + " after its cluster was removed"
+		}
 		return op, tx.EndOperation(ctx, op.ID, op.Phase, op.Message)
 	}
 	if err := c.terminate(op, by.Username); err != nil {
