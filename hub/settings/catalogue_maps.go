@@ -13,6 +13,7 @@ const (
 	rolesMap             = "argocd-rbac-cm"
 	notificationsMap     = "argocd-notifications-cm"
 	notificationsSecret  = "argocd-notifications-secret"
+	pluginsMap           = "argocd-cmp-cm"
 	keysMap              = "argocd-gpg-keys-cm"
 	imageUpdaterMap      = "argocd-image-updater-config"
 	imageUpdaterSSHMap   = "argocd-image-updater-ssh-config"
@@ -34,6 +35,7 @@ func otherMaps() []Known {
 		),
 		table(notificationsMap, row{anyKey, "Services, templates and triggers of notifications.", "message: done\n", anyText, "", ""}),
 		table(notificationsSecret, row{anyKey, "What services of notifications sign in with.", "a token", anyText, "", ""}),
+		table(pluginsMap, row{anyKey, "Plugins that render manifests.", "x", anyText, "", ""}),
 		table(keysMap, row{anyKey, "By its id: a public key that commits may be signed with.", "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDME\n-----END PGP PUBLIC KEY BLOCK-----\n", armoured, "", ""}),
 		table(
 			imageUpdaterMap,
