@@ -45,6 +45,13 @@ func (c *Client) GetApplication(ctx context.Context, namespace PathNamespace, na
 	return r.send(ctx, nil)
 }
 
+// PatchApplication is PATCH /api/v1/applications/{namespace}/{name}: Changes parts of an application's spec, labels, annotations and finalizers.
+func (c *Client) PatchApplication(ctx context.Context, namespace PathNamespace, name PathName, params PatchApplicationParams, body PatchApplicationJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPatch, "/api/v1/applications/{namespace}/{name}", namespace, name)
+	r.setHeader("If-Match", params.IfMatch)
+	return r.send(ctx, body)
+}
+
 // AbandonApplication is POST /api/v1/applications/{namespace}/{name}/abandon: Removes an application whose cluster no longer exists, and returns what it leaves in the cluster.
 func (c *Client) AbandonApplication(ctx context.Context, namespace PathNamespace, name PathName, body AbandonApplicationJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/applications/{namespace}/{name}/abandon", namespace, name)
@@ -354,6 +361,18 @@ func (c *Client) PutRepository(ctx context.Context, body PutRepositoryJSONReques
 // DeleteRepository is DELETE /api/v1/repositories/{id}: Forgets a repository's registration and credential.
 func (c *Client) DeleteRepository(ctx context.Context, id PathID) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/repositories/{id}", id)
+	return r.send(ctx, nil)
+}
+
+// ListRepositoryCredentials is GET /api/v1/repository-credentials: Lists the credential templates.
+func (c *Client) ListRepositoryCredentials(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repository-credentials")
+	return r.send(ctx, nil)
+}
+
+// DeleteRepositoryCredential is DELETE /api/v1/repository-credentials/{id}: Deletes a credential template.
+func (c *Client) DeleteRepositoryCredential(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/repository-credentials/{id}", id)
 	return r.send(ctx, nil)
 }
 

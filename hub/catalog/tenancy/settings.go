@@ -180,7 +180,7 @@ func (w *writer) applySettings(ctx context.Context, before []hub.Setting, change
 // known to be no secret: people write passwords into other ConfigMaps, too.
 func (w *writer) noteSetting(action string, change hub.SettingChange, old *hub.Setting) {
 	var before, after any
-	if _, known := settings.Find(change.Map, change.Key); known && !settings.IsSecret(change.Map) {
+	if settings.Public(change.Map, change.Key) {
 		if old.Key != "" {
 			before = old.Value
 		}
