@@ -2,10 +2,8 @@ package settings
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // Further maps of Argo CD.
