@@ -1494,6 +1494,34 @@ type Quarantine struct {
 	Since time.Time `json:"since"`
 }
 
+// QuotaItem defines model for QuotaItem.
+type QuotaItem struct {
+	// Limit Absent if nothing is limited.
+	Limit int64 `json:"limit,omitempty,omitzero"`
+
+	// MeasuredAt Of storage; absent for what is counted now.
+	MeasuredAt time.Time `json:"measuredAt,omitempty,omitzero"`
+
+	// Own A platform admin has set it for this tenant.
+	Own bool `json:"own,omitempty,omitzero"`
+
+	// Quota applications, clusters, repositories, users, tokens, storageBytes, rendersPerMinute or requestsPerMinute.
+	Quota string `json:"quota"`
+
+	// Rate It is a rate; nothing is counted.
+	Rate bool `json:"rate,omitempty,omitzero"`
+
+	// Reached Nothing can be added; for storage: nothing is rendered.
+	Reached bool  `json:"reached,omitempty,omitzero"`
+	Used    int64 `json:"used"`
+}
+
+// QuotaUsage defines model for QuotaUsage.
+type QuotaUsage struct {
+	Items  []QuotaItem `json:"items"`
+	Tenant string      `json:"tenant"`
+}
+
 // Ready defines model for Ready.
 type Ready struct {
 	Status ReadyStatus `json:"status"`
@@ -2431,6 +2459,15 @@ type UpdateTenantJSONBody struct {
 	DisplayName string `json:"displayName,omitempty,omitzero"`
 }
 
+// SetTenantQuotasJSONBody defines parameters for SetTenantQuotas.
+type SetTenantQuotasJSONBody struct {
+	// Quotas Limits by quota; 0 limits nothing. Others stay.
+	Quotas map[string]int64 `json:"quotas,omitempty,omitzero"`
+
+	// Reset Quotas that are the defaults of the hub again.
+	Reset []string `json:"reset,omitempty,omitzero"`
+}
+
 // CreateSetupLinkParams defines parameters for CreateSetupLink.
 type CreateSetupLinkParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
@@ -2572,6 +2609,9 @@ type CreateTenantJSONRequestBody CreateTenantJSONBody
 
 // UpdateTenantJSONRequestBody defines body for UpdateTenant for application/json ContentType.
 type UpdateTenantJSONRequestBody UpdateTenantJSONBody
+
+// SetTenantQuotasJSONRequestBody defines body for SetTenantQuotas for application/json ContentType.
+type SetTenantQuotasJSONRequestBody SetTenantQuotasJSONBody
 
 // SuspendTenantJSONRequestBody defines body for SuspendTenant for application/json ContentType.
 type SuspendTenantJSONRequestBody SuspendTenantJSONBody

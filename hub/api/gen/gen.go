@@ -239,6 +239,9 @@ type ServerInterface interface {
 	// ExportTenant Returns an archive of all that a tenant owns, without secrets
 	// (GET /api/v1/tenants/{name}/export)
 	ExportTenant(ctx echo.Context, name PathName) error
+	// SetTenantQuotas Sets quotas of a tenant
+	// (PATCH /api/v1/tenants/{name}/quotas)
+	SetTenantQuotas(ctx echo.Context, name PathName) error
 	// RestoreTenant Takes the deletion of a tenant back within its grace period
 	// (POST /api/v1/tenants/{name}/restore)
 	RestoreTenant(ctx echo.Context, name PathName) error
@@ -251,6 +254,9 @@ type ServerInterface interface {
 	// SuspendTenant Ends the service of a tenant until it is resumed
 	// (POST /api/v1/tenants/{name}/suspend)
 	SuspendTenant(ctx echo.Context, name PathName) error
+	// GetTenantUsage Returns what a tenant may have and has
+	// (GET /api/v1/tenants/{name}/usage)
+	GetTenantUsage(ctx echo.Context, name PathName) error
 	// ListTokens Lists the caller's API tokens
 	// (GET /api/v1/tokens)
 	ListTokens(ctx echo.Context) error
@@ -260,6 +266,9 @@ type ServerInterface interface {
 	// DeleteToken Revokes one of the caller's API tokens
 	// (DELETE /api/v1/tokens/{id})
 	DeleteToken(ctx echo.Context, id PathID) error
+	// GetUsage Returns what the caller's tenant may have and has
+	// (GET /api/v1/usage)
+	GetUsage(ctx echo.Context) error
 	// ListUsers Lists the local accounts of the tenant
 	// (GET /api/v1/users)
 	ListUsers(ctx echo.Context) error
@@ -2178,6 +2187,22 @@ func (w *ServerInterfaceWrapper) ExportTenant(ctx echo.Context) error {
 	return err
 }
 
+// SetTenantQuotas converts echo context to params.
+func (w *ServerInterfaceWrapper) SetTenantQuotas(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.SetTenantQuotas(ctx, name)
+	return err
+}
+
 // RestoreTenant converts echo context to params.
 func (w *ServerInterfaceWrapper) RestoreTenant(ctx echo.Context) error {
 	var err error
@@ -2262,6 +2287,22 @@ func (w *ServerInterfaceWrapper) SuspendTenant(ctx echo.Context) error {
 	return err
 }
 
+// GetTenantUsage converts echo context to params.
+func (w *ServerInterfaceWrapper) GetTenantUsage(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetTenantUsage(ctx, name)
+	return err
+}
+
 // ListTokens converts echo context to params.
 func (w *ServerInterfaceWrapper) ListTokens(ctx echo.Context) error {
 	var err error
@@ -2313,6 +2354,15 @@ func (w *ServerInterfaceWrapper) DeleteToken(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.DeleteToken(ctx, id)
+	return err
+}
+
+// GetUsage converts echo context to params.
+func (w *ServerInterfaceWrapper) GetUsage(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetUsage(ctx)
 	return err
 }
 
@@ -2491,6 +2541,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/tenants/:name/restore", wrapper.RestoreTenant, options.OperationMiddlewares["restoreTenant"]...)
 	router.POST(options.BaseURL+"/api/v1/tenants/:name/suspend", wrapper.SuspendTenant, options.OperationMiddlewares["suspendTenant"]...)
 	router.POST(options.BaseURL+"/api/v1/tenants/:name/resume", wrapper.ResumeTenant, options.OperationMiddlewares["resumeTenant"]...)
+	router.GET(options.BaseURL+"/api/v1/tenants/:name/usage", wrapper.GetTenantUsage, options.OperationMiddlewares["getTenantUsage"]...)
+	router.PATCH(options.BaseURL+"/api/v1/tenants/:name/quotas", wrapper.SetTenantQuotas, options.OperationMiddlewares["setTenantQuotas"]...)
 	router.GET(options.BaseURL+"/api/v1/tenants/:name/export", wrapper.ExportTenant, options.OperationMiddlewares["exportTenant"]...)
 	router.POST(options.BaseURL+"/api/v1/tenants/:name/setup-link", wrapper.CreateSetupLink, options.OperationMiddlewares["createSetupLink"]...)
 	router.GET(options.BaseURL+"/api/v1/users", wrapper.ListUsers, options.OperationMiddlewares["listUsers"]...)
@@ -2548,6 +2600,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/audit/export", wrapper.ExportAudit, options.OperationMiddlewares["exportAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/retention", wrapper.GetAuditRetention, options.OperationMiddlewares["getAuditRetention"]...)
 	router.PUT(options.BaseURL+"/api/v1/audit/retention", wrapper.PutAuditRetention, options.OperationMiddlewares["putAuditRetention"]...)
+	router.GET(options.BaseURL+"/api/v1/usage", wrapper.GetUsage, options.OperationMiddlewares["getUsage"]...)
 	router.GET(options.BaseURL+"/api/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
 	router.PATCH(options.BaseURL+"/api/v1/settings", wrapper.PatchSettings, options.OperationMiddlewares["patchSettings"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/approve", wrapper.ApproveOperation, options.OperationMiddlewares["approveOperation"]...)
@@ -5601,6 +5654,46 @@ func (response ExportTenantdefaultJSONResponse) VisitExportTenantResponse(w http
 	return err
 }
 
+type SetTenantQuotasRequestObject struct {
+	Name PathName `json:"name"`
+	Body *SetTenantQuotasJSONRequestBody
+}
+
+type SetTenantQuotasResponseObject interface {
+	VisitSetTenantQuotasResponse(w http.ResponseWriter) error
+}
+
+type SetTenantQuotas200JSONResponse QuotaUsage
+
+func (response SetTenantQuotas200JSONResponse) VisitSetTenantQuotasResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetTenantQuotasdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response SetTenantQuotasdefaultJSONResponse) VisitSetTenantQuotasResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RestoreTenantRequestObject struct {
 	Name PathName `json:"name"`
 }
@@ -5759,6 +5852,45 @@ func (response SuspendTenantdefaultJSONResponse) VisitSuspendTenantResponse(w ht
 	return err
 }
 
+type GetTenantUsageRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetTenantUsageResponseObject interface {
+	VisitGetTenantUsageResponse(w http.ResponseWriter) error
+}
+
+type GetTenantUsage200JSONResponse QuotaUsage
+
+func (response GetTenantUsage200JSONResponse) VisitGetTenantUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTenantUsagedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetTenantUsagedefaultJSONResponse) VisitGetTenantUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListTokensRequestObject struct {
 }
 
@@ -5861,6 +5993,44 @@ type DeleteTokendefaultJSONResponse struct {
 }
 
 func (response DeleteTokendefaultJSONResponse) VisitDeleteTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUsageRequestObject struct {
+}
+
+type GetUsageResponseObject interface {
+	VisitGetUsageResponse(w http.ResponseWriter) error
+}
+
+type GetUsage200JSONResponse QuotaUsage
+
+func (response GetUsage200JSONResponse) VisitGetUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUsagedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetUsagedefaultJSONResponse) VisitGetUsageResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6401,6 +6571,9 @@ type StrictServerInterface interface {
 	// ExportTenant Returns an archive of all that a tenant owns, without secrets
 	// (GET /api/v1/tenants/{name}/export)
 	ExportTenant(ctx context.Context, request ExportTenantRequestObject) (ExportTenantResponseObject, error)
+	// SetTenantQuotas Sets quotas of a tenant
+	// (PATCH /api/v1/tenants/{name}/quotas)
+	SetTenantQuotas(ctx context.Context, request SetTenantQuotasRequestObject) (SetTenantQuotasResponseObject, error)
 	// RestoreTenant Takes the deletion of a tenant back within its grace period
 	// (POST /api/v1/tenants/{name}/restore)
 	RestoreTenant(ctx context.Context, request RestoreTenantRequestObject) (RestoreTenantResponseObject, error)
@@ -6413,6 +6586,9 @@ type StrictServerInterface interface {
 	// SuspendTenant Ends the service of a tenant until it is resumed
 	// (POST /api/v1/tenants/{name}/suspend)
 	SuspendTenant(ctx context.Context, request SuspendTenantRequestObject) (SuspendTenantResponseObject, error)
+	// GetTenantUsage Returns what a tenant may have and has
+	// (GET /api/v1/tenants/{name}/usage)
+	GetTenantUsage(ctx context.Context, request GetTenantUsageRequestObject) (GetTenantUsageResponseObject, error)
 	// ListTokens Lists the caller's API tokens
 	// (GET /api/v1/tokens)
 	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
@@ -6422,6 +6598,9 @@ type StrictServerInterface interface {
 	// DeleteToken Revokes one of the caller's API tokens
 	// (DELETE /api/v1/tokens/{id})
 	DeleteToken(ctx context.Context, request DeleteTokenRequestObject) (DeleteTokenResponseObject, error)
+	// GetUsage Returns what the caller's tenant may have and has
+	// (GET /api/v1/usage)
+	GetUsage(ctx context.Context, request GetUsageRequestObject) (GetUsageResponseObject, error)
 	// ListUsers Lists the local accounts of the tenant
 	// (GET /api/v1/users)
 	ListUsers(ctx context.Context, request ListUsersRequestObject) (ListUsersResponseObject, error)
@@ -8934,6 +9113,54 @@ func (sh *strictHandler) ExportTenant(ctx echo.Context, name PathName) error {
 	return nil
 }
 
+// SetTenantQuotas operation middleware
+func (sh *strictHandler) SetTenantQuotas(ctx echo.Context, name PathName) error {
+	var request SetTenantQuotasRequestObject
+
+	request.Name = name
+
+	var body SetTenantQuotasJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.SetTenantQuotas(ctx.Request().Context(), request.(SetTenantQuotasRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetTenantQuotas")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(SetTenantQuotasResponseObject); ok {
+		return validResponse.VisitSetTenantQuotasResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // RestoreTenant operation middleware
 func (sh *strictHandler) RestoreTenant(ctx echo.Context, name PathName) error {
 	var request RestoreTenantRequestObject
@@ -9061,6 +9288,31 @@ func (sh *strictHandler) SuspendTenant(ctx echo.Context, name PathName) error {
 	return nil
 }
 
+// GetTenantUsage operation middleware
+func (sh *strictHandler) GetTenantUsage(ctx echo.Context, name PathName) error {
+	var request GetTenantUsageRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTenantUsage(ctx.Request().Context(), request.(GetTenantUsageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTenantUsage")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetTenantUsageResponseObject); ok {
+		return validResponse.VisitGetTenantUsageResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListTokens operation middleware
 func (sh *strictHandler) ListTokens(ctx echo.Context) error {
 	var request ListTokensRequestObject
@@ -9151,6 +9403,29 @@ func (sh *strictHandler) DeleteToken(ctx echo.Context, id PathID) error {
 		return err
 	} else if validResponse, ok := response.(DeleteTokenResponseObject); ok {
 		return validResponse.VisitDeleteTokenResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetUsage operation middleware
+func (sh *strictHandler) GetUsage(ctx echo.Context) error {
+	var request GetUsageRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetUsage(ctx.Request().Context(), request.(GetUsageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetUsage")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetUsageResponseObject); ok {
+		return validResponse.VisitGetUsageResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

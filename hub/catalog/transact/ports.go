@@ -277,7 +277,7 @@ type SettingWriter interface {
 type RecordPorts struct {
 	AuditLog
 	AuditKeeper
-	Counter
+	QuotaStore
 	FeedQueue
 	IdempotencyStore
 }
@@ -299,9 +299,13 @@ type AuditKeeper interface {
 	KeepAudit(ctx context.Context, days int) error
 }
 
-// Counter counts what the tenant has.
-type Counter interface {
+// QuotaStore keeps what the tenant may have, and counts what it has.
+type QuotaStore interface {
 	Counts(ctx context.Context) (hub.TenantCounts, error)
+	Usage(ctx context.Context) (hub.Usage, error)
+	// Quotas returns the tenant's own limits.
+	Quotas(ctx context.Context) (hub.Quotas, error)
+	PutQuotas(ctx context.Context, put hub.Quotas, drop []hub.Quota) error
 }
 
 // FeedQueue is the place of the transaction in the feed, and the work that

@@ -365,6 +365,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{name}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns what a tenant may have and has */
+        get: operations["getTenantUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** Sets quotas of a tenant */
+        patch: operations["setTenantQuotas"];
+        trace?: never;
+    };
     "/api/v1/tenants/{name}/export": {
         parameters: {
             query?: never;
@@ -1114,6 +1148,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns what the caller's tenant may have and has */
+        get: operations["getUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/settings": {
         parameters: {
             query?: never;
@@ -1365,6 +1416,32 @@ export interface components {
             tokens: number;
             /** Format: int64 */
             auditRecords: number;
+        };
+        QuotaUsage: {
+            tenant: string;
+            items: components["schemas"]["QuotaItem"][];
+        };
+        QuotaItem: {
+            /** @description It is a rate; nothing is counted. */
+            rate?: boolean;
+            /** @description applications, clusters, repositories, users, tokens, storageBytes, rendersPerMinute or requestsPerMinute. */
+            quota: string;
+            /**
+             * Format: int64
+             * @description Absent if nothing is limited.
+             */
+            limit?: number;
+            /** @description A platform admin has set it for this tenant. */
+            own?: boolean;
+            /** Format: int64 */
+            used: number;
+            /**
+             * Format: date-time
+             * @description Of storage; absent for what is counted now.
+             */
+            measuredAt?: string;
+            /** @description Nothing can be added; for storage: nothing is rendered. */
+            reached?: boolean;
         };
         TenantDeletion: {
             tenant: components["schemas"]["Tenant"];
@@ -3085,6 +3162,63 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    getTenantUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Quotas and usage. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaUsage"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    setTenantQuotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Limits by quota; 0 limits nothing. Others stay. */
+                    quotas?: {
+                        [key: string]: number;
+                    };
+                    /** @description Quotas that are the defaults of the hub again. */
+                    reset?: string[];
+                };
+            };
+        };
+        responses: {
+            /** @description Quotas and usage. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaUsage"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     exportTenant: {
         parameters: {
             query?: never;
@@ -4698,6 +4832,27 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AuditRetention"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Quotas and usage. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaUsage"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];
