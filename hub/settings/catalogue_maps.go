@@ -2,10 +2,8 @@ package settings
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // Further maps of Argo CD.
@@ -14,7 +12,6 @@ const (
 	notificationsMap     = "argocd-notifications-cm"
 	notificationsSecret  = "argocd-notifications-secret"
 	pluginsMap           = "argocd-cmp-cm"
-	keysMap              = "argocd-gpg-keys-cm"
 	imageUpdaterMap      = "argocd-image-updater-config"
 	imageUpdaterSSHMap   = "argocd-image-updater-ssh-config"
 	imageUpdaterSecret   = "argocd-image-updater-secret"
@@ -36,7 +33,6 @@ func otherMaps() []Known {
 		table(notificationsMap, row{anyKey, "Services, templates and triggers of notifications.", "message: done\n", anyText, "", ""}),
 		table(notificationsSecret, row{anyKey, "What services of notifications sign in with.", "a token", anyText, "", ""}),
 		table(pluginsMap, row{anyKey, "Plugins that render manifests.", "x", anyText, "", ""}),
-		table(keysMap, row{anyKey, "By its id: a public key that commits may be signed with.", "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDME\n-----END PGP PUBLIC KEY BLOCK-----\n", armoured, "", ""}),
 		table(
 			imageUpdaterMap,
 			row{imageUpdaterRegistry, "Registries of images.", "registries: []\n", mapping, "", ""},
@@ -45,14 +41,6 @@ func otherMaps() []Known {
 		table(imageUpdaterSSHMap, row{anyKey, "SSH of the image updater.", "Host *\n", anyText, "", ""}),
 		table(imageUpdaterSecret, row{anyKey, "Credentials of the image updater.", "a token", anyText, "", ""}),
 	)
-}
-
-// armoured accepts a public key as GnuPG exports it.
-func armoured(_ string, t text) error {
-	if !strings.Contains(t.value, "-----BEGIN PGP PUBLIC KEY BLOCK-----") {
-		return fault.With(fault.New(fault.Invalid, "it is no public key of GnuPG"), "", "export it by `gpg --armor --export ID`")
-	}
-	return nil
 }
 
 // secretKeys are the keys of argocd-secret that have no reader of their own

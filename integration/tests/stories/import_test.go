@@ -43,8 +43,8 @@ func byArgo(t *testing.T, app, namespace, name, value string, serverSide bool) *
 	return made
 }
 
-// written lists the requests of agents that changed something in a namespace.
-func written(t *testing.T, from kube.AuditMark, namespace string) (out []string) {
+// changesIn lists the requests of agents that changed something in a namespace.
+func changesIn(t *testing.T, from kube.AuditMark, namespace string) (out []string) {
 	t.Helper()
 	requests, err := s.Clusters["in-cluster"].Requests(from)
 	if err != nil {
@@ -114,7 +114,7 @@ status: {sync: {status: Synced}}
 		if !strings.Contains(list, "its objects are taken over as they are") || !strings.Contains(list, "shows what differs") {
 			t.Errorf("import list says\n%s", list)
 		}
-		if got := written(t, mark, ns); len(got) > 0 {
+		if got := changesIn(t, mark, ns); len(got) > 0 {
 			t.Errorf("%d changing requests: %v", len(got), got)
 		}
 	})
@@ -124,7 +124,7 @@ status: {sync: {status: Synced}}
 		if x.Status.OperationState != nil {
 			t.Errorf("operation %+v", x.Status.OperationState)
 		}
-		if got := written(t, mark, ns); len(got) > 0 {
+		if got := changesIn(t, mark, ns); len(got) > 0 {
 			t.Errorf("%d changing requests: %v", len(got), got)
 		}
 	})
