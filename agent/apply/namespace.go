@@ -67,6 +67,9 @@ func (e *Engine) mayEnter(name string, limits *linkv1.Limits, project string) er
 	if err := e.Guard.enters(namespaceKey(name), name); err != nil {
 		return err
 	}
+	if err := managedHere(limits, manifest.Key{Kind: "Namespace", Namespace: name, Name: name}, true); err != nil {
+		return err
+	}
 	if len(limits.GetNamespaces()) > 0 && !matchesNamespace(limits.GetNamespaces(), name) {
 		return denied(project, namespaceKey(name), "objects in namespace "+name)
 	}

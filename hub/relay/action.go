@@ -57,7 +57,7 @@ func (r *Relay) Act(ctx context.Context, cluster hub.Cluster, app hub.Applicatio
 	defer cancel()
 	request := &linkv1.RunActionRequest{
 		Id: a.ID, Object: actionObject(app, o), Action: a.Name, Params: a.Params,
-		Project: a.Project, Limits: plan.Limits(a.Destination, a.Limits),
+		Project: a.Project, Limits: plan.Limits(a.Destination, a.Project, a.Limits),
 	}
 	reply, err := linkv1.NewActsClient(conn).RunAction(ctx, request)
 	if tunnel.IsNotHere(err) {

@@ -52,3 +52,10 @@ oz8y2XRtZ4kwUu+hAA==
 ignoreResourceStatusField: crd
 `
 )
+
+const sampleGlobals = `- projectName: base
+  labelSelector:
+    matchLabels: {team: blue}
+    matchExpressions:
+      - {key: stage, operator: In, values: [prod, test]}
+`

@@ -896,6 +896,9 @@ type Cluster struct {
 	// Rewind HUB_REWOUND: the agent has another log than the hub, as after a restore from a backup. It accepts no change and enforces what it has until an admin accepts the hub's state.
 	Rewind Rewind `json:"rewind,omitempty,omitzero"`
 
+	// Scope What the registration of a cluster limits it to. Absent in a request, it stays as it is.
+	Scope *ClusterScope `json:"scope,omitempty"`
+
 	// Seq Newest row of desired state.
 	Seq    int64  `json:"seq,omitempty,omitzero"`
 	Server string `json:"server,omitempty,omitzero"`
@@ -909,6 +912,21 @@ type Cluster struct {
 
 // ClusterConnection defines model for Cluster.Connection.
 type ClusterConnection string
+
+// ClusterScope What the registration of a cluster limits it to. Absent in a request, it stays as it is.
+type ClusterScope struct {
+	// ClusterResources With namespaces: cluster-scoped objects are managed, too.
+	ClusterResources bool `json:"clusterResources,omitempty,omitzero"`
+
+	// Namespaces The only namespaces that are managed; empty means all.
+	Namespaces []string `json:"namespaces,omitempty,omitzero"`
+
+	// Project The project whose applications may have the cluster as their destination without an entry in the project.
+	Project string `json:"project,omitempty,omitzero"`
+
+	// Shard Stored without effect.
+	Shard *int64 `json:"shard,omitempty"`
+}
 
 // Commit The commit that was applied; absent where another commit gave the same manifests before.
 type Commit struct {
@@ -2114,6 +2132,9 @@ type EnrollClusterJSONBody struct {
 	Labels    StringMap `json:"labels,omitempty,omitzero"`
 	Name      Name      `json:"name"`
 
+	// Scope What the registration of a cluster limits it to. Absent in a request, it stays as it is.
+	Scope *ClusterScope `json:"scope,omitempty"`
+
 	// Server A URL that destinations may name this cluster by. The hub never dials it.
 	Server string `json:"server,omitempty,omitzero"`
 }
@@ -2128,7 +2149,10 @@ type EnrollClusterParams struct {
 type UpdateClusterJSONBody struct {
 	Annotations StringMap `json:"annotations,omitempty,omitzero"`
 	Labels      StringMap `json:"labels,omitempty,omitzero"`
-	Server      string    `json:"server,omitempty,omitzero"`
+
+	// Scope What the registration of a cluster limits it to. Absent in a request, it stays as it is.
+	Scope  *ClusterScope `json:"scope,omitempty"`
+	Server string        `json:"server,omitempty,omitzero"`
 }
 
 // UpdateClusterParams defines parameters for UpdateCluster.
