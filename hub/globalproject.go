@@ -160,6 +160,13 @@ func (p Project) Effective() (ProjectSpec, error) {
 	return spec, err
 }
 
+// EffectiveJSON is the spec of Effective as JSON, with fields that this release
+// does not know.
+func (p Project) EffectiveJSON() (json.RawMessage, error) {
+	raw, err := withInherited(p.Spec, p.Globals)
+	return raw, fault.With(err, "project "+p.Name, "")
+}
+
 func withInherited(raw json.RawMessage, globals []Project) (json.RawMessage, error) {
 	if len(globals) == 0 {
 		return raw, nil

@@ -62,3 +62,18 @@ func (s ProjectSpec) ServiceAccount(a Application, destination Destination) stri
 	}
 	return ""
 }
+
+// An AccessReport is what the service account of an application lacks for the
+// application's objects (IMP-04).
+type AccessReport struct {
+	ServiceAccount    string // user name; empty: the project names none
+	Enabled, Enforced bool   // impersonation, by the settings that the agent has
+	Objects           int    // that were checked
+	Missing           []MissingRight
+	Incomplete        bool // there were too many rights to check
+}
+
+// A MissingRight is a right that an account lacks. An empty name is any.
+type MissingRight struct {
+	Verb, Group, Resource, Namespace, Name, Fix string
+}

@@ -32,7 +32,7 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 	if bare && a.e.namespaceThere(name) {
 		return written{message: unchanged}, nil
 	}
-	live, err := a.e.kube.get(ctx, at)
+	live, err := a.kube().get(ctx, at)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return written{}, explain(err, key, "read")
 	}
@@ -108,7 +108,7 @@ func (a *app) writeNamespace(ctx context.Context, m *nsMeta, live *manifest.Obje
 	if err != nil {
 		return nil, err
 	}
-	return a.e.kube.patch(ctx, patch{endpoint: namespacePlace(m.namespace), kind: types.ApplyPatchType, body: text, manager: manager}, nil)
+	return a.kube().patch(ctx, patch{endpoint: namespacePlace(m.namespace), kind: types.ApplyPatchType, body: text, manager: manager}, nil)
 }
 
 func namespacePlace(name string) endpoint {

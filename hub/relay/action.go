@@ -121,7 +121,7 @@ func unknown(cluster hub.Cluster, err error, sentence string) error {
 // old explains an agent that does not know of actions.
 func old(answer, err error, cluster hub.Cluster) error {
 	if status.Code(err) == codes.Unimplemented {
-		return fault.With(fault.Wrap(fault.Conflict, err, "its agent is too old for actions"), "cluster "+cluster.Name, "update the agent")
+		return fault.With(fault.Wrap(fault.Conflict, err, "its agent is too old for this"), "cluster "+cluster.Name, "update the agent")
 	}
 	return answer
 }

@@ -990,6 +990,25 @@ type Destination struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// DetailedProject defines model for DetailedProject.
+type DetailedProject struct {
+	// Clusters Those that belong to it.
+	Clusters []Cluster `json:"clusters"`
+
+	// EffectiveSpec A Kubernetes object.
+	EffectiveSpec AnyObject `json:"effectiveSpec,omitempty,omitzero"`
+
+	// GlobalProjects Those that it inherits from, in the order of the setting.
+	GlobalProjects []AppProject `json:"globalProjects"`
+
+	// Problem Why it is unknown what it inherits. Nothing new is deployed for its applications then.
+	Problem string     `json:"problem,omitempty,omitzero"`
+	Project AppProject `json:"project"`
+
+	// Repositories Those that belong to it.
+	Repositories []Repository `json:"repositories"`
+}
+
 // Enrolment defines model for Enrolment.
 type Enrolment struct {
 	Cluster Cluster `json:"cluster"`
@@ -1156,6 +1175,25 @@ type HubStatusAutomation string
 // HubStatusConnection defines model for HubStatus.Connection.
 type HubStatusConnection string
 
+// ImpersonationReport What the service account of an application lacks for the application's objects.
+type ImpersonationReport struct {
+	// Enabled Impersonation is enabled.
+	Enabled bool `json:"enabled"`
+
+	// Enforced An application without service account is refused.
+	Enforced bool `json:"enforced"`
+
+	// Incomplete There were too many rights to check all.
+	Incomplete bool           `json:"incomplete,omitempty,omitzero"`
+	Missing    []MissingRight `json:"missing"`
+
+	// Objects Objects that were checked.
+	Objects int64 `json:"objects"`
+
+	// ServiceAccount User name, such as `system:serviceaccount:shop:deployer`; empty: the project names none for the destination.
+	ServiceAccount string `json:"serviceAccount"`
+}
+
 // Info defines model for Info.
 type Info struct {
 	Name  string `json:"name"`
@@ -1216,6 +1254,20 @@ type Metadata struct {
 	Namespace         string    `json:"namespace,omitempty,omitzero"`
 	ResourceVersion   string    `json:"resourceVersion,omitempty,omitzero"`
 	Uid               string    `json:"uid,omitempty,omitzero"`
+}
+
+// MissingRight A right that a service account lacks.
+type MissingRight struct {
+	Fix   string `json:"fix"`
+	Group string `json:"group,omitempty,omitzero"`
+
+	// Name Of the object; absent means any.
+	Name      string `json:"name,omitempty,omitzero"`
+	Namespace string `json:"namespace,omitempty,omitzero"`
+	Resource  string `json:"resource"`
+
+	// Verb `impersonate` means that the agent may not act as the account.
+	Verb string `json:"verb"`
 }
 
 // Name defines model for Name.
