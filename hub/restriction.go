@@ -18,8 +18,6 @@ const ArgoNamespace = "argocd"
 // Unenforced are the fields of a project that restrict its applications and
 // that this release does not enforce. Such a project permits nothing new.
 type Unenforced struct {
-	SignatureKeys   []json.RawMessage `json:"signatureKeys,omitempty"`
-	SourceIntegrity *SourceIntegrity  `json:"sourceIntegrity,omitempty"`
 	// Unknown are the fields of the spec that this release does not know: in an
 	// AppProject nearly every field restricts.
 	Unknown []string `json:"-"`
@@ -29,13 +27,6 @@ type Unenforced struct {
 	AppNamespaces string `json:"-"`
 }
 
-// SourceIntegrity says which commits have to be signed, and by whom.
-type SourceIntegrity struct {
-	Git *struct {
-		Policies []json.RawMessage `json:"policies"`
-	} `json:"git"`
-}
-
 // fields names those that are set, with what the restriction is about.
 func (u Unenforced) fields() (names, about []string) {
 	add := func(set bool, name, what string) {
@@ -43,9 +34,6 @@ func (u Unenforced) fields() (names, about []string) {
 			names, about = append(names, "spec."+name), append(about, what)
 		}
 	}
-	const signatures = "signatures of commits are not checked"
-	add(len(u.SignatureKeys) > 0, "signatureKeys", signatures)
-	add(u.SourceIntegrity != nil && u.SourceIntegrity.Git != nil && len(u.SourceIntegrity.Git.Policies) > 0, "sourceIntegrity", signatures)
 	for _, name := range u.Unknown {
 		add(true, name, "this release does not know "+name)
 	}

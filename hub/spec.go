@@ -284,6 +284,7 @@ type ProjectSpec struct {
 	// project as destinations (PROJ-04).
 	PermitOnlyProjectScopedClusters bool                        `json:"permitOnlyProjectScopedClusters,omitempty"`
 	DestinationServiceAccounts      []DestinationServiceAccount `json:"destinationServiceAccounts,omitempty"`
+	Integrity
 	Unenforced
 	// Prunes is what one operation of an application may delete without
 	// approval; it comes from an annotation of the project.

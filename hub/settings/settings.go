@@ -82,6 +82,10 @@ func Catalogue() []Known {
 			Map: hub.CertificatesMap, Key: anyKey, About: "By the name of a Git server's host: the authorities, in PEM, that its certificate must come from.",
 			Sample: sampleCertificate, Used: true, read: (*set).readCertificates,
 		},
+		{
+			Map: hub.GPGKeysMap, Key: anyKey, About: "By the id of a public key of OpenPGP: the key, which projects may demand signatures of commits with.",
+			Sample: sampleKey, Used: true, read: (*set).readPublicKey,
+		},
 	}, slices.Concat(webhooks(), timers(), sessions(), impersonation())...)
 }
 
