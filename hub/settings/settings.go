@@ -83,7 +83,7 @@ func Catalogue() []Known {
 			Map: hub.CertificatesMap, Key: anyKey, About: "By the name of a Git server's host: the authorities, in PEM, that its certificate must come from.",
 			Sample: sampleCertificate, Used: true, read: (*set).readCertificates,
 		},
-	}, slices.Concat(webhooks(), timers(), sessions())...)
+	}, slices.Concat(webhooks(), timers(), sessions(), clients())...)
 }
 
 // webhooks are what events of Git hosts prove their sender by, one kind of
