@@ -19,6 +19,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/capstan-cd/capstan/hub/api/admin"
 	"github.com/capstan-cd/capstan/hub/api/console"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/api/openapi"
@@ -114,6 +115,7 @@ type Metrics interface {
 // A Server is the HTTP face of one replica. Many goroutines may use it.
 type Server struct {
 	Parts
+	*admin.Handlers
 	cfg        Config
 	external   *url.URL
 	operations map[string]*openapi.Operation // by method and echo path
@@ -143,7 +145,7 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Parts: parts, cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
+	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf), cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
 	for _, o := range operations {
 		if o.Stream {
 			s.streamed = append(s.streamed, o)

@@ -210,6 +210,7 @@ spec:
     - p, proj:shop:dev, applications, get, shop/*, allow
     - p, proj:shop:dev, applications, sync, shop/*, allow
 `).ok(200)
+	m.call(m.admin, "POST", "/api/v1/gpgkeys", map[string]any{"keyData": sampleKey()}).ok(200)
 	m.call(m.admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
 	m.call(m.admin, "POST", "/api/v1/applications", application("web", func(s map[string]any) { s["project"] = "shop" }))
 	m.call(m.admin, "PUT", "/api/v1/applications/argocd/web/spec", application("web", func(s map[string]any) { s["project"] = "shop" })["spec"]).ok(200)
@@ -289,6 +290,9 @@ func TestRightsMatrix(t *testing.T) {
 				c.secret = m.session(t, "acme", c.user, time.Hour)
 			}
 			path, exists := m.address(op, c)
+			if op.id == "deleteTenant" {
+				path += "?confirm=acme"
+			}
 			if c.role != "" && op.id == "deleteToken" {
 				path = "/api/v1/tokens/" + m.spare(m.User("acme", c.user))
 			}

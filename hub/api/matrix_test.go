@@ -22,7 +22,9 @@ package api_test
 import (
 	"strings"
 
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	known "github.com/capstan-cd/capstan/hub/settings"
 )
 
 // roles is who may do what in the own tenant: actions by resource, "*" for
@@ -30,7 +32,7 @@ import (
 func roles() map[string]map[string]string {
 	return map[string]map[string]string{
 		"no-role":        {},
-		"readonly":       {"applications": "get", "projects": "get", "clusters": "get", "repositories": "get", "certificates": "get"},
+		"readonly":       {"applications": "get", "projects": "get", "clusters": "get", "repositories": "get", "certificates": "get", "gpgkeys": "get"},
 		"role-of-shop":   {"applications": "get sync rollback", "projects": "get"},
 		"tenant-admin":   {"*": "*"},
 		"platform-admin": {"tenants": "*"},
@@ -41,7 +43,7 @@ func roles() map[string]map[string]string {
 // fails until it is named here.
 func resources() []string {
 	return []string{
-		access.Applications, access.Projects, access.Clusters, access.Repositories, access.Certificates, access.Accounts, access.Audit, access.Settings,
+		access.Applications, access.Projects, access.Clusters, access.Repositories, access.Certificates, access.GPGKeys, access.Accounts, access.Audit, access.Settings,
 		access.Tenants,
 	}
 }
@@ -58,11 +60,13 @@ func rights() map[string]string {
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
 
 		"listTenants": platform, "createTenant": platform, "getTenant": platform, "createSetupLink": platform,
+		"updateTenant": platform, "deleteTenant": platform, "getTenantDeletion": platform, "restoreTenant": platform, "suspendTenant": platform, "resumeTenant": platform, "exportTenant": platform,
 		"listUsers": writes, "createUser": writes, "updateUser": writes, "deleteUser": writes,
 		"listProjects": reads, "getProject": reads, "getProjectWindows": reads, "createProject": writes, "updateProject": writes, "deleteProject": writes,
 		"listRepositories": reads, "getRepository": reads, "refreshRepository": reads, "listRepositoryCredentials": reads,
 		"putRepository": writes, "deleteRepository": writes, "deleteRepositoryCredential": writes,
 		"listCertificates": reads, "addCertificates": writes, "deleteCertificates": writes,
+		"listPublicKeys": reads, "getPublicKey": reads, "addPublicKeys": writes, "deletePublicKey": writes,
 		"listClusters": reads, "getCluster": reads, "enrollCluster": writes, "updateCluster": writes, "deleteCluster": writes,
 		"acceptHub": writes, "keepCluster": writes, "revokeAgent": writes, "upgradeAgent": writes,
 		"listApplications": reads, "getApplication": reads, "getApplicationTree": reads, "getLiveResource": reads, "diffApplication": reads,
@@ -71,7 +75,7 @@ func rights() map[string]string {
 		"rollbackApplication": writes, "resumeApplication": writes, "terminateOperation": writes,
 		"listResourceActions": reads, "runResourceAction": writes,
 		"approveOperation": writes, "abandonApplication": writes, "deleteLiveResource": writes,
-		"listAudit": writes, "verifyAudit": writes,
+		"listAudit": writes, "verifyAudit": writes, "exportAudit": writes, "getAuditRetention": writes, "putAuditRetention": writes,
 		"getSettings": writes, "patchSettings": writes,
 	}
 }
@@ -83,11 +87,12 @@ func bodies() map[string]any {
 		"setup": map[string]any{"token": "x", "username": "x", "password": password}, "checkSetup": map[string]any{"token": "x"},
 		"login": map[string]any{"username": "nobody", "password": "x"}, "changePassword": map[string]any{"current": "wrong", "new": password},
 		"createToken": map[string]any{"name": "ci", "expiresIn": "forever"}, "createTenant": map[string]any{"name": "fresh"},
+		"updateTenant": map[string]any{"displayName": "Acme"}, "suspendTenant": map[string]any{}, "putAuditRetention": map[string]any{"days": 90},
 		"createUser": map[string]any{"name": "newcomer", "password": password}, "updateUser": map[string]any{"disabled": false},
 		"createProject": project, "updateProject": project, "putRepository": map[string]any{"url": "https://git.example.com/a/b"},
-		"addCertificates": map[string]any{"knownHosts": hostKey},
-		"patchSettings":   map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"url": "https://cd.example.com"}}},
-		"enrollCluster":   map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"}, "keepCluster": map[string]any{"fingerprint": "x"}, "upgradeAgent": map[string]any{"image": "registry.example.com/capstan-agent:v2"},
+		"addCertificates": map[string]any{"knownHosts": hostKey}, "addPublicKeys": map[string]any{"keyData": sampleKey()},
+		"patchSettings": map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"url": "https://cd.example.com"}}},
+		"enrollCluster": map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"}, "keepCluster": map[string]any{"fingerprint": "x"}, "upgradeAgent": map[string]any{"image": "registry.example.com/capstan-agent:v2"},
 		"createApplication": application("made"), "updateApplication": application("web"),
 		"patchApplication": map[string]any{"patch": "{}", "patchType": "merge"}, "updateApplicationSpec": application("web")["spec"],
 		"syncApplication":     map[string]any{},
@@ -101,6 +106,14 @@ func bodies() map[string]any {
 
 // hostKey is a line of known_hosts.
 const hostKey = "git.example.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+
+// sampleKey is a public key, and sampleKeyID its id.
+func sampleKey() string {
+	setting, _ := known.Find(hub.GPGKeysMap, sampleKeyID)
+	return setting.Sample
+}
+
+const sampleKeyID = "D83EABE7E2474348"
 
 // concrete is the address of a thing that seed makes, for the parameters whose
 // value is not to be taken from a list.
@@ -120,7 +133,7 @@ func concrete(path string, ids map[string]string) string {
 	case strings.Contains(path, "/tenants/"):
 		path = strings.ReplaceAll(path, "{name}", "acme")
 	}
-	return strings.NewReplacer("{namespace}", "argocd", "{username}", "victim").Replace(path)
+	return strings.NewReplacer("{namespace}", "argocd", "{username}", "victim", "{keyID}", sampleKeyID).Replace(path)
 }
 
 // absent are operations on something inside of the named thing, which no test

@@ -42,6 +42,9 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 	req.Override = nil
 	op := c.asked(a, spec, req)
 	newest := c.snaps[at.target]
+	if err := c.verified(a, spec, newest); err != nil {
+		return hub.Operation{}, err
+	}
 	op.Snapshot, op.Revision = at.target, at.revision
 	if err := c.selected(ctx, a, spec, &op, newest); err != nil {
 		return hub.Operation{}, err
@@ -125,6 +128,9 @@ func Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, entry int64, re
 	if !held {
 		return hub.Operation{}, fault.With(fault.New(fault.Missing, "history entry %d holds no stored manifests", entry), "application "+a.Name,
 			"choose another entry of `capstan app history "+a.Name+"`")
+	}
+	if err := c.verified(a, spec, snapshot); err != nil {
+		return hub.Operation{}, err
 	}
 	// Another commit may have given these manifests before: what the entry names
 	// was deployed.
