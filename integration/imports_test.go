@@ -59,6 +59,7 @@ var mayImport = map[string][]string{
 	"hub/api/ratelimit": {},
 	"hub/api/fields":    {},
 	"hub/api/recording": {},
+	"hub/api/reference": {},
 
 	"hub/store":    {"hub", "hub/repourl", "hub/lru", "hub/store/...", "shared/*"},
 	"hub/store/*":  {"hub", "hub/repourl", "hub/store", "hub/store/...", "shared/*"},

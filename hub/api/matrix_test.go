@@ -53,10 +53,10 @@ func resources() []string {
 func rights() map[string]string {
 	const reads, writes, platform = "readonly tenant-admin", "tenant-admin", "platform-admin"
 	return map[string]string{
-		"healthz": "none", "livez": "none", "readyz": "none", "getOpenAPI": "none", "receiveWebhook": "none", "receiveWebhookArgo": "none",
+		"healthz": "none", "livez": "none", "readyz": "none", "getOpenAPI": "none", "getOpenAPIJSON": "none", "getReference": "none", "getReferenceStyle": "none", "receiveWebhook": "none", "receiveWebhookArgo": "none",
 		"setup": "none", "checkSetup": "none", "login": "none",
 
-		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
+		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "getClientSettings": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
 
 		"listTenants": platform, "createTenant": platform, "getTenant": platform, "createSetupLink": platform,
