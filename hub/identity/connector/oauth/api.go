@@ -31,22 +31,45 @@ const (
 type API struct {
 	Provider string // what errors call it
 	Base     string // URL without a slash at its end; nothing else is sent the token
-	Token    string
+	Token    string // empty: none is sent
 	Client   *http.Client
 	Header   http.Header // added to each request
 	// Permission says what to do when the provider denies access.
 	Permission string
 }
 
-// Client is a client like the given one that follows no redirect and has a
-// time limit. A provider that redirects elsewhere would get to see tokens.
+// Client is a client like the given one that follows no redirect, has a time
+// limit, and reads no more than MaxAnswer and a byte of an answer. Whoever a
+// provider redirects to would get to see tokens.
 func Client(given *http.Client) *http.Client {
 	c := *given
+	if c.Transport == nil {
+		c.Transport = http.DefaultTransport
+	}
+	c.Transport = limited{c.Transport}
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	if c.Timeout == 0 || c.Timeout > timeLimit {
 		c.Timeout = timeLimit
 	}
 	return &c
+}
+
+// limited bounds answers, also those that libraries read.
+type limited struct{ http.RoundTripper }
+
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := l.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = body{io.LimitReader(resp.Body, MaxAnswer+1), resp.Body}
+	return resp, nil
+}
+
+// A body ends early.
+type body struct {
+	io.Reader
+	io.Closer
 }
 
 // WithAuthorities is a client like the given one that trusts only the
@@ -89,19 +112,19 @@ func (a API) Get(ctx context.Context, target string, into any) (Answer, error) {
 
 // Post sends a value and reads the answer, as Get does.
 func (a API) Post(ctx context.Context, target string, value, into any) (Answer, error) {
-	body, err := json.Marshal(value)
+	sent, err := json.Marshal(value)
 	if err != nil {
 		return Answer{}, err
 	}
-	return a.do(ctx, http.MethodPost, target, body, into)
+	return a.do(ctx, http.MethodPost, target, sent, into)
 }
 
-func (a API) do(ctx context.Context, method, target string, body []byte, into any) (Answer, error) {
+func (a API) do(ctx context.Context, method, target string, sent []byte, into any) (Answer, error) {
 	address, err := a.address(target)
 	if err != nil {
 		return Answer{}, err
 	}
-	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(sent))
 	if err != nil {
 		return Answer{}, fault.With(fault.Wrap(fault.Offline, err, "its address is not valid"), a.Provider, "check the connector's configuration")
 	}
@@ -109,10 +132,12 @@ func (a API) do(ctx context.Context, method, target string, body []byte, into an
 		req.Header[name] = values
 	}
 	req.Header.Set("Accept", "application/json")
-	if body != nil {
+	if sent != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	req.Header.Set("Authorization", "Bearer "+a.Token)
+	if a.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+a.Token)
+	}
 	resp, err := Client(a.Client).Do(req)
 	if err != nil {
 		return Answer{}, connector.Unreachable(a.Provider, err)
@@ -129,8 +154,8 @@ func (a API) do(ctx context.Context, method, target string, body []byte, into an
 	return out, a.decode(resp.Body, into)
 }
 
-func (a API) decode(body io.Reader, into any) error {
-	text, err := io.ReadAll(io.LimitReader(body, MaxAnswer+1))
+func (a API) decode(answer io.Reader, into any) error {
+	text, err := io.ReadAll(answer)
 	switch {
 	case err != nil:
 		return connector.Unreachable(a.Provider, err)
