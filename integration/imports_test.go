@@ -142,6 +142,8 @@ var homes = map[string][]string{
 	"github.com/pires/go-proxyproto":         {"hub/daemon", "integration/..."},
 	"github.com/go-ldap/ldap/v3":             {"hub/identity/connector/ldap", "integration/..."},
 	"github.com/crewjam/saml":                {"hub/identity/connector/saml"},
+	"github.com/beevik/etree":                {"hub/identity/connector/saml"},
+	"github.com/coreos/go-oidc/v3":           {"hub/identity/connector/..."},
 	"github.com/russellhaering/goxmldsig":    {"hub/identity/connector/saml"},
 	"golang.org/x/oauth2":                    {"hub/identity/connector/..."},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},

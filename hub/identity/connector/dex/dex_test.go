@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/capstan-cd/capstan/hub/identity/connector"
+	"github.com/capstan-cd/capstan/integration/rigs/pki"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -111,6 +112,9 @@ connectors:
     insecureSkipVerify: false
     userSearch: {baseDN: "dc=example,dc=com", username: uid, idAttr: uid, emailAttr: mail, nameAttr: cn}
     groupSearch: {baseDN: "dc=example,dc=com", nameAttr: cn, userMatchers: [{userAttr: DN, groupAttr: member}]}
+- type: saml
+  id: saml
+  config: {ssoURL: "https://idp.example.com/sso", caData: $saml.ca, usernameAttr: name, emailAttr: mail, ca: "", nameIDPolicyFormat: transient}
 - type: github
   id: ghe
   config: {clientID: a, clientSecret: b, hostName: ghe.example.com, loadAllGroups: true, teamNameField: slug}
@@ -119,7 +123,7 @@ connectors:
 func TestParseEveryType(t *testing.T) {
 	t.Parallel()
 	var oidc OIDCConfig
-	got, warnings, err := Parse(all, secrets(map[string]string{"okta:clientSecret": "$dollar: #1\n", "ldap.bindPW": "0123"}), given(&oidc))
+	got, warnings, err := Parse(all, secrets(map[string]string{"okta:clientSecret": "$dollar: #1\n", "ldap.bindPW": "0123", "saml.ca": base64.StdEncoding.EncodeToString(certificate(t))}), given(&oidc))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +136,7 @@ func TestParseEveryType(t *testing.T) {
 			}
 			built = append(built, c.Type+" "+c.Name+" "+c.Prompt)
 		}
-		want := []string{"oidc Okta ", "gitlab gitlab ", "google google ", "microsoft entra ", "ldap ldap Corporate name", "github ghe "}
+		want := []string{"oidc Okta ", "gitlab gitlab ", "google google ", "microsoft entra ", "ldap ldap Corporate name", "saml saml ", "github ghe "}
 		if diff := cmp.Diff(want, built); diff != "" {
 			t.Error(diff)
 		}
@@ -143,7 +147,7 @@ func TestParseEveryType(t *testing.T) {
 		}
 	})
 	t.Run("AUTH-08 warns of what has no effect", func(t *testing.T) {
-		for i, part := range []string{"line 2: issuer", "line 3: logger", "line 4: staticClients", "line 14: connectors[0].config.redirectURI", "insecureNoSSL"} {
+		for i, part := range []string{"line 2: issuer", "line 3: logger", "line 4: staticClients", "line 14: connectors[0].config.redirectURI", "insecureNoSSL", "transient"} {
 			if i >= len(warnings) || !strings.Contains(warnings[i], part) {
 				t.Fatalf("%q has no warning %q", warnings, part)
 			}
@@ -182,6 +186,7 @@ func TestParseRefuses(t *testing.T) {
 		"a missing secret":             {"connectors:\n- type: github\n  id: a\n  config: {clientID: a, clientSecret: $none}\n", `line 4: connectors[0].config.clientSecret refers to the secret "none"`},
 		"a file of the hub":            {github + "    hostName: ghe.example.com\n    rootCA: /etc/passwd\n", "line 8: connectors[0].config.rootCA is not supported"},
 		"no check of certificates":     {"connectors:\n- type: ldap\n  id: a\n  config: {host: a, insecureSkipVerify: true}\n", "insecureSkipVerify is not supported"},
+		"no check of signatures":       {"connectors:\n- type: saml\n  id: a\n  config: {ssoURL: 'https://a', insecureSkipSignatureValidation: true}\n", "anybody can sign in as anybody"},
 		"a filter that is none":        {"connectors:\n- type: ldap\n  id: a\n  config: {host: a, userSearch: {baseDN: dc=a, username: uid, filter: canary}}\n", "userSearch.filter"},
 		"oidc without https":           {"connectors:\n- type: oidc\n  id: a\n  config: {issuer: 'http://a', clientID: a}\n", "issuer is an address with https"},
 		"authorities in a file":        {"connectors:\n- type: oidc\n  id: a\n  config: {issuer: 'https://a', clientID: a, rootCAs: [/etc/ca.pem]}\n", "rootCAs"},
@@ -236,4 +241,13 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// certificate is one in PEM.
+func certificate(t *testing.T) []byte {
+	authority, err := pki.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority.PEM
 }

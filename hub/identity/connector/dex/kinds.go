@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/identity/connector/google"
 	"github.com/capstan-cd/capstan/hub/identity/connector/ldap"
 	"github.com/capstan-cd/capstan/hub/identity/connector/microsoft"
+	"github.com/capstan-cd/capstan/hub/identity/connector/saml"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/yamltext"
 )
@@ -86,6 +88,14 @@ var kinds = map[string]kind{
 		}),
 		ignored: map[string]string{"redirectURI": callback},
 		refused: map[string]string{"clientAssertion": noFiles + "clientSecret"},
+	},
+	"saml": {
+		read:    readSAML,
+		ignored: map[string]string{"redirectURI": callback},
+		refused: map[string]string{
+			"ca":                              noFiles + "caData, as base64",
+			"insecureSkipSignatureValidation": "without signatures anybody can sign in as anybody",
+		},
 	},
 	"ldap": {
 		read: readLDAP,
@@ -164,6 +174,24 @@ func readLDAP(p part) (made, error) {
 	}}
 	if c.InsecureNoSSL {
 		out.warnings = append(out.warnings, "insecureNoSSL sends passwords in clear text; use startTLS or the port for TLS")
+	}
+	return out, nil
+}
+
+func readSAML(p part) (made, error) {
+	c, err := decode(p, saml.Config.Validate)
+	if err != nil || p.open {
+		return made{build: unresolved}, err
+	}
+	out := made{build: func(*http.Client) (connector.Redirect, connector.Password, error) {
+		r, err := saml.New(c, time.Now)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, nil, nil
+	}}
+	if c.Transient() {
+		out.warnings = append(out.warnings, "nameIDPolicyFormat transient asks for a new name at each sign-in, so the hub takes each for a new person")
 	}
 	return out, nil
 }
