@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/capstan-cd/capstan/hub/identity/connector"
+	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/hub/identity/connector/github"
 	"github.com/capstan-cd/capstan/hub/identity/connector/gitlab"
 	"github.com/capstan-cd/capstan/hub/identity/connector/google"
@@ -35,6 +36,7 @@ type kind struct {
 
 // A part is the configuration of one connector.
 type part struct {
+	id       string
 	node     *yaml.Node
 	path     string
 	open     bool // its secrets are not resolved
@@ -45,6 +47,8 @@ type part struct {
 type made struct {
 	build    build
 	prompt   string
+	exchange *exchange.Issuer
+	machine  bool
 	warnings []string
 }
 
@@ -157,7 +161,22 @@ func readOIDC(p part) (made, error) {
 	if p.builders.OIDC == nil {
 		return made{}, mistake(p.node.Line, "%s: connectors of type oidc are not supported here", p.path)
 	}
-	return redirects(OIDCConfig.Validate, p.builders.OIDC)(p)
+	c, err := decode(p, OIDCConfig.Validate)
+	if err != nil || p.open {
+		issuer := field(p.node, "issuer")
+		return made{build: unresolved, machine: issuer != nil && exchange.Machine(issuer.Value)}, err
+	}
+	out := made{exchange: c.exchange(p.id), machine: exchange.Machine(c.Issuer), build: func(client *http.Client) (connector.Redirect, connector.Password, error) {
+		r, err := p.builders.OIDC(c, client)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, nil, nil
+	}}
+	if out.machine && out.exchange == nil {
+		out.warnings = append(out.warnings, "no job can exchange its token: add tokenExchange with rules that say whose jobs may")
+	}
+	return out, nil
 }
 
 func readLDAP(p part) (made, error) {
