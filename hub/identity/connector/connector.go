@@ -20,6 +20,9 @@ type Identity struct {
 	// Claims are the claims that policies may name besides groups, by name;
 	// what is no text or list of texts is left out.
 	Claims map[string][]string
+	// Proof is what the provider wants back when the person signs out there; a
+	// secret, and empty if it wants nothing.
+	Proof string
 }
 
 // A Request is one sign-in that has begun. All its secrets are random, of at
@@ -49,4 +52,13 @@ type Password interface {
 	// Check returns who it is. The error is fault.Unknown if name or password is
 	// wrong.
 	Check(ctx context.Context, username, password string) (Identity, error)
+}
+
+// A Farewell connector knows where to send the browser of a person who signs
+// out, so that the session with the provider ends as well.
+type Farewell interface {
+	// SignOut returns that address, or an empty text if there is none. proof is
+	// that of the Identity; the provider sends the browser back to the address
+	// that is given.
+	SignOut(proof, back string) string
 }
