@@ -83,7 +83,7 @@ func Catalogue() []Known {
 			Map: hub.CertificatesMap, Key: anyKey, About: "By the name of a Git server's host: the authorities, in PEM, that its certificate must come from.",
 			Sample: sampleCertificate, Used: true, read: (*set).readCertificates,
 		},
-	}, slices.Concat(webhooks(), timers(), sessions())...)
+	}, slices.Concat(webhooks(), timers(), sessions(), signIns())...)
 }
 
 // webhooks are what events of Git hosts prove their sender by, one kind of
@@ -140,6 +140,9 @@ const anyKey = "*"
 
 // Find returns what is known of a key.
 func Find(name, key string) (Known, bool) {
+	if strings.HasPrefix(name, hub.SecretPrefix) {
+		return Known{Map: name, Key: anyKey, Used: true, read: (*set).readSecret}, true
+	}
 	for _, k := range Catalogue() {
 		if k.Map != name {
 			continue
@@ -164,7 +167,10 @@ func secretMaps() []string {
 }
 
 // IsSecret reports whether the values of a map are secrets.
-func IsSecret(name string) bool { return slices.Contains(secretMaps(), name) }
+func IsSecret(name string) bool {
+	other, referred := strings.CutPrefix(name, hub.SecretPrefix)
+	return slices.Contains(secretMaps(), name) || referred && plain(other)
+}
 
 // IsMap reports whether a ConfigMap contains settings.
 func IsMap(name string) bool {
@@ -198,7 +204,7 @@ func Title(name, key string) string {
 	if IsSecret(name) {
 		kind = "Secret"
 	}
-	return fmt.Sprintf("%s %s, key %s", kind, short(name), short(key))
+	return fmt.Sprintf("%s %s, key %s", kind, short(strings.TrimPrefix(name, hub.SecretPrefix)), short(key))
 }
 
 // Unused says why a key changes nothing yet; empty: something acts on it.
