@@ -49,9 +49,15 @@ var mayImport = map[string][]string{
 	"hub/relay":    {"hub", "hub/repourl", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/repourl", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/...", "hub/settings", "shared/*"},
-	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
+	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/identity/sso", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
-	"hub/pacing":   {"hub", "hub/repourl"},
+	"hub/settings": {"hub", "hub/repourl", "hub/identity/connector/...", "shared/*", "proto/*/*"},
+
+	"hub/identity/sso":         {"hub", "hub/identity", "hub/identity/connector", "hub/identity/connector/...", "hub/lru", "hub/settings", "shared/*"},
+	"hub/identity/connector":   {},
+	"hub/identity/connector/*": {"hub/identity/connector", "hub/identity/connector/...", "shared/*"},
+
+	"hub/pacing": {"hub", "hub/repourl"},
 
 	"hub/api/openapi":   {"shared/fault"},
 	"hub/api/console":   {"shared/fault"},
@@ -137,6 +143,7 @@ var homes = map[string][]string{
 	"go.etcd.io/bbolt":                       {"agent/inventory"},
 	"github.com/pires/go-proxyproto":         {"hub/daemon", "integration/..."},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
+	"github.com/coreos/go-oidc/v3":           {"hub/identity/connector/..."},
 }
 
 // agentFree are libraries that the agent binary must not link.

@@ -192,7 +192,7 @@ func TestSettingsReachClusters(t *testing.T) {
 	}
 	enroll("one", "")
 	enroll("two", "https://two.example.com")
-	w.call(admin, "PATCH", "/api/v1/settings", patch(map[string]any{"url": "x"})).ok(200)
+	w.call(admin, "PATCH", "/api/v1/settings", patch(map[string]any{"url": "https://x"})).ok(200)
 	expect(map[string]string{"one": "none", "two": "none"}) // nothing that concerns agents
 	w.call(admin, "PATCH", "/api/v1/settings", patch(map[string]any{
 		"resource.exclusions": "- kinds: [A]\n- kinds: [B]\n  clusters: ['https://*.example.com']\n- kinds: [C]\n  clusters: [one, three]\n",

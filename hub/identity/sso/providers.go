@@ -104,7 +104,7 @@ func (s *Service) direct(text string, set hub.SignInSettings) provider {
 		}
 		client, err := s.Client(parsed.RootCA, settings.Truth(set.Values[settings.NoTLSCheckKey]))
 		if err != nil {
-			return err
+			return fault.Wrap(fault.Invalid, err, "rootCA of oidc.config cannot be used")
 		}
 		cfg.Now = s.Now
 		p.realm, p.redirect = cfg.Issuer, oidc.New(cfg, client)
