@@ -62,3 +62,14 @@ type Farewell interface {
 	// that is given.
 	SignOut(proof, back string) string
 }
+
+// A Cause in the chain of an error says what the console has words of its own
+// for.
+type Cause string
+
+// Overage means that somebody is in so many groups that the provider leaves
+// them out.
+const Overage Cause = "groups"
+
+// Error returns the word.
+func (c Cause) Error() string { return string(c) }

@@ -172,7 +172,6 @@ func (s *Service) refused(ctx context.Context, from hub.Caller, t hub.Tenant, pr
 	if ok && e.Kind != fault.Internal {
 		reason = e.Cause
 	}
-	s.Log.InfoContext(ctx, "a sign-in by an identity provider was refused", logkey.Tenant, t.ID, logkey.Error, err)
 	by := hub.Caller{Tenant: t.ID, TenantName: t.Name, Username: provider, Via: "provider", Address: from.Address, Request: from.Request}
 	if err := s.SignInBy(context.WithoutCancel(ctx), by, provider, reason); err != nil {
 		s.Log.ErrorContext(ctx, "note a failed sign-in", logkey.Error, err)
@@ -203,7 +202,7 @@ func (s *Service) finish(ctx context.Context, from hub.Caller, t hub.Tenant, beg
 		return Session{}, errState()
 	}
 	if a.Values.Get("error") == "access_denied" {
-		return Session{}, &fault.Error{Kind: fault.Denied, Code: CodeConsent, Cause: "the sign-in was declined at the provider", Fix: "sign in again and agree, or ask who runs the provider for access"}
+		return Session{}, &fault.Error{Kind: fault.Denied, Err: declined, Cause: "the sign-in was declined at the provider", Fix: "sign in again and agree, or ask who runs the provider for access"}
 	}
 	id, err := p.redirect.Finish(ctx, requestOf(state, a.Browser, begun.Callback), a.Values)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/identity"
-	"github.com/capstan-cd/capstan/hub/identity/connector/oidc"
+	"github.com/capstan-cd/capstan/hub/identity/connector"
 	"github.com/capstan-cd/capstan/hub/lru"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -97,27 +97,19 @@ const (
 	patience   = 20 * time.Second // for all requests of one step to a provider
 )
 
-// Codes of errors, which the console has words for.
+// What the console has words of its own for, besides connector.Overage.
 const (
-	CodeState   = "sign-in-state"   // another browser, too late, or twice
-	CodeConsent = "sign-in-consent" // the person or the provider declined
+	stale    connector.Cause = "state"   // another browser, too late, or twice
+	declined connector.Cause = "consent" // by the person or the provider
 )
 
 // Reason is the word that the console gets for an error.
 func Reason(err error) string {
-	e, ok := fault.As(err)
-	if !ok {
-		return "internal"
+	var cause connector.Cause
+	if errors.As(err, &cause) {
+		return string(cause)
 	}
-	switch e.Code {
-	case CodeState:
-		return "state"
-	case CodeConsent:
-		return "consent"
-	case oidc.CodeOverage:
-		return "groups"
-	}
-	switch e.Kind {
+	switch fault.KindOf(err) {
 	case fault.Unknown:
 		return "proof"
 	case fault.Denied:
@@ -128,12 +120,13 @@ func Reason(err error) string {
 		return "config"
 	case fault.Exceeded:
 		return "limit"
+	case fault.Internal, fault.Conflict:
 	}
 	return "internal"
 }
 
 func errState() error {
-	return &fault.Error{Kind: fault.Unknown, Code: CodeState, Cause: "this sign-in was begun in another browser, more than ten minutes ago, or is finished", Fix: "begin again on the sign-in page"}
+	return &fault.Error{Kind: fault.Unknown, Err: stale, Cause: "this sign-in was begun in another browser, more than ten minutes ago, or is finished", Fix: "begin again on the sign-in page"}
 }
 
 // NewBrowser makes the secret that binds sign-ins to a browser.

@@ -12,10 +12,6 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// CodeOverage is the code of the error for people who have so many groups that
-// their provider leaves them out of the token.
-const CodeOverage = "groups-overage"
-
 // identity reads a person from the claims of a token that was checked.
 func (p *Provider) identity(ctx context.Context, d *document, claims map[string]any, token *oauth2.Token) (connector.Identity, error) {
 	var id connector.Identity
@@ -55,7 +51,7 @@ func (p *Provider) groups(ctx context.Context, claims map[string]any, token *oau
 	if overage(claims, p.cfg.GroupsClaim) {
 		if p.cfg.Graph == "" {
 			return nil, &fault.Error{
-				Kind: fault.Denied, Code: CodeOverage, Object: "provider " + hostOf(p.cfg.Issuer),
+				Kind: fault.Denied, Err: connector.Overage, Object: "provider " + hostOf(p.cfg.Issuer),
 				Cause: "you are in so many groups that the provider leaves them out of the token",
 				Fix:   "an admin lets the provider send only groups of the application, or sets azure.enableUserGroupOverageClaim",
 			}

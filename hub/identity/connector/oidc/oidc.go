@@ -240,7 +240,7 @@ func (p *Provider) refused(err error) error {
 func (p *Provider) verify(ctx context.Context, d *document, raw, access, nonce string) (map[string]any, error) {
 	// The library allows 5 minutes of skew for one time and none for another, so
 	// times and audience are checked here. It knows asymmetric algorithms alone.
-	verifier := d.provider.VerifierContext(ctx, &gooidc.Config{SkipClientIDCheck: true, SkipExpiryCheck: true})
+	verifier := d.provider.Verifier(&gooidc.Config{SkipClientIDCheck: true, SkipExpiryCheck: true})
 	token, err := verifier.Verify(ctx, raw)
 	if err != nil {
 		var network *url.Error
