@@ -53,9 +53,7 @@ var mayImport = map[string][]string{
 	"hub/lru":      {},
 	"hub/settings": {"hub", "hub/repourl", "hub/identity/connector/...", "shared/*", "proto/*/*"},
 
-	"hub/identity/sso":         {"hub", "hub/identity", "hub/identity/connector", "hub/identity/connector/...", "hub/lru", "hub/settings", "shared/*"},
-	"hub/identity/connector":   {},
-	"hub/identity/connector/*": {"hub/identity/connector", "hub/identity/connector/...", "shared/*"},
+	"hub/identity/sso": {"hub", "hub/identity", "hub/identity/connector", "hub/identity/connector/...", "hub/lru", "hub/settings", "shared/*"},
 
 	"hub/pacing": {"hub", "hub/repourl"},
 

@@ -27,6 +27,7 @@ func (p *parts) signIn(cat *catalog.Catalog, sessions *identity.Service) (*sso.S
 		Client: func(authorities string, skipVerify bool) (*http.Client, error) {
 			return guard.Client(networks, authorities, skipVerify)
 		},
+		Dial:    guard.Dialer(networks).DialContext,
 		Console: p.cfg.publicURL(), Log: p.log, Now: time.Now,
 	}), nil
 }

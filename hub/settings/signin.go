@@ -1,12 +1,15 @@
 package settings
 
 import (
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/identity/connector"
+	"github.com/capstan-cd/capstan/hub/identity/connector/dex"
 	"github.com/capstan-cd/capstan/hub/identity/connector/oidc"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -42,6 +45,7 @@ func signIns() []Known {
 	}
 	return []Known{
 		cm(OIDCKey, "An identity provider that people sign in with by OpenID Connect.", sampleOIDC, (*set).readOIDC),
+		cm(DexKey, "Identity providers that people sign in with, as connectors of Dex; the hub's own connectors do what they say, and no Dex runs.", sampleDex, (*set).readDex),
 		cm(URLKey, "An address of the console, to which identity providers may send browsers back; the hub's own is one as well.", "https://capstan.example.com", (*set).readURL),
 		cm(MoreURLsKey, "Further addresses of the console to which identity providers may send browsers back.", "- https://cd.example.com\n", (*set).readURLs),
 		cm(AdminKey, "Whether local accounts sign in with a password that argocd-cm does not list with the capability login. A platform admin always may.", "true", (*set).readSwitch),
@@ -73,6 +77,31 @@ requestedScopes: [openid, profile, email, groups]
 func (*set) readOIDC(_ string, t text) error {
 	_, err := oidc.Parse(t.value)
 	return err
+}
+
+const sampleDex = `connectors:
+  - type: github
+    id: github
+    name: GitHub
+    config:
+      clientID: $dex.github.clientID
+      clientSecret: $dex.github.clientSecret
+      orgs:
+        - name: my-org
+`
+
+func (*set) readDex(_ string, t text) error {
+	_, _, err := dex.Parse(t.value, nil, dex.Builders{OIDC: func(dex.OIDCConfig, *http.Client) (connector.Redirect, error) { return nil, nil }})
+	return err
+}
+
+// DexWarnings are what dex.config says without effect.
+func DexWarnings(value string) []string {
+	_, warnings, err := dex.Parse(value, nil, dex.Builders{OIDC: func(dex.OIDCConfig, *http.Client) (connector.Redirect, error) { return nil, nil }})
+	if err != nil {
+		return nil
+	}
+	return warnings
 }
 
 func (*set) readURL(_ string, t text) error {

@@ -188,6 +188,7 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 			Client: func(authorities string, skip bool) (*http.Client, error) {
 				return guard.Client([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, authorities, skip)
 			},
+			Dial:    guard.Dialer([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}).DialContext,
 			Console: cfg.ExternalURL, Log: log, Now: time.Now,
 		}),
 		Feed: f, Relay: relay.New(noAgents{}), Webhook: pushes{}, Ready: h.DB.Ping, Log: log,

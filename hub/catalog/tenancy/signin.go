@@ -188,6 +188,7 @@ func (w *writer) warnSignIn(ctx context.Context, changes []hub.SettingChange) (w
 	if err != nil {
 		return nil, err
 	}
+	warnings = settings.DexWarnings(values[settings.DexKey])
 	for _, reference := range settings.References(values) {
 		name, key := settings.Referred(reference)
 		_, found, err := w.SettingSecret(ctx, name, key)

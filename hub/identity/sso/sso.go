@@ -15,6 +15,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -73,6 +74,8 @@ type Parts struct {
 	// addresses that tenants may not reach. authorities are in PEM; empty: those
 	// of the machine.
 	Client func(authorities string, skipVerify bool) (*http.Client, error)
+	// Dial opens connections to providers that do not speak HTTP, as carefully.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Console is the hub's own address, as scheme and host.
 	Console string
 	Log     *slog.Logger

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"golang.org/x/oauth2"
@@ -31,7 +32,7 @@ func (p *Provider) identity(ctx context.Context, d *document, claims map[string]
 	if id.Subject == "" || len(id.Subject) > maxClaim {
 		return id, unproven(nil, "the ID token has no usable claim %s", p.cfg.SubjectClaim)
 	}
-	id.Username, id.Name, id.Email = text(claims[p.cfg.UsernameClaim]), text(claims["name"]), text(claims["email"])
+	id.Username, id.Name, id.Email = text(claims[p.cfg.UsernameClaim]), text(claims["name"]), text(claims[p.cfg.EmailClaim])
 	id.EmailVerified = id.Email != "" && (claims["email_verified"] == true || claims["email_verified"] == "true" ||
 		p.cfg.TrustEmail && claims["email_verified"] == nil)
 	id.Claims = map[string][]string{}
@@ -40,9 +41,18 @@ func (p *Provider) identity(ctx context.Context, d *document, claims map[string]
 			id.Claims[name] = values
 		}
 	}
+	if p.cfg.NoGroups {
+		return id, nil
+	}
 	var err error
-	id.Groups, err = p.groups(ctx, claims, token)
-	return id, err
+	if id.Groups, err = p.groups(ctx, claims, token); err != nil {
+		return id, err
+	}
+	admitted := len(p.cfg.AllowedGroups) == 0 || slices.ContainsFunc(id.Groups, func(g string) bool { return slices.Contains(p.cfg.AllowedGroups, g) })
+	if !admitted {
+		return id, fault.With(fault.New(fault.Denied, "you are in none of the groups that may sign in"), "provider "+hostOf(p.cfg.Issuer), "ask an admin of the tenant")
+	}
+	return id, nil
 }
 
 // groups returns the groups of a person. A provider that left them out is

@@ -44,8 +44,14 @@ type Config struct {
 	Graph      string
 	DomainHint string
 	SignOutURL string // with {{token}} and {{logoutRedirectURL}}
-	// The names of claims; empty: groups, preferred_username, sub.
-	GroupsClaim, UsernameClaim, SubjectClaim string
+	// The names of claims; empty: groups, preferred_username, email, sub.
+	GroupsClaim, UsernameClaim, EmailClaim, SubjectClaim string
+	// NoGroups ignores the groups. AllowedGroups are those of which a person
+	// must have one; empty: none.
+	NoGroups      bool
+	AllowedGroups []string
+	// Extra are further parameters of the address to sign in at.
+	Extra map[string]string
 	// TrustEmail takes an address without email_verified for verified.
 	TrustEmail bool
 	Now        func() time.Time // default time.Now
@@ -89,6 +95,7 @@ func New(cfg Config, client *http.Client) *Provider {
 	}
 	set(&cfg.GroupsClaim, "groups")
 	set(&cfg.UsernameClaim, "preferred_username")
+	set(&cfg.EmailClaim, "email")
 	set(&cfg.SubjectClaim, "sub")
 	bounded := *client
 	bounded.Transport = boundedBodies{client.Transport}
@@ -143,6 +150,10 @@ func (p *Provider) document(ctx context.Context) (*document, error) {
 
 // away is the error of a provider that cannot be asked.
 func (p *Provider) away(err error) error {
+	var network *url.Error
+	if errors.As(err, &network) {
+		return connector.Unreachable("provider "+hostOf(p.cfg.Issuer), err)
+	}
 	return fault.With(fault.Wrap(fault.Offline, err, "the provider does not answer as OpenID Connect says"), "provider "+hostOf(p.cfg.Issuer),
 		"try again later; an admin checks issuer and rootCA of the provider, and that the hub may reach it")
 }
@@ -168,6 +179,9 @@ func (p *Provider) Begin(ctx context.Context, r connector.Request) (string, erro
 		if value != "" {
 			options = append(options, oauth2.SetAuthURLParam(name, value))
 		}
+	}
+	for name, value := range p.cfg.Extra {
+		add(name, value)
 	}
 	add("domain_hint", p.cfg.DomainHint)
 	add("login_hint", r.Hint)
