@@ -55,6 +55,15 @@ type Config struct {
 	Limits     RateLimits `json:"limits"`
 	Metrics    Metrics    `json:"metrics"`
 	AgentChart AgentChart `json:"agentChart"` // what the command to install an agent names
+	Tenants    Tenants    `json:"tenants"`
+}
+
+// Tenants sets what holds for every tenant unless a platform admin says
+// otherwise.
+type Tenants struct {
+	// Grace is how long a deleted tenant can be restored before everything of
+	// it is removed; default 168h, at least 1h.
+	Grace Duration `json:"deletionGrace"`
 }
 
 // Metrics says what listen.metrics serves besides the hub's own counters,
@@ -453,6 +462,9 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 		if n.value < 0 {
 			bad("%s is below zero", n.key)
 		}
+	}
+	if g := time.Duration(c.Tenants.Grace); g != 0 && g < time.Hour {
+		bad("tenants.deletionGrace: %s is less than 1h", g)
 	}
 	if c.Lease != 0 && time.Duration(c.Lease) < time.Second {
 		bad("lease: %s is less than 1s", time.Duration(c.Lease))

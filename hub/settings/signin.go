@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -18,6 +19,7 @@ import (
 const (
 	OIDCKey       = "oidc.config"
 	DexKey        = "dex.config"
+	ConnectorKey  = "dex.auth.connectorId"
 	URLKey        = "url"
 	MoreURLsKey   = "additionalUrls"
 	AdminKey      = "admin.enabled"
@@ -26,13 +28,13 @@ const (
 
 // The policy of a tenant, and its key with the claims that it may name.
 const (
-	PolicyMap = "argocd-rbac-cm"
+	PolicyMap = rolesMap
 	ScopesKey = "scopes"
 )
 
 // SignInKeys are the keys of hub.SettingsMap that sign-ins read.
 func SignInKeys() []string {
-	return []string{OIDCKey, DexKey, URLKey, MoreURLsKey, AdminKey, NoTLSCheckKey}
+	return []string{OIDCKey, DexKey, ConnectorKey, URLKey, MoreURLsKey, AdminKey, NoTLSCheckKey}
 }
 
 // signIns are the keys about how people sign in.
@@ -46,6 +48,7 @@ func signIns() []Known {
 	return []Known{
 		cm(OIDCKey, "An identity provider that people sign in with by OpenID Connect.", sampleOIDC, (*set).readOIDC),
 		cm(DexKey, "Identity providers that people sign in with, as connectors of Dex; the hub's own connectors do what they say, and no Dex runs.", sampleDex, (*set).readDex),
+		cm(ConnectorKey, "The id of the connector of dex.config that a sign-in uses which names none.", "github", (*set).readAny),
 		cm(URLKey, "An address of the console, to which identity providers may send browsers back; the hub's own is one as well.", "https://capstan.example.com", (*set).readURL),
 		cm(MoreURLsKey, "Further addresses of the console to which identity providers may send browsers back.", "- https://cd.example.com\n", (*set).readURLs),
 		cm(AdminKey, "Whether local accounts sign in with a password that argocd-cm does not list with the capability login. A platform admin always may.", "true", (*set).readSwitch),
@@ -76,7 +79,18 @@ requestedScopes: [openid, profile, email, groups]
 
 func (*set) readOIDC(_ string, t text) error {
 	_, err := oidc.Parse(t.value)
-	return err
+	return placed(err)
+}
+
+// placed says the line of an error as other errors of settings do.
+func placed(err error) error {
+	e, ok := fault.As(err)
+	if !ok || e.Line == 0 {
+		return err
+	}
+	c := *e
+	c.Object, c.Cause = "", fmt.Sprintf("line %d: %s", e.Line, e.Cause)
+	return &c
 }
 
 const sampleDex = `connectors:
@@ -92,7 +106,7 @@ const sampleDex = `connectors:
 
 func (*set) readDex(_ string, t text) error {
 	_, _, err := dex.Parse(t.value, nil, dex.Builders{OIDC: func(dex.OIDCConfig, *http.Client) (connector.Redirect, error) { return nil, nil }})
-	return err
+	return placed(err)
 }
 
 // DexWarnings are what dex.config says without effect.

@@ -50,6 +50,9 @@ func (s *Service) Begin(ctx context.Context, r Start) (address string, posts boo
 	if err != nil {
 		return "", false, err
 	}
+	if connector := set.Values[settings.ConnectorKey]; r.Provider == "" && connector != "" && set.Values[settings.OIDCKey] == "" {
+		r.Provider = dexPrefix + connector // as in Argo CD, without a chooser
+	}
 	p, err := find(all, r.Provider)
 	if err != nil {
 		return "", false, err
