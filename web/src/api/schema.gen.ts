@@ -208,6 +208,95 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/login/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the identity providers that people of a tenant sign in with
+         * @description A tenant that does not exist answers like one without any.
+         */
+        get: operations["listSignInProviders"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/login/code": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Begins the session of a command line that a browser has signed in */
+        post: operations["exchangeSignInCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/login": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Sends a browser to an identity provider */
+        get: operations["beginSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Receives a browser that comes back from an identity provider */
+        get: operations["finishSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/dex/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Receives a browser that comes back from a provider of dex.config */
+        get: operations["finishSignInByConnector"];
+        put?: never;
+        /** Receives the form that a provider of SAML lets a browser send */
+        post: operations["finishSignInByForm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/logout": {
         parameters: {
             query?: never;
@@ -1091,6 +1180,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/applications/{namespace}/{name}/impersonation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says which rights the service account of an application lacks for its objects */
+        get: operations["checkImpersonation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/applications/{namespace}/{name}/manifests": {
         parameters: {
             query?: never;
@@ -1380,6 +1486,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{name}/detailed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a project with the projects that it inherits from, and its own repositories and clusters */
+        get: operations["getDetailedProject"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/globalprojects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the projects that a project inherits from, in the order of the setting */
+        get: operations["getGlobalProjects"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{name}/syncwindows": {
         parameters: {
             query?: never;
@@ -1640,10 +1780,22 @@ export interface components {
             /** Format: date-time */
             expiresAt: string;
         };
+        SignInProvider: {
+            id: string;
+            /** @description For people. */
+            name: string;
+            /**
+             * @description redirect: the browser goes to /auth/login. password: it checks a name and a password, which are sent to /api/v1/login.
+             * @enum {string}
+             */
+            kind: "redirect" | "password";
+        };
         User: {
             name: string;
             roles: string[];
             disabled?: boolean;
+            /** @description Id of the identity provider of the account; empty for a local one. */
+            provider?: string;
             /** Format: date-time */
             createdAt: string;
         };
@@ -2245,6 +2397,7 @@ export interface components {
             server?: string;
             labels?: components["schemas"]["StringMap"];
             annotations?: components["schemas"]["StringMap"];
+            scope?: components["schemas"]["ClusterScope"];
             /** @enum {string} */
             connection: "Connected" | "Disconnected" | "NeverConnected";
             /** Format: date-time */
@@ -2301,6 +2454,60 @@ export interface components {
             /** Format: date-time */
             createdAt: string;
             resourceVersion?: string;
+        };
+        /** @description What the registration of a cluster limits it to. Absent in a request, it stays as it is. */
+        ClusterScope: {
+            /** @description The project whose applications may have the cluster as their destination without an entry in the project. */
+            project?: string;
+            /** @description The only namespaces that are managed; empty means all. */
+            namespaces?: string[];
+            /** @description With namespaces: cluster-scoped objects are managed, too. */
+            clusterResources?: boolean;
+            /**
+             * Format: int64
+             * @description Stored without effect.
+             */
+            shard?: number;
+        };
+        DetailedProject: {
+            project: components["schemas"]["AppProject"];
+            effectiveSpec?: components["schemas"]["AnyObject"];
+            /** @description Those that it inherits from, in the order of the setting. */
+            globalProjects: components["schemas"]["AppProject"][];
+            /** @description Those that belong to it. */
+            repositories: components["schemas"]["Repository"][];
+            /** @description Those that belong to it. */
+            clusters: components["schemas"]["Cluster"][];
+            /** @description Why it is unknown what it inherits. Nothing new is deployed for its applications then. */
+            problem?: string;
+        };
+        /** @description What the service account of an application lacks for the application's objects. */
+        ImpersonationReport: {
+            /** @description User name, such as `system:serviceaccount:shop:deployer`; empty: the project names none for the destination. */
+            serviceAccount: string;
+            /** @description Impersonation is enabled. */
+            enabled: boolean;
+            /** @description An application without service account is refused. */
+            enforced: boolean;
+            /**
+             * Format: int64
+             * @description Objects that were checked.
+             */
+            objects: number;
+            missing: components["schemas"]["MissingRight"][];
+            /** @description There were too many rights to check all. */
+            incomplete?: boolean;
+        };
+        /** @description A right that a service account lacks. */
+        MissingRight: {
+            /** @description `impersonate` means that the agent may not act as the account. */
+            verb: string;
+            group?: string;
+            resource: string;
+            namespace?: string;
+            /** @description Of the object; absent means any. */
+            name?: string;
+            fix: string;
         };
         /** @description The newest order to exchange the agent's image. */
         AgentUpgrade: {
@@ -2998,11 +3205,150 @@ export interface operations {
                     username: string;
                     password: string;
                     mode?: components["schemas"]["SignInMode"];
+                    /** @description Id of the identity provider that checks name and password. Empty means a local account. */
+                    provider?: string;
                 };
             };
         };
         responses: {
             200: components["responses"]["SignedInAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listSignInProviders: {
+        parameters: {
+            query?: {
+                /** @description Empty means `default`. */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The providers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["SignInProvider"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    exchangeSignInCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description What the browser brought; it works once and for one minute. */
+                    code: string;
+                    /** @description The PKCE verifier of the challenge that the sign-in began with. */
+                    verifier: string;
+                };
+            };
+        };
+        responses: {
+            200: components["responses"]["SignedInAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    beginSignIn: {
+        parameters: {
+            query?: {
+                /** @description Empty means `default`. */
+                tenant?: string;
+                /** @description Id of the provider. Empty means the first one. */
+                provider?: string;
+                /** @description Address of the console to go to afterwards. */
+                return_url?: string;
+                /** @description Address of a command line on the browser's machine, such as `http://localhost:8085/auth/callback`, which gets a code. */
+                client?: string;
+                /** @description PKCE challenge (S256) of the command line. */
+                code_challenge?: string;
+                /** @description User name, for the provider. */
+                login_hint?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The provider's address; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    finishSignIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The console, with a session; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    finishSignInByConnector: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The console, with a session; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    finishSignInByForm: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The console, with a session; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["ErrorAnswer"];
         };
     };
@@ -3015,6 +3361,17 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description The session has ended. The identity provider's goes on until the browser visits the address. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        url: string;
+                    };
+                };
+            };
             /** @description The session has ended. */
             204: {
                 headers: {
@@ -4151,6 +4508,7 @@ export interface operations {
                     /** @description A URL that destinations may name this cluster by. The hub never dials it. */
                     server?: string;
                     labels?: components["schemas"]["StringMap"];
+                    scope?: components["schemas"]["ClusterScope"];
                     /** @description How long the join token can be used, such as `1h`. Empty means one hour; at most 7 days. */
                     expiresIn?: string;
                 };
@@ -4211,6 +4569,7 @@ export interface operations {
                     server?: string;
                     labels?: components["schemas"]["StringMap"];
                     annotations?: components["schemas"]["StringMap"];
+                    scope?: components["schemas"]["ClusterScope"];
                 };
             };
         };
@@ -4878,6 +5237,31 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    checkImpersonation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The account that the project names for the destination, and what it lacks. Nothing is changed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImpersonationReport"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     getManifests: {
         parameters: {
             query?: {
@@ -5379,6 +5763,54 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ApplicationWindows"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getDetailedProject: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The project and what counts for its applications besides it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailedProject"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getGlobalProjects: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The global projects. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["AppProject"][];
+                    };
                 };
             };
             default: components["responses"]["ErrorAnswer"];
