@@ -125,20 +125,24 @@ func randomText() string {
 func awaitCode(ctx context.Context, ln net.Listener, state string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, browserWaits)
 	defer cancel()
-	codes := make(chan string, 1)
+	answers := make(chan url.Values, 1)
 	server := &http.Server{ReadHeaderTimeout: answerTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		q := r.URL.Query()
-		if r.Method != http.MethodGet || r.URL.Path != callbackPath || q.Get("code") == "" || subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(state)) != 1 {
+		if r.Method != http.MethodGet || r.URL.Path != callbackPath || q.Get("code") == "" && q.Get("error") == "" || subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(state)) != 1 {
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, page("This address belongs to no sign-in.")) //nolint:errcheck // the browser has gone
 			return
 		}
-		fmt.Fprint(w, page("You are signed in. Go back to the command line; this page can be closed.")) //nolint:errcheck // the browser has gone
+		said := "You are signed in."
+		if q.Get("code") == "" {
+			said = "You are not signed in."
+		}
+		fmt.Fprint(w, page(said+" Go back to the command line; this page can be closed.")) //nolint:errcheck // the browser has gone
 		select {
-		case codes <- q.Get("code"):
+		case answers <- q:
 		default: // there is one already
 		}
 	})}
@@ -154,14 +158,31 @@ func awaitCode(ctx context.Context, ln net.Listener, state string) (string, erro
 		}
 	}()
 	select {
-	case code := <-codes:
-		return code, nil
+	case answer := <-answers:
+		if code := answer.Get("code"); code != "" {
+			return code, nil
+		}
+		return "", refusedBecause(answer.Get("error"))
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return "", fault.With(fault.New(fault.Offline, "nobody has signed in with a browser within ten minutes"), "", "try again")
 		}
 		return "", ctx.Err()
 	}
+}
+
+// refusedBecause is the error for a reason of the hub. Others are not repeated.
+func refusedBecause(reason string) error {
+	words := map[string]string{
+		"consent": "it was declined at the identity provider", "refused": "the account may not sign in", "offline": "the identity provider does not answer",
+		"proof": "the identity provider's answer proves nothing", "groups": "the account is in so many groups that the identity provider leaves them out",
+		"config": "single sign-on is not set up for this",
+	}
+	cause, known := words[reason]
+	if !known {
+		cause = "the hub has refused it"
+	}
+	return fault.With(fault.New(fault.Unknown, "the sign-in with a browser failed: %s", cause), "", "try again, or ask an admin of the organisation")
 }
 
 // page is a page without anything that the browser has sent.

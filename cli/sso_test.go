@@ -81,9 +81,6 @@ func TestSingleSignOn(t *testing.T) {
 			t.Fatalf("%v: %s", err, errs.String())
 		}
 		visit(oidc.NewBrowser(t), address.FindString(errs.String()))
-		if code != 0 {
-			cancel()
-		}
 		done.Wait()
 		return code, errs.String()
 	}
@@ -118,6 +115,12 @@ func TestSingleSignOn(t *testing.T) {
 			b.SignIn(address, "alice", true)
 		})
 		if code != 0 {
+			t.Errorf("it ended with %d: %s", code, errs)
+		}
+	})
+	t.Run("CLI-01 who declines in the browser reads so on the command line", func(t *testing.T) {
+		code, errs := signIn(t, func(b *oidc.Browser, address string) { b.SignIn(address, "alice", false) })
+		if code == 0 || !strings.Contains(errs, "it was declined at the identity provider") {
 			t.Errorf("it ended with %d: %s", code, errs)
 		}
 	})

@@ -100,7 +100,7 @@ func (s *Server) finishSignIn(c echo.Context) error {
 	if s.Metrics != nil {
 		s.Metrics.Login(err == nil)
 	}
-	if err != nil {
+	if err != nil && in.Client == "" {
 		return s.signInFailed(c, "", err)
 	}
 	c.SetCookie(s.browserCookie("", -1, false))

@@ -3,7 +3,6 @@ package sso
 import (
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -138,7 +137,8 @@ type Session struct {
 	Client   string // address of the command line, with the code; empty: none
 }
 
-// Finish ends a sign-in at a provider.
+// Finish ends a sign-in at a provider. With an error, Client is the address
+// that tells a command line the reason, if one waits.
 func (s *Service) Finish(ctx context.Context, from hub.Caller, a Answer) (Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -164,8 +164,23 @@ func (s *Service) Finish(ctx context.Context, from hub.Caller, a Answer) (Sessio
 	out, err := s.finish(ctx, from, t, begun, state, a)
 	if err != nil {
 		s.refused(ctx, from, t, begun.Provider, err)
+		if begun.Client != "" {
+			out.Client = withQuery(begun.Client, "error", Reason(err))
+		}
 	}
 	return out, err
+}
+
+// withQuery adds a parameter to an address that was checked.
+func withQuery(address, name, value string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	q := u.Query()
+	q.Set(name, value)
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 // refused notes a sign-in that failed. Its own error changes no answer.
@@ -285,15 +300,8 @@ func (s *Service) code(ctx context.Context, p identity.Proven, begun hub.SignIn)
 	if err != nil {
 		return Session{}, err
 	}
-	u, err := url.Parse(begun.Client)
-	if err != nil {
-		return Session{}, fmt.Errorf("read the address of a command line: %w", err)
-	}
-	q := u.Query()
-	q.Set("code", code)
-	u.RawQuery = q.Encode()
 	p.Claims.Hash, p.Claims.User, p.Claims.Challenge, p.Claims.ExpiresAt = sha256.Sum256([]byte(code)), p.User.ID, begun.Challenge, s.Now().Add(codeLasts)
-	return Session{Client: u.String()}, s.PutSessionClaims(ctx, p.Tenant.ID, p.Claims)
+	return Session{Client: withQuery(begun.Client, "code", code)}, s.PutSessionClaims(ctx, p.Tenant.ID, p.Claims)
 }
 
 // Exchange begins the session of a command line, once for each code.
