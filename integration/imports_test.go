@@ -49,8 +49,9 @@ var mayImport = map[string][]string{
 	"hub/relay":    {"hub", "hub/repourl", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/repourl", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/...", "hub/settings", "shared/*"},
-	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
+	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "hub/signature", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
+	"hub/settings": {"hub", "hub/repourl", "hub/signature", "shared/*", "proto/*/*"},
 	"hub/pacing":   {"hub", "hub/repourl"},
 
 	"hub/api/openapi":   {"shared/fault"},
@@ -69,12 +70,12 @@ var mayImport = map[string][]string{
 	"hub/source/*": {"hub", "hub/repourl", "hub/lru", "hub/source", "hub/source/guard", "shared/*"},
 
 	"hub/source/guard":         {},
-	"hub/source/git":           {"hub", "hub/repourl", "hub/source", "hub/source/guard", "hub/source/git/packstore", "shared/*"},
+	"hub/source/git":           {"hub", "hub/repourl", "hub/signature", "hub/source", "hub/source/guard", "hub/source/git/packstore", "shared/*"},
 	"hub/source/git/packstore": {"hub/lru", "shared/*"},
 
 	"hub/source/charts/chartstest": {},
 
-	"hub/catalog/tenancy":    {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/transact", "hub/catalog/validation", "hub/settings", "shared/*"},
+	"hub/catalog/tenancy":    {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/signature", "hub/catalog/transact", "hub/catalog/validation", "hub/settings", "shared/*"},
 	"hub/catalog/platform":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/tenancy", "hub/catalog/transact", "hub/catalog/validation", "shared/*"},
 	"hub/catalog/transact":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/settings", "shared/*"},
 	"hub/catalog/validation": {"hub", "hub/repourl", "hub/settings", "shared/*"},

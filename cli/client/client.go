@@ -45,6 +45,13 @@ func (c *Client) GetApplication(ctx context.Context, namespace PathNamespace, na
 	return r.send(ctx, nil)
 }
 
+// PatchApplication is PATCH /api/v1/applications/{namespace}/{name}: Changes parts of an application's spec, labels, annotations and finalizers.
+func (c *Client) PatchApplication(ctx context.Context, namespace PathNamespace, name PathName, params PatchApplicationParams, body PatchApplicationJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPatch, "/api/v1/applications/{namespace}/{name}", namespace, name)
+	r.setHeader("If-Match", params.IfMatch)
+	return r.send(ctx, body)
+}
+
 // AbandonApplication is POST /api/v1/applications/{namespace}/{name}/abandon: Removes an application whose cluster no longer exists, and returns what it leaves in the cluster.
 func (c *Client) AbandonApplication(ctx context.Context, namespace PathNamespace, name PathName, body AbandonApplicationJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/applications/{namespace}/{name}/abandon", namespace, name)
@@ -260,6 +267,30 @@ func (c *Client) UpgradeAgent(ctx context.Context, name PathName, body UpgradeAg
 	return r.send(ctx, body)
 }
 
+// ListPublicKeys is GET /api/v1/gpgkeys: Lists the public keys that signatures of commits are checked with.
+func (c *Client) ListPublicKeys(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/gpgkeys")
+	return r.send(ctx, nil)
+}
+
+// AddPublicKeys is POST /api/v1/gpgkeys: Stores public keys, armored.
+func (c *Client) AddPublicKeys(ctx context.Context, body AddPublicKeysJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/gpgkeys")
+	return r.send(ctx, body)
+}
+
+// DeletePublicKey is DELETE /api/v1/gpgkeys/{keyID}: Deletes a public key, by its id.
+func (c *Client) DeletePublicKey(ctx context.Context, keyID string) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/gpgkeys/{keyID}", keyID)
+	return r.send(ctx, nil)
+}
+
+// GetPublicKey is GET /api/v1/gpgkeys/{keyID}: Answers one public key, by its id or fingerprint.
+func (c *Client) GetPublicKey(ctx context.Context, keyID string) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/gpgkeys/{keyID}", keyID)
+	return r.send(ctx, nil)
+}
+
 // Login is POST /api/v1/login: Signs a person in.
 func (c *Client) Login(ctx context.Context, body LoginJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/login")
@@ -330,6 +361,18 @@ func (c *Client) PutRepository(ctx context.Context, body PutRepositoryJSONReques
 // DeleteRepository is DELETE /api/v1/repositories/{id}: Forgets a repository's registration and credential.
 func (c *Client) DeleteRepository(ctx context.Context, id PathID) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/repositories/{id}", id)
+	return r.send(ctx, nil)
+}
+
+// ListRepositoryCredentials is GET /api/v1/repository-credentials: Lists the credential templates.
+func (c *Client) ListRepositoryCredentials(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repository-credentials")
+	return r.send(ctx, nil)
+}
+
+// DeleteRepositoryCredential is DELETE /api/v1/repository-credentials/{id}: Deletes a credential template.
+func (c *Client) DeleteRepositoryCredential(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/repository-credentials/{id}", id)
 	return r.send(ctx, nil)
 }
 

@@ -129,6 +129,7 @@ type Server struct {
 	cfg        Config
 	external   *url.URL
 	operations map[string]*openapi.Operation // by method and echo path
+	streamed   []*openapi.Operation          // those that answer with a stream
 	limits     *ratelimit.Limits
 	streams    streams
 	echo       *echo.Echo
@@ -150,13 +151,25 @@ func New(cfg Config, parts Parts) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), cfg: cfg, external: external, operations: operations, limits: ratelimit.New(cfg.Rates)}
+	for _, o := range operations {
+		if o.Stream {
+			s.streamed = append(s.streamed, o)
+		}
+	}
 	s.streams.held, s.streams.over = map[string]int{}, make(chan struct{})
 	s.echo = s.routes()
 	return s, nil
 }
 
-// ServeHTTP answers one request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
+// ServeHTTP answers one request. HEAD is GET without a body, which the HTTP
+// server leaves out.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodHead && !s.endless(r.URL.Path) {
+		r = r.Clone(r.Context())
+		r.Method = http.MethodGet
+	}
+	s.echo.ServeHTTP(w, r)
+}
 
 // routes binds the generated server behind the layers that every request
 // passes, outermost first.
@@ -164,8 +177,8 @@ func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.failed
-	e.Use(s.identify, s.observed, s.recovered, s.headers, compressed())
-	group := e.Group("", s.findOperation, s.limited, s.signedIn, s.sameSite, s.limitBody, s.valid, s.idempotent)
+	e.Use(s.identify, s.observed, s.recovered, s.headers, s.options, compressed(s.endless))
+	group := e.Group("", s.findOperation, s.limited, s.signedIn, s.sameSite, s.limitBody, s.valid, s.expecting, s.idempotent)
 	gen.RegisterHandlers(group, gen.NewStrictHandler(s, nil))
 	group.GET("/openapi.yaml", s.openAPI)
 	group.POST("/api/v1/apply", s.apply)
@@ -186,7 +199,13 @@ func (s *Server) console(e *echo.Echo) {
 	if s.cfg.Console == nil {
 		return
 	}
-	serve := console.Handler(s.cfg.Console, errNoOperation())
+	files := console.Handler(s.cfg.Console, errNoOperation())
+	serve := func(c echo.Context) error {
+		if s.allow(c) {
+			return errMethod(c.Request().Method)
+		}
+		return files(c)
+	}
 	e.GET("/", serve)
 	e.GET("/*", serve)
 	e.HEAD("/*", serve)

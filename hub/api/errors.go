@@ -42,6 +42,9 @@ func (s *Server) failed(err error, c echo.Context) {
 	case http.StatusServiceUnavailable:
 		c.Response().Header().Set("Retry-After", "2")
 	}
+	if status == http.StatusMethodNotAllowed {
+		s.allow(c)
+	}
 	if status == http.StatusUnauthorized {
 		c.Response().Header().Set("WWW-Authenticate", `Bearer realm="capstan"`)
 	}
@@ -156,6 +159,10 @@ func coded(err error, code string) error {
 
 func errNoOperation() error {
 	return fault.New(fault.Missing, "there is nothing at this address")
+}
+
+func errMethod(method string) error {
+	return coded(fault.New(fault.Invalid, "this address does not take the method %s", cut(method)), codeMethod)
 }
 
 func errTooLarge(limit int64) error {

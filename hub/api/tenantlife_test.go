@@ -37,7 +37,7 @@ func TestSuspension(t *testing.T) {
 	link := w.SetupLink("acme", hub.RoleReadOnly)
 	var got tenantView
 	t.Run("ISO-10 a suspended tenant has no sessions, tokens, sign-ins, setup links and streams", func(t *testing.T) {
-		stream := w.open(t, admin)
+		stream := w.follow(t, admin)
 		defer stream.Close()
 		w.call(root, "POST", "/api/v1/tenants/acme/suspend", map[string]any{"reason": "unpaid"}).ok(200).into(&got)
 		if !got.Suspended || got.SuspendedReason != "unpaid" {
@@ -93,8 +93,8 @@ func TestSuspension(t *testing.T) {
 	})
 }
 
-// open begins to follow changes.
-func (w *world) open(t *testing.T, secret string) io.ReadCloser {
+// follow begins to follow changes.
+func (w *world) follow(t *testing.T, secret string) io.ReadCloser {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.URL+"/api/v1/stream", nil)
 	if err != nil {
@@ -288,7 +288,7 @@ func TestAuditOfTheAPI(t *testing.T) {
 	t.Run("INV-11 sign-ins, sign-outs and streams are recorded", func(t *testing.T) {
 		var in struct{ Token string }
 		w.call("", "POST", "/api/v1/login", map[string]any{"tenant": "acme", "username": "reader", "password": password, "mode": "token"}).ok(200).into(&in)
-		stream := w.open(t, in.Token)
+		stream := w.follow(t, in.Token)
 		w.call(in.Token, "POST", "/api/v1/logout", nil).ok(204)
 		_, _ = io.Copy(io.Discard, stream) // it ends with the session
 		_ = stream.Close()

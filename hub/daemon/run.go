@@ -342,6 +342,7 @@ func (p *parts) addPipeline(context.Context) error {
 	p.streams.Bursts(p.queue.pacer)
 	p.dispatch = dispatch.New(own, p.queue, p.streams, p.changed, p.log)
 	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments, p.rates}, plan.Permits, p.log)
+	p.stage.Verifies(p.mirrors)
 	p.files = web.New(web.Config{AllowedNetworks: networks})
 	p.charts = charts.New(charts.Config{AllowedNetworks: networks, Observe: p.instruments.OCI}, chartRepositories{p.db})
 	p.stage.Reads(p.files)

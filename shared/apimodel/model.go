@@ -1450,6 +1450,37 @@ type Permission struct {
 // Propagation defines model for Propagation.
 type Propagation string
 
+// PublicKey defines model for PublicKey.
+type PublicKey struct {
+	CreatedAt   time.Time `json:"createdAt"`
+	ExpiresAt   time.Time `json:"expiresAt,omitempty,omitzero"`
+	Fingerprint string    `json:"fingerprint"`
+
+	// KeyData The key in ASCII armor.
+	KeyData string `json:"keyData"`
+
+	// KeyID 16 hexadecimal digits.
+	KeyID string `json:"keyID"`
+
+	// Owner The first identity of the key.
+	Owner   string `json:"owner"`
+	Revoked bool   `json:"revoked,omitempty,omitzero"`
+
+	// SubType Algorithm and bits, such as `rsa4096`.
+	SubType string `json:"subType"`
+}
+
+// PublicKeyList defines model for PublicKeyList.
+type PublicKeyList struct {
+	Items []PublicKey `json:"items"`
+}
+
+// PublicKeysAdded defines model for PublicKeysAdded.
+type PublicKeysAdded struct {
+	Created []PublicKey `json:"created"`
+	Skipped []string    `json:"skipped"`
+}
+
 // Quarantine Cloned? Two Kubernetes clusters use one identity. Both agents are refused until an admin chooses which one keeps it.
 type Quarantine struct {
 	// Address Where the later one came from.
@@ -2271,6 +2302,21 @@ type UpgradeAgentJSONBody struct {
 	Image string `json:"image"`
 }
 
+// AddPublicKeysJSONBody defines parameters for AddPublicKeys.
+type AddPublicKeysJSONBody struct {
+	// KeyData The output of `gpg --armor --export`.
+	KeyData string `json:"keyData"`
+
+	// Upsert Replace a key of the same id that is stored in another form; otherwise it is refused.
+	Upsert bool `json:"upsert,omitempty,omitzero"`
+}
+
+// AddPublicKeysParams defines parameters for AddPublicKeys.
+type AddPublicKeysParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // LoginJSONBody defines parameters for Login.
 type LoginJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
@@ -2530,6 +2576,9 @@ type KeepClusterJSONRequestBody KeepClusterJSONBody
 
 // UpgradeAgentJSONRequestBody defines body for UpgradeAgent for application/json ContentType.
 type UpgradeAgentJSONRequestBody UpgradeAgentJSONBody
+
+// AddPublicKeysJSONRequestBody defines body for AddPublicKeys for application/json ContentType.
+type AddPublicKeysJSONRequestBody AddPublicKeysJSONBody
 
 // LoginJSONRequestBody defines body for Login for application/json ContentType.
 type LoginJSONRequestBody LoginJSONBody

@@ -143,6 +143,18 @@ type ServerInterface interface {
 	// UpgradeAgent Upgrades the agent of a cluster, and rolls back if the new version does not connect
 	// (POST /api/v1/clusters/{name}/upgrade)
 	UpgradeAgent(ctx echo.Context, name PathName) error
+	// ListPublicKeys Lists the public keys that signatures of commits are checked with
+	// (GET /api/v1/gpgkeys)
+	ListPublicKeys(ctx echo.Context) error
+	// AddPublicKeys Stores public keys, armored
+	// (POST /api/v1/gpgkeys)
+	AddPublicKeys(ctx echo.Context, params AddPublicKeysParams) error
+	// DeletePublicKey Deletes a public key, by its id
+	// (DELETE /api/v1/gpgkeys/{keyID})
+	DeletePublicKey(ctx echo.Context, keyID string) error
+	// GetPublicKey Answers one public key, by its id or fingerprint
+	// (GET /api/v1/gpgkeys/{keyID})
+	GetPublicKey(ctx echo.Context, keyID string) error
 	// Login Signs a person in
 	// (POST /api/v1/login)
 	Login(ctx echo.Context) error
@@ -1647,6 +1659,76 @@ func (w *ServerInterfaceWrapper) UpgradeAgent(ctx echo.Context) error {
 	return err
 }
 
+// ListPublicKeys converts echo context to params.
+func (w *ServerInterfaceWrapper) ListPublicKeys(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListPublicKeys(ctx)
+	return err
+}
+
+// AddPublicKeys converts echo context to params.
+func (w *ServerInterfaceWrapper) AddPublicKeys(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AddPublicKeysParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.AddPublicKeys(ctx, params)
+	return err
+}
+
+// DeletePublicKey converts echo context to params.
+func (w *ServerInterfaceWrapper) DeletePublicKey(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "keyID" -------------
+	var keyID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "keyID", ctx.Param("keyID"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter keyID: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeletePublicKey(ctx, keyID)
+	return err
+}
+
+// GetPublicKey converts echo context to params.
+func (w *ServerInterfaceWrapper) GetPublicKey(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "keyID" -------------
+	var keyID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "keyID", ctx.Param("keyID"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter keyID: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetPublicKey(ctx, keyID)
+	return err
+}
+
 // Login converts echo context to params.
 func (w *ServerInterfaceWrapper) Login(ctx echo.Context) error {
 	var err error
@@ -2482,6 +2564,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/api/v1/certificates", wrapper.DeleteCertificates, options.OperationMiddlewares["deleteCertificates"]...)
 	router.GET(options.BaseURL+"/api/v1/certificates", wrapper.ListCertificates, options.OperationMiddlewares["listCertificates"]...)
 	router.POST(options.BaseURL+"/api/v1/certificates", wrapper.AddCertificates, options.OperationMiddlewares["addCertificates"]...)
+	router.GET(options.BaseURL+"/api/v1/gpgkeys", wrapper.ListPublicKeys, options.OperationMiddlewares["listPublicKeys"]...)
+	router.POST(options.BaseURL+"/api/v1/gpgkeys", wrapper.AddPublicKeys, options.OperationMiddlewares["addPublicKeys"]...)
+	router.DELETE(options.BaseURL+"/api/v1/gpgkeys/:keyID", wrapper.DeletePublicKey, options.OperationMiddlewares["deletePublicKey"]...)
+	router.GET(options.BaseURL+"/api/v1/gpgkeys/:keyID", wrapper.GetPublicKey, options.OperationMiddlewares["getPublicKey"]...)
 	router.GET(options.BaseURL+"/api/v1/clusters", wrapper.ListClusters, options.OperationMiddlewares["listClusters"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/enroll", wrapper.EnrollCluster, options.OperationMiddlewares["enrollCluster"]...)
 	router.DELETE(options.BaseURL+"/api/v1/clusters/:name", wrapper.DeleteCluster, options.OperationMiddlewares["deleteCluster"]...)
@@ -4313,6 +4399,156 @@ type UpgradeAgentdefaultJSONResponse struct {
 }
 
 func (response UpgradeAgentdefaultJSONResponse) VisitUpgradeAgentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPublicKeysRequestObject struct {
+}
+
+type ListPublicKeysResponseObject interface {
+	VisitListPublicKeysResponse(w http.ResponseWriter) error
+}
+
+type ListPublicKeys200JSONResponse PublicKeyList
+
+func (response ListPublicKeys200JSONResponse) VisitListPublicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPublicKeysdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListPublicKeysdefaultJSONResponse) VisitListPublicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddPublicKeysRequestObject struct {
+	Params AddPublicKeysParams
+	Body   *AddPublicKeysJSONRequestBody
+}
+
+type AddPublicKeysResponseObject interface {
+	VisitAddPublicKeysResponse(w http.ResponseWriter) error
+}
+
+type AddPublicKeys200JSONResponse PublicKeysAdded
+
+func (response AddPublicKeys200JSONResponse) VisitAddPublicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddPublicKeysdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AddPublicKeysdefaultJSONResponse) VisitAddPublicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeletePublicKeyRequestObject struct {
+	KeyID string `json:"keyID"`
+}
+
+type DeletePublicKeyResponseObject interface {
+	VisitDeletePublicKeyResponse(w http.ResponseWriter) error
+}
+
+type DeletePublicKey204Response struct {
+}
+
+func (response DeletePublicKey204Response) VisitDeletePublicKeyResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeletePublicKeydefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeletePublicKeydefaultJSONResponse) VisitDeletePublicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPublicKeyRequestObject struct {
+	KeyID string `json:"keyID"`
+}
+
+type GetPublicKeyResponseObject interface {
+	VisitGetPublicKeyResponse(w http.ResponseWriter) error
+}
+
+type GetPublicKey200JSONResponse PublicKey
+
+func (response GetPublicKey200JSONResponse) VisitGetPublicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPublicKeydefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetPublicKeydefaultJSONResponse) VisitGetPublicKeyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6239,6 +6475,18 @@ type StrictServerInterface interface {
 	// UpgradeAgent Upgrades the agent of a cluster, and rolls back if the new version does not connect
 	// (POST /api/v1/clusters/{name}/upgrade)
 	UpgradeAgent(ctx context.Context, request UpgradeAgentRequestObject) (UpgradeAgentResponseObject, error)
+	// ListPublicKeys Lists the public keys that signatures of commits are checked with
+	// (GET /api/v1/gpgkeys)
+	ListPublicKeys(ctx context.Context, request ListPublicKeysRequestObject) (ListPublicKeysResponseObject, error)
+	// AddPublicKeys Stores public keys, armored
+	// (POST /api/v1/gpgkeys)
+	AddPublicKeys(ctx context.Context, request AddPublicKeysRequestObject) (AddPublicKeysResponseObject, error)
+	// DeletePublicKey Deletes a public key, by its id
+	// (DELETE /api/v1/gpgkeys/{keyID})
+	DeletePublicKey(ctx context.Context, request DeletePublicKeyRequestObject) (DeletePublicKeyResponseObject, error)
+	// GetPublicKey Answers one public key, by its id or fingerprint
+	// (GET /api/v1/gpgkeys/{keyID})
+	GetPublicKey(ctx context.Context, request GetPublicKeyRequestObject) (GetPublicKeyResponseObject, error)
 	// Login Signs a person in
 	// (POST /api/v1/login)
 	Login(ctx context.Context, request LoginRequestObject) (LoginResponseObject, error)
@@ -7828,6 +8076,127 @@ func (sh *strictHandler) UpgradeAgent(ctx echo.Context, name PathName) error {
 		return err
 	} else if validResponse, ok := response.(UpgradeAgentResponseObject); ok {
 		return validResponse.VisitUpgradeAgentResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListPublicKeys operation middleware
+func (sh *strictHandler) ListPublicKeys(ctx echo.Context) error {
+	var request ListPublicKeysRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListPublicKeys(ctx.Request().Context(), request.(ListPublicKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListPublicKeys")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListPublicKeysResponseObject); ok {
+		return validResponse.VisitListPublicKeysResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// AddPublicKeys operation middleware
+func (sh *strictHandler) AddPublicKeys(ctx echo.Context, params AddPublicKeysParams) error {
+	var request AddPublicKeysRequestObject
+
+	request.Params = params
+
+	var body AddPublicKeysJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.AddPublicKeys(ctx.Request().Context(), request.(AddPublicKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AddPublicKeys")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(AddPublicKeysResponseObject); ok {
+		return validResponse.VisitAddPublicKeysResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeletePublicKey operation middleware
+func (sh *strictHandler) DeletePublicKey(ctx echo.Context, keyID string) error {
+	var request DeletePublicKeyRequestObject
+
+	request.KeyID = keyID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeletePublicKey(ctx.Request().Context(), request.(DeletePublicKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeletePublicKey")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeletePublicKeyResponseObject); ok {
+		return validResponse.VisitDeletePublicKeyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetPublicKey operation middleware
+func (sh *strictHandler) GetPublicKey(ctx echo.Context, keyID string) error {
+	var request GetPublicKeyRequestObject
+
+	request.KeyID = keyID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetPublicKey(ctx.Request().Context(), request.(GetPublicKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetPublicKey")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetPublicKeyResponseObject); ok {
+		return validResponse.VisitGetPublicKeyResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -612,6 +612,45 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/gpgkeys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the public keys that signatures of commits are checked with */
+        get: operations["listPublicKeys"];
+        put?: never;
+        /** Stores public keys, armored */
+        post: operations["addPublicKeys"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/gpgkeys/{keyID}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the key. */
+                keyID: string;
+            };
+            cookie?: never;
+        };
+        /** Answers one public key, by its id or fingerprint */
+        get: operations["getPublicKey"];
+        put?: never;
+        post?: never;
+        /** Deletes a public key, by its id */
+        delete: operations["deletePublicKey"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/clusters": {
         parameters: {
             query?: never;
@@ -1966,6 +2005,29 @@ export interface components {
             username?: string;
             /** Format: date-time */
             createdAt?: string;
+        };
+        PublicKey: {
+            /** @description 16 hexadecimal digits. */
+            keyID: string;
+            fingerprint: string;
+            /** @description The first identity of the key. */
+            owner: string;
+            /** @description Algorithm and bits, such as `rsa4096`. */
+            subType: string;
+            /** @description The key in ASCII armor. */
+            keyData: string;
+            revoked?: boolean;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            expiresAt?: string;
+        };
+        PublicKeyList: {
+            items: components["schemas"]["PublicKey"][];
+        };
+        PublicKeysAdded: {
+            created: components["schemas"]["PublicKey"][];
+            skipped: string[];
         };
         CertificateList: {
             items: components["schemas"]["Certificate"][];
@@ -3674,6 +3736,106 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["CertificateList"];
                 };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listPublicKeys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description In order of their ids. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PublicKeyList"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    addPublicKeys: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description The output of `gpg --armor --export`. */
+                    keyData: string;
+                    /** @description Replace a key of the same id that is stored in another form; otherwise it is refused. */
+                    upsert?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description What was stored, and the ids that were there already. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PublicKeysAdded"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getPublicKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the key. */
+                keyID: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The key. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PublicKey"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deletePublicKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the key. */
+                keyID: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The key is gone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["ErrorAnswer"];
         };
