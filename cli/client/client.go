@@ -254,6 +254,12 @@ func (c *Client) AcceptHub(ctx context.Context, name PathName) (*http.Response, 
 	return r.send(ctx, nil)
 }
 
+// GetClusterDeletion is GET /api/v1/clusters/{name}/deletion: Says what the deletion of a cluster would do, and changes nothing.
+func (c *Client) GetClusterDeletion(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/clusters/{name}/deletion", name)
+	return r.send(ctx, nil)
+}
+
 // KeepCluster is POST /api/v1/clusters/{name}/keep: Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity.
 func (c *Client) KeepCluster(ctx context.Context, name PathName, body KeepClusterJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/clusters/{name}/keep", name)
@@ -372,6 +378,12 @@ func (c *Client) PutRepository(ctx context.Context, body PutRepositoryJSONReques
 // DeleteRepository is DELETE /api/v1/repositories/{id}: Forgets a repository's registration and credential.
 func (c *Client) DeleteRepository(ctx context.Context, id PathID) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/repositories/{id}", id)
+	return r.send(ctx, nil)
+}
+
+// GetRepositoryDeletion is GET /api/v1/repositories/{id}/deletion: Says what the deletion of a repository would do, and changes nothing.
+func (c *Client) GetRepositoryDeletion(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repositories/{id}/deletion", id)
 	return r.send(ctx, nil)
 }
 
