@@ -422,11 +422,13 @@ func (a *app) appRefresh() *cobra.Command {
 }
 
 func (a *app) appTerminate() *cobra.Command {
-	return a.one("terminate NAME", "End the operation that is in progress", "  capstan app terminate shop\n  capstan app terminate argocd/shop",
+	c := a.one("terminate NAME", "End the operation that is in progress", "  capstan app terminate shop\n  capstan app terminate argocd/shop",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			_, err := client.Read(api.TerminateOperation(cmd.Context(), namespace, name))
 			return err
 		})
+	c.Aliases = []string{"terminate-op"}
+	return c
 }
 
 func (a *app) appManifests() *cobra.Command {
