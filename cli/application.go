@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/cli/actions"
+	"github.com/capstan-cd/capstan/cli/argocd"
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
@@ -22,9 +23,11 @@ import (
 )
 
 func (a *app) applicationCommand() *cobra.Command {
-	return noun("app", "Applications: list, show, sync, roll back", []string{"application", "applications"},
+	c := noun("app", "Applications: list, show, create, change, sync, roll back", []string{"application", "applications"},
 		a.appList(), a.appGet(), a.appTree(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(), a.appResume(),
 		a.appRefresh(), a.appTerminate(), a.appManifests(), actions.App(a.env()), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource())
+	c.AddCommand(argocd.Applications(a.env())...)
+	return c
 }
 
 // one makes a verb that is about one application.

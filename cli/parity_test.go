@@ -14,7 +14,7 @@ import (
 // argoCommands reads the commands of Argo CD.
 func argoCommands(t *testing.T) (out []string) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/argocd-commands.txt")
+	text, err := os.ReadFile("testdata/argocd/commands")
 	if err != nil {
 		t.Fatal(err)
 	}
