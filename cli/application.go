@@ -187,7 +187,7 @@ func conditionTypes(st apimodel.ApplicationStatus) string {
 }
 
 func (a *app) appGet() *cobra.Command {
-	var refresh, hard bool
+	var refresh, hard, params, operation bool
 	c := a.one("get NAME", "Show one application, its conditions and its objects", "  capstan app get shop\n  capstan app get shop -o yaml\n  capstan app get shop --hard-refresh",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			if refresh || hard {
@@ -206,10 +206,19 @@ func (a *app) appGet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.describe(x, tree)
+			if a.tree != "" {
+				a.notePaused(tree.Paused)
+				return a.Tabulate(a.treeOf(tree))
+			}
+			if err := a.describe(x, tree); err != nil {
+				return err
+			}
+			return a.describeMore(x, params, operation)
 		})
 	c.Flags().BoolVar(&refresh, "refresh", false, "refresh the sources first, and wait for it")
 	c.Flags().BoolVar(&hard, "hard-refresh", false, "the same, and render even if nothing changed")
+	c.Flags().BoolVar(&params, "show-params", false, "show the parameters of its sources too")
+	c.Flags().BoolVar(&operation, "show-operation", false, "show its last operation, object by object, too")
 	return c
 }
 

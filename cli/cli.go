@@ -37,6 +37,7 @@ type app struct {
 	in     io.Reader
 	choice session.Choice
 	compat argocd.Flags
+	tree   string // form of app get that only it has: tree or tree=detailed
 }
 
 // Main runs a command line and returns the exit code of the process.
@@ -80,13 +81,16 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 		if a.choice.Transport, err = a.compat.Read(c.Flags(), a.Err); err != nil {
 			return err
 		}
+		if a.tree = treeOf(c, a.Format); a.tree != "" {
+			a.Format = "table"
+		}
 		a.Format, err = usage.Among("--output", a.Format, "table", "wide", "json", "yaml", "name")
 		return err
 	}
 	root.AddCommand(
 		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), a.configureCommand(), a.whoamiCommand(), a.versionCommand(),
 		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(), a.gpgCommand(),
-		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), exitCodesTopic(),
+		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), argocd.Templates(a.env()), exitCodesTopic(),
 	)
 	argocd.Complete(root)
 	a.completeNames(root)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-cd/capstan/cli/argocd"
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
@@ -13,7 +14,7 @@ import (
 
 func (a *app) clusterCommand() *cobra.Command {
 	return noun("cluster", "Clusters: enroll, list, upgrade, remove, revoke, accept-hub, keep", []string{"clusters"},
-		a.clusterEnroll(), a.clusterList(), a.clusterUpgrade(), a.clusterRemove(), a.clusterRevoke(), a.clusterAccept(), a.clusterKeep())
+		a.clusterEnroll(), a.clusterList(), argocd.ClusterGet(a.env()), a.clusterUpgrade(), a.clusterRemove(), a.clusterRevoke(), a.clusterAccept(), a.clusterKeep())
 }
 
 func (a *app) clusterEnroll() *cobra.Command {

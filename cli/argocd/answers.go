@@ -68,7 +68,6 @@ func Answers() []Answer {
 		{"app logs", "logs come with a later release; use kubectl in the cluster"},
 		{"appset create", noSets}, {"appset delete", noSets}, {"appset generate", noSets}, {"appset get", noSets}, {"appset list", noSets},
 		{"cluster add", "a cluster is enrolled from inside, without credentials: `capstan cluster enroll NAME`"},
-		{"cluster get", "`capstan cluster list -o wide`"},
 		{"cluster set", later + "`capstan apply -f` takes a cluster's Secret with its labels"},
 		{"cluster rotate-auth", "agents renew their certificates by themselves; `capstan cluster revoke NAME` ends them at once"},
 		{"proj add-destination", byApply}, {"proj remove-destination", byApply},
@@ -84,8 +83,6 @@ func Answers() []Answer {
 		{"proj role add-group", byApply}, {"proj role add-policy", byApply}, {"proj role create", byApply}, {"proj role create-token", byApply},
 		{"proj role delete", byApply}, {"proj role delete-token", byApply}, {"proj role get", byApply}, {"proj role list", byApply},
 		{"proj role list-tokens", byApply}, {"proj role remove-group", byApply}, {"proj role remove-policy", byApply},
-		{"repo get", "`capstan repo list`"},
-		{"repocreds add", byApply}, {"repocreds get", byApply}, {"repocreds list", byApply}, {"repocreds rm", byApply},
 	}
 }
 
