@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/cli/actions"
 	"github.com/capstan-cd/capstan/cli/argocd"
 	"github.com/capstan-cd/capstan/cli/command"
+	"github.com/capstan-cd/capstan/cli/complete"
 	"github.com/capstan-cd/capstan/cli/exit"
 	"github.com/capstan-cd/capstan/cli/explain"
 	"github.com/capstan-cd/capstan/cli/output"
@@ -88,12 +89,12 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 		return err
 	}
 	root.AddCommand(
-		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), a.configureCommand(), a.whoamiCommand(), a.versionCommand(),
+		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), argocd.Configure(a.env()), a.whoamiCommand(), a.versionCommand(),
 		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(), a.gpgCommand(),
 		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), argocd.Templates(a.env()), exitCodesTopic(),
 	)
 	argocd.Complete(root)
-	a.completeNames(root)
+	complete.Names(a.env(), root)
 	return root
 }
 

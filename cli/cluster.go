@@ -8,13 +8,14 @@ import (
 	"github.com/capstan-cd/capstan/cli/argocd"
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/upgrade"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 func (a *app) clusterCommand() *cobra.Command {
 	return noun("cluster", "Clusters: enroll, list, upgrade, remove, revoke, accept-hub, keep", []string{"clusters"},
-		a.clusterEnroll(), a.clusterList(), argocd.ClusterGet(a.env()), a.clusterUpgrade(), a.clusterRemove(), a.clusterRevoke(), a.clusterAccept(), a.clusterKeep())
+		a.clusterEnroll(), a.clusterList(), argocd.ClusterGet(a.env()), upgrade.Command(a.env()), a.clusterRemove(), a.clusterRevoke(), a.clusterAccept(), a.clusterKeep())
 }
 
 func (a *app) clusterEnroll() *cobra.Command {
@@ -76,7 +77,7 @@ func (a *app) clusterList() *cobra.Command {
 			for _, c := range l.Items {
 				t.Rows = append(t.Rows, []string{
 					c.Name, agentState(c), output.Ago(c.LastSeen), output.Dash(c.KubeVersion),
-					fmt.Sprintf("%d/%d", c.AckedSeq, c.Seq), output.Dash(c.Server), output.Dash(c.AgentVersion), lastUpgrade(c), lastRefusal(c),
+					fmt.Sprintf("%d/%d", c.AckedSeq, c.Seq), output.Dash(c.Server), output.Dash(c.AgentVersion), upgrade.Last(c), lastRefusal(c),
 				})
 				t.Names = append(t.Names, "cluster/"+c.Name)
 			}

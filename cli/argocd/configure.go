@@ -1,18 +1,19 @@
-package cli
+package argocd
 
 import (
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/session"
 	"github.com/capstan-cd/capstan/cli/usage"
 )
 
-// configureCommand stores what commands do unless a flag says otherwise. Its
+// Configure stores what commands do unless a flag says otherwise. Its
 // flag hides the global one of that name, which is for one command.
-func (a *app) configureCommand() *cobra.Command {
+func Configure(a *command.Env) *cobra.Command {
 	var prompts bool
 	c := &cobra.Command{
 		Use: "configure", Short: "Store whether commands ask before they delete something", Args: usage.Exactly(),

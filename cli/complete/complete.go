@@ -1,4 +1,7 @@
-package cli
+// Package complete has shells complete names of the hub: applications, projects
+// and clusters, and the words that flags know. Package cli hands it the commands.
+// Without a sign-in nothing is completed.
+package complete
 
 import (
 	"slices"
@@ -7,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
@@ -16,8 +20,12 @@ const mostNames = 500
 // A lister lists names of the hub that begin with a word.
 type lister func(cmd *cobra.Command, api *client.Client, begin string) ([]string, error)
 
-// completeNames has commands and flags complete names of the hub.
-func (a *app) completeNames(root *cobra.Command) {
+type completion struct{ *command.Env }
+
+// Names has commands and flags complete names of the hub.
+func Names(env *command.Env, root *cobra.Command) {
+	a := completion{env}
+
 	nouns := map[string]lister{"app": listApplications, "project": listProjects, "cluster": listClusters}
 	for _, noun := range root.Commands() {
 		list, there := nouns[noun.Name()]
@@ -31,7 +39,7 @@ func (a *app) completeNames(root *cobra.Command) {
 	}
 }
 
-func (a *app) completeFlags(c *cobra.Command) {
+func (a completion) completeFlags(c *cobra.Command) {
 	for name, list := range map[string]lister{"project": listProjects, "cluster": listClusters} {
 		if c.Flags().Lookup(name) != nil {
 			_ = c.RegisterFlagCompletionFunc(name, a.completer(list)) // there is one already, or none
@@ -47,9 +55,9 @@ func (a *app) completeFlags(c *cobra.Command) {
 }
 
 // completer asks the hub. Without a sign-in there is nothing to complete.
-func (a *app) completer(list lister) cobra.CompletionFunc {
+func (a completion) completer(list lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-		api, err := a.client()
+		api, err := a.Client()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
