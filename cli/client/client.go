@@ -34,6 +34,12 @@ func (c *Client) ListApplications(ctx context.Context, params ListApplicationsPa
 	return r.send(ctx, nil)
 }
 
+// CreateApplication is POST /api/v1/applications: Creates an application.
+func (c *Client) CreateApplication(ctx context.Context, body CreateApplicationJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/applications")
+	return r.send(ctx, body)
+}
+
 // DeleteApplication is DELETE /api/v1/applications/{namespace}/{name}: Deletes an application, with its objects if cascade.
 func (c *Client) DeleteApplication(ctx context.Context, namespace PathNamespace, name PathName, params DeleteApplicationParams) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/applications/{namespace}/{name}", namespace, name)
@@ -141,6 +147,13 @@ func (c *Client) ResumeApplication(ctx context.Context, namespace PathNamespace,
 // RollbackApplication is POST /api/v1/applications/{namespace}/{name}/rollback: Applies what an earlier entry of the history applied, and pauses the application there.
 func (c *Client) RollbackApplication(ctx context.Context, namespace PathNamespace, name PathName, body RollbackApplicationJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/applications/{namespace}/{name}/rollback", namespace, name)
+	return r.send(ctx, body)
+}
+
+// UpdateApplicationSpec is PUT /api/v1/applications/{namespace}/{name}/spec: Replaces an application's spec alone.
+func (c *Client) UpdateApplicationSpec(ctx context.Context, namespace PathNamespace, name PathName, params UpdateApplicationSpecParams, body UpdateApplicationSpecJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/applications/{namespace}/{name}/spec", namespace, name)
+	r.setHeader("If-Match", params.IfMatch)
 	return r.send(ctx, body)
 }
 
