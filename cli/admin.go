@@ -37,7 +37,7 @@ func (a *app) projectCommand() *cobra.Command {
 			return err
 		})
 	remove.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	return noun("project", "Projects: list, show, create, delete", []string{"proj", "projects"}, a.projectList(), get, a.projectCreate(), remove, a.projectWindows())
+	return noun("project", "Projects: list, show, create, delete", []string{"proj", "projects"}, a.projectList(), get, a.projectCreate(), remove, a.projectWindows(), a.projectRole())
 }
 
 // named makes a verb that is about one named thing.

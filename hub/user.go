@@ -13,6 +13,10 @@ type User struct {
 	Roles     []string  `json:"roles"` // platform-admin, tenant-admin, readonly
 	Disabled  bool      `json:"disabled,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
+	// Capabilities are what the account may be used for: CanSignIn and
+	// CanUseTokens. A service account has the second alone, and no password.
+	Capabilities []string `json:"capabilities"`
+	Origin       Origin   `json:"origin,omitempty"`
 }
 
 // The roles of the first release.

@@ -27,8 +27,8 @@ func rights() map[string]string {
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
 
 		"listTenants": platform, "createTenant": platform, "getTenant": platform, "createSetupLink": platform,
-		"listUsers": writes, "createUser": writes, "updateUser": writes, "deleteUser": writes,
-		"listProjects": reads, "getProject": reads, "getProjectWindows": reads, "createProject": writes, "updateProject": writes, "deleteProject": writes,
+		"listUsers": writes, "getUser": writes, "listAccountTokens": writes, "createAccountToken": writes, "deleteAccountToken": writes, "createUser": writes, "updateUser": writes, "deleteUser": writes,
+		"listProjects": reads, "getProject": reads, "getProjectWindows": reads, "listRoleTokens": reads, "createRoleToken": writes, "deleteRoleToken": writes, "createProject": writes, "updateProject": writes, "deleteProject": writes,
 		"listRepositories": reads, "getRepository": reads, "refreshRepository": reads, "listRepositoryCredentials": reads,
 		"putRepository": writes, "deleteRepository": writes, "deleteRepositoryCredential": writes,
 		"listCertificates": reads, "addCertificates": writes, "deleteCertificates": writes,
@@ -53,7 +53,9 @@ func bodies() map[string]any {
 		"login": map[string]any{"username": "nobody", "password": "x"}, "changePassword": map[string]any{"current": "wrong", "new": password},
 		"createToken": map[string]any{"name": "ci", "expiresIn": "forever"}, "createTenant": map[string]any{"name": "fresh"},
 		"createUser": map[string]any{"name": "newcomer", "password": password}, "updateUser": map[string]any{"disabled": false},
-		"createProject": project, "updateProject": project, "putRepository": map[string]any{"url": "https://git.example.com/a/b"},
+		"createAccountToken": map[string]any{"expiresIn": "1h"},
+		"createRoleToken":    map[string]any{},
+		"createProject":      project, "updateProject": project, "putRepository": map[string]any{"url": "https://git.example.com/a/b"},
 		"addCertificates": map[string]any{"knownHosts": hostKey},
 		"patchSettings":   map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"url": "https://cd.example.com"}}},
 		"enrollCluster":   map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"}, "keepCluster": map[string]any{"fingerprint": "x"}, "upgradeAgent": map[string]any{"image": "registry.example.com/capstan-agent:v2"},
@@ -214,7 +216,7 @@ func concrete(path string, ids map[string]string) string {
 	case strings.Contains(path, "/tenants/"):
 		name = "acme"
 	}
-	path = strings.NewReplacer("{namespace}", "argocd", "{name}", name, "{username}", "victim").Replace(path)
+	path = strings.NewReplacer("{namespace}", "argocd", "{name}", name, "{username}", "victim", "{role}", "dev").Replace(path)
 	if path == "/api/v1/certificates" {
 		path += "?serverName=git.example.com"
 	}

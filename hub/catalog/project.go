@@ -119,6 +119,7 @@ func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (h
 		}
 	}
 	p.ID = old.ID
+	w.Credentials = true // a role that is gone ends its tokens
 	stored, err := w.UpdateProject(ctx, p, old.Version)
 	if err == nil {
 		w.Note(access.Update, access.Projects, p.Name, "", validation.Written(old.Meta, old.Spec), validation.Written(p.Meta, p.Spec))
@@ -241,6 +242,7 @@ func (w *writer) deleteProject(ctx context.Context, p hub.Project) error {
 	if p.Name == "default" {
 		return fault.With(fault.New(fault.Conflict, "it cannot be deleted"), "project default", "restrict it instead")
 	}
+	w.Credentials = true
 	w.Note(access.Delete, access.Projects, p.Name, "", validation.Written(p.Meta, p.Spec), nil)
 	return w.Tx.DeleteProject(ctx, p.Name)
 }

@@ -97,8 +97,9 @@ type agentSide struct {
 // webSide is what users connect to.
 type webSide struct {
 	api         *api.Server
-	proxies     clientip.Proxies // whose word on where clients are counts
-	connections *connections     // to the HTTP listeners
+	identity    atomic.Pointer[identity.Service] // who is calling
+	proxies     clientip.Proxies                 // whose word on where clients are counts
+	connections *connections                     // to the HTTP listeners
 }
 
 // observers are what operators see of the process.

@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ type Directory struct {
 	TenantReader
 	SessionStore
 	TokenReader
+	KeyReader
 	FailureCounter
 	AddressBook
 }
@@ -58,6 +60,9 @@ type AddressBook interface {
 
 // Accounts are the local accounts of the tenants, and where sign-ins are noted.
 type Accounts interface {
+	OldPasswords
+	RoleTokens
+
 	// AccountByName returns an account and the hash of its password; the error
 	// is fault.Missing if there is none.
 	AccountByName(ctx context.Context, tenant hub.TenantID, name string) (hub.User, string, error)
@@ -101,6 +106,7 @@ type Service struct {
 
 	mu      sync.Mutex
 	trusted map[[32]byte]trust
+	forgets int64 // how often something was dropped from trusted
 }
 
 // trust is an answer that was given a moment ago.
@@ -148,11 +154,11 @@ func (s *Service) Login(ctx context.Context, from hub.Caller, c Credential) (sec
 	if err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
-	match, err := s.passwords.Matches(ctx, c.Password, hash)
+	match, err := s.matches(ctx, tenant.ID, hash, c.Password)
 	if err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
-	if !match || user.Disabled || tenant.Suspended || closed && !known {
+	if !match || user.Disabled || !user.Can(hub.CanSignIn) || tenant.Suspended || closed && !known {
 		if !known {
 			keys = append(keys, strangersKey(c.Tenant, c.Username))
 		}
@@ -165,6 +171,7 @@ func (s *Service) Login(ctx context.Context, from hub.Caller, c Credential) (sec
 	if err := s.dir.ForgetLoginFailures(ctx, keys[0].key); err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
+	s.upgrade(ctx, tenant, user, hash, c.Password)
 	return s.Begin(ctx, from, tenant, user)
 }
 
@@ -211,7 +218,7 @@ func (s *Service) Begin(ctx context.Context, from hub.Caller, tenant hub.Tenant,
 // error is fault.Unknown for anything that does not hold.
 func (s *Service) Authenticate(ctx context.Context, secret string) (hub.Caller, error) {
 	kind := KindOf(secret)
-	if kind != SessionSecret && kind != TokenSecret {
+	if kind != SessionSecret && kind != TokenSecret && kind != RoleSecret {
 		return hub.Caller{}, errProof()
 	}
 	now := s.cfg.Now()
@@ -219,6 +226,7 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (hub.Caller, 
 	if c, ok := s.known(hash, now); ok {
 		return c, nil
 	}
+	before := s.generation()
 	caller, err := s.authenticate(ctx, kind, hash, secret, now)
 	if err != nil {
 		if fault.KindOf(err) == fault.Missing {
@@ -226,12 +234,23 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (hub.Caller, 
 		}
 		return hub.Caller{}, err
 	}
-	s.trust(hash, caller, now)
+	s.trust(hash, caller, now, before)
 	return caller, nil
+}
+
+// generation changes when credentials are dropped: what was read before that
+// may be what was dropped.
+func (s *Service) generation() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forgets
 }
 
 // authenticate checks a secret against directory and account.
 func (s *Service) authenticate(ctx context.Context, kind Kind, hash [32]byte, secret string, now time.Time) (hub.Caller, error) {
+	if kind == RoleSecret {
+		return s.role(ctx, hash, now)
+	}
 	tenantID, userID, id, via := hub.TenantID(""), hub.UserID(""), Shown(secret), "session"
 	if kind == SessionSecret {
 		session, err := s.session(ctx, hash, now)
@@ -254,7 +273,7 @@ func (s *Service) authenticate(ctx context.Context, kind Kind, hash [32]byte, se
 	if err != nil {
 		return hub.Caller{}, err
 	}
-	if user.Disabled || tenant.Suspended {
+	if user.Disabled || tenant.Suspended || kind == TokenSecret && !user.Can(hub.CanUseTokens) {
 		return hub.Caller{}, errProof()
 	}
 	return callerOf(tenant, user, via, id), nil
@@ -300,6 +319,7 @@ func (s *Service) Logout(ctx context.Context, secret string) error {
 	}
 	hash := Hash(secret)
 	s.mu.Lock()
+	s.forgets++
 	delete(s.trusted, hash)
 	s.mu.Unlock()
 	err := s.dir.DeleteSession(ctx, hash)
@@ -314,11 +334,22 @@ func (s *Service) Logout(ctx context.Context, secret string) error {
 func (s *Service) Forget(tenant hub.TenantID, username string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forgets++
 	for hash, t := range s.trusted {
 		if t.caller.Tenant == tenant && t.caller.Username == username {
 			delete(s.trusted, hash)
 		}
 	}
+}
+
+// ForgetTenant drops all cached credentials of a tenant, because accounts,
+// sessions or tokens have ended or changed. A replica that does not hear of it
+// does so within Trust.
+func (s *Service) ForgetTenant(tenant hub.TenantID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgets++
+	maps.DeleteFunc(s.trusted, func(_ [32]byte, t trust) bool { return t.caller.Tenant == tenant })
 }
 
 // CheckPassword reports whether the password is the caller's, and counts a wrong
@@ -333,7 +364,7 @@ func (s *Service) CheckPassword(ctx context.Context, c hub.Caller, password stri
 	if err != nil {
 		return err
 	}
-	match, err := s.passwords.Matches(ctx, password, hash)
+	match, err := s.matches(ctx, c.Tenant, hash, password)
 	if err != nil {
 		return err
 	}
@@ -363,9 +394,12 @@ func (s *Service) known(hash [32]byte, now time.Time) (hub.Caller, bool) {
 	return t.caller, true
 }
 
-func (s *Service) trust(hash [32]byte, c hub.Caller, now time.Time) {
+func (s *Service) trust(hash [32]byte, c hub.Caller, now time.Time, generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.forgets != generation {
+		return
+	}
 	if len(s.trusted) >= maxTrusted {
 		clear(s.trusted)
 	}

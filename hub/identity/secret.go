@@ -23,6 +23,7 @@ const (
 	SessionSecret Kind = "cps_"
 	TokenSecret   Kind = "cpt_"
 	SetupSecret   Kind = "cpu_"
+	RoleSecret    Kind = "cpr_" // of a role of a project
 )
 
 const (
@@ -59,7 +60,7 @@ func KindOf(secret string) Kind {
 		return ""
 	}
 	switch k := Kind(secret[:4]); k {
-	case SessionSecret, TokenSecret, SetupSecret:
+	case SessionSecret, TokenSecret, SetupSecret, RoleSecret:
 		return k
 	}
 	return ""

@@ -83,7 +83,7 @@ func Catalogue() []Known {
 			Map: hub.CertificatesMap, Key: anyKey, About: "By the name of a Git server's host: the authorities, in PEM, that its certificate must come from.",
 			Sample: sampleCertificate, Used: true, read: (*set).readCertificates,
 		},
-	}, slices.Concat(webhooks(), timers(), sessions())...)
+	}, slices.Concat(webhooks(), timers(), sessions(), accounts())...)
 }
 
 // webhooks are what events of Git hosts prove their sender by, one kind of
@@ -204,6 +204,9 @@ func Title(name, key string) string {
 // Unused says why a key changes nothing yet; empty: something acts on it.
 func Unused(name, key string) string {
 	k, ok := Find(name, key)
+	if why := unusedAccountKey(name, key); why != "" {
+		k.Used, k.Instead = false, why
+	}
 	if ok && k.Used {
 		return ""
 	}

@@ -107,6 +107,10 @@ func (w *world) people(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	check(t, tx.PutToken(ctx, w.token))
 	check(t, tx.SetPolicy(ctx, "p, "+w.mark+", *, *, *, allow"))
 	w.project = must[hub.Project](t)(tx.CreateProject(ctx, hub.Project{Meta: hub.Meta{Name: w.mark}, Spec: []byte(`{"description":"` + w.mark + `"}`)}))
+	check(t, tx.PutRoleToken(ctx, hub.RoleToken{
+		ID: hub.NewID[hub.TokenID](), ProjectID: w.project.ID, Role: w.mark, Name: w.mark, Prefix: w.mark, CreatedBy: w.mark,
+		Hash: sha256.Sum256([]byte(w.tenant + "role")), CreatedAt: now(), ExpiresAt: now().Add(time.Hour),
+	}))
 	check(t, tx.AppendAudit(ctx, hub.AuditRecord{At: now(), Actor: w.mark, Action: "create", Resource: "projects", Object: w.mark, Result: "allowed", Detail: []byte(`{"b":1, "a":2}`)}))
 	_, _, _, err := tx.BeginIdempotent(ctx, "key", w.mark, [32]byte{1})
 	check(t, err)

@@ -567,6 +567,24 @@ func (e StreamChangesParamsView) Valid() bool {
 	}
 }
 
+// Defines values for UpdateUserJSONBodyCapabilities.
+const (
+	ApiKey UpdateUserJSONBodyCapabilities = "apiKey"
+	Login  UpdateUserJSONBodyCapabilities = "login"
+)
+
+// Valid indicates whether the value is a known member of the UpdateUserJSONBodyCapabilities enum.
+func (e UpdateUserJSONBodyCapabilities) Valid() bool {
+	switch e {
+	case ApiKey:
+		return true
+	case Login:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UpdateUserJSONBodyRoles.
 const (
 	PlatformAdmin UpdateUserJSONBodyRoles = "platform-admin"
@@ -808,6 +826,9 @@ type AuditRecord struct {
 	Seq      int64     `json:"seq"`
 	Via      string    `json:"via"`
 }
+
+// Capabilities What an account may be used for: sign-in with a password, and API tokens. Absent: both.
+type Capabilities = []string
 
 // Certificate The host key of an SSH server, or a TLS certificate that is stored for a Git server.
 type Certificate struct {
@@ -1803,10 +1824,15 @@ type Tree struct {
 
 // User defines model for User.
 type User struct {
-	CreatedAt time.Time `json:"createdAt"`
-	Disabled  bool      `json:"disabled,omitempty,omitzero"`
-	Name      string    `json:"name"`
-	Roles     []string  `json:"roles"`
+	// Capabilities login, apiKey or both.
+	Capabilities []string  `json:"capabilities,omitempty,omitzero"`
+	CreatedAt    time.Time `json:"createdAt"`
+	Disabled     bool      `json:"disabled,omitempty,omitzero"`
+	Name         string    `json:"name"`
+
+	// Origin What made it: settings, scim, or nothing for people.
+	Origin string   `json:"origin,omitempty,omitzero"`
+	Roles  []string `json:"roles"`
 }
 
 // Username defines model for Username.
@@ -1837,6 +1863,9 @@ type PathName = string
 
 // PathNamespace defines model for PathNamespace.
 type PathNamespace = string
+
+// PathRole defines model for PathRole.
+type PathRole = string
 
 // PathUsername defines model for PathUsername.
 type PathUsername = string
@@ -2183,6 +2212,19 @@ type UpdateProjectParams struct {
 	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
 }
 
+// CreateRoleTokenJSONBody defines parameters for CreateRoleToken.
+type CreateRoleTokenJSONBody struct {
+	// ExpiresIn How long it lives, such as `720h` or `30d`. Empty means 90 days; at most 366 days.
+	ExpiresIn string `json:"expiresIn,omitempty,omitzero"`
+	Name      Name   `json:"name,omitempty,omitzero"`
+}
+
+// CreateRoleTokenParams defines parameters for CreateRoleToken.
+type CreateRoleTokenParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // PutRepositoryJSONBody defines parameters for PutRepository.
 type PutRepositoryJSONBody struct {
 	// Insecure Do not verify the server: neither its TLS certificate nor its SSH host key.
@@ -2304,10 +2346,12 @@ type CreateTokenParams struct {
 
 // CreateUserJSONBody defines parameters for CreateUser.
 type CreateUserJSONBody struct {
-	Name Username `json:"name"`
+	// Capabilities What an account may be used for: sign-in with a password, and API tokens. Absent: both.
+	Capabilities Capabilities `json:"capabilities,omitempty,omitzero"`
+	Name         Username     `json:"name"`
 
 	// Password At least 12 characters.
-	Password NewPassword `json:"password"`
+	Password NewPassword `json:"password,omitempty,omitzero"`
 	Roles    Roles       `json:"roles,omitempty,omitzero"`
 }
 
@@ -2319,15 +2363,32 @@ type CreateUserParams struct {
 
 // UpdateUserJSONBody defines parameters for UpdateUser.
 type UpdateUserJSONBody struct {
-	Disabled *bool `json:"disabled,omitempty"`
+	Capabilities *[]UpdateUserJSONBodyCapabilities `json:"capabilities,omitempty"`
+	Disabled     *bool                             `json:"disabled,omitempty"`
 
 	// Password At least 12 characters.
 	Password NewPassword                `json:"password,omitempty,omitzero"`
 	Roles    *[]UpdateUserJSONBodyRoles `json:"roles,omitempty"`
 }
 
+// UpdateUserJSONBodyCapabilities defines parameters for UpdateUser.
+type UpdateUserJSONBodyCapabilities string
+
 // UpdateUserJSONBodyRoles defines parameters for UpdateUser.
 type UpdateUserJSONBodyRoles string
+
+// CreateAccountTokenJSONBody defines parameters for CreateAccountToken.
+type CreateAccountTokenJSONBody struct {
+	// ExpiresIn How long it lives, such as `720h` or `30d`. Empty means 90 days; at most 366 days.
+	ExpiresIn string `json:"expiresIn,omitempty,omitzero"`
+	Name      Name   `json:"name,omitempty,omitzero"`
+}
+
+// CreateAccountTokenParams defines parameters for CreateAccountToken.
+type CreateAccountTokenParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
 
 // ReceiveWebhookJSONBody defines parameters for ReceiveWebhook.
 type ReceiveWebhookJSONBody = interface{}
@@ -2395,6 +2456,9 @@ type CreateProjectJSONRequestBody = AppProject
 // UpdateProjectJSONRequestBody defines body for UpdateProject for application/json ContentType.
 type UpdateProjectJSONRequestBody = AppProject
 
+// CreateRoleTokenJSONRequestBody defines body for CreateRoleToken for application/json ContentType.
+type CreateRoleTokenJSONRequestBody CreateRoleTokenJSONBody
+
 // PutRepositoryJSONRequestBody defines body for PutRepository for application/json ContentType.
 type PutRepositoryJSONRequestBody PutRepositoryJSONBody
 
@@ -2418,6 +2482,9 @@ type CreateUserJSONRequestBody CreateUserJSONBody
 
 // UpdateUserJSONRequestBody defines body for UpdateUser for application/json ContentType.
 type UpdateUserJSONRequestBody UpdateUserJSONBody
+
+// CreateAccountTokenJSONRequestBody defines body for CreateAccountToken for application/json ContentType.
+type CreateAccountTokenJSONRequestBody CreateAccountTokenJSONBody
 
 // ReceiveWebhookJSONRequestBody defines body for ReceiveWebhook for application/json ContentType.
 type ReceiveWebhookJSONRequestBody = ReceiveWebhookJSONBody

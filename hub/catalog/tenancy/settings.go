@@ -112,6 +112,9 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 		}
 		w.Due = append(w.Due, hub.WorkRefresh)
 	}
+	if err := w.applyAccounts(ctx, after, effective(changes, put, drop)); err != nil {
+		return version, "", err
+	}
 	clusters, err := w.Tx.Clusters(ctx)
 	if err != nil {
 		return version, "", err

@@ -43,6 +43,7 @@ type PolicyReader interface {
 type AccountPorts struct {
 	UserReader
 	UserWriter
+	PasswordStore
 	TokenStore
 }
 
@@ -61,6 +62,15 @@ type UserWriter interface {
 	DeleteUser(ctx context.Context, id hub.UserID) error
 }
 
+// PasswordStore exchanges hashes of passwords, and ends sessions.
+type PasswordStore interface {
+	// UpgradePassword replaces a hash by another one of the same password.
+	UpgradePassword(ctx context.Context, id hub.UserID, old, passwordHash string) error
+	// HasOldPasswords reports whether there is a hash in the form of Argo CD.
+	HasOldPasswords(ctx context.Context) (bool, error)
+	EndSessions(ctx context.Context, id hub.UserID) error
+}
+
 // TokenStore keeps the API tokens of accounts.
 type TokenStore interface {
 	PutToken(ctx context.Context, t hub.APIToken) error
@@ -68,10 +78,20 @@ type TokenStore interface {
 	DeleteToken(ctx context.Context, user hub.UserID, id hub.TokenID) error
 }
 
+// RoleTokenStore keeps the tokens of roles of projects. They end with their
+// project or role.
+type RoleTokenStore interface {
+	PutRoleToken(ctx context.Context, t hub.RoleToken) error
+	RoleTokens(ctx context.Context, project string) ([]hub.RoleToken, error)
+	RoleToken(ctx context.Context, id hub.TokenID) (hub.RoleToken, error)
+	DeleteRoleToken(ctx context.Context, id hub.TokenID) error
+}
+
 // ProjectPorts are those for projects.
 type ProjectPorts struct {
 	ProjectReader
 	ProjectWriter
+	RoleTokenStore
 }
 
 // ProjectReader finds projects.
@@ -354,4 +374,7 @@ type Notifier interface {
 	Changed(tenant hub.TenantID) // its feed grew
 	Due(kind string)             // work of this kind is due
 	Revoked()                    // agents are no longer good, or good again
+	// Credentials means that sessions, tokens or accounts of the tenant have ended
+	// or have changed.
+	Credentials(tenant hub.TenantID)
 }

@@ -330,7 +330,25 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/users/{username}": {
+    "/api/v1/users/{username}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the API tokens of an account */
+        get: operations["listAccountTokens"];
+        put?: never;
+        /** Creates an API token that acts as an account; its secret is shown this once */
+        post: operations["createAccountToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{username}/tokens/{id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -338,6 +356,24 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
+        put?: never;
+        post?: never;
+        /** Revokes an API token of an account, by its id or its name */
+        delete: operations["deleteAccountToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{username}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows an account */
+        get: operations["getUser"];
         /** Changes roles, password or the disabled switch of an account */
         put: operations["updateUser"];
         post?: never;
@@ -361,6 +397,44 @@ export interface paths {
         /** Creates a project */
         post: operations["createProject"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/roles/{role}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the tokens of a role of a project */
+        get: operations["listRoleTokens"];
+        put?: never;
+        /**
+         * Creates a token that has the rights of a role of a project alone; its secret is shown this once
+         * @description Members of the role may do it, too.
+         */
+        post: operations["createRoleToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/roles/{role}/tokens/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Revokes a token of a role of a project, by its id or its name */
+        delete: operations["deleteRoleToken"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1112,6 +1186,8 @@ export interface components {
          * @enum {string}
          */
         SignInMode: "cookie" | "token";
+        /** @description What an account may be used for: sign-in with a password, and API tokens. Absent: both. */
+        Capabilities: ("login" | "apiKey")[];
         Roles: ("platform-admin" | "tenant-admin" | "readonly")[];
         StringMap: {
             [key: string]: string;
@@ -1187,6 +1263,10 @@ export interface components {
             name: string;
             roles: string[];
             disabled?: boolean;
+            /** @description login, apiKey or both. */
+            capabilities?: string[];
+            /** @description What made it: settings, scim, or nothing for people. */
+            origin?: string;
             /** Format: date-time */
             createdAt: string;
         };
@@ -2241,6 +2321,7 @@ export interface components {
         PathNamespace: string;
         PathName: string;
         PathUsername: string;
+        PathRole: string;
         PathID: string;
         /** @description The ETag of the object as it was read; another one now answers 412. */
         IfMatch: string;
@@ -2757,14 +2838,119 @@ export interface operations {
             content: {
                 "application/json": {
                     name: components["schemas"]["Username"];
-                    password: components["schemas"]["NewPassword"];
+                    password?: components["schemas"]["NewPassword"];
                     roles?: components["schemas"]["Roles"];
+                    capabilities?: components["schemas"]["Capabilities"];
                 };
             };
         };
         responses: {
             /** @description The account. */
             201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listAccountTokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: components["parameters"]["PathUsername"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tokens, without their secrets. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Token"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    createAccountToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                username: components["parameters"]["PathUsername"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    name?: components["schemas"]["Name"];
+                    /** @description How long it lives, such as `720h` or `30d`. Empty means 90 days; at most 366 days. */
+                    expiresIn?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The token with its secret. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteAccountToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: components["parameters"]["PathUsername"];
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The token no longer works. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getUser: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: components["parameters"]["PathUsername"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The account. */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2789,6 +2975,7 @@ export interface operations {
                 "application/json": {
                     roles?: ("platform-admin" | "tenant-admin" | "readonly")[];
                     disabled?: boolean;
+                    capabilities?: ("login" | "apiKey")[];
                     password?: components["schemas"]["NewPassword"];
                 };
             };
@@ -2868,6 +3055,90 @@ export interface operations {
         };
         responses: {
             201: components["responses"]["AppProjectAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listRoleTokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+                role: components["parameters"]["PathRole"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tokens, without their secrets. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Token"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    createRoleToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                name: components["parameters"]["PathName"];
+                role: components["parameters"]["PathRole"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    name?: components["schemas"]["Name"];
+                    /** @description How long it lives, such as `720h` or `30d`. Empty means 90 days; at most 366 days. */
+                    expiresIn?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The token with its secret. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteRoleToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+                role: components["parameters"]["PathRole"];
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The token no longer works. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["ErrorAnswer"];
         };
     };

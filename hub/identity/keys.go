@@ -1,0 +1,68 @@
+package identity
+
+import (
+	"context"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// KeyReader finds tokens that belong to no account, by the hash of their secret.
+type KeyReader interface {
+	APIKey(ctx context.Context, hash [32]byte) (hub.APIKey, error)
+	TouchAPIKey(ctx context.Context, hash [32]byte, at time.Time) error
+}
+
+// RoleTokens are the tokens of roles of projects.
+type RoleTokens interface {
+	// RoleOfToken returns a token whose project still has the role; the error is
+	// fault.Missing if there is none.
+	RoleOfToken(ctx context.Context, tenant hub.TenantID, id hub.TokenID) (hub.RoleToken, error)
+}
+
+// key finds a key of a kind, and notes that it was used.
+func (s *Service) key(ctx context.Context, hash [32]byte, kind hub.KeyKind, now time.Time) (hub.APIKey, hub.Tenant, error) {
+	key, err := s.dir.APIKey(ctx, hash)
+	if err != nil {
+		return key, hub.Tenant{}, err
+	}
+	if key.Kind != kind || !now.Before(key.ExpiresAt) {
+		return key, hub.Tenant{}, errProof()
+	}
+	tenant, err := s.dir.Tenant(ctx, key.Tenant)
+	if err != nil {
+		return key, tenant, err
+	}
+	if tenant.Suspended {
+		return key, tenant, errProof()
+	}
+	if key.UsedAt == nil || now.Sub(*key.UsedAt) >= touchEvery {
+		err = s.dir.TouchAPIKey(ctx, hash, now)
+	}
+	return key, tenant, err
+}
+
+// role is who calls with a token of a role of a project: the role, which has its
+// own rights and is no account.
+func (s *Service) role(ctx context.Context, hash [32]byte, now time.Time) (hub.Caller, error) {
+	key, tenant, err := s.key(ctx, hash, hub.KeyRole, now)
+	if err != nil {
+		return hub.Caller{}, err
+	}
+	t, err := s.accounts.RoleOfToken(ctx, key.Tenant, key.ID)
+	if err != nil {
+		return hub.Caller{}, err
+	}
+	return hub.Caller{
+		Tenant: tenant.ID, TenantName: tenant.Name, User: hub.UserID(t.ID), Username: hub.RoleSubject(t.Project, t.Role), Via: "token", Credential: string(t.ID),
+	}, nil
+}
+
+// NewRoleToken makes a token of a role of a project and its secret, which is not
+// stored.
+func NewRoleToken(project, role, name string) (string, hub.RoleToken) {
+	secret := NewSecret(RoleSecret)
+	return secret, hub.RoleToken{
+		ID: hub.NewID[hub.TokenID](), Project: project, Role: role, Name: name, Prefix: Shown(secret), Hash: Hash(secret),
+	}
+}
