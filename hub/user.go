@@ -17,6 +17,9 @@ type User struct {
 	// CanUseTokens. A service account has the second alone, and no password.
 	Capabilities []string `json:"capabilities"`
 	Origin       Origin   `json:"origin,omitempty"`
+	// Groups are those that an identity provider has put a person into by SCIM,
+	// where they were asked for.
+	Groups []string `json:"-"`
 }
 
 // The roles of the first release.

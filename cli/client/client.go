@@ -325,6 +325,24 @@ func (c *Client) DeleteRepository(ctx context.Context, id PathID) (*http.Respons
 	return r.send(ctx, nil)
 }
 
+// ListSCIMTokens is GET /api/v1/scim/tokens: Lists the tokens with which identity providers provision people.
+func (c *Client) ListSCIMTokens(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/scim/tokens")
+	return r.send(ctx, nil)
+}
+
+// CreateSCIMToken is POST /api/v1/scim/tokens: Creates a token with which an identity provider provisions people by SCIM 2.0 at /scim/v2; its secret is shown this once.
+func (c *Client) CreateSCIMToken(ctx context.Context, body CreateSCIMTokenJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/scim/tokens")
+	return r.send(ctx, body)
+}
+
+// DeleteSCIMToken is DELETE /api/v1/scim/tokens/{id}: Revokes a token of an identity provider; what it has provisioned stays.
+func (c *Client) DeleteSCIMToken(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/scim/tokens/{id}", id)
+	return r.send(ctx, nil)
+}
+
 // GetSettings is GET /api/v1/settings: Returns the settings of the tenant; values of secrets are left out.
 func (c *Client) GetSettings(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/settings")

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 )
@@ -308,4 +309,22 @@ func TestTokensOfAccounts(t *testing.T) {
 		w.call(session, "GET", "/api/v1/me", nil).fails(401)
 		w.call(own.Token, "GET", "/api/v1/me", nil).ok(200)
 	})
+}
+
+// session begins a session of an account that has no password.
+func (w *world) session(tenant hub.TenantID, user hub.UserID) string {
+	w.t.Helper()
+	secret, now := identity.NewSecret(identity.SessionSecret), time.Now()
+	if err := w.DB.System().PutSession(w.t.Context(), hub.Session{Hash: identity.Hash(secret), Tenant: tenant, User: user, CreatedAt: now, SeenAt: now, ExpiresAt: now.Add(time.Hour)}); err != nil {
+		w.t.Fatal(err)
+	}
+	return secret
+}
+
+// putToken stores an API token without asking for rights.
+func (w *world) putToken(tenant hub.TenantID, token hub.APIToken) {
+	w.t.Helper()
+	until := time.Now().Add(time.Hour)
+	token.ExpiresAt = &until
+	storetest.In(w.t, w.DB, tenant, func(ctx context.Context, tx *store.Tenant) error { return tx.PutToken(ctx, token) })
 }

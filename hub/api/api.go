@@ -159,6 +159,7 @@ func (s *Server) routes() *echo.Echo {
 	group.GET("/api/v1/stream", s.stream)
 	group.POST("/api/v1/webhook", s.webhook)
 	group.POST("/api/webhook", s.webhook)
+	e.Any("/scim/v2/*", s.scim)
 	s.console(e)
 	return e
 }

@@ -27,7 +27,7 @@ func rights() map[string]string {
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
 
 		"listTenants": platform, "createTenant": platform, "getTenant": platform, "createSetupLink": platform,
-		"listUsers": writes, "getUser": writes, "listAccountTokens": writes, "createAccountToken": writes, "deleteAccountToken": writes, "createUser": writes, "updateUser": writes, "deleteUser": writes,
+		"listSCIMTokens": writes, "createSCIMToken": writes, "deleteSCIMToken": writes, "listUsers": writes, "getUser": writes, "listAccountTokens": writes, "createAccountToken": writes, "deleteAccountToken": writes, "createUser": writes, "updateUser": writes, "deleteUser": writes,
 		"listProjects": reads, "getProject": reads, "getProjectWindows": reads, "listRoleTokens": reads, "createRoleToken": writes, "deleteRoleToken": writes, "createProject": writes, "updateProject": writes, "deleteProject": writes,
 		"listRepositories": reads, "getRepository": reads, "refreshRepository": reads, "listRepositoryCredentials": reads,
 		"putRepository": writes, "deleteRepository": writes, "deleteRepositoryCredential": writes,
@@ -54,6 +54,7 @@ func bodies() map[string]any {
 		"createToken": map[string]any{"name": "ci", "expiresIn": "forever"}, "createTenant": map[string]any{"name": "fresh"},
 		"createUser": map[string]any{"name": "newcomer", "password": password}, "updateUser": map[string]any{"disabled": false},
 		"createAccountToken": map[string]any{"expiresIn": "1h"},
+		"createSCIMToken":    map[string]any{"name": "okta"},
 		"createRoleToken":    map[string]any{},
 		"createProject":      project, "updateProject": project, "putRepository": map[string]any{"url": "https://git.example.com/a/b"},
 		"addCertificates": map[string]any{"knownHosts": hostKey},

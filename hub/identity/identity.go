@@ -380,7 +380,7 @@ func (s *Service) CheckPassword(ctx context.Context, c hub.Caller, password stri
 }
 
 func callerOf(t hub.Tenant, u hub.User, via, credential string) hub.Caller {
-	return hub.Caller{Tenant: t.ID, TenantName: t.Name, User: u.ID, Username: u.Name, Roles: u.Roles, Via: via, Credential: credential}
+	return hub.Caller{Tenant: t.ID, TenantName: t.Name, User: u.ID, Username: u.Name, Roles: u.Roles, Groups: u.Groups, Via: via, Credential: credential}
 }
 
 func (s *Service) known(hash [32]byte, now time.Time) (hub.Caller, bool) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // KeyReader finds tokens that belong to no account, by the hash of their secret.
@@ -65,4 +66,28 @@ func NewRoleToken(project, role, name string) (string, hub.RoleToken) {
 	return secret, hub.RoleToken{
 		ID: hub.NewID[hub.TokenID](), Project: project, Role: role, Name: name, Prefix: Shown(secret), Hash: Hash(secret),
 	}
+}
+
+// Provisioner finds the identity provider that calls with a token for SCIM. The
+// token is good for nothing else, and no other is good for SCIM. The error is
+// fault.Unknown.
+func (s *Service) Provisioner(ctx context.Context, secret string) (hub.Caller, error) {
+	if KindOf(secret) != SCIMSecret {
+		return hub.Caller{}, errProof()
+	}
+	key, tenant, err := s.key(ctx, Hash(secret), hub.KeySCIM, s.cfg.Now())
+	if fault.KindOf(err) == fault.Missing {
+		err = errProof()
+	}
+	if err != nil {
+		return hub.Caller{}, err
+	}
+	return hub.Caller{Tenant: tenant.ID, TenantName: tenant.Name, User: hub.UserID(key.ID), Username: "scim:" + Shown(secret), Via: "scim", Credential: string(key.ID)}, nil
+}
+
+// NewSCIMToken makes a token of an identity provider and its secret, which is
+// not stored.
+func NewSCIMToken(name string) (string, hub.SCIMToken) {
+	secret := NewSecret(SCIMSecret)
+	return secret, hub.SCIMToken{ID: hub.NewID[hub.TokenID](), Name: name, Prefix: Shown(secret), Hash: Hash(secret)}
 }

@@ -24,6 +24,7 @@ const (
 	TokenSecret   Kind = "cpt_"
 	SetupSecret   Kind = "cpu_"
 	RoleSecret    Kind = "cpr_" // of a role of a project
+	SCIMSecret    Kind = "cpm_" // of an identity provider that provisions people
 )
 
 const (
@@ -60,7 +61,7 @@ func KindOf(secret string) Kind {
 		return ""
 	}
 	switch k := Kind(secret[:4]); k {
-	case SessionSecret, TokenSecret, SetupSecret, RoleSecret:
+	case SessionSecret, TokenSecret, SetupSecret, RoleSecret, SCIMSecret:
 		return k
 	}
 	return ""

@@ -111,6 +111,14 @@ func (w *world) people(t testing.TB, ctx context.Context, tx *store.Tenant) {
 		ID: hub.NewID[hub.TokenID](), ProjectID: w.project.ID, Role: w.mark, Name: w.mark, Prefix: w.mark, CreatedBy: w.mark,
 		Hash: sha256.Sum256([]byte(w.tenant + "role")), CreatedAt: now(), ExpiresAt: now().Add(time.Hour),
 	}))
+	check(t, tx.PutSCIMToken(ctx, hub.SCIMToken{
+		ID: hub.NewID[hub.TokenID](), Name: w.mark, Prefix: w.mark, CreatedBy: w.mark, Hash: sha256.Sum256([]byte(w.tenant + "scim")),
+		CreatedAt: now(), ExpiresAt: now().Add(time.Hour),
+	}))
+	must[hub.SCIMUser](t)(tx.PutSCIMUser(ctx, hub.SCIMUser{ID: w.user.ID, UserName: w.mark, Active: true, Attributes: []byte(`{"mark":"` + w.mark + `"}`), UpdatedAt: now()}))
+	must[hub.SCIMGroup](t)(tx.PutSCIMGroup(ctx, hub.SCIMGroup{
+		ID: hub.NewID[string](), DisplayName: "group " + w.mark, UpdatedAt: now(), Members: []hub.SCIMRef{{ID: string(w.user.ID)}},
+	}))
 	check(t, tx.AppendAudit(ctx, hub.AuditRecord{At: now(), Actor: w.mark, Action: "create", Resource: "projects", Object: w.mark, Result: "allowed", Detail: []byte(`{"b":1, "a":2}`)}))
 	_, _, _, err := tx.BeginIdempotent(ctx, "key", w.mark, [32]byte{1})
 	check(t, err)

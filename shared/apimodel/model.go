@@ -2259,6 +2259,19 @@ type PutRepositoryParams struct {
 // PutRepositoryJSONBodyType defines parameters for PutRepository.
 type PutRepositoryJSONBodyType string
 
+// CreateSCIMTokenJSONBody defines parameters for CreateSCIMToken.
+type CreateSCIMTokenJSONBody struct {
+	// ExpiresIn How long it lives, such as `720h` or `30d`. Empty means 366 days, which is the most.
+	ExpiresIn string `json:"expiresIn,omitempty,omitzero"`
+	Name      Name   `json:"name"`
+}
+
+// CreateSCIMTokenParams defines parameters for CreateSCIMToken.
+type CreateSCIMTokenParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // PatchSettingsJSONBody defines parameters for PatchSettings.
 type PatchSettingsJSONBody struct {
 	// Values By the name of the ConfigMap or Secret in Argo CD, and by key.
@@ -2461,6 +2474,9 @@ type CreateRoleTokenJSONRequestBody CreateRoleTokenJSONBody
 
 // PutRepositoryJSONRequestBody defines body for PutRepository for application/json ContentType.
 type PutRepositoryJSONRequestBody PutRepositoryJSONBody
+
+// CreateSCIMTokenJSONRequestBody defines body for CreateSCIMToken for application/json ContentType.
+type CreateSCIMTokenJSONRequestBody CreateSCIMTokenJSONBody
 
 // PatchSettingsJSONRequestBody defines body for PatchSettings for application/json ContentType.
 type PatchSettingsJSONRequestBody PatchSettingsJSONBody

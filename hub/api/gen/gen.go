@@ -192,6 +192,15 @@ type ServerInterface interface {
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx echo.Context, id PathID) error
+	// ListSCIMTokens Lists the tokens with which identity providers provision people
+	// (GET /api/v1/scim/tokens)
+	ListSCIMTokens(ctx echo.Context) error
+	// CreateSCIMToken Creates a token with which an identity provider provisions people by SCIM 2.0 at /scim/v2; its secret is shown this once
+	// (POST /api/v1/scim/tokens)
+	CreateSCIMToken(ctx echo.Context, params CreateSCIMTokenParams) error
+	// DeleteSCIMToken Revokes a token of an identity provider; what it has provisioned stays
+	// (DELETE /api/v1/scim/tokens/{id})
+	DeleteSCIMToken(ctx echo.Context, id PathID) error
 	// GetSettings Returns the settings of the tenant; values of secrets are left out
 	// (GET /api/v1/settings)
 	GetSettings(ctx echo.Context) error
@@ -1913,6 +1922,60 @@ func (w *ServerInterfaceWrapper) DeleteRepositoryCredential(ctx echo.Context) er
 	return err
 }
 
+// ListSCIMTokens converts echo context to params.
+func (w *ServerInterfaceWrapper) ListSCIMTokens(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListSCIMTokens(ctx)
+	return err
+}
+
+// CreateSCIMToken converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateSCIMToken(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateSCIMTokenParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateSCIMToken(ctx, params)
+	return err
+}
+
+// DeleteSCIMToken converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteSCIMToken(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteSCIMToken(ctx, id)
+	return err
+}
+
 // GetSettings converts echo context to params.
 func (w *ServerInterfaceWrapper) GetSettings(ctx echo.Context) error {
 	var err error
@@ -2383,6 +2446,9 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/tenants/:name/setup-link", wrapper.CreateSetupLink, options.OperationMiddlewares["createSetupLink"]...)
 	router.GET(options.BaseURL+"/api/v1/users", wrapper.ListUsers, options.OperationMiddlewares["listUsers"]...)
 	router.POST(options.BaseURL+"/api/v1/users", wrapper.CreateUser, options.OperationMiddlewares["createUser"]...)
+	router.GET(options.BaseURL+"/api/v1/scim/tokens", wrapper.ListSCIMTokens, options.OperationMiddlewares["listSCIMTokens"]...)
+	router.POST(options.BaseURL+"/api/v1/scim/tokens", wrapper.CreateSCIMToken, options.OperationMiddlewares["createSCIMToken"]...)
+	router.DELETE(options.BaseURL+"/api/v1/scim/tokens/:id", wrapper.DeleteSCIMToken, options.OperationMiddlewares["deleteSCIMToken"]...)
 	router.GET(options.BaseURL+"/api/v1/users/:username/tokens", wrapper.ListAccountTokens, options.OperationMiddlewares["listAccountTokens"]...)
 	router.POST(options.BaseURL+"/api/v1/users/:username/tokens", wrapper.CreateAccountToken, options.OperationMiddlewares["createAccountToken"]...)
 	router.DELETE(options.BaseURL+"/api/v1/users/:username/tokens/:id", wrapper.DeleteAccountToken, options.OperationMiddlewares["deleteAccountToken"]...)
@@ -4856,6 +4922,119 @@ func (response DeleteRepositoryCredentialdefaultJSONResponse) VisitDeleteReposit
 	return err
 }
 
+type ListSCIMTokensRequestObject struct {
+}
+
+type ListSCIMTokensResponseObject interface {
+	VisitListSCIMTokensResponse(w http.ResponseWriter) error
+}
+
+type ListSCIMTokens200JSONResponse struct {
+	Items []Token `json:"items"`
+}
+
+func (response ListSCIMTokens200JSONResponse) VisitListSCIMTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSCIMTokensdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListSCIMTokensdefaultJSONResponse) VisitListSCIMTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateSCIMTokenRequestObject struct {
+	Params CreateSCIMTokenParams
+	Body   *CreateSCIMTokenJSONRequestBody
+}
+
+type CreateSCIMTokenResponseObject interface {
+	VisitCreateSCIMTokenResponse(w http.ResponseWriter) error
+}
+
+type CreateSCIMToken201JSONResponse NewToken
+
+func (response CreateSCIMToken201JSONResponse) VisitCreateSCIMTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateSCIMTokendefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CreateSCIMTokendefaultJSONResponse) VisitCreateSCIMTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteSCIMTokenRequestObject struct {
+	Id PathID `json:"id"`
+}
+
+type DeleteSCIMTokenResponseObject interface {
+	VisitDeleteSCIMTokenResponse(w http.ResponseWriter) error
+}
+
+type DeleteSCIMToken204Response struct {
+}
+
+func (response DeleteSCIMToken204Response) VisitDeleteSCIMTokenResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteSCIMTokendefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteSCIMTokendefaultJSONResponse) VisitDeleteSCIMTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetSettingsRequestObject struct {
 }
 
@@ -5933,6 +6112,15 @@ type StrictServerInterface interface {
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx context.Context, request DeleteRepositoryCredentialRequestObject) (DeleteRepositoryCredentialResponseObject, error)
+	// ListSCIMTokens Lists the tokens with which identity providers provision people
+	// (GET /api/v1/scim/tokens)
+	ListSCIMTokens(ctx context.Context, request ListSCIMTokensRequestObject) (ListSCIMTokensResponseObject, error)
+	// CreateSCIMToken Creates a token with which an identity provider provisions people by SCIM 2.0 at /scim/v2; its secret is shown this once
+	// (POST /api/v1/scim/tokens)
+	CreateSCIMToken(ctx context.Context, request CreateSCIMTokenRequestObject) (CreateSCIMTokenResponseObject, error)
+	// DeleteSCIMToken Revokes a token of an identity provider; what it has provisioned stays
+	// (DELETE /api/v1/scim/tokens/{id})
+	DeleteSCIMToken(ctx context.Context, request DeleteSCIMTokenRequestObject) (DeleteSCIMTokenResponseObject, error)
 	// GetSettings Returns the settings of the tenant; values of secrets are left out
 	// (GET /api/v1/settings)
 	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
@@ -7991,6 +8179,102 @@ func (sh *strictHandler) DeleteRepositoryCredential(ctx echo.Context, id PathID)
 		return err
 	} else if validResponse, ok := response.(DeleteRepositoryCredentialResponseObject); ok {
 		return validResponse.VisitDeleteRepositoryCredentialResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListSCIMTokens operation middleware
+func (sh *strictHandler) ListSCIMTokens(ctx echo.Context) error {
+	var request ListSCIMTokensRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSCIMTokens(ctx.Request().Context(), request.(ListSCIMTokensRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSCIMTokens")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListSCIMTokensResponseObject); ok {
+		return validResponse.VisitListSCIMTokensResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateSCIMToken operation middleware
+func (sh *strictHandler) CreateSCIMToken(ctx echo.Context, params CreateSCIMTokenParams) error {
+	var request CreateSCIMTokenRequestObject
+
+	request.Params = params
+
+	var body CreateSCIMTokenJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateSCIMToken(ctx.Request().Context(), request.(CreateSCIMTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateSCIMToken")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateSCIMTokenResponseObject); ok {
+		return validResponse.VisitCreateSCIMTokenResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteSCIMToken operation middleware
+func (sh *strictHandler) DeleteSCIMToken(ctx echo.Context, id PathID) error {
+	var request DeleteSCIMTokenRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteSCIMToken(ctx.Request().Context(), request.(DeleteSCIMTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteSCIMToken")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteSCIMTokenResponseObject); ok {
+		return validResponse.VisitDeleteSCIMTokenResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -26,11 +26,14 @@ func (c *Tenancy) AccountByName(ctx context.Context, tenant hub.TenantID, name s
 	return u, hash, err
 }
 
-// Account returns an account. Identity asks.
+// Account returns an account with its groups of SCIM. Identity asks.
 func (c *Tenancy) Account(ctx context.Context, tenant hub.TenantID, id hub.UserID) (hub.User, error) {
 	var u hub.User
 	err := c.transact.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx transact.Tx) (err error) {
 		u, err = tx.User(ctx, id)
+		if err == nil && u.Origin == hub.OriginSCIM {
+			u.Groups, err = tx.GroupsOf(ctx, id)
+		}
 		return err
 	})
 	return u, err

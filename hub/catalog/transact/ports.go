@@ -45,6 +45,9 @@ type AccountPorts struct {
 	UserWriter
 	PasswordStore
 	TokenStore
+	SCIMTokenStore
+	SCIMUserStore
+	SCIMGroupStore
 }
 
 // UserReader finds accounts.
@@ -85,6 +88,29 @@ type RoleTokenStore interface {
 	RoleTokens(ctx context.Context, project string) ([]hub.RoleToken, error)
 	RoleToken(ctx context.Context, id hub.TokenID) (hub.RoleToken, error)
 	DeleteRoleToken(ctx context.Context, id hub.TokenID) error
+}
+
+// SCIMTokenStore keeps the tokens of identity providers that provision people.
+type SCIMTokenStore interface {
+	PutSCIMToken(ctx context.Context, t hub.SCIMToken) error
+	SCIMTokens(ctx context.Context) ([]hub.SCIMToken, error)
+	DeleteSCIMToken(ctx context.Context, id hub.TokenID) error
+}
+
+// SCIMUserStore keeps the people whom identity providers have provisioned. Each
+// is an account of the same id, and ends with it.
+type SCIMUserStore interface {
+	SCIMUsers(ctx context.Context, q hub.SCIMQuery) (page []hub.SCIMUser, total int, err error)
+	PutSCIMUser(ctx context.Context, u hub.SCIMUser) (hub.SCIMUser, error)
+	// GroupsOf returns the names of the groups of an account.
+	GroupsOf(ctx context.Context, id hub.UserID) ([]string, error)
+}
+
+// SCIMGroupStore keeps their groups.
+type SCIMGroupStore interface {
+	SCIMGroups(ctx context.Context, q hub.SCIMQuery) (page []hub.SCIMGroup, total int, err error)
+	PutSCIMGroup(ctx context.Context, g hub.SCIMGroup) (hub.SCIMGroup, error)
+	DeleteSCIMGroup(ctx context.Context, id string) error
 }
 
 // ProjectPorts are those for projects.

@@ -34,7 +34,10 @@ func Catalog(t *store.Tenant) transact.Tx {
 	d := deploys{t}
 	return transact.Tx{
 		PolicyReader: t,
-		AccountPorts: transact.AccountPorts{UserReader: t, UserWriter: t, PasswordStore: t, TokenStore: t},
+		AccountPorts: transact.AccountPorts{
+			UserReader: t, UserWriter: t, PasswordStore: t, TokenStore: t,
+			SCIMTokenStore: t, SCIMUserStore: t, SCIMGroupStore: t,
+		},
 		ProjectPorts: transact.ProjectPorts{ProjectReader: t, ProjectWriter: t, RoleTokenStore: t},
 		RepositoryPorts: transact.RepositoryPorts{
 			RepositoryReader: t, RepositoryWriter: t, TemplateStore: t, HostKeyStore: t,
