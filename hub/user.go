@@ -45,6 +45,7 @@ type Caller struct {
 	Address     string // remote address
 	Request     RequestID
 	Idempotency IdempotencyKey // set where the request must take effect at most once
+	Expect      int64          // version that the object of the write must have; 0: any
 }
 
 // An IdempotencyKey is a request that its caller may send again under the same key.

@@ -25,6 +25,7 @@ const (
 	Clusters     = "clusters"
 	Repositories = "repositories"
 	Certificates = "certificates"
+	GPGKeys      = "gpgkeys"
 	Accounts     = "accounts"
 	Audit        = "audit"
 	Settings     = "settings"
@@ -85,6 +86,7 @@ func builtin(tenant string) []Rule {
 		allow(hub.RoleReadOnly, tenant, Clusters, Get, "*"),
 		allow(hub.RoleReadOnly, tenant, Repositories, Get, "*"),
 		allow(hub.RoleReadOnly, tenant, Certificates, Get, "*"),
+		allow(hub.RoleReadOnly, tenant, GPGKeys, Get, "*"),
 	}
 }
 

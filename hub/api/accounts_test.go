@@ -311,8 +311,8 @@ func TestTokensOfAccounts(t *testing.T) {
 	})
 }
 
-// session begins a session of an account that has no password.
-func (w *world) session(tenant hub.TenantID, user hub.UserID) string {
+// sessionOf begins a session of an account that has no password.
+func (w *world) sessionOf(tenant hub.TenantID, user hub.UserID) string {
 	w.t.Helper()
 	secret, now := identity.NewSecret(identity.SessionSecret), time.Now()
 	if err := w.DB.System().PutSession(w.t.Context(), hub.Session{Hash: identity.Hash(secret), Tenant: tenant, User: user, CreatedAt: now, SeenAt: now, ExpiresAt: now.Add(time.Hour)}); err != nil {

@@ -228,7 +228,7 @@ func TestSCIMDecides(t *testing.T) {
 	w.policy(tenant, "p, ops team, applications, get, */*, allow\np, ops team, clusters, get, *, allow")
 	secret, key := identity.NewToken(tenant, hub.UserID(jane.ID), "own")
 	w.putToken(tenant, key)
-	session := w.session(tenant, hub.UserID(jane.ID))
+	session := w.sessionOf(tenant, hub.UserID(jane.ID))
 	var group scimResource
 	w.scim(token, "POST", "/Groups", map[string]any{"displayName": "ops team", "members": []any{map[string]any{"value": jane.ID}}}).ok(201).into(&group)
 	t.Run("SCIM SEC-E7 groups count at each request, of sessions and of tokens", func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestSCIMDecides(t *testing.T) {
 		eve := w.scimUser(token, "eve")
 		w.scim(token, "POST", "/Groups", map[string]any{"displayName": "later", "members": []any{map[string]any{"value": eve.ID}}}).ok(201)
 		w.policy(tenant, "p, later, clusters, get, *, allow")
-		session := w.session(tenant, hub.UserID(eve.ID))
+		session := w.sessionOf(tenant, hub.UserID(eve.ID))
 		w.call(session, "GET", "/api/v1/clusters", nil).ok(200)
 		w.call(w.Admin("acme"), "POST", "/api/v1/users", map[string]any{"name": "later", "password": password}).ok(201)
 		w.call(session, "GET", "/api/v1/clusters", nil).fails(403)

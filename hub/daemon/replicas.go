@@ -85,7 +85,7 @@ func (p *parts) heard(h replicas.Notice) {
 		p.fleet.Recheck()
 	}
 	for _, t := range h.Credentials {
-		p.forget(t)
+		p.forgetCallers(t)
 	}
 }
 
@@ -104,12 +104,12 @@ func (p *parts) revoked() {
 // credentials hints that accounts, sessions or tokens of a tenant have changed,
 // here and elsewhere.
 func (p *parts) credentials(tenant hub.TenantID) {
-	p.forget(tenant)
+	p.forgetCallers(tenant)
 	p.replicas.Credentials(tenant)
 }
 
-// forget drops what this replica has found out about callers of a tenant.
-func (p *parts) forget(tenant hub.TenantID) {
+// forgetCallers drops what this replica has found out about callers of a tenant.
+func (p *parts) forgetCallers(tenant hub.TenantID) {
 	if s := p.identity.Load(); s != nil {
 		s.ForgetTenant(tenant)
 	}

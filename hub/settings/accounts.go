@@ -11,18 +11,21 @@ import (
 
 // accounts are the keys about local accounts (AUTH-01 to AUTH-03).
 func accounts() []Known {
-	cm := func(key, about, sample string, read func(*set, string, text) error) Known {
-		return Known{Map: hub.SettingsMap, Key: key, About: about, Sample: sample, Used: true, read: read}
+	of := func(name string) func(key, about, sample, example string, read func(*set, string, text) error) Known {
+		return func(key, about, sample, example string, read func(*set, string, text) error) Known {
+			return Known{Map: name, Key: key, About: about, Sample: sample, Example: example, Used: true, read: read}
+		}
 	}
-	secret := func(key, about, sample string, read func(*set, string, text) error) Known {
-		return Known{Map: hub.SecretMap, Key: key, About: about, Sample: sample, Used: true, read: read}
-	}
+	cm, secret := of(hub.SettingsMap), of(hub.SecretMap)
 	return []Known{
-		cm(hub.AccountPrefix, "By the name of a local account: what it may be used for, of login and apiKey; with .enabled behind the name: whether it may be used at all.", "apiKey, login", (*set).readAccount),
-		cm(hub.AdminEnabledKey, "Whether the account admin may sign in and use tokens.", "false", (*set).readSwitch),
-		cm(hub.PasswordPatternKey, "A regular expression that new passwords must match; they have at least 12 characters in any case.", `^.*[0-9].*$`, (*set).readPattern),
-		secret(hub.AdminPasswordKey, "The password of the account admin, as Argo CD stores it: its hash by bcrypt.", sampleBcrypt, (*set).readBcrypt),
-		secret(hub.AccountPrefix, "By the name of a local account, with .password behind it: the hash of its password by bcrypt, as Argo CD stores it.", sampleBcrypt, (*set).readAccountSecret),
+		cm(hub.AccountPrefix, "By the name of a local account: what it may be used for, of login and apiKey; with .enabled behind the name: whether it may be used at all.", "apiKey, login", "ci", (*set).readAccount),
+		cm(hub.AdminEnabledKey, "Whether the account admin may sign in and use tokens.", "false", "", (*set).readSwitch),
+		cm(hub.PasswordPatternKey, "A regular expression that new passwords must match; they have at least 12 characters in any case.", `^.*[0-9].*$`, "", (*set).readPattern),
+		secret(hub.AdminPasswordKey, "The password of the account admin, as Argo CD stores it: its hash by bcrypt.", sampleBcrypt, "", (*set).readBcrypt),
+		{
+			Map: hub.SecretMap, Key: hub.AccountPrefix, About: "By the name of a local account: with .password behind it the hash of its password by bcrypt, which is used; .tokens and .passwordMtime are not.",
+			Sample: "[]", Example: "ci.tokens", Instead: noTokens, read: (*set).readAccountSecret,
+		},
 	}
 }
 
@@ -63,25 +66,20 @@ func Account(value string) ([]string, error) {
 }
 
 func (s *set) readAccount(end string, t text) error {
-	_, after, _ := AccountKey(hub.AccountPrefix + end)
 	if !s.strict {
 		return nil
 	}
-	switch after {
-	case "":
-		_, err := Account(t.value)
-		return err
-	case hub.EnabledSuffix:
-		return s.readSwitch(end, t)
-	}
-	return fault.New(fault.Invalid, "an account has no key that ends in %q here", after)
+	return account(end, t)
 }
 
 func (s *set) readAccountSecret(end string, t text) error {
 	if _, after, _ := AccountKey(hub.AccountPrefix + end); after == hub.PasswordSuffix {
 		return s.readBcrypt(end, t)
 	}
-	return nil
+	if !s.strict {
+		return nil
+	}
+	return accountSecret(end, t)
 }
 
 // bcryptHash is a hash of bcrypt with its cost. Costs above 14 would let one
@@ -120,17 +118,11 @@ func Switch(values map[string]string, key string, usual bool) bool {
 	return err == nil && on
 }
 
-// unusedAccountKey says why a key about an account of Argo CD has no effect;
-// empty: it has, or is none.
-func unusedAccountKey(name, key string) string {
-	if name != hub.SecretMap {
-		return ""
-	}
-	switch _, end, _ := AccountKey(key); end {
-	case ".tokens":
-		return "tokens that Argo CD has issued are never accepted; make new ones with `capstan account generate-token`"
-	case ".passwordMtime":
-		return "a new password ends all sessions of its account by itself"
-	}
-	return ""
+// noTokens is what happens instead of tokens that Argo CD has issued.
+const noTokens = "tokens that Argo CD has issued are never accepted, and a new password ends sessions by itself; make tokens with `capstan account generate-token`"
+
+// isPassword reports whether a key of argocd-secret is the password of an account.
+func isPassword(name, key string) bool {
+	_, end, _ := AccountKey(key)
+	return name == hub.SecretMap && end == hub.PasswordSuffix
 }

@@ -106,6 +106,7 @@ func (w *world) people(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	}
 	check(t, tx.PutToken(ctx, w.token))
 	check(t, tx.SetPolicy(ctx, "p, "+w.mark+", *, *, *, allow"))
+	check(t, tx.PutQuotas(ctx, hub.Quotas{hub.QuotaApplications: 1000, hub.QuotaUsers: 1000}, nil))
 	w.project = must[hub.Project](t)(tx.CreateProject(ctx, hub.Project{Meta: hub.Meta{Name: w.mark}, Spec: []byte(`{"description":"` + w.mark + `"}`)}))
 	check(t, tx.PutRoleToken(ctx, hub.RoleToken{
 		ID: hub.NewID[hub.TokenID](), ProjectID: w.project.ID, Role: w.mark, Name: w.mark, Prefix: w.mark, CreatedBy: w.mark,

@@ -106,7 +106,8 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 			return version, "", err
 		}
 	}
-	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, func(c hub.SettingChange) bool { return hub.Renders(c.Map, c.Key) }) {
+	decides := func(c hub.SettingChange) bool { return c.Map == hub.GPGKeysMap || hub.Renders(c.Map, c.Key) }
+	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, decides) {
 		if err := w.RefreshApplications(ctx); err != nil {
 			return version, "", err
 		}
@@ -182,7 +183,7 @@ func (w *writer) applySettings(ctx context.Context, before []hub.Setting, change
 // known to be no secret: people write passwords into other ConfigMaps, too.
 func (w *writer) noteSetting(action string, change hub.SettingChange, old *hub.Setting) {
 	var before, after any
-	if _, known := settings.Find(change.Map, change.Key); known && !settings.IsSecret(change.Map) {
+	if settings.Public(change.Map, change.Key) {
 		if old.Key != "" {
 			before = old.Value
 		}
