@@ -50,6 +50,9 @@ type ServerInterface interface {
 	// GetHistory Lists what was applied, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/history)
 	GetHistory(ctx echo.Context, namespace PathNamespace, name PathName, params GetHistoryParams) error
+	// CheckImpersonation Says which rights the service account of an application lacks for its objects
+	// (GET /api/v1/applications/{namespace}/{name}/impersonation)
+	CheckImpersonation(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// GetManifests Returns the desired objects of the target, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/manifests)
 	GetManifests(ctx echo.Context, namespace PathNamespace, name PathName, params GetManifestsParams) error
@@ -182,6 +185,12 @@ type ServerInterface interface {
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
 	// (PUT /api/v1/projects/{name})
 	UpdateProject(ctx echo.Context, name PathName, params UpdateProjectParams) error
+	// GetDetailedProject Returns a project with the projects that it inherits from, and its own repositories and clusters
+	// (GET /api/v1/projects/{name}/detailed)
+	GetDetailedProject(ctx echo.Context, name PathName) error
+	// GetGlobalProjects Lists the projects that a project inherits from, in the order of the setting
+	// (GET /api/v1/projects/{name}/globalprojects)
+	GetGlobalProjects(ctx echo.Context, name PathName) error
 	// ListRoleTokens Lists the tokens of a role of a project
 	// (GET /api/v1/projects/{name}/roles/{role}/tokens)
 	ListRoleTokens(ctx echo.Context, name PathName, role PathRole) error
@@ -792,6 +801,30 @@ func (w *ServerInterfaceWrapper) GetHistory(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetHistory(ctx, namespace, name, params)
+	return err
+}
+
+// CheckImpersonation converts echo context to params.
+func (w *ServerInterfaceWrapper) CheckImpersonation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CheckImpersonation(ctx, namespace, name)
 	return err
 }
 
@@ -1901,6 +1934,38 @@ func (w *ServerInterfaceWrapper) UpdateProject(ctx echo.Context) error {
 	return err
 }
 
+// GetDetailedProject converts echo context to params.
+func (w *ServerInterfaceWrapper) GetDetailedProject(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetDetailedProject(ctx, name)
+	return err
+}
+
+// GetGlobalProjects converts echo context to params.
+func (w *ServerInterfaceWrapper) GetGlobalProjects(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetGlobalProjects(ctx, name)
+	return err
+}
+
 // ListRoleTokens converts echo context to params.
 func (w *ServerInterfaceWrapper) ListRoleTokens(ctx echo.Context) error {
 	var err error
@@ -2878,6 +2943,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/tree", wrapper.GetApplicationTree, options.OperationMiddlewares["getApplicationTree"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/resource", wrapper.GetLiveResource, options.OperationMiddlewares["getLiveResource"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/diff", wrapper.DiffApplication, options.OperationMiddlewares["diffApplication"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/impersonation", wrapper.CheckImpersonation, options.OperationMiddlewares["checkImpersonation"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/manifests", wrapper.GetManifests, options.OperationMiddlewares["getManifests"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/history", wrapper.GetHistory, options.OperationMiddlewares["getHistory"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/operations", wrapper.ListOperations, options.OperationMiddlewares["listOperations"]...)
@@ -2893,6 +2959,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/abandon", wrapper.AbandonApplication, options.OperationMiddlewares["abandonApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/delete", wrapper.DeleteLiveResource, options.OperationMiddlewares["deleteLiveResource"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/syncwindows", wrapper.GetApplicationWindows, options.OperationMiddlewares["getApplicationWindows"]...)
+	router.GET(options.BaseURL+"/api/v1/projects/:name/detailed", wrapper.GetDetailedProject, options.OperationMiddlewares["getDetailedProject"]...)
+	router.GET(options.BaseURL+"/api/v1/projects/:name/globalprojects", wrapper.GetGlobalProjects, options.OperationMiddlewares["getGlobalProjects"]...)
 	router.GET(options.BaseURL+"/api/v1/projects/:name/syncwindows", wrapper.GetProjectWindows, options.OperationMiddlewares["getProjectWindows"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/actions", wrapper.ListResourceActions, options.OperationMiddlewares["listResourceActions"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/actions", wrapper.RunResourceAction, options.OperationMiddlewares["runResourceAction"]...)
@@ -3380,6 +3448,46 @@ type GetHistorydefaultJSONResponse struct {
 }
 
 func (response GetHistorydefaultJSONResponse) VisitGetHistoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckImpersonationRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+}
+
+type CheckImpersonationResponseObject interface {
+	VisitCheckImpersonationResponse(w http.ResponseWriter) error
+}
+
+type CheckImpersonation200JSONResponse ImpersonationReport
+
+func (response CheckImpersonation200JSONResponse) VisitCheckImpersonationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckImpersonationdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CheckImpersonationdefaultJSONResponse) VisitCheckImpersonationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5176,6 +5284,86 @@ type UpdateProjectdefaultJSONResponse struct {
 }
 
 func (response UpdateProjectdefaultJSONResponse) VisitUpdateProjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDetailedProjectRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetDetailedProjectResponseObject interface {
+	VisitGetDetailedProjectResponse(w http.ResponseWriter) error
+}
+
+type GetDetailedProject200JSONResponse DetailedProject
+
+func (response GetDetailedProject200JSONResponse) VisitGetDetailedProjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDetailedProjectdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetDetailedProjectdefaultJSONResponse) VisitGetDetailedProjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGlobalProjectsRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetGlobalProjectsResponseObject interface {
+	VisitGetGlobalProjectsResponse(w http.ResponseWriter) error
+}
+
+type GetGlobalProjects200JSONResponse struct {
+	Items []AppProject `json:"items"`
+}
+
+func (response GetGlobalProjects200JSONResponse) VisitGetGlobalProjectsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGlobalProjectsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetGlobalProjectsdefaultJSONResponse) VisitGetGlobalProjectsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -7055,6 +7243,9 @@ type StrictServerInterface interface {
 	// GetHistory Lists what was applied, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/history)
 	GetHistory(ctx context.Context, request GetHistoryRequestObject) (GetHistoryResponseObject, error)
+	// CheckImpersonation Says which rights the service account of an application lacks for its objects
+	// (GET /api/v1/applications/{namespace}/{name}/impersonation)
+	CheckImpersonation(ctx context.Context, request CheckImpersonationRequestObject) (CheckImpersonationResponseObject, error)
 	// GetManifests Returns the desired objects of the target, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/manifests)
 	GetManifests(ctx context.Context, request GetManifestsRequestObject) (GetManifestsResponseObject, error)
@@ -7187,6 +7378,12 @@ type StrictServerInterface interface {
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
 	// (PUT /api/v1/projects/{name})
 	UpdateProject(ctx context.Context, request UpdateProjectRequestObject) (UpdateProjectResponseObject, error)
+	// GetDetailedProject Returns a project with the projects that it inherits from, and its own repositories and clusters
+	// (GET /api/v1/projects/{name}/detailed)
+	GetDetailedProject(ctx context.Context, request GetDetailedProjectRequestObject) (GetDetailedProjectResponseObject, error)
+	// GetGlobalProjects Lists the projects that a project inherits from, in the order of the setting
+	// (GET /api/v1/projects/{name}/globalprojects)
+	GetGlobalProjects(ctx context.Context, request GetGlobalProjectsRequestObject) (GetGlobalProjectsResponseObject, error)
 	// ListRoleTokens Lists the tokens of a role of a project
 	// (GET /api/v1/projects/{name}/roles/{role}/tokens)
 	ListRoleTokens(ctx context.Context, request ListRoleTokensRequestObject) (ListRoleTokensResponseObject, error)
@@ -7715,6 +7912,32 @@ func (sh *strictHandler) GetHistory(ctx echo.Context, namespace PathNamespace, n
 		return err
 	} else if validResponse, ok := response.(GetHistoryResponseObject); ok {
 		return validResponse.VisitGetHistoryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CheckImpersonation operation middleware
+func (sh *strictHandler) CheckImpersonation(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request CheckImpersonationRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CheckImpersonation(ctx.Request().Context(), request.(CheckImpersonationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CheckImpersonation")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CheckImpersonationResponseObject); ok {
+		return validResponse.VisitCheckImpersonationResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -9208,6 +9431,56 @@ func (sh *strictHandler) UpdateProject(ctx echo.Context, name PathName, params U
 		return err
 	} else if validResponse, ok := response.(UpdateProjectResponseObject); ok {
 		return validResponse.VisitUpdateProjectResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetDetailedProject operation middleware
+func (sh *strictHandler) GetDetailedProject(ctx echo.Context, name PathName) error {
+	var request GetDetailedProjectRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDetailedProject(ctx.Request().Context(), request.(GetDetailedProjectRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDetailedProject")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetDetailedProjectResponseObject); ok {
+		return validResponse.VisitGetDetailedProjectResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetGlobalProjects operation middleware
+func (sh *strictHandler) GetGlobalProjects(ctx echo.Context, name PathName) error {
+	var request GetGlobalProjectsRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetGlobalProjects(ctx.Request().Context(), request.(GetGlobalProjectsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetGlobalProjects")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetGlobalProjectsResponseObject); ok {
+		return validResponse.VisitGetGlobalProjectsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
