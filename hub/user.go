@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A User is a local account of one tenant.
+// A User is an account of one tenant: a local one, or that of a person of an
+// identity provider.
 type User struct {
 	ID        UserID    `json:"id"`
 	Tenant    TenantID  `json:"-"`
@@ -20,6 +21,12 @@ type User struct {
 	// Groups are those that an identity provider has put a person into by SCIM,
 	// where they were asked for.
 	Groups []string `json:"-"`
+
+	// Provider is the id of the identity provider; empty for a local account.
+	// Realm and Subject are those of its Person, and set for a new account alone.
+	Provider string `json:"provider,omitempty"`
+	Realm    string `json:"-"`
+	Subject  string `json:"-"`
 }
 
 // The roles of the first release.

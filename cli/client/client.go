@@ -297,6 +297,12 @@ func (c *Client) Login(ctx context.Context, body LoginJSONRequestBody) (*http.Re
 	return r.send(ctx, body)
 }
 
+// ExchangeSignInCode is POST /api/v1/login/code: Begins the session of a command line that a browser has signed in.
+func (c *Client) ExchangeSignInCode(ctx context.Context, body ExchangeSignInCodeJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/login/code")
+	return r.send(ctx, body)
+}
+
 // Logout is POST /api/v1/logout: Ends the session of the caller.
 func (c *Client) Logout(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/logout")

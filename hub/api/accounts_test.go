@@ -328,3 +328,19 @@ func (w *world) putToken(tenant hub.TenantID, token hub.APIToken) {
 	token.ExpiresAt = &until
 	storetest.In(w.t, w.DB, tenant, func(ctx context.Context, tx *store.Tenant) error { return tx.PutToken(ctx, token) })
 }
+
+func TestAuthenticationCannotBeSwitchedOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin := w.Admin("acme")
+	t.Run("AUTH-15(refused) server.disable.auth is stored without effect, and the answer says so", func(t *testing.T) {
+		a := w.applied(admin, "ConfigMap", "argocd-cmd-params-cm", map[string]string{"server.disable.auth": "true"}).ok(200)
+		if !strings.Contains(string(a.body), "without effect") {
+			t.Errorf("it says %s", a.body)
+		}
+		for _, path := range []string{"/api/v1/applications", "/api/v1/me", "/api/v1/settings"} {
+			w.call("", "GET", path, nil).fails(401)
+			w.call("garbage", "GET", path, nil).fails(401)
+		}
+	})
+}

@@ -358,6 +358,7 @@ func presentUser(u hub.User) apimodel.User {
 	}
 	return apimodel.User{
 		Name: u.Name, Roles: roles, Disabled: u.Disabled, CreatedAt: u.CreatedAt.UTC(), Capabilities: u.Capabilities, Origin: string(u.Origin),
+		Provider: u.Provider,
 	}
 }
 

@@ -217,7 +217,9 @@ func TestSCIMUsers(t *testing.T) {
 	})
 }
 
-func escape(s string) string { return strings.NewReplacer(" ", "%20", `"`, "%22", "[", "%5B", "]", "%5D").Replace(s) }
+func escape(s string) string {
+	return strings.NewReplacer(" ", "%20", `"`, "%22", "[", "%5B", "]", "%5D").Replace(s)
+}
 
 func TestSCIMDecides(t *testing.T) {
 	t.Parallel()
@@ -331,7 +333,9 @@ func TestSCIMTokens(t *testing.T) {
 	t.Run("SCIM an admin makes and revokes tokens; it is refused at the next request", func(t *testing.T) {
 		reader := w.User("acme", "reader", hub.RoleReadOnly)
 		w.call(reader, "POST", "/api/v1/scim/tokens", map[string]any{"name": "mine"}).fails(403)
-		var list struct{ Items []struct{ ID, Name, UsedAt, ExpiresAt string } }
+		var list struct {
+			Items []struct{ ID, Name, UsedAt, ExpiresAt string }
+		}
 		w.call(w.Admin("acme"), "GET", "/api/v1/scim/tokens", nil).ok(200).into(&list)
 		if len(list.Items) != 1 || list.Items[0].UsedAt == "" || list.Items[0].ExpiresAt == "" {
 			t.Fatalf("the list is %+v", list)

@@ -37,6 +37,20 @@ func newDirectory() *directory {
 	}
 }
 
+// SessionClaims, PutSessionClaims and LocalSignIn are those of a tenant without
+// an identity provider.
+func (d *directory) SessionClaims(context.Context, hub.TenantID, [32]byte) (hub.SessionClaims, error) {
+	return hub.SessionClaims{}, absent()
+}
+
+func (d *directory) PutSessionClaims(context.Context, hub.TenantID, hub.SessionClaims) error {
+	return nil
+}
+
+func (d *directory) LocalSignIn(context.Context, hub.TenantID, hub.User) (bool, error) {
+	return true, nil
+}
+
 func absent() error { return fault.New(fault.Missing, "not there") }
 
 func (d *directory) Tenant(_ context.Context, id hub.TenantID) (hub.Tenant, error) {
@@ -107,6 +121,10 @@ func (d *directory) TouchAPIKey(context.Context, [32]byte, time.Time) error { re
 
 func (d *directory) RoleOfToken(context.Context, hub.TenantID, hub.TokenID) (hub.RoleToken, error) {
 	return hub.RoleToken{}, absent()
+}
+
+func (d *directory) Exchanged(context.Context, hub.TenantID, hub.TokenID) (hub.ExchangedToken, error) {
+	return hub.ExchangedToken{}, absent()
 }
 
 func (d *directory) LoginFailure(_ context.Context, key [32]byte, _ time.Time, _ time.Duration) (int, error) {

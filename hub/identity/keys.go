@@ -19,6 +19,46 @@ type RoleTokens interface {
 	// RoleOfToken returns a token whose project still has the role; the error is
 	// fault.Missing if there is none.
 	RoleOfToken(ctx context.Context, tenant hub.TenantID, id hub.TokenID) (hub.RoleToken, error)
+	// Exchanged returns a token that was given for one of another issuer, while
+	// the tenant trusts that; the error is fault.Missing otherwise.
+	Exchanged(ctx context.Context, tenant hub.TenantID, id hub.TokenID) (hub.ExchangedToken, error)
+}
+
+// given is who calls with a token that was given for one of another issuer.
+func (s *Service) given(ctx context.Context, hash [32]byte, now time.Time) (hub.Caller, error) {
+	key, tenant, err := s.key(ctx, hash, hub.KeyExchange, now)
+	if err != nil {
+		return hub.Caller{}, err
+	}
+	t, err := s.accounts.Exchanged(ctx, key.Tenant, key.ID)
+	if err != nil {
+		return hub.Caller{}, err
+	}
+	if t.Account == "" {
+		return hub.Caller{
+			Tenant: tenant.ID, TenantName: tenant.Name, User: hub.UserID(t.ID), Username: hub.RoleSubject(t.Project, t.Role), Via: "token", Credential: string(t.ID),
+		}, nil
+	}
+	user, err := s.accounts.Account(ctx, key.Tenant, t.Account)
+	if err != nil {
+		return hub.Caller{}, err
+	}
+	if user.Disabled || !user.Can(hub.CanUseTokens) {
+		return hub.Caller{}, errProof()
+	}
+	return callerOf(tenant, user, "token", string(t.ID)), nil
+}
+
+// NewExchangedToken makes a token that is given for one of another issuer, and
+// its secret, which is not stored.
+func NewExchangedToken() (string, hub.ExchangedToken) {
+	secret := NewSecret(GivenSecret)
+	return secret, hub.ExchangedToken{ID: hub.NewID[hub.TokenID](), Hash: Hash(secret)}
+}
+
+// TenantByName returns a tenant. The error is fault.Missing if there is none.
+func (s *Service) TenantByName(ctx context.Context, name string) (hub.Tenant, error) {
+	return s.dir.TenantByName(ctx, name)
 }
 
 // key finds a key of a kind, and notes that it was used.

@@ -19,7 +19,6 @@ func accounts() []Known {
 	cm, secret := of(hub.SettingsMap), of(hub.SecretMap)
 	return []Known{
 		cm(hub.AccountPrefix, "By the name of a local account: what it may be used for, of login and apiKey; with .enabled behind the name: whether it may be used at all.", "apiKey, login", "ci", (*set).readAccount),
-		cm(hub.AdminEnabledKey, "Whether the account admin may sign in and use tokens.", "false", "", (*set).readSwitch),
 		cm(hub.PasswordPatternKey, "A regular expression that new passwords must match; they have at least 12 characters in any case.", `^.*[0-9].*$`, "", (*set).readPattern),
 		secret(hub.AdminPasswordKey, "The password of the account admin, as Argo CD stores it: its hash by bcrypt.", sampleBcrypt, "", (*set).readBcrypt),
 		{
@@ -32,10 +31,10 @@ func accounts() []Known {
 // The hash of a text that nobody has kept.
 const sampleBcrypt = "$2a$10$hY8bJZyzI8dCkRq4V5uGbeeTnJvGQyB0rB8vYYlV5l1nXcZ0d2LQa"
 
-// AccountKey takes a key of hub.SettingsMap or hub.SecretMap apart: the name of
+// ParseAccountKey takes a key of hub.SettingsMap or hub.SecretMap apart: the name of
 // the account that it is about, and what follows it, such as ".enabled"; found
 // is false for any other key.
-func AccountKey(key string) (name, end string, found bool) {
+func ParseAccountKey(key string) (name, end string, found bool) {
 	rest, found := strings.CutPrefix(key, hub.AccountPrefix)
 	if !found || rest == "" {
 		return "", "", false
@@ -73,7 +72,7 @@ func (s *set) readAccount(end string, t text) error {
 }
 
 func (s *set) readAccountSecret(end string, t text) error {
-	if _, after, _ := AccountKey(hub.AccountPrefix + end); after == hub.PasswordSuffix {
+	if _, after, _ := ParseAccountKey(hub.AccountPrefix + end); after == hub.PasswordSuffix {
 		return s.readBcrypt(end, t)
 	}
 	if !s.strict {
@@ -123,6 +122,6 @@ const noTokens = "tokens that Argo CD has issued are never accepted, and a new p
 
 // isPassword reports whether a key of argocd-secret is the password of an account.
 func isPassword(name, key string) bool {
-	_, end, _ := AccountKey(key)
+	_, end, _ := ParseAccountKey(key)
 	return name == hub.SecretMap && end == hub.PasswordSuffix
 }

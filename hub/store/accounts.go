@@ -13,21 +13,21 @@ import (
 
 const (
 	selectUsers = `
-		SELECT id, tenant_id, name, roles, disabled, created_at, capabilities, origin
+		SELECT id, tenant_id, name, roles, disabled, created_at, capabilities, origin, provider
 		FROM   account
 		WHERE  tenant_id = $1
 		ORDER  BY name`
 	selectUser = `
-		SELECT id, tenant_id, name, roles, disabled, created_at, capabilities, origin
+		SELECT id, tenant_id, name, roles, disabled, created_at, capabilities, origin, provider
 		FROM   account
 		WHERE  tenant_id = $1 AND id = $2`
 	selectUserByName = `
-		SELECT id, tenant_id, name, roles, disabled, created_at, capabilities, origin, password_hash
+		SELECT id, tenant_id, name, roles, disabled, created_at, capabilities, origin, provider, password_hash
 		FROM   account
 		WHERE  tenant_id = $1 AND name = $2`
 	insertUser = `
-		INSERT INTO account (tenant_id, id, name, password_hash, roles, disabled, created_at, capabilities, origin)
-		VALUES (@tenant, @id, @name, @password_hash, @roles, @disabled, @created, @capabilities, @origin)`
+		INSERT INTO account (tenant_id, id, name, password_hash, roles, disabled, created_at, capabilities, origin, provider, realm, subject)
+		VALUES (@tenant, @id, @name, @password_hash, @roles, @disabled, @created, @capabilities, @origin, @provider, @realm, @subject)`
 	updateUser = `
 		UPDATE account
 		SET    name = @name, roles = @roles, disabled = @disabled, capabilities = @capabilities, origin = @origin
@@ -57,13 +57,13 @@ const (
 )
 
 func scanUser(row pgx.CollectableRow) (u hub.User, err error) {
-	err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt, &u.Capabilities, &u.Origin)
+	err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt, &u.Capabilities, &u.Origin, &u.Provider)
 	return u, err
 }
 
 func noUser() error { return fault.New(fault.Missing, "there is no such user") }
 
-// Users returns the local accounts in order of name.
+// Users returns the accounts in order of name.
 func (t *Tenant) Users(ctx context.Context) ([]hub.User, error) {
 	return list(ctx, t.tx, "users", scanUser, selectUsers, t.id)
 }
@@ -81,7 +81,7 @@ func (t *Tenant) User(ctx context.Context, id hub.UserID) (hub.User, error) {
 func (t *Tenant) UserByName(ctx context.Context, name string) (hub.User, string, error) {
 	var hash string
 	u, err := one(ctx, t.tx, "user", func(row pgx.CollectableRow) (u hub.User, err error) {
-		err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt, &u.Capabilities, &u.Origin, &hash)
+		err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt, &u.Capabilities, &u.Origin, &u.Provider, &hash)
 		return u, err
 	}, selectUserByName, t.id, name)
 	return u, hash, missing(err, "there is no user %q", name)
@@ -103,6 +103,7 @@ func (t *Tenant) CreateUser(ctx context.Context, u hub.User, passwordHash string
 	_, err := exec(ctx, t.tx, "insert user", insertUser, pgx.StrictNamedArgs{
 		"tenant": t.id, "id": u.ID, "name": u.Name, "password_hash": passwordHash, "roles": u.Roles, "disabled": u.Disabled,
 		"created": u.CreatedAt, "capabilities": u.Capabilities, "origin": u.Origin,
+		"provider": u.Provider, "realm": u.Realm, "subject": u.Subject,
 	})
 	if err != nil {
 		return hub.User{}, userFault(err, u.Name)
@@ -115,6 +116,8 @@ func userFault(err error, name string) error {
 	switch {
 	case violates(err, "account_name"):
 		return taken("user " + name)
+	case violates(err, "account_person"):
+		return taken("account of the person " + name)
 	case code(err) == checkViolation:
 		return fault.New(fault.Invalid, "a user needs a name")
 	}

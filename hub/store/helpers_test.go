@@ -112,6 +112,10 @@ func (w *world) people(t testing.TB, ctx context.Context, tx *store.Tenant) {
 		ID: hub.NewID[hub.TokenID](), ProjectID: w.project.ID, Role: w.mark, Name: w.mark, Prefix: w.mark, CreatedBy: w.mark,
 		Hash: sha256.Sum256([]byte(w.tenant + "role")), CreatedAt: now(), ExpiresAt: now().Add(time.Hour),
 	}))
+	check(t, tx.PutExchangedToken(ctx, hub.ExchangedToken{
+		ID: hub.NewID[hub.TokenID](), Account: w.user.ID, Trust: w.mark, Subject: w.mark, Hash: sha256.Sum256([]byte(w.tenant + "exchanged")),
+		Proof: sha256.Sum256([]byte(w.tenant + "proof")), ExpiresAt: now().Add(time.Hour), ProofUntil: now().Add(time.Hour),
+	}))
 	check(t, tx.PutSCIMToken(ctx, hub.SCIMToken{
 		ID: hub.NewID[hub.TokenID](), Name: w.mark, Prefix: w.mark, CreatedBy: w.mark, Hash: sha256.Sum256([]byte(w.tenant + "scim")),
 		CreatedAt: now(), ExpiresAt: now().Add(time.Hour),

@@ -98,7 +98,7 @@ func TestEveryStatementFitsTheSchema(t *testing.T) {
 }
 
 // tenantTables are the tables whose statements must name the tenant.
-var tenantTable = regexp.MustCompile(`(?i)(?:FROM|JOIN|INTO|UPDATE|USING)\s+(organisation|account|api_token|project|repository|repository_template|host_key|ref|cluster|enrolment|application|application_status|app_source|condition|object|snapshot|log_head|log_row|desired_head|log_ack|tombstone|operation|history|observed|resource|change|audit_head|audit_record|idempotency|role_token|scim_token|scim_user|scim_group|scim_member|setting|setting_version)\b`)
+var tenantTable = regexp.MustCompile(`(?i)(?:FROM|JOIN|INTO|UPDATE|USING)\s+(organisation|account|api_token|project|repository|repository_template|host_key|ref|cluster|enrolment|application|application_status|app_source|condition|object|snapshot|log_head|log_row|desired_head|log_ack|tombstone|operation|history|observed|resource|change|audit_head|audit_record|idempotency|role_token|exchanged_token|scim_token|scim_user|scim_group|scim_member|setting|setting_version)\b`)
 
 func TestEveryStatementNamesTheTenant(t *testing.T) {
 	t.Parallel()

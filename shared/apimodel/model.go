@@ -396,6 +396,24 @@ func (e SignInMode) Valid() bool {
 	}
 }
 
+// Defines values for SignInProviderKind.
+const (
+	Password SignInProviderKind = "password"
+	Redirect SignInProviderKind = "redirect"
+)
+
+// Valid indicates whether the value is a known member of the SignInProviderKind enum.
+func (e SignInProviderKind) Valid() bool {
+	switch e {
+	case Password:
+		return true
+	case Redirect:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StaleReason.
 const (
 	StaleReasonAgentAway   StaleReason = "AgentAway"
@@ -1789,6 +1807,20 @@ type Settings struct {
 // SignInMode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
 type SignInMode string
 
+// SignInProvider defines model for SignInProvider.
+type SignInProvider struct {
+	Id string `json:"id"`
+
+	// Kind redirect: the browser goes to /auth/login. password: it checks a name and a password, which are sent to /api/v1/login.
+	Kind SignInProviderKind `json:"kind"`
+
+	// Name For people.
+	Name string `json:"name"`
+}
+
+// SignInProviderKind redirect: the browser goes to /auth/login. password: it checks a name and a password, which are sent to /api/v1/login.
+type SignInProviderKind string
+
 // Source Where manifests come from. Settings of renderers are as in Argo CD.
 type Source struct {
 	Chart                string                 `json:"chart,omitempty,omitzero"`
@@ -2030,8 +2062,11 @@ type User struct {
 	Name         string    `json:"name"`
 
 	// Origin What made it: settings, scim, or nothing for people.
-	Origin string   `json:"origin,omitempty,omitzero"`
-	Roles  []string `json:"roles"`
+	Origin string `json:"origin,omitempty,omitzero"`
+
+	// Provider Id of the identity provider of the account; empty for a local one.
+	Provider string   `json:"provider,omitempty,omitzero"`
+	Roles    []string `json:"roles"`
 }
 
 // Username defines model for Username.
@@ -2428,9 +2463,27 @@ type LoginJSONBody struct {
 	Mode     SignInMode `json:"mode,omitempty,omitzero"`
 	Password string     `json:"password"`
 
+	// Provider Id of the identity provider that checks name and password. Empty means a local account.
+	Provider string `json:"provider,omitempty,omitzero"`
+
 	// Tenant Empty means `default`.
 	Tenant   string `json:"tenant,omitempty,omitzero"`
 	Username string `json:"username"`
+}
+
+// ExchangeSignInCodeJSONBody defines parameters for ExchangeSignInCode.
+type ExchangeSignInCodeJSONBody struct {
+	// Code What the browser brought; it works once and for one minute.
+	Code string `json:"code"`
+
+	// Verifier The PKCE verifier of the challenge that the sign-in began with.
+	Verifier string `json:"verifier"`
+}
+
+// ListSignInProvidersParams defines parameters for ListSignInProviders.
+type ListSignInProvidersParams struct {
+	// Tenant Empty means `default`.
+	Tenant string `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 }
 
 // ChangePasswordJSONBody defines parameters for ChangePassword.
@@ -2676,6 +2729,27 @@ type ReceiveWebhookJSONBody = interface{}
 // ReceiveWebhookArgoJSONBody defines parameters for ReceiveWebhookArgo.
 type ReceiveWebhookArgoJSONBody = interface{}
 
+// BeginSignInParams defines parameters for BeginSignIn.
+type BeginSignInParams struct {
+	// Tenant Empty means `default`.
+	Tenant string `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Provider Id of the provider. Empty means the first one.
+	Provider string `form:"provider,omitempty" json:"provider,omitempty,omitzero"`
+
+	// ReturnUrl Address of the console to go to afterwards.
+	ReturnUrl string `form:"return_url,omitempty" json:"return_url,omitempty,omitzero"`
+
+	// Client Address of a command line on the browser's machine, such as `http://localhost:8085/auth/callback`, which gets a code.
+	Client string `form:"client,omitempty" json:"client,omitempty,omitzero"`
+
+	// CodeChallenge PKCE challenge (S256) of the command line.
+	CodeChallenge string `form:"code_challenge,omitempty" json:"code_challenge,omitempty,omitzero"`
+
+	// LoginHint User name, for the provider.
+	LoginHint string `form:"login_hint,omitempty" json:"login_hint,omitempty,omitzero"`
+}
+
 // CreateApplicationJSONRequestBody defines body for CreateApplication for application/json ContentType.
 type CreateApplicationJSONRequestBody = Application
 
@@ -2732,6 +2806,9 @@ type AddPublicKeysJSONRequestBody AddPublicKeysJSONBody
 
 // LoginJSONRequestBody defines body for Login for application/json ContentType.
 type LoginJSONRequestBody LoginJSONBody
+
+// ExchangeSignInCodeJSONRequestBody defines body for ExchangeSignInCode for application/json ContentType.
+type ExchangeSignInCodeJSONRequestBody ExchangeSignInCodeJSONBody
 
 // ChangePasswordJSONRequestBody defines body for ChangePassword for application/json ContentType.
 type ChangePasswordJSONRequestBody ChangePasswordJSONBody

@@ -161,6 +161,12 @@ type ServerInterface interface {
 	// Login Signs a person in
 	// (POST /api/v1/login)
 	Login(ctx echo.Context) error
+	// ExchangeSignInCode Begins the session of a command line that a browser has signed in
+	// (POST /api/v1/login/code)
+	ExchangeSignInCode(ctx echo.Context) error
+	// ListSignInProviders Lists the identity providers that people of a tenant sign in with
+	// (GET /api/v1/login/providers)
+	ListSignInProviders(ctx echo.Context, params ListSignInProvidersParams) error
 	// Logout Ends the session of the caller
 	// (POST /api/v1/logout)
 	Logout(ctx echo.Context) error
@@ -1801,6 +1807,33 @@ func (w *ServerInterfaceWrapper) Login(ctx echo.Context) error {
 	return err
 }
 
+// ExchangeSignInCode converts echo context to params.
+func (w *ServerInterfaceWrapper) ExchangeSignInCode(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ExchangeSignInCode(ctx)
+	return err
+}
+
+// ListSignInProviders converts echo context to params.
+func (w *ServerInterfaceWrapper) ListSignInProviders(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSignInProvidersParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListSignInProviders(ctx, params)
+	return err
+}
+
 // Logout converts echo context to params.
 func (w *ServerInterfaceWrapper) Logout(ctx echo.Context) error {
 	var err error
@@ -2866,6 +2899,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/setup", wrapper.Setup, options.OperationMiddlewares["setup"]...)
 	router.POST(options.BaseURL+"/api/v1/setup/check", wrapper.CheckSetup, options.OperationMiddlewares["checkSetup"]...)
 	router.POST(options.BaseURL+"/api/v1/login", wrapper.Login, options.OperationMiddlewares["login"]...)
+	router.GET(options.BaseURL+"/api/v1/login/providers", wrapper.ListSignInProviders, options.OperationMiddlewares["listSignInProviders"]...)
+	router.POST(options.BaseURL+"/api/v1/login/code", wrapper.ExchangeSignInCode, options.OperationMiddlewares["exchangeSignInCode"]...)
 	router.POST(options.BaseURL+"/api/v1/logout", wrapper.Logout, options.OperationMiddlewares["logout"]...)
 	router.GET(options.BaseURL+"/api/v1/me", wrapper.GetMe, options.OperationMiddlewares["getMe"]...)
 	router.PUT(options.BaseURL+"/api/v1/me/password", wrapper.ChangePassword, options.OperationMiddlewares["changePassword"]...)
@@ -4994,11 +5029,108 @@ func (response LogindefaultJSONResponse) VisitLoginResponse(w http.ResponseWrite
 	return err
 }
 
+type ExchangeSignInCodeRequestObject struct {
+	Body *ExchangeSignInCodeJSONRequestBody
+}
+
+type ExchangeSignInCodeResponseObject interface {
+	VisitExchangeSignInCodeResponse(w http.ResponseWriter) error
+}
+
+type ExchangeSignInCode200JSONResponse struct{ SignedInAnswerJSONResponse }
+
+func (response ExchangeSignInCode200JSONResponse) VisitExchangeSignInCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Set-Cookie", fmt.Sprint(response.Headers.SetCookie))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExchangeSignInCodedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ExchangeSignInCodedefaultJSONResponse) VisitExchangeSignInCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSignInProvidersRequestObject struct {
+	Params ListSignInProvidersParams
+}
+
+type ListSignInProvidersResponseObject interface {
+	VisitListSignInProvidersResponse(w http.ResponseWriter) error
+}
+
+type ListSignInProviders200JSONResponse struct {
+	Items []SignInProvider `json:"items"`
+}
+
+func (response ListSignInProviders200JSONResponse) VisitListSignInProvidersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSignInProvidersdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListSignInProvidersdefaultJSONResponse) VisitListSignInProvidersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type LogoutRequestObject struct {
 }
 
 type LogoutResponseObject interface {
 	VisitLogoutResponse(w http.ResponseWriter) error
+}
+
+type Logout200JSONResponse struct {
+	Url string `json:"url"`
+}
+
+func (response Logout200JSONResponse) VisitLogoutResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type Logout204Response struct {
@@ -7354,6 +7486,12 @@ type StrictServerInterface interface {
 	// Login Signs a person in
 	// (POST /api/v1/login)
 	Login(ctx context.Context, request LoginRequestObject) (LoginResponseObject, error)
+	// ExchangeSignInCode Begins the session of a command line that a browser has signed in
+	// (POST /api/v1/login/code)
+	ExchangeSignInCode(ctx context.Context, request ExchangeSignInCodeRequestObject) (ExchangeSignInCodeResponseObject, error)
+	// ListSignInProviders Lists the identity providers that people of a tenant sign in with
+	// (GET /api/v1/login/providers)
+	ListSignInProviders(ctx context.Context, request ListSignInProvidersRequestObject) (ListSignInProvidersResponseObject, error)
 	// Logout Ends the session of the caller
 	// (POST /api/v1/logout)
 	Logout(ctx context.Context, request LogoutRequestObject) (LogoutResponseObject, error)
@@ -9169,6 +9307,77 @@ func (sh *strictHandler) Login(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(LoginResponseObject); ok {
 		return validResponse.VisitLoginResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ExchangeSignInCode operation middleware
+func (sh *strictHandler) ExchangeSignInCode(ctx echo.Context) error {
+	var request ExchangeSignInCodeRequestObject
+
+	var body ExchangeSignInCodeJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ExchangeSignInCode(ctx.Request().Context(), request.(ExchangeSignInCodeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExchangeSignInCode")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ExchangeSignInCodeResponseObject); ok {
+		return validResponse.VisitExchangeSignInCodeResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListSignInProviders operation middleware
+func (sh *strictHandler) ListSignInProviders(ctx echo.Context, params ListSignInProvidersParams) error {
+	var request ListSignInProvidersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSignInProviders(ctx.Request().Context(), request.(ListSignInProvidersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSignInProviders")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListSignInProvidersResponseObject); ok {
+		return validResponse.VisitListSignInProvidersResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -74,7 +74,7 @@ func effective(changes []hub.SettingChange, put, drop []hub.Setting) []hub.Setti
 func accountsOf(changes []hub.SettingChange) []string {
 	var out []string
 	for _, c := range changes {
-		name, _, about := settings.AccountKey(c.Key)
+		name, _, about := settings.ParseAccountKey(c.Key)
 		switch {
 		case c.Map == hub.SettingsMap && c.Key == hub.AdminEnabledKey, c.Map == hub.SecretMap && c.Key == hub.AdminPasswordKey:
 			out = append(out, hub.AdminName)
@@ -146,6 +146,7 @@ func declared(old hub.User, values map[string]string) (hub.User, error) {
 	}
 	out.Origin = old.Origin
 	switch {
+	case slices.Contains(old.Roles, hub.RolePlatformAdmin): // whom no tenant shuts out
 	case !settings.Switch(values, hub.AdminEnabledKey, true):
 		out.Capabilities = []string{}
 	case !listed:

@@ -45,9 +45,12 @@ type AccountPorts struct {
 	UserWriter
 	PasswordStore
 	TokenStore
+	ExchangeStore
 	SCIMTokenStore
 	SCIMUserStore
 	SCIMGroupStore
+	PersonReader
+	SignInStore
 }
 
 // UserReader finds accounts.
@@ -55,6 +58,26 @@ type UserReader interface {
 	Users(ctx context.Context) ([]hub.User, error)
 	User(ctx context.Context, id hub.UserID) (hub.User, error)
 	UserByName(ctx context.Context, name string) (hub.User, string, error)
+}
+
+// PersonReader finds the accounts of people of identity providers.
+type PersonReader interface {
+	UserBySubject(ctx context.Context, p hub.Person) (hub.User, error)
+	// AdoptPerson gives the account that SCIM has made for a person to them.
+	AdoptPerson(ctx context.Context, p hub.Person) (hub.User, error)
+	// LocalNames returns those of the names that local accounts have.
+	LocalNames(ctx context.Context, names []string) ([]string, error)
+}
+
+// SignInStore keeps sign-ins that have begun at a provider, and what it said.
+type SignInStore interface {
+	PutSignIn(ctx context.Context, s hub.SignIn) error
+	// TakeSignIn removes it: of all who try, one gets it.
+	TakeSignIn(ctx context.Context, hash, browser [32]byte, now time.Time) (hub.SignIn, error)
+	PutSessionClaims(ctx context.Context, c hub.SessionClaims) error
+	// SessionClaims are without proof; TakeSessionClaims removes them.
+	SessionClaims(ctx context.Context, hash [32]byte, now time.Time) (hub.SessionClaims, error)
+	TakeSessionClaims(ctx context.Context, hash [32]byte, challenge string, now time.Time) (hub.SessionClaims, error)
 }
 
 // UserWriter changes accounts.
@@ -88,6 +111,14 @@ type RoleTokenStore interface {
 	RoleTokens(ctx context.Context, project string) ([]hub.RoleToken, error)
 	RoleToken(ctx context.Context, id hub.TokenID) (hub.RoleToken, error)
 	DeleteRoleToken(ctx context.Context, id hub.TokenID) error
+}
+
+// ExchangeStore keeps tokens that were given for those of other issuers.
+type ExchangeStore interface {
+	// PutExchangedToken is fault.Conflict if the other issuer's token was
+	// exchanged before.
+	PutExchangedToken(ctx context.Context, t hub.ExchangedToken) error
+	ExchangedToken(ctx context.Context, id hub.TokenID, now time.Time) (hub.ExchangedToken, error)
 }
 
 // SCIMTokenStore keeps the tokens of identity providers that provision people.

@@ -36,7 +36,7 @@ func Catalog(t *store.Tenant) transact.Tx {
 		PolicyReader: t,
 		AccountPorts: transact.AccountPorts{
 			UserReader: t, UserWriter: t, PasswordStore: t, TokenStore: t,
-			SCIMTokenStore: t, SCIMUserStore: t, SCIMGroupStore: t,
+			ExchangeStore: t, SCIMTokenStore: t, SCIMUserStore: t, SCIMGroupStore: t, PersonReader: t, SignInStore: t,
 		},
 		ProjectPorts: transact.ProjectPorts{ProjectReader: t, ProjectWriter: t, RoleTokenStore: t},
 		RepositoryPorts: transact.RepositoryPorts{

@@ -157,6 +157,95 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/login/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the identity providers that people of a tenant sign in with
+         * @description A tenant that does not exist answers like one without any.
+         */
+        get: operations["listSignInProviders"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/login/code": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Begins the session of a command line that a browser has signed in */
+        post: operations["exchangeSignInCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/login": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Sends a browser to an identity provider */
+        get: operations["beginSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Receives a browser that comes back from an identity provider */
+        get: operations["finishSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/dex/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Receives a browser that comes back from a provider of dex.config */
+        get: operations["finishSignInByConnector"];
+        put?: never;
+        /** Receives the form that a provider of SAML lets a browser send */
+        post: operations["finishSignInByForm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/logout": {
         parameters: {
             query?: never;
@@ -1624,6 +1713,16 @@ export interface components {
             /** Format: date-time */
             expiresAt: string;
         };
+        SignInProvider: {
+            id: string;
+            /** @description For people. */
+            name: string;
+            /**
+             * @description redirect: the browser goes to /auth/login. password: it checks a name and a password, which are sent to /api/v1/login.
+             * @enum {string}
+             */
+            kind: "redirect" | "password";
+        };
         User: {
             name: string;
             roles: string[];
@@ -1632,6 +1731,8 @@ export interface components {
             capabilities?: string[];
             /** @description What made it: settings, scim, or nothing for people. */
             origin?: string;
+            /** @description Id of the identity provider of the account; empty for a local one. */
+            provider?: string;
             /** Format: date-time */
             createdAt: string;
         };
@@ -2979,11 +3080,150 @@ export interface operations {
                     username: string;
                     password: string;
                     mode?: components["schemas"]["SignInMode"];
+                    /** @description Id of the identity provider that checks name and password. Empty means a local account. */
+                    provider?: string;
                 };
             };
         };
         responses: {
             200: components["responses"]["SignedInAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listSignInProviders: {
+        parameters: {
+            query?: {
+                /** @description Empty means `default`. */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The providers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["SignInProvider"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    exchangeSignInCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description What the browser brought; it works once and for one minute. */
+                    code: string;
+                    /** @description The PKCE verifier of the challenge that the sign-in began with. */
+                    verifier: string;
+                };
+            };
+        };
+        responses: {
+            200: components["responses"]["SignedInAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    beginSignIn: {
+        parameters: {
+            query?: {
+                /** @description Empty means `default`. */
+                tenant?: string;
+                /** @description Id of the provider. Empty means the first one. */
+                provider?: string;
+                /** @description Address of the console to go to afterwards. */
+                return_url?: string;
+                /** @description Address of a command line on the browser's machine, such as `http://localhost:8085/auth/callback`, which gets a code. */
+                client?: string;
+                /** @description PKCE challenge (S256) of the command line. */
+                code_challenge?: string;
+                /** @description User name, for the provider. */
+                login_hint?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The provider's address; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    finishSignIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The console, with a session; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    finishSignInByConnector: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The console, with a session; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    finishSignInByForm: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The console, with a session; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["ErrorAnswer"];
         };
     };
@@ -2996,6 +3236,17 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description The session has ended. The identity provider's goes on until the browser visits the address. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        url: string;
+                    };
+                };
+            };
             /** @description The session has ended. */
             204: {
                 headers: {
