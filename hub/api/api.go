@@ -20,6 +20,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/capstan-cd/capstan/hub/api/admin"
+	"github.com/capstan-cd/capstan/hub/api/clients"
 	"github.com/capstan-cd/capstan/hub/api/console"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/api/openapi"
@@ -116,6 +117,7 @@ type Metrics interface {
 type Server struct {
 	Parts
 	*admin.Handlers
+	*clients.Answers
 	cfg        Config
 	external   *url.URL
 	operations map[string]*openapi.Operation // by method and echo path
@@ -145,7 +147,7 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf), cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
+	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf), Answers: clients.New(parts.Catalog, cfg.ExternalURL, callerOf), cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
 	for _, o := range operations {
 		if o.Stream {
 			s.streamed = append(s.streamed, o)
