@@ -98,4 +98,6 @@ type WriteContext struct {
 	Application *Application // of that name, as it is stored; nil: there is none
 	Project     *Project     // nil: there is none
 	Clusters    []Cluster    // that its destination may stand for
+	// AppNamespaces is the tenant's application.namespaces.
+	AppNamespaces string
 }

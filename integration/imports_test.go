@@ -111,6 +111,7 @@ var mayImport = map[string][]string{
 	"cli/client": {"shared/apimodel", "shared/fault"},
 	"cli/usage":  {"shared/suggest"},
 
+	"cli/actions":   {"cli/...", "shared/action", "shared/apimodel", "shared/fault"},
 	"cli/overrides": {"shared/action", "shared/fault", "shared/yamltext"},
 
 	"web": {},

@@ -454,6 +454,12 @@ func (c *Client) ExportTenant(ctx context.Context, name PathName) (*http.Respons
 	return r.send(ctx, nil)
 }
 
+// SetTenantQuotas is PATCH /api/v1/tenants/{name}/quotas: Sets quotas of a tenant.
+func (c *Client) SetTenantQuotas(ctx context.Context, name PathName, body SetTenantQuotasJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPatch, "/api/v1/tenants/{name}/quotas", name)
+	return r.send(ctx, body)
+}
+
 // RestoreTenant is POST /api/v1/tenants/{name}/restore: Takes the deletion of a tenant back within its grace period.
 func (c *Client) RestoreTenant(ctx context.Context, name PathName) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/tenants/{name}/restore", name)
@@ -472,6 +478,12 @@ func (c *Client) SuspendTenant(ctx context.Context, name PathName, body SuspendT
 	return r.send(ctx, body)
 }
 
+// GetTenantUsage is GET /api/v1/tenants/{name}/usage: Returns what a tenant may have and has.
+func (c *Client) GetTenantUsage(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/tenants/{name}/usage", name)
+	return r.send(ctx, nil)
+}
+
 // ListTokens is GET /api/v1/tokens: Lists the caller's API tokens.
 func (c *Client) ListTokens(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/tokens")
@@ -487,6 +499,12 @@ func (c *Client) CreateToken(ctx context.Context, body CreateTokenJSONRequestBod
 // DeleteToken is DELETE /api/v1/tokens/{id}: Revokes one of the caller's API tokens.
 func (c *Client) DeleteToken(ctx context.Context, id PathID) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/tokens/{id}", id)
+	return r.send(ctx, nil)
+}
+
+// GetUsage is GET /api/v1/usage: Returns what the caller's tenant may have and has.
+func (c *Client) GetUsage(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/usage")
 	return r.send(ctx, nil)
 }
 

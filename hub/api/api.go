@@ -19,6 +19,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/admin"
 	"github.com/capstan-cd/capstan/hub/api/clients"
 	"github.com/capstan-cd/capstan/hub/api/console"
@@ -102,6 +103,16 @@ type Parts struct {
 	Log       *slog.Logger
 	// Metrics counts each response; nil: none.
 	Metrics Metrics
+	// Quotas limits the requests of tenants; nil: none.
+	Quotas Quotas
+}
+
+// Quotas limits how many requests a tenant may send.
+type Quotas interface {
+	// Request counts one. The error is fault.Exceeded if there are too many.
+	Request(ctx context.Context, tenant hub.TenantID) error
+	// Forget has limits read anew that have changed.
+	Forget(tenant hub.TenantID)
 }
 
 // A Metrics counts answers. The route is a pattern of the document, never the
@@ -147,7 +158,7 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf), Answers: clients.New(parts.Catalog, cfg.ExternalURL, callerOf), cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
+	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), Answers: clients.New(parts.Catalog, cfg.ExternalURL, callerOf), cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
 	for _, o := range operations {
 		if o.Stream {
 			s.streamed = append(s.streamed, o)

@@ -132,6 +132,12 @@ const (
 		WHERE  tenant_id = $1 AND application_id = ANY ($2::uuid[])
 		ORDER  BY application_id
 		FOR UPDATE`
+	// What is set about the applications, projects and destinations that may be.
+	selectJudging = `
+		SELECT key, value
+		FROM   setting
+		WHERE  tenant_id = $1 AND sealed IS NULL
+		  AND  (map = '` + hub.SettingsMap + `' AND key IN ('` + hub.InClusterKey + `', '` + hub.GlobalProjectsKey + `') OR map = '` + hub.ParamsMap + `' AND key = '` + hub.ApplicationNamespacesKey + `')`
 	lockNamed = `
 		SELECT s.application_id
 		FROM   application a
@@ -337,13 +343,13 @@ func (t *Tenant) ForPut(ctx context.Context, key hub.ApplicationKey, project, cl
 	var locked []hub.ApplicationID
 	var apps []hub.Application
 	var projects []hub.Project
-	var inCluster []string
+	judged := map[string]string{} // settings by key
 	var found hub.WriteContext
 	b := &pgx.Batch{}
 	queueList(b, "application lock", pgx.RowTo[hub.ApplicationID], &locked, lockNamed, t.id, key.Name, key.Namespace)
 	queueList(b, "application", scanApplications(), &apps, applicationByName, t.id, false, key.Name, key.Namespace)
 	queueList(b, "project", scanProject, &projects, selectProject, t.id, project)
-	queueList(b, "setting of the destination in-cluster", pgx.RowTo[string], &inCluster, selectInCluster, t.id)
+	queueSettings(b, judged, selectJudging, t.id)
 	if cluster == "" {
 		queueList(b, "clusters", scanCluster, &found.Clusters, selectClusters, t.id)
 	} else {
@@ -357,11 +363,16 @@ func (t *Tenant) ForPut(ctx context.Context, key hub.ApplicationKey, project, cl
 	if len(locked) == 1 && len(apps) == 1 && apps[0].ID == locked[0] {
 		found.Application = &apps[0]
 	}
+	if err := t.inherit(ctx, projects, judged[hub.GlobalProjectsKey]); err != nil {
+		return hub.WriteContext{}, err
+	}
+	found.AppNamespaces = judged[hub.ApplicationNamespacesKey]
 	if len(projects) == 1 {
 		found.Project = &projects[0]
+		found.Project.AppNamespaces = found.AppNamespaces
 	}
 	for i := range found.Clusters {
-		found.Clusters[i].InClusterOff = len(inCluster) == 1 && hub.InClusterOff(inCluster[0])
+		found.Clusters[i].InClusterOff = hub.InClusterOff(judged[hub.InClusterKey])
 	}
 	return found, nil
 }

@@ -988,6 +988,9 @@ type Cluster struct {
 	// Rewind HUB_REWOUND: the agent has another log than the hub, as after a restore from a backup. It accepts no change and enforces what it has until an admin accepts the hub's state.
 	Rewind Rewind `json:"rewind,omitempty,omitzero"`
 
+	// Scope What the registration of a cluster limits it to. Absent in a request, it stays as it is.
+	Scope *ClusterScope `json:"scope,omitempty"`
+
 	// Seq Newest row of desired state.
 	Seq    int64  `json:"seq,omitempty,omitzero"`
 	Server string `json:"server,omitempty,omitzero"`
@@ -1001,6 +1004,21 @@ type Cluster struct {
 
 // ClusterConnection defines model for Cluster.Connection.
 type ClusterConnection string
+
+// ClusterScope What the registration of a cluster limits it to. Absent in a request, it stays as it is.
+type ClusterScope struct {
+	// ClusterResources With namespaces: cluster-scoped objects are managed, too.
+	ClusterResources bool `json:"clusterResources,omitempty,omitzero"`
+
+	// Namespaces The only namespaces that are managed; empty means all.
+	Namespaces []string `json:"namespaces,omitempty,omitzero"`
+
+	// Project The project whose applications may have the cluster as their destination without an entry in the project.
+	Project string `json:"project,omitempty,omitzero"`
+
+	// Shard Stored without effect.
+	Shard *int64 `json:"shard,omitempty"`
+}
 
 // Commit The commit that was applied; absent where another commit gave the same manifests before.
 type Commit struct {
@@ -1062,6 +1080,25 @@ type Destination struct {
 	Namespace            string                 `json:"namespace,omitempty,omitzero"`
 	Server               string                 `json:"server,omitempty,omitzero"`
 	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// DetailedProject defines model for DetailedProject.
+type DetailedProject struct {
+	// Clusters Those that belong to it.
+	Clusters []Cluster `json:"clusters"`
+
+	// EffectiveSpec A Kubernetes object.
+	EffectiveSpec AnyObject `json:"effectiveSpec,omitempty,omitzero"`
+
+	// GlobalProjects Those that it inherits from, in the order of the setting.
+	GlobalProjects []AppProject `json:"globalProjects"`
+
+	// Problem Why it is unknown what it inherits. Nothing new is deployed for its applications then.
+	Problem string     `json:"problem,omitempty,omitzero"`
+	Project AppProject `json:"project"`
+
+	// Repositories Those that belong to it.
+	Repositories []Repository `json:"repositories"`
 }
 
 // Enrolment defines model for Enrolment.
@@ -1230,6 +1267,25 @@ type HubStatusAutomation string
 // HubStatusConnection defines model for HubStatus.Connection.
 type HubStatusConnection string
 
+// ImpersonationReport What the service account of an application lacks for the application's objects.
+type ImpersonationReport struct {
+	// Enabled Impersonation is enabled.
+	Enabled bool `json:"enabled"`
+
+	// Enforced An application without service account is refused.
+	Enforced bool `json:"enforced"`
+
+	// Incomplete There were too many rights to check all.
+	Incomplete bool           `json:"incomplete,omitempty,omitzero"`
+	Missing    []MissingRight `json:"missing"`
+
+	// Objects Objects that were checked.
+	Objects int64 `json:"objects"`
+
+	// ServiceAccount User name, such as `system:serviceaccount:shop:deployer`; empty: the project names none for the destination.
+	ServiceAccount string `json:"serviceAccount"`
+}
+
 // Info defines model for Info.
 type Info struct {
 	Name  string `json:"name"`
@@ -1290,6 +1346,20 @@ type Metadata struct {
 	Namespace         string    `json:"namespace,omitempty,omitzero"`
 	ResourceVersion   string    `json:"resourceVersion,omitempty,omitzero"`
 	Uid               string    `json:"uid,omitempty,omitzero"`
+}
+
+// MissingRight A right that a service account lacks.
+type MissingRight struct {
+	Fix   string `json:"fix"`
+	Group string `json:"group,omitempty,omitzero"`
+
+	// Name Of the object; absent means any.
+	Name      string `json:"name,omitempty,omitzero"`
+	Namespace string `json:"namespace,omitempty,omitzero"`
+	Resource  string `json:"resource"`
+
+	// Verb `impersonate` means that the agent may not act as the account.
+	Verb string `json:"verb"`
 }
 
 // Name defines model for Name.
@@ -1547,6 +1617,34 @@ type Quarantine struct {
 	// Other Fingerprint of the one that came later.
 	Other string    `json:"other"`
 	Since time.Time `json:"since"`
+}
+
+// QuotaItem defines model for QuotaItem.
+type QuotaItem struct {
+	// Limit Absent if nothing is limited.
+	Limit int64 `json:"limit,omitempty,omitzero"`
+
+	// MeasuredAt Of storage; absent for what is counted now.
+	MeasuredAt time.Time `json:"measuredAt,omitempty,omitzero"`
+
+	// Own A platform admin has set it for this tenant.
+	Own bool `json:"own,omitempty,omitzero"`
+
+	// Quota applications, clusters, repositories, users, tokens, storageBytes, rendersPerMinute or requestsPerMinute.
+	Quota string `json:"quota"`
+
+	// Rate It is a rate; nothing is counted.
+	Rate bool `json:"rate,omitempty,omitzero"`
+
+	// Reached Nothing can be added; for storage: nothing is rendered.
+	Reached bool  `json:"reached,omitempty,omitzero"`
+	Used    int64 `json:"used"`
+}
+
+// QuotaUsage defines model for QuotaUsage.
+type QuotaUsage struct {
+	Items  []QuotaItem `json:"items"`
+	Tenant string      `json:"tenant"`
 }
 
 // Ready defines model for Ready.
@@ -2361,6 +2459,9 @@ type EnrollClusterJSONBody struct {
 	Labels    StringMap `json:"labels,omitempty,omitzero"`
 	Name      Name      `json:"name"`
 
+	// Scope What the registration of a cluster limits it to. Absent in a request, it stays as it is.
+	Scope *ClusterScope `json:"scope,omitempty"`
+
 	// Server A URL that destinations may name this cluster by. The hub never dials it.
 	Server string `json:"server,omitempty,omitzero"`
 }
@@ -2375,7 +2476,10 @@ type EnrollClusterParams struct {
 type UpdateClusterJSONBody struct {
 	Annotations StringMap `json:"annotations,omitempty,omitzero"`
 	Labels      StringMap `json:"labels,omitempty,omitzero"`
-	Server      string    `json:"server,omitempty,omitzero"`
+
+	// Scope What the registration of a cluster limits it to. Absent in a request, it stays as it is.
+	Scope  *ClusterScope `json:"scope,omitempty"`
+	Server string        `json:"server,omitempty,omitzero"`
 }
 
 // UpdateClusterParams defines parameters for UpdateCluster.
@@ -2586,6 +2690,15 @@ type UpdateTenantJSONBody struct {
 	DisplayName string `json:"displayName,omitempty,omitzero"`
 }
 
+// SetTenantQuotasJSONBody defines parameters for SetTenantQuotas.
+type SetTenantQuotasJSONBody struct {
+	// Quotas Limits by quota; 0 limits nothing. Others stay.
+	Quotas map[string]int64 `json:"quotas,omitempty,omitzero"`
+
+	// Reset Quotas that are the defaults of the hub again.
+	Reset []string `json:"reset,omitempty,omitzero"`
+}
+
 // CreateSetupLinkParams defines parameters for CreateSetupLink.
 type CreateSetupLinkParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
@@ -2733,6 +2846,9 @@ type CreateTenantJSONRequestBody CreateTenantJSONBody
 
 // UpdateTenantJSONRequestBody defines body for UpdateTenant for application/json ContentType.
 type UpdateTenantJSONRequestBody UpdateTenantJSONBody
+
+// SetTenantQuotasJSONRequestBody defines body for SetTenantQuotas for application/json ContentType.
+type SetTenantQuotasJSONRequestBody SetTenantQuotasJSONBody
 
 // SuspendTenantJSONRequestBody defines body for SuspendTenant for application/json ContentType.
 type SuspendTenantJSONRequestBody SuspendTenantJSONBody

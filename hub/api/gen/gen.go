@@ -50,6 +50,9 @@ type ServerInterface interface {
 	// GetHistory Lists what was applied, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/history)
 	GetHistory(ctx echo.Context, namespace PathNamespace, name PathName, params GetHistoryParams) error
+	// CheckImpersonation Says which rights the service account of an application lacks for its objects
+	// (GET /api/v1/applications/{namespace}/{name}/impersonation)
+	CheckImpersonation(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// GetManifests Returns the desired objects of the target, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/manifests)
 	GetManifests(ctx echo.Context, namespace PathNamespace, name PathName, params GetManifestsParams) error
@@ -185,6 +188,12 @@ type ServerInterface interface {
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
 	// (PUT /api/v1/projects/{name})
 	UpdateProject(ctx echo.Context, name PathName, params UpdateProjectParams) error
+	// GetDetailedProject Returns a project with the projects that it inherits from, and its own repositories and clusters
+	// (GET /api/v1/projects/{name}/detailed)
+	GetDetailedProject(ctx echo.Context, name PathName) error
+	// GetGlobalProjects Lists the projects that a project inherits from, in the order of the setting
+	// (GET /api/v1/projects/{name}/globalprojects)
+	GetGlobalProjects(ctx echo.Context, name PathName) error
 	// GetProjectWindows Says how the sync windows of a project stand
 	// (GET /api/v1/projects/{name}/syncwindows)
 	GetProjectWindows(ctx echo.Context, name PathName) error
@@ -248,6 +257,9 @@ type ServerInterface interface {
 	// ExportTenant Returns an archive of all that a tenant owns, without secrets
 	// (GET /api/v1/tenants/{name}/export)
 	ExportTenant(ctx echo.Context, name PathName) error
+	// SetTenantQuotas Sets quotas of a tenant
+	// (PATCH /api/v1/tenants/{name}/quotas)
+	SetTenantQuotas(ctx echo.Context, name PathName) error
 	// RestoreTenant Takes the deletion of a tenant back within its grace period
 	// (POST /api/v1/tenants/{name}/restore)
 	RestoreTenant(ctx echo.Context, name PathName) error
@@ -260,6 +272,9 @@ type ServerInterface interface {
 	// SuspendTenant Ends the service of a tenant until it is resumed
 	// (POST /api/v1/tenants/{name}/suspend)
 	SuspendTenant(ctx echo.Context, name PathName) error
+	// GetTenantUsage Returns what a tenant may have and has
+	// (GET /api/v1/tenants/{name}/usage)
+	GetTenantUsage(ctx echo.Context, name PathName) error
 	// ListTokens Lists the caller's API tokens
 	// (GET /api/v1/tokens)
 	ListTokens(ctx echo.Context) error
@@ -269,6 +284,9 @@ type ServerInterface interface {
 	// DeleteToken Revokes one of the caller's API tokens
 	// (DELETE /api/v1/tokens/{id})
 	DeleteToken(ctx echo.Context, id PathID) error
+	// GetUsage Returns what the caller's tenant may have and has
+	// (GET /api/v1/usage)
+	GetUsage(ctx echo.Context) error
 	// ListUsers Lists the local accounts of the tenant
 	// (GET /api/v1/users)
 	ListUsers(ctx echo.Context) error
@@ -837,6 +855,30 @@ func (w *ServerInterfaceWrapper) GetHistory(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetHistory(ctx, namespace, name, params)
+	return err
+}
+
+// CheckImpersonation converts echo context to params.
+func (w *ServerInterfaceWrapper) CheckImpersonation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CheckImpersonation(ctx, namespace, name)
 	return err
 }
 
@@ -2115,6 +2157,38 @@ func (w *ServerInterfaceWrapper) UpdateProject(ctx echo.Context) error {
 	return err
 }
 
+// GetDetailedProject converts echo context to params.
+func (w *ServerInterfaceWrapper) GetDetailedProject(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetDetailedProject(ctx, name)
+	return err
+}
+
+// GetGlobalProjects converts echo context to params.
+func (w *ServerInterfaceWrapper) GetGlobalProjects(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetGlobalProjects(ctx, name)
+	return err
+}
+
 // GetProjectWindows converts echo context to params.
 func (w *ServerInterfaceWrapper) GetProjectWindows(ctx echo.Context) error {
 	var err error
@@ -2476,6 +2550,22 @@ func (w *ServerInterfaceWrapper) ExportTenant(ctx echo.Context) error {
 	return err
 }
 
+// SetTenantQuotas converts echo context to params.
+func (w *ServerInterfaceWrapper) SetTenantQuotas(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.SetTenantQuotas(ctx, name)
+	return err
+}
+
 // RestoreTenant converts echo context to params.
 func (w *ServerInterfaceWrapper) RestoreTenant(ctx echo.Context) error {
 	var err error
@@ -2560,6 +2650,22 @@ func (w *ServerInterfaceWrapper) SuspendTenant(ctx echo.Context) error {
 	return err
 }
 
+// GetTenantUsage converts echo context to params.
+func (w *ServerInterfaceWrapper) GetTenantUsage(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetTenantUsage(ctx, name)
+	return err
+}
+
 // ListTokens converts echo context to params.
 func (w *ServerInterfaceWrapper) ListTokens(ctx echo.Context) error {
 	var err error
@@ -2611,6 +2717,15 @@ func (w *ServerInterfaceWrapper) DeleteToken(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.DeleteToken(ctx, id)
+	return err
+}
+
+// GetUsage converts echo context to params.
+func (w *ServerInterfaceWrapper) GetUsage(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetUsage(ctx)
 	return err
 }
 
@@ -2798,6 +2913,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/tenants/:name/restore", wrapper.RestoreTenant, options.OperationMiddlewares["restoreTenant"]...)
 	router.POST(options.BaseURL+"/api/v1/tenants/:name/suspend", wrapper.SuspendTenant, options.OperationMiddlewares["suspendTenant"]...)
 	router.POST(options.BaseURL+"/api/v1/tenants/:name/resume", wrapper.ResumeTenant, options.OperationMiddlewares["resumeTenant"]...)
+	router.GET(options.BaseURL+"/api/v1/tenants/:name/usage", wrapper.GetTenantUsage, options.OperationMiddlewares["getTenantUsage"]...)
+	router.PATCH(options.BaseURL+"/api/v1/tenants/:name/quotas", wrapper.SetTenantQuotas, options.OperationMiddlewares["setTenantQuotas"]...)
 	router.GET(options.BaseURL+"/api/v1/tenants/:name/export", wrapper.ExportTenant, options.OperationMiddlewares["exportTenant"]...)
 	router.POST(options.BaseURL+"/api/v1/tenants/:name/setup-link", wrapper.CreateSetupLink, options.OperationMiddlewares["createSetupLink"]...)
 	router.GET(options.BaseURL+"/api/v1/users", wrapper.ListUsers, options.OperationMiddlewares["listUsers"]...)
@@ -2849,6 +2966,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/revisions/:revision", wrapper.GetRevision, options.OperationMiddlewares["getRevision"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/resource", wrapper.GetLiveResource, options.OperationMiddlewares["getLiveResource"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/diff", wrapper.DiffApplication, options.OperationMiddlewares["diffApplication"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/impersonation", wrapper.CheckImpersonation, options.OperationMiddlewares["checkImpersonation"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/manifests", wrapper.GetManifests, options.OperationMiddlewares["getManifests"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/history", wrapper.GetHistory, options.OperationMiddlewares["getHistory"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/operations", wrapper.ListOperations, options.OperationMiddlewares["listOperations"]...)
@@ -2858,12 +2976,15 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/audit/export", wrapper.ExportAudit, options.OperationMiddlewares["exportAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/retention", wrapper.GetAuditRetention, options.OperationMiddlewares["getAuditRetention"]...)
 	router.PUT(options.BaseURL+"/api/v1/audit/retention", wrapper.PutAuditRetention, options.OperationMiddlewares["putAuditRetention"]...)
+	router.GET(options.BaseURL+"/api/v1/usage", wrapper.GetUsage, options.OperationMiddlewares["getUsage"]...)
 	router.GET(options.BaseURL+"/api/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
 	router.PATCH(options.BaseURL+"/api/v1/settings", wrapper.PatchSettings, options.OperationMiddlewares["patchSettings"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/approve", wrapper.ApproveOperation, options.OperationMiddlewares["approveOperation"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/abandon", wrapper.AbandonApplication, options.OperationMiddlewares["abandonApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/delete", wrapper.DeleteLiveResource, options.OperationMiddlewares["deleteLiveResource"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/syncwindows", wrapper.GetApplicationWindows, options.OperationMiddlewares["getApplicationWindows"]...)
+	router.GET(options.BaseURL+"/api/v1/projects/:name/detailed", wrapper.GetDetailedProject, options.OperationMiddlewares["getDetailedProject"]...)
+	router.GET(options.BaseURL+"/api/v1/projects/:name/globalprojects", wrapper.GetGlobalProjects, options.OperationMiddlewares["getGlobalProjects"]...)
 	router.GET(options.BaseURL+"/api/v1/projects/:name/syncwindows", wrapper.GetProjectWindows, options.OperationMiddlewares["getProjectWindows"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/actions", wrapper.ListResourceActions, options.OperationMiddlewares["listResourceActions"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/actions", wrapper.RunResourceAction, options.OperationMiddlewares["runResourceAction"]...)
@@ -3353,6 +3474,46 @@ type GetHistorydefaultJSONResponse struct {
 }
 
 func (response GetHistorydefaultJSONResponse) VisitGetHistoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckImpersonationRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+}
+
+type CheckImpersonationResponseObject interface {
+	VisitCheckImpersonationResponse(w http.ResponseWriter) error
+}
+
+type CheckImpersonation200JSONResponse ImpersonationReport
+
+func (response CheckImpersonation200JSONResponse) VisitCheckImpersonationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckImpersonationdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CheckImpersonationdefaultJSONResponse) VisitCheckImpersonationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5207,6 +5368,86 @@ func (response UpdateProjectdefaultJSONResponse) VisitUpdateProjectResponse(w ht
 	return err
 }
 
+type GetDetailedProjectRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetDetailedProjectResponseObject interface {
+	VisitGetDetailedProjectResponse(w http.ResponseWriter) error
+}
+
+type GetDetailedProject200JSONResponse DetailedProject
+
+func (response GetDetailedProject200JSONResponse) VisitGetDetailedProjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDetailedProjectdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetDetailedProjectdefaultJSONResponse) VisitGetDetailedProjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGlobalProjectsRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetGlobalProjectsResponseObject interface {
+	VisitGetGlobalProjectsResponse(w http.ResponseWriter) error
+}
+
+type GetGlobalProjects200JSONResponse struct {
+	Items []AppProject `json:"items"`
+}
+
+func (response GetGlobalProjects200JSONResponse) VisitGetGlobalProjectsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGlobalProjectsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetGlobalProjectsdefaultJSONResponse) VisitGetGlobalProjectsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetProjectWindowsRequestObject struct {
 	Name PathName `json:"name"`
 }
@@ -6041,6 +6282,46 @@ func (response ExportTenantdefaultJSONResponse) VisitExportTenantResponse(w http
 	return err
 }
 
+type SetTenantQuotasRequestObject struct {
+	Name PathName `json:"name"`
+	Body *SetTenantQuotasJSONRequestBody
+}
+
+type SetTenantQuotasResponseObject interface {
+	VisitSetTenantQuotasResponse(w http.ResponseWriter) error
+}
+
+type SetTenantQuotas200JSONResponse QuotaUsage
+
+func (response SetTenantQuotas200JSONResponse) VisitSetTenantQuotasResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetTenantQuotasdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response SetTenantQuotasdefaultJSONResponse) VisitSetTenantQuotasResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RestoreTenantRequestObject struct {
 	Name PathName `json:"name"`
 }
@@ -6199,6 +6480,45 @@ func (response SuspendTenantdefaultJSONResponse) VisitSuspendTenantResponse(w ht
 	return err
 }
 
+type GetTenantUsageRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetTenantUsageResponseObject interface {
+	VisitGetTenantUsageResponse(w http.ResponseWriter) error
+}
+
+type GetTenantUsage200JSONResponse QuotaUsage
+
+func (response GetTenantUsage200JSONResponse) VisitGetTenantUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTenantUsagedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetTenantUsagedefaultJSONResponse) VisitGetTenantUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListTokensRequestObject struct {
 }
 
@@ -6301,6 +6621,44 @@ type DeleteTokendefaultJSONResponse struct {
 }
 
 func (response DeleteTokendefaultJSONResponse) VisitDeleteTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUsageRequestObject struct {
+}
+
+type GetUsageResponseObject interface {
+	VisitGetUsageResponse(w http.ResponseWriter) error
+}
+
+type GetUsage200JSONResponse QuotaUsage
+
+func (response GetUsage200JSONResponse) VisitGetUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUsagedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetUsagedefaultJSONResponse) VisitGetUsageResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6653,6 +7011,9 @@ type StrictServerInterface interface {
 	// GetHistory Lists what was applied, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/history)
 	GetHistory(ctx context.Context, request GetHistoryRequestObject) (GetHistoryResponseObject, error)
+	// CheckImpersonation Says which rights the service account of an application lacks for its objects
+	// (GET /api/v1/applications/{namespace}/{name}/impersonation)
+	CheckImpersonation(ctx context.Context, request CheckImpersonationRequestObject) (CheckImpersonationResponseObject, error)
 	// GetManifests Returns the desired objects of the target, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/manifests)
 	GetManifests(ctx context.Context, request GetManifestsRequestObject) (GetManifestsResponseObject, error)
@@ -6788,6 +7149,12 @@ type StrictServerInterface interface {
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
 	// (PUT /api/v1/projects/{name})
 	UpdateProject(ctx context.Context, request UpdateProjectRequestObject) (UpdateProjectResponseObject, error)
+	// GetDetailedProject Returns a project with the projects that it inherits from, and its own repositories and clusters
+	// (GET /api/v1/projects/{name}/detailed)
+	GetDetailedProject(ctx context.Context, request GetDetailedProjectRequestObject) (GetDetailedProjectResponseObject, error)
+	// GetGlobalProjects Lists the projects that a project inherits from, in the order of the setting
+	// (GET /api/v1/projects/{name}/globalprojects)
+	GetGlobalProjects(ctx context.Context, request GetGlobalProjectsRequestObject) (GetGlobalProjectsResponseObject, error)
 	// GetProjectWindows Says how the sync windows of a project stand
 	// (GET /api/v1/projects/{name}/syncwindows)
 	GetProjectWindows(ctx context.Context, request GetProjectWindowsRequestObject) (GetProjectWindowsResponseObject, error)
@@ -6851,6 +7218,9 @@ type StrictServerInterface interface {
 	// ExportTenant Returns an archive of all that a tenant owns, without secrets
 	// (GET /api/v1/tenants/{name}/export)
 	ExportTenant(ctx context.Context, request ExportTenantRequestObject) (ExportTenantResponseObject, error)
+	// SetTenantQuotas Sets quotas of a tenant
+	// (PATCH /api/v1/tenants/{name}/quotas)
+	SetTenantQuotas(ctx context.Context, request SetTenantQuotasRequestObject) (SetTenantQuotasResponseObject, error)
 	// RestoreTenant Takes the deletion of a tenant back within its grace period
 	// (POST /api/v1/tenants/{name}/restore)
 	RestoreTenant(ctx context.Context, request RestoreTenantRequestObject) (RestoreTenantResponseObject, error)
@@ -6863,6 +7233,9 @@ type StrictServerInterface interface {
 	// SuspendTenant Ends the service of a tenant until it is resumed
 	// (POST /api/v1/tenants/{name}/suspend)
 	SuspendTenant(ctx context.Context, request SuspendTenantRequestObject) (SuspendTenantResponseObject, error)
+	// GetTenantUsage Returns what a tenant may have and has
+	// (GET /api/v1/tenants/{name}/usage)
+	GetTenantUsage(ctx context.Context, request GetTenantUsageRequestObject) (GetTenantUsageResponseObject, error)
 	// ListTokens Lists the caller's API tokens
 	// (GET /api/v1/tokens)
 	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
@@ -6872,6 +7245,9 @@ type StrictServerInterface interface {
 	// DeleteToken Revokes one of the caller's API tokens
 	// (DELETE /api/v1/tokens/{id})
 	DeleteToken(ctx context.Context, request DeleteTokenRequestObject) (DeleteTokenResponseObject, error)
+	// GetUsage Returns what the caller's tenant may have and has
+	// (GET /api/v1/usage)
+	GetUsage(ctx context.Context, request GetUsageRequestObject) (GetUsageResponseObject, error)
 	// ListUsers Lists the local accounts of the tenant
 	// (GET /api/v1/users)
 	ListUsers(ctx context.Context, request ListUsersRequestObject) (ListUsersResponseObject, error)
@@ -7285,6 +7661,32 @@ func (sh *strictHandler) GetHistory(ctx echo.Context, namespace PathNamespace, n
 		return err
 	} else if validResponse, ok := response.(GetHistoryResponseObject); ok {
 		return validResponse.VisitGetHistoryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CheckImpersonation operation middleware
+func (sh *strictHandler) CheckImpersonation(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request CheckImpersonationRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CheckImpersonation(ctx.Request().Context(), request.(CheckImpersonationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CheckImpersonation")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CheckImpersonationResponseObject); ok {
+		return validResponse.VisitCheckImpersonationResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -8817,6 +9219,56 @@ func (sh *strictHandler) UpdateProject(ctx echo.Context, name PathName, params U
 	return nil
 }
 
+// GetDetailedProject operation middleware
+func (sh *strictHandler) GetDetailedProject(ctx echo.Context, name PathName) error {
+	var request GetDetailedProjectRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDetailedProject(ctx.Request().Context(), request.(GetDetailedProjectRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDetailedProject")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetDetailedProjectResponseObject); ok {
+		return validResponse.VisitGetDetailedProjectResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetGlobalProjects operation middleware
+func (sh *strictHandler) GetGlobalProjects(ctx echo.Context, name PathName) error {
+	var request GetGlobalProjectsRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetGlobalProjects(ctx.Request().Context(), request.(GetGlobalProjectsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetGlobalProjects")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetGlobalProjectsResponseObject); ok {
+		return validResponse.VisitGetGlobalProjectsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetProjectWindows operation middleware
 func (sh *strictHandler) GetProjectWindows(ctx echo.Context, name PathName) error {
 	var request GetProjectWindowsRequestObject
@@ -9468,6 +9920,54 @@ func (sh *strictHandler) ExportTenant(ctx echo.Context, name PathName) error {
 	return nil
 }
 
+// SetTenantQuotas operation middleware
+func (sh *strictHandler) SetTenantQuotas(ctx echo.Context, name PathName) error {
+	var request SetTenantQuotasRequestObject
+
+	request.Name = name
+
+	var body SetTenantQuotasJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.SetTenantQuotas(ctx.Request().Context(), request.(SetTenantQuotasRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetTenantQuotas")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(SetTenantQuotasResponseObject); ok {
+		return validResponse.VisitSetTenantQuotasResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // RestoreTenant operation middleware
 func (sh *strictHandler) RestoreTenant(ctx echo.Context, name PathName) error {
 	var request RestoreTenantRequestObject
@@ -9595,6 +10095,31 @@ func (sh *strictHandler) SuspendTenant(ctx echo.Context, name PathName) error {
 	return nil
 }
 
+// GetTenantUsage operation middleware
+func (sh *strictHandler) GetTenantUsage(ctx echo.Context, name PathName) error {
+	var request GetTenantUsageRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTenantUsage(ctx.Request().Context(), request.(GetTenantUsageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTenantUsage")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetTenantUsageResponseObject); ok {
+		return validResponse.VisitGetTenantUsageResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListTokens operation middleware
 func (sh *strictHandler) ListTokens(ctx echo.Context) error {
 	var request ListTokensRequestObject
@@ -9685,6 +10210,29 @@ func (sh *strictHandler) DeleteToken(ctx echo.Context, id PathID) error {
 		return err
 	} else if validResponse, ok := response.(DeleteTokenResponseObject); ok {
 		return validResponse.VisitDeleteTokenResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetUsage operation middleware
+func (sh *strictHandler) GetUsage(ctx echo.Context) error {
+	var request GetUsageRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetUsage(ctx.Request().Context(), request.(GetUsageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetUsage")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetUsageResponseObject); ok {
+		return validResponse.VisitGetUsageResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

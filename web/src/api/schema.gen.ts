@@ -416,6 +416,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{name}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns what a tenant may have and has */
+        get: operations["getTenantUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** Sets quotas of a tenant */
+        patch: operations["setTenantQuotas"];
+        trace?: never;
+    };
     "/api/v1/tenants/{name}/export": {
         parameters: {
             query?: never;
@@ -1057,6 +1091,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/applications/{namespace}/{name}/impersonation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says which rights the service account of an application lacks for its objects */
+        get: operations["checkImpersonation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/applications/{namespace}/{name}/manifests": {
         parameters: {
             query?: never;
@@ -1243,6 +1294,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns what the caller's tenant may have and has */
+        get: operations["getUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/settings": {
         parameters: {
             query?: never;
@@ -1321,6 +1389,40 @@ export interface paths {
         };
         /** Says how the sync windows of an application stand */
         get: operations["getApplicationWindows"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/detailed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a project with the projects that it inherits from, and its own repositories and clusters */
+        get: operations["getDetailedProject"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/globalprojects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the projects that a project inherits from, in the order of the setting */
+        get: operations["getGlobalProjects"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1543,6 +1645,32 @@ export interface components {
             tokens: number;
             /** Format: int64 */
             auditRecords: number;
+        };
+        QuotaUsage: {
+            tenant: string;
+            items: components["schemas"]["QuotaItem"][];
+        };
+        QuotaItem: {
+            /** @description It is a rate; nothing is counted. */
+            rate?: boolean;
+            /** @description applications, clusters, repositories, users, tokens, storageBytes, rendersPerMinute or requestsPerMinute. */
+            quota: string;
+            /**
+             * Format: int64
+             * @description Absent if nothing is limited.
+             */
+            limit?: number;
+            /** @description A platform admin has set it for this tenant. */
+            own?: boolean;
+            /** Format: int64 */
+            used: number;
+            /**
+             * Format: date-time
+             * @description Of storage; absent for what is counted now.
+             */
+            measuredAt?: string;
+            /** @description Nothing can be added; for storage: nothing is rendered. */
+            reached?: boolean;
         };
         TenantDeletion: {
             tenant: components["schemas"]["Tenant"];
@@ -2168,6 +2296,7 @@ export interface components {
             server?: string;
             labels?: components["schemas"]["StringMap"];
             annotations?: components["schemas"]["StringMap"];
+            scope?: components["schemas"]["ClusterScope"];
             /** @enum {string} */
             connection: "Connected" | "Disconnected" | "NeverConnected";
             /** Format: date-time */
@@ -2224,6 +2353,60 @@ export interface components {
             /** Format: date-time */
             createdAt: string;
             resourceVersion?: string;
+        };
+        /** @description What the registration of a cluster limits it to. Absent in a request, it stays as it is. */
+        ClusterScope: {
+            /** @description The project whose applications may have the cluster as their destination without an entry in the project. */
+            project?: string;
+            /** @description The only namespaces that are managed; empty means all. */
+            namespaces?: string[];
+            /** @description With namespaces: cluster-scoped objects are managed, too. */
+            clusterResources?: boolean;
+            /**
+             * Format: int64
+             * @description Stored without effect.
+             */
+            shard?: number;
+        };
+        DetailedProject: {
+            project: components["schemas"]["AppProject"];
+            effectiveSpec?: components["schemas"]["AnyObject"];
+            /** @description Those that it inherits from, in the order of the setting. */
+            globalProjects: components["schemas"]["AppProject"][];
+            /** @description Those that belong to it. */
+            repositories: components["schemas"]["Repository"][];
+            /** @description Those that belong to it. */
+            clusters: components["schemas"]["Cluster"][];
+            /** @description Why it is unknown what it inherits. Nothing new is deployed for its applications then. */
+            problem?: string;
+        };
+        /** @description What the service account of an application lacks for the application's objects. */
+        ImpersonationReport: {
+            /** @description User name, such as `system:serviceaccount:shop:deployer`; empty: the project names none for the destination. */
+            serviceAccount: string;
+            /** @description Impersonation is enabled. */
+            enabled: boolean;
+            /** @description An application without service account is refused. */
+            enforced: boolean;
+            /**
+             * Format: int64
+             * @description Objects that were checked.
+             */
+            objects: number;
+            missing: components["schemas"]["MissingRight"][];
+            /** @description There were too many rights to check all. */
+            incomplete?: boolean;
+        };
+        /** @description A right that a service account lacks. */
+        MissingRight: {
+            /** @description `impersonate` means that the agent may not act as the account. */
+            verb: string;
+            group?: string;
+            resource: string;
+            namespace?: string;
+            /** @description Of the object; absent means any. */
+            name?: string;
+            fix: string;
         };
         /** @description The newest order to exchange the agent's image. */
         AgentUpgrade: {
@@ -3326,6 +3509,63 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    getTenantUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Quotas and usage. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaUsage"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    setTenantQuotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Limits by quota; 0 limits nothing. Others stay. */
+                    quotas?: {
+                        [key: string]: number;
+                    };
+                    /** @description Quotas that are the defaults of the hub again. */
+                    reset?: string[];
+                };
+            };
+        };
+        responses: {
+            /** @description Quotas and usage. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaUsage"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     exportTenant: {
         parameters: {
             query?: never;
@@ -4017,6 +4257,7 @@ export interface operations {
                     /** @description A URL that destinations may name this cluster by. The hub never dials it. */
                     server?: string;
                     labels?: components["schemas"]["StringMap"];
+                    scope?: components["schemas"]["ClusterScope"];
                     /** @description How long the join token can be used, such as `1h`. Empty means one hour; at most 7 days. */
                     expiresIn?: string;
                 };
@@ -4077,6 +4318,7 @@ export interface operations {
                     server?: string;
                     labels?: components["schemas"]["StringMap"];
                     annotations?: components["schemas"]["StringMap"];
+                    scope?: components["schemas"]["ClusterScope"];
                 };
             };
         };
@@ -4744,6 +4986,31 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    checkImpersonation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The account that the project names for the destination, and what it lacks. Nothing is changed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImpersonationReport"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     getManifests: {
         parameters: {
             query?: {
@@ -5073,6 +5340,27 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    getUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Quotas and usage. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaUsage"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     getSettings: {
         parameters: {
             query?: never;
@@ -5224,6 +5512,54 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ApplicationWindows"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getDetailedProject: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The project and what counts for its applications besides it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailedProject"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getGlobalProjects: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The global projects. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["AppProject"][];
+                    };
                 };
             };
             default: components["responses"]["ErrorAnswer"];
