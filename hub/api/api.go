@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/api/openapi"
 	"github.com/capstan-cd/capstan/hub/api/ratelimit"
 	"github.com/capstan-cd/capstan/hub/api/reference"
+	"github.com/capstan-cd/capstan/hub/api/trust"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
@@ -129,6 +130,7 @@ type Server struct {
 	Parts
 	*admin.Handlers
 	*clients.Answers
+	*trust.Keys
 	cfg        Config
 	external   *url.URL
 	operations map[string]*openapi.Operation // by method and echo path
@@ -158,7 +160,7 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), Answers: clients.New(parts.Catalog, cfg.ExternalURL, callerOf), cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
+	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), Answers: clients.New(parts.Catalog, cfg.ExternalURL, callerOf), Keys: trust.New(parts.Catalog, callerOf), cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
 	for _, o := range operations {
 		if o.Stream {
 			s.streamed = append(s.streamed, o)

@@ -400,3 +400,12 @@ func cut(s string) string {
 	}
 	return s
 }
+
+// deref is the value of an optional field, or the zero value.
+func deref[T any](v *T) T {
+	if v == nil {
+		var zero T
+		return zero
+	}
+	return *v
+}
