@@ -2,12 +2,14 @@ package cli
 
 import (
 	"cmp"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-cd/capstan/cli/argocd"
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
@@ -16,7 +18,7 @@ import (
 )
 
 func (a *app) repositoryCommand() *cobra.Command {
-	return noun("repo", "Repositories: add, list, remove", []string{"repository", "repositories"}, a.repoAdd(), a.repoList(), a.repoRemove())
+	return noun("repo", "Repositories: add, list, remove", []string{"repository", "repositories"}, a.repoAdd(), a.repoList(), argocd.RepositoryGet(a.env()), a.repoRemove())
 }
 
 func (a *app) repoAdd() *cobra.Command {
@@ -144,11 +146,14 @@ func (a *app) repoRemove() *cobra.Command {
 			if p := r.Project; p != "" {
 				whose = " of project " + p
 			}
-			if err := a.confirm(yes, "Forget repository "+r.Url+whose+"?"); err != nil {
-				return err
-			}
 			api, err := a.client()
 			if err != nil {
+				return err
+			}
+			if err := a.announce(yes, func() (*http.Response, error) { return api.GetRepositoryDeletion(cmd.Context(), r.Id) }); err != nil {
+				return err
+			}
+			if err := a.confirm(yes, "Forget repository "+r.Url+whose+"?"); err != nil {
 				return err
 			}
 			_, err = client.Read(api.DeleteRepository(cmd.Context(), r.Id))

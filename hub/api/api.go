@@ -31,6 +31,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/identity/sso"
 	"github.com/capstan-cd/capstan/hub/relay"
 	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -95,6 +96,7 @@ type Webhook interface {
 type Parts struct {
 	Catalog   *catalog.Catalog
 	Identity  *identity.Service
+	SignIn    *sso.Service
 	Passwords *identity.Passwords
 	Feed      *feed.Feed
 	Relay     *relay.Relay
@@ -199,6 +201,10 @@ func (s *Server) routes() *echo.Echo {
 	group.GET("/api/v1/applications/:namespace/:name/tree/stream", s.streamTree)
 	group.POST("/api/v1/webhook", s.webhook)
 	group.POST("/api/webhook", s.webhook)
+	group.GET("/auth/login", s.beginSignIn)
+	group.GET(sso.DirectCallback, s.finishSignIn)
+	group.GET(sso.DexCallback, s.finishSignIn)
+	group.POST(sso.DexCallback, s.finishSignIn)
 	s.console(e)
 	return e
 }

@@ -54,6 +54,8 @@ func rights() map[string]string {
 	return map[string]string{
 		"healthz": "none", "livez": "none", "readyz": "none", "getOpenAPI": "none", "getOpenAPIJSON": "none", "getReference": "none", "getReferenceStyle": "none", "receiveWebhook": "none", "receiveWebhookArgo": "none",
 		"setup": "none", "checkSetup": "none", "login": "none",
+		"listSignInProviders": "none", "exchangeSignInCode": "none",
+		"beginSignIn": "none", "finishSignIn": "none", "finishSignInByConnector": "none", "finishSignInByForm": "none",
 
 		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "getClientSettings": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
@@ -65,7 +67,7 @@ func bodies() map[string]any {
 	project := map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject", "metadata": map[string]any{"name": "shop"}, "spec": map[string]any{}}
 	return map[string]any{
 		"setup": map[string]any{"token": "x", "username": "x", "password": password}, "checkSetup": map[string]any{"token": "x"},
-		"login": map[string]any{"username": "nobody", "password": "x"}, "changePassword": map[string]any{"current": "wrong", "new": password},
+		"login": map[string]any{"username": "nobody", "password": "x"}, "exchangeSignInCode": map[string]any{"code": "x", "verifier": strings.Repeat("x", 43)}, "changePassword": map[string]any{"current": "wrong", "new": password},
 		"createToken": map[string]any{"name": "ci", "expiresIn": "forever"}, "createTenant": map[string]any{"name": "fresh"},
 		"updateTenant": map[string]any{"displayName": "Acme"}, "suspendTenant": map[string]any{}, "setTenantQuotas": map[string]any{"quotas": map[string]any{"applications": 1000}}, "putAuditRetention": map[string]any{"days": 90},
 		"createUser": map[string]any{"name": "newcomer", "password": password}, "updateUser": map[string]any{"disabled": false},

@@ -25,11 +25,15 @@ func secretOf(ctx context.Context) string {
 }
 
 // signedOut is the response that also deletes the cookie.
-type signedOut struct{ cookie string }
+// The address is that of the identity provider's sign-out, if there is one.
+type signedOut struct{ cookie, address string }
 
 // VisitLogoutResponse writes the answer.
 func (a signedOut) VisitLogoutResponse(w http.ResponseWriter) error {
 	w.Header().Set("Set-Cookie", a.cookie)
+	if a.address != "" {
+		return gen.Logout200JSONResponse{Url: a.address}.VisitLogoutResponse(w)
+	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -133,6 +133,8 @@ func (c *Catalog) applyOne(ctx context.Context, by hub.Caller, o *manifest.Objec
 		return outcome, append(warnings, more...), err
 	case o.GetAPIVersion() == "v1" && o.GetKind() == "Secret" && settings.IsSecret(o.GetName()):
 		return c.ApplySettings(ctx, by, o, dryRun)
+	case validation.IsReferred(o):
+		return c.ApplySettings(ctx, by, o, dryRun)
 	case o.GetAPIVersion() == "v1" && o.GetKind() == "Secret":
 		return c.applySecret(ctx, by, o, dryRun)
 	case o.GetAPIVersion() == "v1" && o.GetKind() == "ConfigMap" && o.GetName() == tenancy.KnownHostsMap:

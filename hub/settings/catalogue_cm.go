@@ -10,8 +10,6 @@ func configKeys() []Known {
 // addressRows are keys about the address of the hub and its console (CFG-01).
 func addressRows() []row {
 	return []row{
-		{"url", "The address at which users reach the hub.", "https://cd.example.com", address, "", ""},
-		{"additionalUrls", "Further addresses at which users reach the hub.", "- https://cd.example.org\n", sequence, "", ""},
 		{"statusbadge.enabled", "Whether pictures show the status of an application without signing in.", "true", truth, "", ""},
 		{"statusbadge.url", "The address that pictures of the status link to.", "https://cd.example.com", address, "", ""},
 		{"ui.cssurl", "A style sheet for the console.", "./custom/style.css", style, noStyle, ""},
@@ -30,14 +28,9 @@ const (
 // userRows are keys about users and their sign-in (CFG-02).
 func userRows() []row {
 	return []row{
-		{"admin.enabled", "Whether the account admin may sign in.", "false", truth, "", ""},
 		{"accounts.", "By the name of a local account: what it may do, of login and apiKey; and whether it is enabled.", "apiKey, login", account, "", "ci"},
 		{"users.anonymous.enabled", "Whether requests without a sign-in have the rights of the default role.", "false", truth, "", ""},
 		{"passwordPattern", "A regular expression that new passwords must match.", "^.{12,64}$", pattern, "", ""},
-		{"dex.config", "Connectors of identity providers.", "connectors:\n  - type: github\n    id: github\n    name: GitHub\n", mapping, "", ""},
-		{"dex.auth.connectorId", "The connector that sign-ins use without asking.", "github", anyText, "", ""},
-		{"oidc.config", "A provider of OpenID Connect.", "name: Okta\nissuer: https://example.okta.com\nclientID: $oidc.clientID\n", mapping, "", ""},
-		{"oidc.tls.insecure.skip.verify", "Whether the provider's certificate is not checked.", "false", truth, "", ""},
 	}
 }
 

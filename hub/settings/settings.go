@@ -88,7 +88,7 @@ func Catalogue() []Known {
 			Map: hub.GPGKeysMap, Key: anyKey, About: "By the id of a public key of OpenPGP: the key, which projects may demand signatures of commits with.",
 			Sample: sampleKey, Used: true, read: (*set).readPublicKey,
 		},
-	}, slices.Concat(webhooks(), timers(), sessions(), impersonation(), configKeys(), parameterKeys(), secretKeys(), otherMaps(), clients())...)
+	}, slices.Concat(webhooks(), timers(), sessions(), impersonation(), signIns(), configKeys(), parameterKeys(), secretKeys(), otherMaps(), clients())...)
 }
 
 // cm is a key of argocd-cm.
@@ -159,7 +159,10 @@ func secretMaps() []string {
 }
 
 // IsSecret reports whether the values of a map are secrets.
-func IsSecret(name string) bool { return slices.Contains(secretMaps(), name) }
+func IsSecret(name string) bool {
+	other, referred := strings.CutPrefix(name, hub.SecretPrefix)
+	return slices.Contains(secretMaps(), name) || referred && plain(other)
+}
 
 // IsMap reports whether a ConfigMap contains settings.
 func IsMap(name string) bool {
@@ -193,7 +196,7 @@ func Title(name, key string) string {
 	if IsSecret(name) {
 		kind = "Secret"
 	}
-	return fmt.Sprintf("%s %s, key %s", kind, short(name), short(key))
+	return fmt.Sprintf("%s %s, key %s", kind, short(strings.TrimPrefix(name, hub.SecretPrefix)), short(key))
 }
 
 // Unused says why a key changes nothing yet; empty: something acts on it.

@@ -417,6 +417,24 @@ func (e SignInMode) Valid() bool {
 	}
 }
 
+// Defines values for SignInProviderKind.
+const (
+	Password SignInProviderKind = "password"
+	Redirect SignInProviderKind = "redirect"
+)
+
+// Valid indicates whether the value is a known member of the SignInProviderKind enum.
+func (e SignInProviderKind) Valid() bool {
+	switch e {
+	case Password:
+		return true
+	case Redirect:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StaleReason.
 const (
 	StaleReasonAgentAway   StaleReason = "AgentAway"
@@ -1072,6 +1090,15 @@ type DeleteResource struct {
 	Namespace   string      `json:"namespace,omitempty,omitzero"`
 	Propagation Propagation `json:"propagation,omitempty,omitzero"`
 	Version     string      `json:"version"`
+}
+
+// DeletionPlan defines model for DeletionPlan.
+type DeletionPlan struct {
+	// Applications How many applications use it.
+	Applications int `json:"applications"`
+
+	// Effects What happens, one sentence each.
+	Effects []string `json:"effects"`
 }
 
 // Destination defines model for Destination.
@@ -1851,6 +1878,20 @@ type Settings struct {
 // SignInMode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
 type SignInMode string
 
+// SignInProvider defines model for SignInProvider.
+type SignInProvider struct {
+	Id string `json:"id"`
+
+	// Kind redirect: the browser goes to /auth/login. password: it checks a name and a password, which are sent to /api/v1/login.
+	Kind SignInProviderKind `json:"kind"`
+
+	// Name For people.
+	Name string `json:"name"`
+}
+
+// SignInProviderKind redirect: the browser goes to /auth/login. password: it checks a name and a password, which are sent to /api/v1/login.
+type SignInProviderKind string
+
 // Source Where manifests come from. Settings of renderers are as in Argo CD.
 type Source struct {
 	Chart                string                 `json:"chart,omitempty,omitzero"`
@@ -2088,7 +2129,10 @@ type User struct {
 	CreatedAt time.Time `json:"createdAt"`
 	Disabled  bool      `json:"disabled,omitempty,omitzero"`
 	Name      string    `json:"name"`
-	Roles     []string  `json:"roles"`
+
+	// Provider Id of the identity provider of the account; empty for a local one.
+	Provider string   `json:"provider,omitempty,omitzero"`
+	Roles    []string `json:"roles"`
 }
 
 // Username defines model for Username.
@@ -2548,9 +2592,27 @@ type LoginJSONBody struct {
 	Mode     SignInMode `json:"mode,omitempty,omitzero"`
 	Password string     `json:"password"`
 
+	// Provider Id of the identity provider that checks name and password. Empty means a local account.
+	Provider string `json:"provider,omitempty,omitzero"`
+
 	// Tenant Empty means `default`.
 	Tenant   string `json:"tenant,omitempty,omitzero"`
 	Username string `json:"username"`
+}
+
+// ExchangeSignInCodeJSONBody defines parameters for ExchangeSignInCode.
+type ExchangeSignInCodeJSONBody struct {
+	// Code What the browser brought; it works once and for one minute.
+	Code string `json:"code"`
+
+	// Verifier The PKCE verifier of the challenge that the sign-in began with.
+	Verifier string `json:"verifier"`
+}
+
+// ListSignInProvidersParams defines parameters for ListSignInProviders.
+type ListSignInProvidersParams struct {
+	// Tenant Empty means `default`.
+	Tenant string `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 }
 
 // ChangePasswordJSONBody defines parameters for ChangePassword.
@@ -2757,6 +2819,27 @@ type ReceiveWebhookJSONBody = interface{}
 // ReceiveWebhookArgoJSONBody defines parameters for ReceiveWebhookArgo.
 type ReceiveWebhookArgoJSONBody = interface{}
 
+// BeginSignInParams defines parameters for BeginSignIn.
+type BeginSignInParams struct {
+	// Tenant Empty means `default`.
+	Tenant string `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Provider Id of the provider. Empty means the first one.
+	Provider string `form:"provider,omitempty" json:"provider,omitempty,omitzero"`
+
+	// ReturnUrl Address of the console to go to afterwards.
+	ReturnUrl string `form:"return_url,omitempty" json:"return_url,omitempty,omitzero"`
+
+	// Client Address of a command line on the browser's machine, such as `http://localhost:8085/auth/callback`, which gets a code.
+	Client string `form:"client,omitempty" json:"client,omitempty,omitzero"`
+
+	// CodeChallenge PKCE challenge (S256) of the command line.
+	CodeChallenge string `form:"code_challenge,omitempty" json:"code_challenge,omitempty,omitzero"`
+
+	// LoginHint User name, for the provider.
+	LoginHint string `form:"login_hint,omitempty" json:"login_hint,omitempty,omitzero"`
+}
+
 // HealthzParams defines parameters for Healthz.
 type HealthzParams struct {
 	// Full Whether the database can be reached, too. The hub has no connection to the API servers of clusters; how their agents are stands in /api/v1/clusters.
@@ -2819,6 +2902,9 @@ type AddPublicKeysJSONRequestBody AddPublicKeysJSONBody
 
 // LoginJSONRequestBody defines body for Login for application/json ContentType.
 type LoginJSONRequestBody LoginJSONBody
+
+// ExchangeSignInCodeJSONRequestBody defines body for ExchangeSignInCode for application/json ContentType.
+type ExchangeSignInCodeJSONRequestBody ExchangeSignInCodeJSONBody
 
 // ChangePasswordJSONRequestBody defines body for ChangePassword for application/json ContentType.
 type ChangePasswordJSONRequestBody ChangePasswordJSONBody

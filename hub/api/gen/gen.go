@@ -140,6 +140,9 @@ type ServerInterface interface {
 	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	// (POST /api/v1/clusters/{name}/accept-hub)
 	AcceptHub(ctx echo.Context, name PathName, params AcceptHubParams) error
+	// GetClusterDeletion Says what the deletion of a cluster would do, and changes nothing
+	// (GET /api/v1/clusters/{name}/deletion)
+	GetClusterDeletion(ctx echo.Context, name PathName) error
 	// KeepCluster Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 	// (POST /api/v1/clusters/{name}/keep)
 	KeepCluster(ctx echo.Context, name PathName, params KeepClusterParams) error
@@ -164,6 +167,12 @@ type ServerInterface interface {
 	// Login Signs a person in
 	// (POST /api/v1/login)
 	Login(ctx echo.Context) error
+	// ExchangeSignInCode Begins the session of a command line that a browser has signed in
+	// (POST /api/v1/login/code)
+	ExchangeSignInCode(ctx echo.Context) error
+	// ListSignInProviders Lists the identity providers that people of a tenant sign in with
+	// (GET /api/v1/login/providers)
+	ListSignInProviders(ctx echo.Context, params ListSignInProvidersParams) error
 	// Logout Ends the session of the caller
 	// (POST /api/v1/logout)
 	Logout(ctx echo.Context) error
@@ -209,6 +218,9 @@ type ServerInterface interface {
 	// GetRepository Returns one repository
 	// (GET /api/v1/repositories/{id})
 	GetRepository(ctx echo.Context, id PathID) error
+	// GetRepositoryDeletion Says what the deletion of a repository would do, and changes nothing
+	// (GET /api/v1/repositories/{id}/deletion)
+	GetRepositoryDeletion(ctx echo.Context, id PathID) error
 	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
 	RefreshRepository(ctx echo.Context, id PathID, params RefreshRepositoryParams) error
@@ -1837,6 +1849,22 @@ func (w *ServerInterfaceWrapper) AcceptHub(ctx echo.Context) error {
 	return err
 }
 
+// GetClusterDeletion converts echo context to params.
+func (w *ServerInterfaceWrapper) GetClusterDeletion(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetClusterDeletion(ctx, name)
+	return err
+}
+
 // KeepCluster converts echo context to params.
 func (w *ServerInterfaceWrapper) KeepCluster(ctx echo.Context) error {
 	var err error
@@ -2021,6 +2049,33 @@ func (w *ServerInterfaceWrapper) Login(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.Login(ctx)
+	return err
+}
+
+// ExchangeSignInCode converts echo context to params.
+func (w *ServerInterfaceWrapper) ExchangeSignInCode(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ExchangeSignInCode(ctx)
+	return err
+}
+
+// ListSignInProviders converts echo context to params.
+func (w *ServerInterfaceWrapper) ListSignInProviders(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSignInProvidersParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListSignInProviders(ctx, params)
 	return err
 }
 
@@ -2272,6 +2327,22 @@ func (w *ServerInterfaceWrapper) GetRepository(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetRepository(ctx, id)
+	return err
+}
+
+// GetRepositoryDeletion converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRepositoryDeletion(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRepositoryDeletion(ctx, id)
 	return err
 }
 
@@ -2897,6 +2968,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/setup", wrapper.Setup, options.OperationMiddlewares["setup"]...)
 	router.POST(options.BaseURL+"/api/v1/setup/check", wrapper.CheckSetup, options.OperationMiddlewares["checkSetup"]...)
 	router.POST(options.BaseURL+"/api/v1/login", wrapper.Login, options.OperationMiddlewares["login"]...)
+	router.GET(options.BaseURL+"/api/v1/login/providers", wrapper.ListSignInProviders, options.OperationMiddlewares["listSignInProviders"]...)
+	router.POST(options.BaseURL+"/api/v1/login/code", wrapper.ExchangeSignInCode, options.OperationMiddlewares["exchangeSignInCode"]...)
 	router.POST(options.BaseURL+"/api/v1/logout", wrapper.Logout, options.OperationMiddlewares["logout"]...)
 	router.GET(options.BaseURL+"/api/v1/me", wrapper.GetMe, options.OperationMiddlewares["getMe"]...)
 	router.PUT(options.BaseURL+"/api/v1/me/password", wrapper.ChangePassword, options.OperationMiddlewares["changePassword"]...)
@@ -2931,6 +3004,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/api/v1/repositories/:id", wrapper.DeleteRepository, options.OperationMiddlewares["deleteRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repositories/:id", wrapper.GetRepository, options.OperationMiddlewares["getRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repositories/:id/refs", wrapper.ListRefs, options.OperationMiddlewares["listRefs"]...)
+	router.GET(options.BaseURL+"/api/v1/repositories/:id/deletion", wrapper.GetRepositoryDeletion, options.OperationMiddlewares["getRepositoryDeletion"]...)
 	router.POST(options.BaseURL+"/api/v1/repositories/:id/refresh", wrapper.RefreshRepository, options.OperationMiddlewares["refreshRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repository-credentials", wrapper.ListRepositoryCredentials, options.OperationMiddlewares["listRepositoryCredentials"]...)
 	router.DELETE(options.BaseURL+"/api/v1/repository-credentials/:id", wrapper.DeleteRepositoryCredential, options.OperationMiddlewares["deleteRepositoryCredential"]...)
@@ -2946,6 +3020,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/api/v1/clusters/:name", wrapper.DeleteCluster, options.OperationMiddlewares["deleteCluster"]...)
 	router.GET(options.BaseURL+"/api/v1/clusters/:name", wrapper.GetCluster, options.OperationMiddlewares["getCluster"]...)
 	router.PUT(options.BaseURL+"/api/v1/clusters/:name", wrapper.UpdateCluster, options.OperationMiddlewares["updateCluster"]...)
+	router.GET(options.BaseURL+"/api/v1/clusters/:name/deletion", wrapper.GetClusterDeletion, options.OperationMiddlewares["getClusterDeletion"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/accept-hub", wrapper.AcceptHub, options.OperationMiddlewares["acceptHub"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/keep", wrapper.KeepCluster, options.OperationMiddlewares["keepCluster"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/upgrade", wrapper.UpgradeAgent, options.OperationMiddlewares["upgradeAgent"]...)
@@ -4755,6 +4830,45 @@ func (response AcceptHubdefaultJSONResponse) VisitAcceptHubResponse(w http.Respo
 	return err
 }
 
+type GetClusterDeletionRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetClusterDeletionResponseObject interface {
+	VisitGetClusterDeletionResponse(w http.ResponseWriter) error
+}
+
+type GetClusterDeletion200JSONResponse DeletionPlan
+
+func (response GetClusterDeletion200JSONResponse) VisitGetClusterDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClusterDeletiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetClusterDeletiondefaultJSONResponse) VisitGetClusterDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type KeepClusterRequestObject struct {
 	Name   PathName `json:"name"`
 	Params KeepClusterParams
@@ -5067,11 +5181,108 @@ func (response LogindefaultJSONResponse) VisitLoginResponse(w http.ResponseWrite
 	return err
 }
 
+type ExchangeSignInCodeRequestObject struct {
+	Body *ExchangeSignInCodeJSONRequestBody
+}
+
+type ExchangeSignInCodeResponseObject interface {
+	VisitExchangeSignInCodeResponse(w http.ResponseWriter) error
+}
+
+type ExchangeSignInCode200JSONResponse struct{ SignedInAnswerJSONResponse }
+
+func (response ExchangeSignInCode200JSONResponse) VisitExchangeSignInCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Set-Cookie", fmt.Sprint(response.Headers.SetCookie))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExchangeSignInCodedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ExchangeSignInCodedefaultJSONResponse) VisitExchangeSignInCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSignInProvidersRequestObject struct {
+	Params ListSignInProvidersParams
+}
+
+type ListSignInProvidersResponseObject interface {
+	VisitListSignInProvidersResponse(w http.ResponseWriter) error
+}
+
+type ListSignInProviders200JSONResponse struct {
+	Items []SignInProvider `json:"items"`
+}
+
+func (response ListSignInProviders200JSONResponse) VisitListSignInProvidersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSignInProvidersdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListSignInProvidersdefaultJSONResponse) VisitListSignInProvidersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type LogoutRequestObject struct {
 }
 
 type LogoutResponseObject interface {
 	VisitLogoutResponse(w http.ResponseWriter) error
+}
+
+type Logout200JSONResponse struct {
+	Url string `json:"url"`
+}
+
+func (response Logout200JSONResponse) VisitLogoutResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type Logout204Response struct {
@@ -5635,6 +5846,45 @@ type GetRepositorydefaultJSONResponse struct {
 }
 
 func (response GetRepositorydefaultJSONResponse) VisitGetRepositoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRepositoryDeletionRequestObject struct {
+	Id PathID `json:"id"`
+}
+
+type GetRepositoryDeletionResponseObject interface {
+	VisitGetRepositoryDeletionResponse(w http.ResponseWriter) error
+}
+
+type GetRepositoryDeletion200JSONResponse DeletionPlan
+
+func (response GetRepositoryDeletion200JSONResponse) VisitGetRepositoryDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRepositoryDeletiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetRepositoryDeletiondefaultJSONResponse) VisitGetRepositoryDeletionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -7101,6 +7351,9 @@ type StrictServerInterface interface {
 	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	// (POST /api/v1/clusters/{name}/accept-hub)
 	AcceptHub(ctx context.Context, request AcceptHubRequestObject) (AcceptHubResponseObject, error)
+	// GetClusterDeletion Says what the deletion of a cluster would do, and changes nothing
+	// (GET /api/v1/clusters/{name}/deletion)
+	GetClusterDeletion(ctx context.Context, request GetClusterDeletionRequestObject) (GetClusterDeletionResponseObject, error)
 	// KeepCluster Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 	// (POST /api/v1/clusters/{name}/keep)
 	KeepCluster(ctx context.Context, request KeepClusterRequestObject) (KeepClusterResponseObject, error)
@@ -7125,6 +7378,12 @@ type StrictServerInterface interface {
 	// Login Signs a person in
 	// (POST /api/v1/login)
 	Login(ctx context.Context, request LoginRequestObject) (LoginResponseObject, error)
+	// ExchangeSignInCode Begins the session of a command line that a browser has signed in
+	// (POST /api/v1/login/code)
+	ExchangeSignInCode(ctx context.Context, request ExchangeSignInCodeRequestObject) (ExchangeSignInCodeResponseObject, error)
+	// ListSignInProviders Lists the identity providers that people of a tenant sign in with
+	// (GET /api/v1/login/providers)
+	ListSignInProviders(ctx context.Context, request ListSignInProvidersRequestObject) (ListSignInProvidersResponseObject, error)
 	// Logout Ends the session of the caller
 	// (POST /api/v1/logout)
 	Logout(ctx context.Context, request LogoutRequestObject) (LogoutResponseObject, error)
@@ -7170,6 +7429,9 @@ type StrictServerInterface interface {
 	// GetRepository Returns one repository
 	// (GET /api/v1/repositories/{id})
 	GetRepository(ctx context.Context, request GetRepositoryRequestObject) (GetRepositoryResponseObject, error)
+	// GetRepositoryDeletion Says what the deletion of a repository would do, and changes nothing
+	// (GET /api/v1/repositories/{id}/deletion)
+	GetRepositoryDeletion(ctx context.Context, request GetRepositoryDeletionRequestObject) (GetRepositoryDeletionResponseObject, error)
 	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
 	RefreshRepository(ctx context.Context, request RefreshRepositoryRequestObject) (RefreshRepositoryResponseObject, error)
@@ -8666,6 +8928,31 @@ func (sh *strictHandler) AcceptHub(ctx echo.Context, name PathName, params Accep
 	return nil
 }
 
+// GetClusterDeletion operation middleware
+func (sh *strictHandler) GetClusterDeletion(ctx echo.Context, name PathName) error {
+	var request GetClusterDeletionRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetClusterDeletion(ctx.Request().Context(), request.(GetClusterDeletionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetClusterDeletion")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetClusterDeletionResponseObject); ok {
+		return validResponse.VisitGetClusterDeletionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // KeepCluster operation middleware
 func (sh *strictHandler) KeepCluster(ctx echo.Context, name PathName, params KeepClusterParams) error {
 	var request KeepClusterRequestObject
@@ -8951,6 +9238,77 @@ func (sh *strictHandler) Login(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(LoginResponseObject); ok {
 		return validResponse.VisitLoginResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ExchangeSignInCode operation middleware
+func (sh *strictHandler) ExchangeSignInCode(ctx echo.Context) error {
+	var request ExchangeSignInCodeRequestObject
+
+	var body ExchangeSignInCodeJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ExchangeSignInCode(ctx.Request().Context(), request.(ExchangeSignInCodeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExchangeSignInCode")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ExchangeSignInCodeResponseObject); ok {
+		return validResponse.VisitExchangeSignInCodeResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListSignInProviders operation middleware
+func (sh *strictHandler) ListSignInProviders(ctx echo.Context, params ListSignInProvidersParams) error {
+	var request ListSignInProvidersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSignInProviders(ctx.Request().Context(), request.(ListSignInProvidersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSignInProviders")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListSignInProvidersResponseObject); ok {
+		return validResponse.VisitListSignInProvidersResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -9409,6 +9767,31 @@ func (sh *strictHandler) GetRepository(ctx echo.Context, id PathID) error {
 		return err
 	} else if validResponse, ok := response.(GetRepositoryResponseObject); ok {
 		return validResponse.VisitGetRepositoryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetRepositoryDeletion operation middleware
+func (sh *strictHandler) GetRepositoryDeletion(ctx echo.Context, id PathID) error {
+	var request GetRepositoryDeletionRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRepositoryDeletion(ctx.Request().Context(), request.(GetRepositoryDeletionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRepositoryDeletion")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetRepositoryDeletionResponseObject); ok {
+		return validResponse.VisitGetRepositoryDeletionResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -63,7 +63,11 @@ func (c *Tenancy) PatchSettings(ctx context.Context, by hub.Caller, changes []hu
 	}
 	err := c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
 		var err error
-		out.Version, out.Outcome, err = w.patchSettings(ctx, changes, expect)
+		if out.Version, out.Outcome, err = w.patchSettings(ctx, changes, expect); err != nil {
+			return err
+		}
+		missing, err := w.warnSignIn(ctx, changes)
+		out.Warnings = append(out.Warnings, missing...)
 		return err
 	})
 	return out, err

@@ -36,7 +36,7 @@ func networkCause(err error) (cause, fix string) {
 	switch {
 	case guard.Blocked(err):
 		return "its host is at a loopback, link-local or private address, which the hub does not connect to",
-			"use a public address, or ask the operator of the hub to add the network to sources.allowPrivate"
+			"use a public address, or ask the operator of the hub to add the network to signIn.allowPrivate"
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "its host name cannot be found", "check the host name in the connector's configuration"
 	case errors.As(err, &authority):

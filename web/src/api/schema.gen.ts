@@ -208,6 +208,95 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/login/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the identity providers that people of a tenant sign in with
+         * @description A tenant that does not exist answers like one without any.
+         */
+        get: operations["listSignInProviders"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/login/code": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Begins the session of a command line that a browser has signed in */
+        post: operations["exchangeSignInCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/login": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Sends a browser to an identity provider */
+        get: operations["beginSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Receives a browser that comes back from an identity provider */
+        get: operations["finishSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/dex/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Receives a browser that comes back from a provider of dex.config */
+        get: operations["finishSignInByConnector"];
+        put?: never;
+        /** Receives the form that a provider of SAML lets a browser send */
+        post: operations["finishSignInByForm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/logout": {
         parameters: {
             query?: never;
@@ -610,6 +699,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/repositories/{id}/deletion": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says what the deletion of a repository would do, and changes nothing */
+        get: operations["getRepositoryDeletion"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/repositories/{id}/refresh": {
         parameters: {
             query?: never;
@@ -767,6 +873,23 @@ export interface paths {
         post?: never;
         /** Removes a cluster and revokes its agent; nothing in the cluster is deleted */
         delete: operations["deleteCluster"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{name}/deletion": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says what the deletion of a cluster would do, and changes nothing */
+        get: operations["getClusterDeletion"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1646,6 +1769,12 @@ export interface components {
             /** Format: int64 */
             auditRecords: number;
         };
+        DeletionPlan: {
+            /** @description How many applications use it. */
+            applications: number;
+            /** @description What happens, one sentence each. */
+            effects: string[];
+        };
         QuotaUsage: {
             tenant: string;
             items: components["schemas"]["QuotaItem"][];
@@ -1691,10 +1820,22 @@ export interface components {
             /** Format: date-time */
             expiresAt: string;
         };
+        SignInProvider: {
+            id: string;
+            /** @description For people. */
+            name: string;
+            /**
+             * @description redirect: the browser goes to /auth/login. password: it checks a name and a password, which are sent to /api/v1/login.
+             * @enum {string}
+             */
+            kind: "redirect" | "password";
+        };
         User: {
             name: string;
             roles: string[];
             disabled?: boolean;
+            /** @description Id of the identity provider of the account; empty for a local one. */
+            provider?: string;
             /** Format: date-time */
             createdAt: string;
         };
@@ -3104,11 +3245,150 @@ export interface operations {
                     username: string;
                     password: string;
                     mode?: components["schemas"]["SignInMode"];
+                    /** @description Id of the identity provider that checks name and password. Empty means a local account. */
+                    provider?: string;
                 };
             };
         };
         responses: {
             200: components["responses"]["SignedInAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listSignInProviders: {
+        parameters: {
+            query?: {
+                /** @description Empty means `default`. */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The providers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["SignInProvider"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    exchangeSignInCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description What the browser brought; it works once and for one minute. */
+                    code: string;
+                    /** @description The PKCE verifier of the challenge that the sign-in began with. */
+                    verifier: string;
+                };
+            };
+        };
+        responses: {
+            200: components["responses"]["SignedInAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    beginSignIn: {
+        parameters: {
+            query?: {
+                /** @description Empty means `default`. */
+                tenant?: string;
+                /** @description Id of the provider. Empty means the first one. */
+                provider?: string;
+                /** @description Address of the console to go to afterwards. */
+                return_url?: string;
+                /** @description Address of a command line on the browser's machine, such as `http://localhost:8085/auth/callback`, which gets a code. */
+                client?: string;
+                /** @description PKCE challenge (S256) of the command line. */
+                code_challenge?: string;
+                /** @description User name, for the provider. */
+                login_hint?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The provider's address; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    finishSignIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The console, with a session; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    finishSignInByConnector: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The console, with a session; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    finishSignInByForm: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The console, with a session; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["ErrorAnswer"];
         };
     };
@@ -3121,6 +3401,17 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description The session has ended. The identity provider's goes on until the browser visits the address. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        url: string;
+                    };
+                };
+            };
             /** @description The session has ended. */
             204: {
                 headers: {
@@ -3964,6 +4255,29 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    getRepositoryDeletion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What would happen. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletionPlan"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     refreshRepository: {
         parameters: {
             query?: never;
@@ -4353,6 +4667,29 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getClusterDeletion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What would happen. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletionPlan"];
+                };
             };
             default: components["responses"]["ErrorAnswer"];
         };

@@ -291,7 +291,7 @@ func TestRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = d.Check(t.Context(), "jane", "jane-password")
-		if fault.KindOf(err) != fault.Offline || !strings.Contains(fault.Sentence(err), "sources.allowPrivate") {
+		if fault.KindOf(err) != fault.Offline || !strings.Contains(fault.Sentence(err), "signIn.allowPrivate") {
 			t.Errorf("%v", err)
 		}
 	})
