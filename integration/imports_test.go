@@ -62,6 +62,8 @@ var mayImport = map[string][]string{
 	"hub/api/fields":    {},
 	"hub/api/recording": {},
 	"hub/api/reference": {},
+	"hub/api/labels":    {"hub", "shared/fault"},
+	"hub/api/patching":  {"hub/repourl", "shared/fault"},
 
 	"hub/store":    {"hub", "hub/repourl", "hub/lru", "hub/store/...", "shared/*"},
 	"hub/store/*":  {"hub", "hub/repourl", "hub/store", "hub/store/...", "shared/*"},

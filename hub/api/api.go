@@ -21,11 +21,13 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/admin"
+	"github.com/capstan-cd/capstan/hub/api/clients"
 	"github.com/capstan-cd/capstan/hub/api/console"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/api/openapi"
 	"github.com/capstan-cd/capstan/hub/api/ratelimit"
 	"github.com/capstan-cd/capstan/hub/api/reference"
+	"github.com/capstan-cd/capstan/hub/api/trust"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
@@ -132,6 +134,8 @@ type Metrics interface {
 type Server struct {
 	Parts
 	*admin.Handlers
+	*clients.Answers
+	*trust.Keys
 	cfg        Config
 	external   *url.URL
 	operations map[string]*openapi.Operation // by method and echo path
@@ -161,7 +165,7 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
+	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), Answers: clients.New(parts.Catalog, cfg.ExternalURL, callerOf), Keys: trust.New(parts.Catalog, callerOf), cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
 	for _, o := range operations {
 		if o.Stream {
 			s.streamed = append(s.streamed, o)

@@ -51,7 +51,6 @@ func resources() []string {
 // rights names for single operations who may call them: "none" needs no
 // sign-in, "all" needs nothing else, and otherwise the roles by name.
 func rights() map[string]string {
-	const reads, writes, platform = "readonly tenant-admin", "tenant-admin", "platform-admin"
 	return map[string]string{
 		"healthz": "none", "livez": "none", "readyz": "none", "getOpenAPI": "none", "getOpenAPIJSON": "none", "getReference": "none", "getReferenceStyle": "none", "receiveWebhook": "none", "receiveWebhookArgo": "none",
 		"setup": "none", "checkSetup": "none", "login": "none",
@@ -60,25 +59,6 @@ func rights() map[string]string {
 
 		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "getClientSettings": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
-
-		"listTenants": platform, "createTenant": platform, "getTenant": platform, "createSetupLink": platform,
-		"updateTenant": platform, "deleteTenant": platform, "getTenantDeletion": platform, "restoreTenant": platform, "suspendTenant": platform, "resumeTenant": platform, "exportTenant": platform, "getTenantUsage": platform, "setTenantQuotas": platform,
-		"listSCIMTokens": writes, "createSCIMToken": writes, "deleteSCIMToken": writes, "listUsers": writes, "getUser": writes, "listAccountTokens": writes, "createAccountToken": writes, "deleteAccountToken": writes, "createUser": writes, "updateUser": writes, "deleteUser": writes,
-		"listProjects": reads, "getProject": reads, "getProjectWindows": reads, "getDetailedProject": reads, "getGlobalProjects": reads, "listRoleTokens": reads, "createRoleToken": writes, "deleteRoleToken": writes, "createProject": writes, "updateProject": writes, "deleteProject": writes,
-		"listRepositories": reads, "getRepository": reads, "refreshRepository": reads, "listRepositoryCredentials": reads,
-		"putRepository": writes, "deleteRepository": writes, "deleteRepositoryCredential": writes,
-		"listCertificates": reads, "addCertificates": writes, "deleteCertificates": writes,
-		"listPublicKeys": reads, "getPublicKey": reads, "addPublicKeys": writes, "deletePublicKey": writes,
-		"listClusters": reads, "getCluster": reads, "enrollCluster": writes, "updateCluster": writes, "deleteCluster": writes,
-		"acceptHub": writes, "keepCluster": writes, "revokeAgent": writes, "upgradeAgent": writes,
-		"listApplications": reads, "getApplication": reads, "getApplicationTree": reads, "getLiveResource": reads, "diffApplication": reads,
-		"getManifests": reads, "checkImpersonation": reads, "getHistory": reads, "getApplicationWindows": reads, "listOperations": reads, "refreshApplication": reads,
-		"createApplication": writes, "updateApplication": writes, "patchApplication": writes, "updateApplicationSpec": writes, "deleteApplication": writes, "syncApplication": writes,
-		"rollbackApplication": writes, "resumeApplication": writes, "terminateOperation": writes,
-		"listResourceActions": reads, "runResourceAction": writes,
-		"approveOperation": writes, "abandonApplication": writes, "deleteLiveResource": writes,
-		"listAudit": writes, "verifyAudit": writes, "exportAudit": writes, "getAuditRetention": writes, "putAuditRetention": writes,
-		"getSettings": writes, "getUsage": writes, "getClusterDeletion": writes, "getRepositoryDeletion": writes, "patchSettings": writes,
 	}
 }
 
