@@ -167,6 +167,11 @@ func (s *Server) signedIn(next echo.HandlerFunc) echo.HandlerFunc {
 		if !s.limits.Caller.Allow(who.Credential) || !s.limits.Tenant.Allow(string(who.Tenant)) {
 			return errTooFast()
 		}
+		if s.Quotas != nil {
+			if err := s.Quotas.Request(r.Context(), who.Tenant); err != nil {
+				return err
+			}
+		}
 		from := callerOf(r.Context())
 		who.Address, who.Request = from.Address, from.Request
 		ctx := context.WithValue(r.Context(), callerKey{}, who)

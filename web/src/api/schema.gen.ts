@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Says the same as /livez */
+        /** Says the same as /livez, or the same as /readyz with full */
         get: operations["healthz"];
         put?: never;
         post?: never;
@@ -64,6 +64,57 @@ export interface paths {
         };
         /** Returns this document */
         get: operations["getOpenAPI"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/openapi.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns this document as JSON */
+        get: operations["getOpenAPIJSON"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows this document as a page for people */
+        get: operations["getReference"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs/style.css": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the style of the page /docs */
+        get: operations["getReferenceStyle"];
         put?: never;
         post?: never;
         delete?: never;
@@ -454,6 +505,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{name}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns what a tenant may have and has */
+        get: operations["getTenantUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** Sets quotas of a tenant */
+        patch: operations["setTenantQuotas"];
+        trace?: never;
+    };
     "/api/v1/tenants/{name}/export": {
         parameters: {
             query?: never;
@@ -592,6 +677,23 @@ export interface paths {
         post?: never;
         /** Forgets a repository's registration and credential */
         delete: operations["deleteRepository"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/repositories/{id}/refs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the branches and tags of a repository as of its last fetch */
+        get: operations["listRefs"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1000,6 +1102,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/applications/{namespace}/{name}/tree/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follows the managed objects and their children as server-sent events
+         * @description Each event `tree` has the whole tree, the first one at once. Changes that
+         *     come together are one event. An event `alive` comes after every 2 seconds
+         *     of silence. The event `gone` ends the stream: the application is deleted,
+         *     or the caller may no longer see it.
+         */
+        get: operations["streamTree"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/revisions/{revision}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns what is known of a revision that was rendered or applied
+         * @description Of a commit: author, date and message. Of a chart: name, version and
+         *     repository. Revisions that the application never had are not known here.
+         */
+        get: operations["getRevision"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/applications/{namespace}/{name}/resource": {
         parameters: {
             query?: never;
@@ -1026,6 +1172,23 @@ export interface paths {
         };
         /** Returns what differs between target and cluster */
         get: operations["diffApplication"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/impersonation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says which rights the service account of an application lacks for its objects */
+        get: operations["checkImpersonation"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1168,6 +1331,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/settings/client": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the settings that every client may know */
+        get: operations["getClientSettings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit/export": {
         parameters: {
             query?: never;
@@ -1196,6 +1376,23 @@ export interface paths {
         get: operations["getAuditRetention"];
         /** Sets after how many days audit records are removed */
         put: operations["putAuditRetention"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns what the caller's tenant may have and has */
+        get: operations["getUsage"];
+        put?: never;
         post?: never;
         delete?: never;
         options?: never;
@@ -1289,6 +1486,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{name}/detailed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a project with the projects that it inherits from, and its own repositories and clusters */
+        get: operations["getDetailedProject"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/globalprojects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the projects that a project inherits from, in the order of the setting */
+        get: operations["getGlobalProjects"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{name}/syncwindows": {
         parameters: {
             query?: never;
@@ -1348,6 +1579,55 @@ export interface components {
             /** @description The same request may succeed later. */
             retryable: boolean;
             request_id: string;
+        };
+        Ref: {
+            name: string;
+            /** @description The full hash; that of the commit behind an annotated tag. */
+            commit: string;
+        };
+        Revision: {
+            revision: string;
+            author?: string;
+            /** Format: date-time */
+            date?: string;
+            /** @description Its first 500 characters. */
+            message?: string;
+            /** @description Whether the commit has a good signature; absent: signatures were not verified. */
+            signature?: string;
+            chart?: components["schemas"]["RevisionChart"];
+        };
+        RevisionChart: {
+            name: string;
+            version: string;
+            repository: string;
+        };
+        /** @description What clients show and which features are on. Absent texts are not set. */
+        ClientSettings: {
+            /** @description The address of this hub for people. */
+            url?: string;
+            help?: {
+                chatUrl?: string;
+                chatText?: string;
+                binaryUrls?: components["schemas"]["StringMap"];
+            };
+            banner?: {
+                content: string;
+                url?: string;
+                /** @description It cannot be closed. */
+                permanent: boolean;
+                /** @enum {string} */
+                position: "top" | "bottom" | "both";
+            };
+            trackingMethod: string;
+            appLabelKey: string;
+            features: {
+                /** @description A shell in pods. */
+                exec: boolean;
+                statusBadge: boolean;
+                impersonation: boolean;
+                /** @description Syncs with Replace or Force. */
+                replace: boolean;
+            };
         };
         Ready: {
             /** @enum {string} */
@@ -1454,6 +1734,32 @@ export interface components {
             tokens: number;
             /** Format: int64 */
             auditRecords: number;
+        };
+        QuotaUsage: {
+            tenant: string;
+            items: components["schemas"]["QuotaItem"][];
+        };
+        QuotaItem: {
+            /** @description It is a rate; nothing is counted. */
+            rate?: boolean;
+            /** @description applications, clusters, repositories, users, tokens, storageBytes, rendersPerMinute or requestsPerMinute. */
+            quota: string;
+            /**
+             * Format: int64
+             * @description Absent if nothing is limited.
+             */
+            limit?: number;
+            /** @description A platform admin has set it for this tenant. */
+            own?: boolean;
+            /** Format: int64 */
+            used: number;
+            /**
+             * Format: date-time
+             * @description Of storage; absent for what is counted now.
+             */
+            measuredAt?: string;
+            /** @description Nothing can be added; for storage: nothing is rendered. */
+            reached?: boolean;
         };
         TenantDeletion: {
             tenant: components["schemas"]["Tenant"];
@@ -2091,6 +2397,7 @@ export interface components {
             server?: string;
             labels?: components["schemas"]["StringMap"];
             annotations?: components["schemas"]["StringMap"];
+            scope?: components["schemas"]["ClusterScope"];
             /** @enum {string} */
             connection: "Connected" | "Disconnected" | "NeverConnected";
             /** Format: date-time */
@@ -2147,6 +2454,60 @@ export interface components {
             /** Format: date-time */
             createdAt: string;
             resourceVersion?: string;
+        };
+        /** @description What the registration of a cluster limits it to. Absent in a request, it stays as it is. */
+        ClusterScope: {
+            /** @description The project whose applications may have the cluster as their destination without an entry in the project. */
+            project?: string;
+            /** @description The only namespaces that are managed; empty means all. */
+            namespaces?: string[];
+            /** @description With namespaces: cluster-scoped objects are managed, too. */
+            clusterResources?: boolean;
+            /**
+             * Format: int64
+             * @description Stored without effect.
+             */
+            shard?: number;
+        };
+        DetailedProject: {
+            project: components["schemas"]["AppProject"];
+            effectiveSpec?: components["schemas"]["AnyObject"];
+            /** @description Those that it inherits from, in the order of the setting. */
+            globalProjects: components["schemas"]["AppProject"][];
+            /** @description Those that belong to it. */
+            repositories: components["schemas"]["Repository"][];
+            /** @description Those that belong to it. */
+            clusters: components["schemas"]["Cluster"][];
+            /** @description Why it is unknown what it inherits. Nothing new is deployed for its applications then. */
+            problem?: string;
+        };
+        /** @description What the service account of an application lacks for the application's objects. */
+        ImpersonationReport: {
+            /** @description User name, such as `system:serviceaccount:shop:deployer`; empty: the project names none for the destination. */
+            serviceAccount: string;
+            /** @description Impersonation is enabled. */
+            enabled: boolean;
+            /** @description An application without service account is refused. */
+            enforced: boolean;
+            /**
+             * Format: int64
+             * @description Objects that were checked.
+             */
+            objects: number;
+            missing: components["schemas"]["MissingRight"][];
+            /** @description There were too many rights to check all. */
+            incomplete?: boolean;
+        };
+        /** @description A right that a service account lacks. */
+        MissingRight: {
+            /** @description `impersonate` means that the agent may not act as the account. */
+            verb: string;
+            group?: string;
+            resource: string;
+            namespace?: string;
+            /** @description Of the object; absent means any. */
+            name?: string;
+            fix: string;
         };
         /** @description The newest order to exchange the agent's image. */
         AgentUpgrade: {
@@ -2602,7 +2963,10 @@ export type $defs = Record<string, never>;
 export interface operations {
     healthz: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whether the database can be reached, too. The hub has no connection to the API servers of clusters; how their agents are stands in /api/v1/clusters. */
+                full?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2679,6 +3043,66 @@ export interface operations {
                 };
                 content: {
                     "application/yaml": string;
+                };
+            };
+        };
+    };
+    getOpenAPIJSON: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description This document. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+        };
+    };
+    getReference: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page without scripts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+        };
+    };
+    getReferenceStyle: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The style. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/css": string;
                 };
             };
         };
@@ -3336,6 +3760,63 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    getTenantUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Quotas and usage. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaUsage"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    setTenantQuotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Limits by quota; 0 limits nothing. Others stay. */
+                    quotas?: {
+                        [key: string]: number;
+                    };
+                    /** @description Quotas that are the defaults of the hub again. */
+                    reset?: string[];
+                };
+            };
+        };
+        responses: {
+            /** @description Quotas and usage. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaUsage"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     exportTenant: {
         parameters: {
             query?: never;
@@ -3708,10 +4189,39 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
-    refreshRepository: {
+    listRefs: {
         parameters: {
             query?: never;
             header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Names without refs/heads/ and refs/tags/, in order. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        branches: components["schemas"]["Ref"][];
+                        tags: components["schemas"]["Ref"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    refreshRepository: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 id: components["parameters"]["PathID"];
             };
@@ -3998,6 +4508,7 @@ export interface operations {
                     /** @description A URL that destinations may name this cluster by. The hub never dials it. */
                     server?: string;
                     labels?: components["schemas"]["StringMap"];
+                    scope?: components["schemas"]["ClusterScope"];
                     /** @description How long the join token can be used, such as `1h`. Empty means one hour; at most 7 days. */
                     expiresIn?: string;
                 };
@@ -4058,6 +4569,7 @@ export interface operations {
                     server?: string;
                     labels?: components["schemas"]["StringMap"];
                     annotations?: components["schemas"]["StringMap"];
+                    scope?: components["schemas"]["ClusterScope"];
                 };
             };
         };
@@ -4099,7 +4611,10 @@ export interface operations {
     acceptHub: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 name: components["parameters"]["PathName"];
             };
@@ -4122,7 +4637,10 @@ export interface operations {
     keepCluster: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 name: components["parameters"]["PathName"];
             };
@@ -4152,7 +4670,10 @@ export interface operations {
     upgradeAgent: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 name: components["parameters"]["PathName"];
             };
@@ -4187,7 +4708,10 @@ export interface operations {
     revokeAgent: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 name: components["parameters"]["PathName"];
             };
@@ -4220,6 +4744,16 @@ export interface operations {
                 health?: components["schemas"]["HealthStatusCode"][];
                 /** @description Part of the name, any case. */
                 q?: string;
+                /** @description The one name, exactly. */
+                name?: string;
+                /** @description The same as project, by Argo CD's name. */
+                projects?: string[];
+                /** @description The same as labels, by Argo CD's name. */
+                selector?: string;
+                /** @description The same as namespace, by Argo CD's name. */
+                appNamespace?: string;
+                /** @description An answer is never older than the request, so any version is fulfilled. To follow changes from a list on, give its cursor to the stream. */
+                resourceVersion?: string;
                 /** @description A label selector: `a=b,c!=d,e in (f,g),h,!i`. */
                 labels?: string;
                 /** @description Any of these repositories, by URL: a source of the application names one of them. */
@@ -4510,7 +5044,10 @@ export interface operations {
     terminateOperation: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -4530,7 +5067,10 @@ export interface operations {
                 /** @description Render even if nothing changed. */
                 hard?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -4570,6 +5110,57 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Tree"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    streamTree: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The events. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["Tree"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getRevision: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+                revision: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The revision. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Revision"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];
@@ -4641,6 +5232,31 @@ export interface operations {
                         items: components["schemas"]["ObjectDiff"][];
                         paused?: components["schemas"]["Paused"];
                     };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    checkImpersonation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The account that the project names for the destination, and what it lacks. Nothing is changed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImpersonationReport"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];
@@ -4884,6 +5500,27 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    getClientSettings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The settings of the caller's tenant. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClientSettings"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     exportAudit: {
         parameters: {
             query?: never;
@@ -4954,6 +5591,27 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    getUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Quotas and usage. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaUsage"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     getSettings: {
         parameters: {
             query?: never;
@@ -5000,7 +5658,10 @@ export interface operations {
     approveOperation: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -5021,7 +5682,10 @@ export interface operations {
     abandonApplication: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -5052,7 +5716,10 @@ export interface operations {
     deleteLiveResource: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -5096,6 +5763,54 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ApplicationWindows"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getDetailedProject: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The project and what counts for its applications besides it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailedProject"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getGlobalProjects: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The global projects. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["AppProject"][];
+                    };
                 };
             };
             default: components["responses"]["ErrorAnswer"];
