@@ -153,7 +153,6 @@ var homes = map[string][]string{
 	"github.com/russellhaering/goxmldsig":    {"hub/identity/connector/saml"},
 	"golang.org/x/oauth2":                    {"hub/identity/connector/..."},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
-	"github.com/coreos/go-oidc/v3":           {"hub/identity/connector/..."},
 }
 
 // agentFree are libraries that the agent binary must not link.

@@ -89,6 +89,12 @@ func (c *Client) GetHistory(ctx context.Context, namespace PathNamespace, name P
 	return r.send(ctx, nil)
 }
 
+// CheckImpersonation is GET /api/v1/applications/{namespace}/{name}/impersonation: Says which rights the service account of an application lacks for its objects.
+func (c *Client) CheckImpersonation(ctx context.Context, namespace PathNamespace, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/impersonation", namespace, name)
+	return r.send(ctx, nil)
+}
+
 // GetManifests is GET /api/v1/applications/{namespace}/{name}/manifests: Returns the desired objects of the target, Secret values masked.
 func (c *Client) GetManifests(ctx context.Context, namespace PathNamespace, name PathName, params GetManifestsParams) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/manifests", namespace, name)
@@ -248,9 +254,22 @@ func (c *Client) GetCluster(ctx context.Context, name PathName) (*http.Response,
 	return r.send(ctx, nil)
 }
 
+// UpdateCluster is PUT /api/v1/clusters/{name}: Changes the server alias, labels and annotations of a cluster.
+func (c *Client) UpdateCluster(ctx context.Context, name PathName, params UpdateClusterParams, body UpdateClusterJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/clusters/{name}", name)
+	r.setHeader("If-Match", params.IfMatch)
+	return r.send(ctx, body)
+}
+
 // AcceptHub is POST /api/v1/clusters/{name}/accept-hub: Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup.
 func (c *Client) AcceptHub(ctx context.Context, name PathName) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/clusters/{name}/accept-hub", name)
+	return r.send(ctx, nil)
+}
+
+// GetClusterDeletion is GET /api/v1/clusters/{name}/deletion: Says what the deletion of a cluster would do, and changes nothing.
+func (c *Client) GetClusterDeletion(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/clusters/{name}/deletion", name)
 	return r.send(ctx, nil)
 }
 
@@ -351,6 +370,12 @@ func (c *Client) UpdateProject(ctx context.Context, name PathName, params Update
 	return r.send(ctx, body)
 }
 
+// GetDetailedProject is GET /api/v1/projects/{name}/detailed: Returns a project with the projects that it inherits from, and its own repositories and clusters.
+func (c *Client) GetDetailedProject(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/projects/{name}/detailed", name)
+	return r.send(ctx, nil)
+}
+
 // GetProjectWindows is GET /api/v1/projects/{name}/syncwindows: Says how the sync windows of a project stand.
 func (c *Client) GetProjectWindows(ctx context.Context, name PathName) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/projects/{name}/syncwindows", name)
@@ -372,6 +397,12 @@ func (c *Client) PutRepository(ctx context.Context, body PutRepositoryJSONReques
 // DeleteRepository is DELETE /api/v1/repositories/{id}: Forgets a repository's registration and credential.
 func (c *Client) DeleteRepository(ctx context.Context, id PathID) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/repositories/{id}", id)
+	return r.send(ctx, nil)
+}
+
+// GetRepositoryDeletion is GET /api/v1/repositories/{id}/deletion: Says what the deletion of a repository would do, and changes nothing.
+func (c *Client) GetRepositoryDeletion(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repositories/{id}/deletion", id)
 	return r.send(ctx, nil)
 }
 

@@ -78,7 +78,7 @@ func rights() map[string]string {
 		"listResourceActions": reads, "runResourceAction": writes,
 		"approveOperation": writes, "abandonApplication": writes, "deleteLiveResource": writes,
 		"listAudit": writes, "verifyAudit": writes, "exportAudit": writes, "getAuditRetention": writes, "putAuditRetention": writes,
-		"getSettings": writes, "getUsage": writes, "patchSettings": writes,
+		"getSettings": writes, "getUsage": writes, "getClusterDeletion": writes, "getRepositoryDeletion": writes, "patchSettings": writes,
 	}
 }
 

@@ -1092,6 +1092,15 @@ type DeleteResource struct {
 	Version     string      `json:"version"`
 }
 
+// DeletionPlan defines model for DeletionPlan.
+type DeletionPlan struct {
+	// Applications How many applications use it.
+	Applications int `json:"applications"`
+
+	// Effects What happens, one sentence each.
+	Effects []string `json:"effects"`
+}
+
 // Destination defines model for Destination.
 type Destination struct {
 	Name                 string                 `json:"name,omitempty,omitzero"`

@@ -140,6 +140,9 @@ type ServerInterface interface {
 	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	// (POST /api/v1/clusters/{name}/accept-hub)
 	AcceptHub(ctx echo.Context, name PathName, params AcceptHubParams) error
+	// GetClusterDeletion Says what the deletion of a cluster would do, and changes nothing
+	// (GET /api/v1/clusters/{name}/deletion)
+	GetClusterDeletion(ctx echo.Context, name PathName) error
 	// KeepCluster Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 	// (POST /api/v1/clusters/{name}/keep)
 	KeepCluster(ctx echo.Context, name PathName, params KeepClusterParams) error
@@ -215,6 +218,9 @@ type ServerInterface interface {
 	// GetRepository Returns one repository
 	// (GET /api/v1/repositories/{id})
 	GetRepository(ctx echo.Context, id PathID) error
+	// GetRepositoryDeletion Says what the deletion of a repository would do, and changes nothing
+	// (GET /api/v1/repositories/{id}/deletion)
+	GetRepositoryDeletion(ctx echo.Context, id PathID) error
 	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
 	RefreshRepository(ctx echo.Context, id PathID, params RefreshRepositoryParams) error
@@ -1843,6 +1849,22 @@ func (w *ServerInterfaceWrapper) AcceptHub(ctx echo.Context) error {
 	return err
 }
 
+// GetClusterDeletion converts echo context to params.
+func (w *ServerInterfaceWrapper) GetClusterDeletion(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetClusterDeletion(ctx, name)
+	return err
+}
+
 // KeepCluster converts echo context to params.
 func (w *ServerInterfaceWrapper) KeepCluster(ctx echo.Context) error {
 	var err error
@@ -2305,6 +2327,22 @@ func (w *ServerInterfaceWrapper) GetRepository(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetRepository(ctx, id)
+	return err
+}
+
+// GetRepositoryDeletion converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRepositoryDeletion(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRepositoryDeletion(ctx, id)
 	return err
 }
 
@@ -2966,6 +3004,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/api/v1/repositories/:id", wrapper.DeleteRepository, options.OperationMiddlewares["deleteRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repositories/:id", wrapper.GetRepository, options.OperationMiddlewares["getRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repositories/:id/refs", wrapper.ListRefs, options.OperationMiddlewares["listRefs"]...)
+	router.GET(options.BaseURL+"/api/v1/repositories/:id/deletion", wrapper.GetRepositoryDeletion, options.OperationMiddlewares["getRepositoryDeletion"]...)
 	router.POST(options.BaseURL+"/api/v1/repositories/:id/refresh", wrapper.RefreshRepository, options.OperationMiddlewares["refreshRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repository-credentials", wrapper.ListRepositoryCredentials, options.OperationMiddlewares["listRepositoryCredentials"]...)
 	router.DELETE(options.BaseURL+"/api/v1/repository-credentials/:id", wrapper.DeleteRepositoryCredential, options.OperationMiddlewares["deleteRepositoryCredential"]...)
@@ -2981,6 +3020,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/api/v1/clusters/:name", wrapper.DeleteCluster, options.OperationMiddlewares["deleteCluster"]...)
 	router.GET(options.BaseURL+"/api/v1/clusters/:name", wrapper.GetCluster, options.OperationMiddlewares["getCluster"]...)
 	router.PUT(options.BaseURL+"/api/v1/clusters/:name", wrapper.UpdateCluster, options.OperationMiddlewares["updateCluster"]...)
+	router.GET(options.BaseURL+"/api/v1/clusters/:name/deletion", wrapper.GetClusterDeletion, options.OperationMiddlewares["getClusterDeletion"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/accept-hub", wrapper.AcceptHub, options.OperationMiddlewares["acceptHub"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/keep", wrapper.KeepCluster, options.OperationMiddlewares["keepCluster"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/upgrade", wrapper.UpgradeAgent, options.OperationMiddlewares["upgradeAgent"]...)
@@ -4790,6 +4830,45 @@ func (response AcceptHubdefaultJSONResponse) VisitAcceptHubResponse(w http.Respo
 	return err
 }
 
+type GetClusterDeletionRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetClusterDeletionResponseObject interface {
+	VisitGetClusterDeletionResponse(w http.ResponseWriter) error
+}
+
+type GetClusterDeletion200JSONResponse DeletionPlan
+
+func (response GetClusterDeletion200JSONResponse) VisitGetClusterDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClusterDeletiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetClusterDeletiondefaultJSONResponse) VisitGetClusterDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type KeepClusterRequestObject struct {
 	Name   PathName `json:"name"`
 	Params KeepClusterParams
@@ -5767,6 +5846,45 @@ type GetRepositorydefaultJSONResponse struct {
 }
 
 func (response GetRepositorydefaultJSONResponse) VisitGetRepositoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRepositoryDeletionRequestObject struct {
+	Id PathID `json:"id"`
+}
+
+type GetRepositoryDeletionResponseObject interface {
+	VisitGetRepositoryDeletionResponse(w http.ResponseWriter) error
+}
+
+type GetRepositoryDeletion200JSONResponse DeletionPlan
+
+func (response GetRepositoryDeletion200JSONResponse) VisitGetRepositoryDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRepositoryDeletiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetRepositoryDeletiondefaultJSONResponse) VisitGetRepositoryDeletionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -7233,6 +7351,9 @@ type StrictServerInterface interface {
 	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	// (POST /api/v1/clusters/{name}/accept-hub)
 	AcceptHub(ctx context.Context, request AcceptHubRequestObject) (AcceptHubResponseObject, error)
+	// GetClusterDeletion Says what the deletion of a cluster would do, and changes nothing
+	// (GET /api/v1/clusters/{name}/deletion)
+	GetClusterDeletion(ctx context.Context, request GetClusterDeletionRequestObject) (GetClusterDeletionResponseObject, error)
 	// KeepCluster Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 	// (POST /api/v1/clusters/{name}/keep)
 	KeepCluster(ctx context.Context, request KeepClusterRequestObject) (KeepClusterResponseObject, error)
@@ -7308,6 +7429,9 @@ type StrictServerInterface interface {
 	// GetRepository Returns one repository
 	// (GET /api/v1/repositories/{id})
 	GetRepository(ctx context.Context, request GetRepositoryRequestObject) (GetRepositoryResponseObject, error)
+	// GetRepositoryDeletion Says what the deletion of a repository would do, and changes nothing
+	// (GET /api/v1/repositories/{id}/deletion)
+	GetRepositoryDeletion(ctx context.Context, request GetRepositoryDeletionRequestObject) (GetRepositoryDeletionResponseObject, error)
 	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
 	RefreshRepository(ctx context.Context, request RefreshRepositoryRequestObject) (RefreshRepositoryResponseObject, error)
@@ -8804,6 +8928,31 @@ func (sh *strictHandler) AcceptHub(ctx echo.Context, name PathName, params Accep
 	return nil
 }
 
+// GetClusterDeletion operation middleware
+func (sh *strictHandler) GetClusterDeletion(ctx echo.Context, name PathName) error {
+	var request GetClusterDeletionRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetClusterDeletion(ctx.Request().Context(), request.(GetClusterDeletionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetClusterDeletion")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetClusterDeletionResponseObject); ok {
+		return validResponse.VisitGetClusterDeletionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // KeepCluster operation middleware
 func (sh *strictHandler) KeepCluster(ctx echo.Context, name PathName, params KeepClusterParams) error {
 	var request KeepClusterRequestObject
@@ -9618,6 +9767,31 @@ func (sh *strictHandler) GetRepository(ctx echo.Context, id PathID) error {
 		return err
 	} else if validResponse, ok := response.(GetRepositoryResponseObject); ok {
 		return validResponse.VisitGetRepositoryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetRepositoryDeletion operation middleware
+func (sh *strictHandler) GetRepositoryDeletion(ctx echo.Context, id PathID) error {
+	var request GetRepositoryDeletionRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRepositoryDeletion(ctx.Request().Context(), request.(GetRepositoryDeletionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRepositoryDeletion")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetRepositoryDeletionResponseObject); ok {
+		return validResponse.VisitGetRepositoryDeletionResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -699,6 +699,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/repositories/{id}/deletion": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says what the deletion of a repository would do, and changes nothing */
+        get: operations["getRepositoryDeletion"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/repositories/{id}/refresh": {
         parameters: {
             query?: never;
@@ -856,6 +873,23 @@ export interface paths {
         post?: never;
         /** Removes a cluster and revokes its agent; nothing in the cluster is deleted */
         delete: operations["deleteCluster"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{name}/deletion": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says what the deletion of a cluster would do, and changes nothing */
+        get: operations["getClusterDeletion"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1734,6 +1768,12 @@ export interface components {
             tokens: number;
             /** Format: int64 */
             auditRecords: number;
+        };
+        DeletionPlan: {
+            /** @description How many applications use it. */
+            applications: number;
+            /** @description What happens, one sentence each. */
+            effects: string[];
         };
         QuotaUsage: {
             tenant: string;
@@ -4215,6 +4255,29 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    getRepositoryDeletion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What would happen. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletionPlan"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     refreshRepository: {
         parameters: {
             query?: never;
@@ -4604,6 +4667,29 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getClusterDeletion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What would happen. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletionPlan"];
+                };
             };
             default: components["responses"]["ErrorAnswer"];
         };

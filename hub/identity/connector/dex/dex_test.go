@@ -165,6 +165,44 @@ func TestParseEveryType(t *testing.T) {
 	})
 }
 
+// The examples of the documentation are right.
+func TestParseDocumentation(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../../../docs/single-sign-on/*.md")
+	if err != nil || len(pages) < 8 {
+		t.Fatalf("%v %v", pages, err)
+	}
+	for _, page := range pages {
+		t.Run("AUTH-08 reads the example of "+filepath.Base(page), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, example, found := strings.Cut(string(text), "    connectors:\n")
+			if !found {
+				t.Fatal("there is none")
+			}
+			indent := "    "
+			if strings.Contains(string(text), "  dex.config: |\n      connectors:") {
+				indent = "      "
+			}
+			config := "connectors:\n"
+			for _, line := range strings.Split(example, "\n") {
+				if !strings.HasPrefix(line, indent) {
+					break
+				}
+				config += strings.TrimPrefix(line, indent) + "\n"
+			}
+			config = strings.ReplaceAll(config, "HUB", "hub.example.com")
+			got, warnings, err := Parse(config, nil, given(new(OIDCConfig)))
+			if err != nil || len(got) != 1 || len(warnings) != 0 {
+				t.Errorf("%d %v %v in\n%s", len(got), warnings, err, config)
+			}
+		})
+	}
+}
+
 func TestParseExchange(t *testing.T) {
 	t.Parallel()
 	const text = `
