@@ -61,6 +61,7 @@ var mayImport = map[string][]string{
 	"hub/api/ratelimit": {},
 	"hub/api/fields":    {},
 	"hub/api/recording": {},
+	"hub/api/reference": {},
 
 	"hub/store":    {"hub", "hub/repourl", "hub/lru", "hub/store/...", "shared/*"},
 	"hub/store/*":  {"hub", "hub/repourl", "hub/store", "hub/store/...", "shared/*"},
@@ -114,6 +115,7 @@ var mayImport = map[string][]string{
 	"cli/client": {"shared/apimodel", "shared/fault"},
 	"cli/usage":  {"shared/suggest"},
 
+	"cli/actions":   {"cli/...", "shared/action", "shared/apimodel", "shared/fault"},
 	"cli/overrides": {"shared/action", "shared/fault", "shared/yamltext"},
 
 	"web": {},
@@ -151,7 +153,6 @@ var homes = map[string][]string{
 	"github.com/russellhaering/goxmldsig":    {"hub/identity/connector/saml"},
 	"golang.org/x/oauth2":                    {"hub/identity/connector/..."},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
-	"github.com/coreos/go-oidc/v3":           {"hub/identity/connector/..."},
 }
 
 // agentFree are libraries that the agent binary must not link.

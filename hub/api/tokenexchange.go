@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
+	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
@@ -34,9 +35,17 @@ func (s *Server) exchangeToken(c echo.Context) error {
 	})
 }
 
+// An oauthError is an error in the shape of the API, with the fields of OAuth.
+type oauthError struct {
+	apimodel.Error
+	Code        string `json:"error"`
+	Description string `json:"error_description"`
+}
+
 // exchangeFailed answers an error as OAuth does (RFC 6749, 5.2).
 func (s *Server) exchangeFailed(c echo.Context, err error) error {
 	code, status := exchange.ErrorCode(err), http.StatusBadRequest
+	_, body := s.present(c, err)
 	switch code {
 	case "temporarily_unavailable":
 		status = http.StatusServiceUnavailable
@@ -49,5 +58,5 @@ func (s *Server) exchangeFailed(c echo.Context, err error) error {
 	}
 	s.Log.InfoContext(c.Request().Context(), "a machine's token was refused", logkey.Request, requestID(c), logkey.Error, err)
 	c.Response().Header().Set("Cache-Control", "no-store")
-	return c.JSON(status, map[string]string{"error": code, "error_description": fault.Sentence(err)})
+	return c.JSON(status, oauthError{Error: body, Code: code, Description: fault.Sentence(err)})
 }

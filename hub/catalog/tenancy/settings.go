@@ -110,7 +110,9 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 			return version, "", err
 		}
 	}
-	decides := func(c hub.SettingChange) bool { return c.Map == hub.GPGKeysMap || hub.Renders(c.Map, c.Key) }
+	decides := func(c hub.SettingChange) bool {
+		return c.Map == hub.GPGKeysMap || hub.Renders(c.Map, c.Key) || c.Map == hub.ParamsMap && c.Key == hub.ApplicationNamespacesKey
+	}
 	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, decides) {
 		if err := w.RefreshApplications(ctx); err != nil {
 			return version, "", err
