@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"hub/relay":    {"hub", "hub/repourl", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/repourl", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/...", "hub/settings", "shared/*"},
-	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/identity/connector/federation", "hub/identity/sso", "hub/access", "hub/audit", "hub/feed", "hub/relay", "hub/signature", "shared/*", "proto/*/*"},
+	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/identity/connector", "hub/identity/connector/exchange", "hub/identity/sso", "hub/access", "hub/audit", "hub/feed", "hub/relay", "hub/signature", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
 	"hub/settings": {"hub", "hub/repourl", "hub/identity/connector/...", "hub/signature", "shared/*", "proto/*/*"},
 	"hub/pacing":   {"hub", "hub/repourl"},
@@ -61,6 +61,7 @@ var mayImport = map[string][]string{
 	"hub/api/ratelimit": {},
 	"hub/api/fields":    {},
 	"hub/api/recording": {},
+	"hub/api/reference": {},
 
 	"hub/store":    {"hub", "hub/repourl", "hub/lru", "hub/store/...", "shared/*"},
 	"hub/store/*":  {"hub", "hub/repourl", "hub/store", "hub/store/...", "shared/*"},
@@ -147,10 +148,11 @@ var homes = map[string][]string{
 	"github.com/pires/go-proxyproto":         {"hub/daemon", "integration/..."},
 	"github.com/go-ldap/ldap/v3":             {"hub/identity/connector/ldap", "integration/..."},
 	"github.com/crewjam/saml":                {"hub/identity/connector/saml"},
+	"github.com/beevik/etree":                {"hub/identity/connector/saml"},
+	"github.com/coreos/go-oidc/v3":           {"hub/identity/connector/..."},
 	"github.com/russellhaering/goxmldsig":    {"hub/identity/connector/saml"},
 	"golang.org/x/oauth2":                    {"hub/identity/connector/..."},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
-	"github.com/coreos/go-oidc/v3":           {"hub/identity/connector/..."},
 }
 
 // agentFree are libraries that the agent binary must not link.

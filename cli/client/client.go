@@ -19,6 +19,11 @@ func (c *Client) ListApplications(ctx context.Context, params ListApplicationsPa
 	r.add("sync", params.Sync)
 	r.add("health", params.Health)
 	r.add("q", params.Q)
+	r.add("name", params.Name)
+	r.add("projects", params.Projects)
+	r.add("selector", params.Selector)
+	r.add("appNamespace", params.AppNamespace)
+	r.add("resourceVersion", params.ResourceVersion)
 	r.add("labels", params.Labels)
 	r.add("repo", params.Repo)
 	r.add("view", params.View)
@@ -81,6 +86,12 @@ func (c *Client) GetHistory(ctx context.Context, namespace PathNamespace, name P
 	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/history", namespace, name)
 	r.add("limit", params.Limit)
 	r.add("before", params.Before)
+	return r.send(ctx, nil)
+}
+
+// CheckImpersonation is GET /api/v1/applications/{namespace}/{name}/impersonation: Says which rights the service account of an application lacks for its objects.
+func (c *Client) CheckImpersonation(ctx context.Context, namespace PathNamespace, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/impersonation", namespace, name)
 	return r.send(ctx, nil)
 }
 
@@ -243,9 +254,22 @@ func (c *Client) GetCluster(ctx context.Context, name PathName) (*http.Response,
 	return r.send(ctx, nil)
 }
 
+// UpdateCluster is PUT /api/v1/clusters/{name}: Changes the server alias, labels and annotations of a cluster.
+func (c *Client) UpdateCluster(ctx context.Context, name PathName, params UpdateClusterParams, body UpdateClusterJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/clusters/{name}", name)
+	r.setHeader("If-Match", params.IfMatch)
+	return r.send(ctx, body)
+}
+
 // AcceptHub is POST /api/v1/clusters/{name}/accept-hub: Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup.
 func (c *Client) AcceptHub(ctx context.Context, name PathName) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/clusters/{name}/accept-hub", name)
+	return r.send(ctx, nil)
+}
+
+// GetClusterDeletion is GET /api/v1/clusters/{name}/deletion: Says what the deletion of a cluster would do, and changes nothing.
+func (c *Client) GetClusterDeletion(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/clusters/{name}/deletion", name)
 	return r.send(ctx, nil)
 }
 
@@ -352,6 +376,12 @@ func (c *Client) UpdateProject(ctx context.Context, name PathName, params Update
 	return r.send(ctx, body)
 }
 
+// GetDetailedProject is GET /api/v1/projects/{name}/detailed: Returns a project with the projects that it inherits from, and its own repositories and clusters.
+func (c *Client) GetDetailedProject(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/projects/{name}/detailed", name)
+	return r.send(ctx, nil)
+}
+
 // ListRoleTokens is GET /api/v1/projects/{name}/roles/{role}/tokens: Lists the tokens of a role of a project.
 func (c *Client) ListRoleTokens(ctx context.Context, name PathName, role PathRole) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/projects/{name}/roles/{role}/tokens", name, role)
@@ -391,6 +421,12 @@ func (c *Client) PutRepository(ctx context.Context, body PutRepositoryJSONReques
 // DeleteRepository is DELETE /api/v1/repositories/{id}: Forgets a repository's registration and credential.
 func (c *Client) DeleteRepository(ctx context.Context, id PathID) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/repositories/{id}", id)
+	return r.send(ctx, nil)
+}
+
+// GetRepositoryDeletion is GET /api/v1/repositories/{id}/deletion: Says what the deletion of a repository would do, and changes nothing.
+func (c *Client) GetRepositoryDeletion(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repositories/{id}/deletion", id)
 	return r.send(ctx, nil)
 }
 

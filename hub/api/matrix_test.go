@@ -53,12 +53,12 @@ func resources() []string {
 func rights() map[string]string {
 	const reads, writes, platform = "readonly tenant-admin", "tenant-admin", "platform-admin"
 	return map[string]string{
-		"healthz": "none", "livez": "none", "readyz": "none", "getOpenAPI": "none", "receiveWebhook": "none", "receiveWebhookArgo": "none",
+		"healthz": "none", "livez": "none", "readyz": "none", "getOpenAPI": "none", "getOpenAPIJSON": "none", "getReference": "none", "getReferenceStyle": "none", "receiveWebhook": "none", "receiveWebhookArgo": "none",
 		"setup": "none", "checkSetup": "none", "login": "none",
 		"listSignInProviders": "none", "exchangeSignInCode": "none",
 		"beginSignIn": "none", "finishSignIn": "none", "finishSignInByConnector": "none", "finishSignInByForm": "none",
 
-		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
+		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "getClientSettings": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
 
 		"listTenants": platform, "createTenant": platform, "getTenant": platform, "createSetupLink": platform,
@@ -78,7 +78,7 @@ func rights() map[string]string {
 		"listResourceActions": reads, "runResourceAction": writes,
 		"approveOperation": writes, "abandonApplication": writes, "deleteLiveResource": writes,
 		"listAudit": writes, "verifyAudit": writes, "exportAudit": writes, "getAuditRetention": writes, "putAuditRetention": writes,
-		"getSettings": writes, "getUsage": writes, "patchSettings": writes,
+		"getSettings": writes, "getUsage": writes, "getClusterDeletion": writes, "getRepositoryDeletion": writes, "patchSettings": writes,
 	}
 }
 

@@ -96,6 +96,27 @@ func (e CertificateType) Valid() bool {
 	}
 }
 
+// Defines values for ClientSettingsBannerPosition.
+const (
+	Both   ClientSettingsBannerPosition = "both"
+	Bottom ClientSettingsBannerPosition = "bottom"
+	Top    ClientSettingsBannerPosition = "top"
+)
+
+// Valid indicates whether the value is a known member of the ClientSettingsBannerPosition enum.
+func (e ClientSettingsBannerPosition) Valid() bool {
+	switch e {
+	case Both:
+		return true
+	case Bottom:
+		return true
+	case Top:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ClusterConnection.
 const (
 	ClusterConnectionConnected      ClusterConnection = "Connected"
@@ -915,6 +936,40 @@ type CertificateList struct {
 	Items []Certificate `json:"items"`
 }
 
+// ClientSettings What clients show and which features are on. Absent texts are not set.
+type ClientSettings struct {
+	AppLabelKey string `json:"appLabelKey"`
+	Banner      struct {
+		Content string `json:"content"`
+
+		// Permanent It cannot be closed.
+		Permanent bool                         `json:"permanent"`
+		Position  ClientSettingsBannerPosition `json:"position"`
+		Url       string                       `json:"url,omitempty,omitzero"`
+	} `json:"banner,omitempty,omitzero"`
+	Features struct {
+		// Exec A shell in pods.
+		Exec          bool `json:"exec"`
+		Impersonation bool `json:"impersonation"`
+
+		// Replace Syncs with Replace or Force.
+		Replace     bool `json:"replace"`
+		StatusBadge bool `json:"statusBadge"`
+	} `json:"features"`
+	Help struct {
+		BinaryUrls StringMap `json:"binaryUrls,omitempty,omitzero"`
+		ChatText   string    `json:"chatText,omitempty,omitzero"`
+		ChatUrl    string    `json:"chatUrl,omitempty,omitzero"`
+	} `json:"help,omitempty,omitzero"`
+	TrackingMethod string `json:"trackingMethod"`
+
+	// Url The address of this hub for people.
+	Url string `json:"url,omitempty,omitzero"`
+}
+
+// ClientSettingsBannerPosition defines model for ClientSettings.Banner.Position.
+type ClientSettingsBannerPosition string
+
 // Cluster defines model for Cluster.
 type Cluster struct {
 	// AckedSeq Newest row that the agent has stored.
@@ -1056,6 +1111,15 @@ type DeleteResource struct {
 	Namespace   string      `json:"namespace,omitempty,omitzero"`
 	Propagation Propagation `json:"propagation,omitempty,omitzero"`
 	Version     string      `json:"version"`
+}
+
+// DeletionPlan defines model for DeletionPlan.
+type DeletionPlan struct {
+	// Applications How many applications use it.
+	Applications int `json:"applications"`
+
+	// Effects What happens, one sentence each.
+	Effects []string `json:"effects"`
 }
 
 // Destination defines model for Destination.
@@ -1644,6 +1708,13 @@ type Reason struct {
 	Reason string `json:"reason,omitempty,omitzero"`
 }
 
+// Ref defines model for Ref.
+type Ref struct {
+	// Commit The full hash; that of the commit behind an annotated tag.
+	Commit string `json:"commit"`
+	Name   string `json:"name"`
+}
+
 // RefusedAgent A second process with the same identity that was refused last.
 type RefusedAgent struct {
 	Address string    `json:"address"`
@@ -1743,6 +1814,27 @@ type ResourceSelector struct {
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
 	Namespace string `json:"namespace,omitempty,omitzero"`
+}
+
+// Revision defines model for Revision.
+type Revision struct {
+	Author string        `json:"author,omitempty,omitzero"`
+	Chart  RevisionChart `json:"chart,omitempty,omitzero"`
+	Date   time.Time     `json:"date,omitempty,omitzero"`
+
+	// Message Its first 500 characters.
+	Message  string `json:"message,omitempty,omitzero"`
+	Revision string `json:"revision"`
+
+	// Signature Whether the commit has a good signature; absent: signatures were not verified.
+	Signature string `json:"signature,omitempty,omitzero"`
+}
+
+// RevisionChart defines model for RevisionChart.
+type RevisionChart struct {
+	Name       string `json:"name"`
+	Repository string `json:"repository"`
+	Version    string `json:"version"`
 }
 
 // Rewind HUB_REWOUND: the agent has another log than the hub, as after a restore from a backup. It accepts no change and enforces what it has until an admin accepts the hub's state.
@@ -2153,6 +2245,21 @@ type ListApplicationsParams struct {
 	// Q Part of the name, any case.
 	Q string `form:"q,omitempty" json:"q,omitempty,omitzero"`
 
+	// Name The one name, exactly.
+	Name string `form:"name,omitempty" json:"name,omitempty,omitzero"`
+
+	// Projects The same as project, by Argo CD's name.
+	Projects []string `form:"projects,omitempty" json:"projects,omitempty,omitzero"`
+
+	// Selector The same as labels, by Argo CD's name.
+	Selector string `form:"selector,omitempty" json:"selector,omitempty,omitzero"`
+
+	// AppNamespace The same as namespace, by Argo CD's name.
+	AppNamespace string `form:"appNamespace,omitempty" json:"appNamespace,omitempty,omitzero"`
+
+	// ResourceVersion An answer is never older than the request, so any version is fulfilled. To follow changes from a list on, give its cursor to the stream.
+	ResourceVersion string `form:"resourceVersion,omitempty" json:"resourceVersion,omitempty,omitzero"`
+
 	// Labels A label selector: `a=b,c!=d,e in (f,g),h,!i`.
 	Labels string `form:"labels,omitempty" json:"labels,omitempty,omitzero"`
 
@@ -2217,6 +2324,18 @@ type UpdateApplicationParams struct {
 	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
 }
 
+// AbandonApplicationParams defines parameters for AbandonApplication.
+type AbandonApplicationParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// ApproveOperationParams defines parameters for ApproveOperation.
+type ApproveOperationParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // DiffApplicationParams defines parameters for DiffApplication.
 type DiffApplicationParams struct {
 	// All Also objects that are equal.
@@ -2255,6 +2374,9 @@ type ListOperationsParams struct {
 type RefreshApplicationParams struct {
 	// Hard Render even if nothing changed.
 	Hard bool `form:"hard,omitempty" json:"hard,omitempty,omitzero"`
+
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
 // GetLiveResourceParams defines parameters for GetLiveResource.
@@ -2277,6 +2399,12 @@ type ListResourceActionsParams struct {
 
 // RunResourceActionParams defines parameters for RunResourceAction.
 type RunResourceActionParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// DeleteLiveResourceParams defines parameters for DeleteLiveResource.
+type DeleteLiveResourceParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
@@ -2317,6 +2445,12 @@ type UpdateApplicationSpecParams struct {
 
 // SyncApplicationParams defines parameters for SyncApplication.
 type SyncApplicationParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// TerminateOperationParams defines parameters for TerminateOperation.
+type TerminateOperationParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
@@ -2427,10 +2561,28 @@ type UpdateClusterParams struct {
 	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
 }
 
+// AcceptHubParams defines parameters for AcceptHub.
+type AcceptHubParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // KeepClusterJSONBody defines parameters for KeepCluster.
 type KeepClusterJSONBody struct {
 	// Fingerprint UID of the namespace kube-system of the cluster that keeps it.
 	Fingerprint string `json:"fingerprint"`
+}
+
+// KeepClusterParams defines parameters for KeepCluster.
+type KeepClusterParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// RevokeAgentParams defines parameters for RevokeAgent.
+type RevokeAgentParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
 // UpgradeAgentJSONBody defines parameters for UpgradeAgent.
@@ -2440,6 +2592,12 @@ type UpgradeAgentJSONBody struct {
 
 	// Image Full reference of the new image, with a tag or a digest. The owner of the cluster decides which repositories are allowed.
 	Image string `json:"image"`
+}
+
+// UpgradeAgentParams defines parameters for UpgradeAgent.
+type UpgradeAgentParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
 // AddPublicKeysJSONBody defines parameters for AddPublicKeys.
@@ -2552,6 +2710,12 @@ type PutRepositoryParams struct {
 
 // PutRepositoryJSONBodyType defines parameters for PutRepository.
 type PutRepositoryJSONBodyType string
+
+// RefreshRepositoryParams defines parameters for RefreshRepository.
+type RefreshRepositoryParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
 
 // CreateSCIMTokenJSONBody defines parameters for CreateSCIMToken.
 type CreateSCIMTokenJSONBody struct {
@@ -2748,6 +2912,12 @@ type BeginSignInParams struct {
 
 	// LoginHint User name, for the provider.
 	LoginHint string `form:"login_hint,omitempty" json:"login_hint,omitempty,omitzero"`
+}
+
+// HealthzParams defines parameters for Healthz.
+type HealthzParams struct {
+	// Full Whether the database can be reached, too. The hub has no connection to the API servers of clusters; how their agents are stands in /api/v1/clusters.
+	Full bool `form:"full,omitempty" json:"full,omitempty,omitzero"`
 }
 
 // CreateApplicationJSONRequestBody defines body for CreateApplication for application/json ContentType.

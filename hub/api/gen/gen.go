@@ -40,10 +40,10 @@ type ServerInterface interface {
 	UpdateApplication(ctx echo.Context, namespace PathNamespace, name PathName, params UpdateApplicationParams) error
 	// AbandonApplication Removes an application whose cluster no longer exists, and returns what it leaves in the cluster
 	// (POST /api/v1/applications/{namespace}/{name}/abandon)
-	AbandonApplication(ctx echo.Context, namespace PathNamespace, name PathName) error
+	AbandonApplication(ctx echo.Context, namespace PathNamespace, name PathName, params AbandonApplicationParams) error
 	// ApproveOperation Approves what the operation in progress deletes
 	// (POST /api/v1/applications/{namespace}/{name}/approve)
-	ApproveOperation(ctx echo.Context, namespace PathNamespace, name PathName) error
+	ApproveOperation(ctx echo.Context, namespace PathNamespace, name PathName, params ApproveOperationParams) error
 	// DiffApplication Returns what differs between target and cluster
 	// (GET /api/v1/applications/{namespace}/{name}/diff)
 	DiffApplication(ctx echo.Context, namespace PathNamespace, name PathName, params DiffApplicationParams) error
@@ -73,10 +73,13 @@ type ServerInterface interface {
 	RunResourceAction(ctx echo.Context, namespace PathNamespace, name PathName, params RunResourceActionParams) error
 	// DeleteLiveResource Deletes one live object of the application
 	// (POST /api/v1/applications/{namespace}/{name}/resource/delete)
-	DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName) error
+	DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName, params DeleteLiveResourceParams) error
 	// ResumeApplication Ends the pause that a rollback began
 	// (POST /api/v1/applications/{namespace}/{name}/resume)
 	ResumeApplication(ctx echo.Context, namespace PathNamespace, name PathName, params ResumeApplicationParams) error
+	// GetRevision Returns what is known of a revision that was rendered or applied
+	// (GET /api/v1/applications/{namespace}/{name}/revisions/{revision})
+	GetRevision(ctx echo.Context, namespace PathNamespace, name PathName, revision string) error
 	// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
 	// (POST /api/v1/applications/{namespace}/{name}/rollback)
 	RollbackApplication(ctx echo.Context, namespace PathNamespace, name PathName, params RollbackApplicationParams) error
@@ -91,7 +94,7 @@ type ServerInterface interface {
 	GetApplicationWindows(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// TerminateOperation Ends the operation that runs
 	// (POST /api/v1/applications/{namespace}/{name}/terminate)
-	TerminateOperation(ctx echo.Context, namespace PathNamespace, name PathName) error
+	TerminateOperation(ctx echo.Context, namespace PathNamespace, name PathName, params TerminateOperationParams) error
 	// GetApplicationTree Returns the managed objects and their children
 	// (GET /api/v1/applications/{namespace}/{name}/tree)
 	GetApplicationTree(ctx echo.Context, namespace PathNamespace, name PathName) error
@@ -136,16 +139,19 @@ type ServerInterface interface {
 	UpdateCluster(ctx echo.Context, name PathName, params UpdateClusterParams) error
 	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	// (POST /api/v1/clusters/{name}/accept-hub)
-	AcceptHub(ctx echo.Context, name PathName) error
+	AcceptHub(ctx echo.Context, name PathName, params AcceptHubParams) error
+	// GetClusterDeletion Says what the deletion of a cluster would do, and changes nothing
+	// (GET /api/v1/clusters/{name}/deletion)
+	GetClusterDeletion(ctx echo.Context, name PathName) error
 	// KeepCluster Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 	// (POST /api/v1/clusters/{name}/keep)
-	KeepCluster(ctx echo.Context, name PathName) error
+	KeepCluster(ctx echo.Context, name PathName, params KeepClusterParams) error
 	// RevokeAgent Ends a cluster's agent with all its certificates, and its open join tokens; the cluster stays
 	// (POST /api/v1/clusters/{name}/revoke)
-	RevokeAgent(ctx echo.Context, name PathName) error
+	RevokeAgent(ctx echo.Context, name PathName, params RevokeAgentParams) error
 	// UpgradeAgent Upgrades the agent of a cluster, and rolls back if the new version does not connect
 	// (POST /api/v1/clusters/{name}/upgrade)
-	UpgradeAgent(ctx echo.Context, name PathName) error
+	UpgradeAgent(ctx echo.Context, name PathName, params UpgradeAgentParams) error
 	// ListPublicKeys Lists the public keys that signatures of commits are checked with
 	// (GET /api/v1/gpgkeys)
 	ListPublicKeys(ctx echo.Context) error
@@ -221,9 +227,15 @@ type ServerInterface interface {
 	// GetRepository Returns one repository
 	// (GET /api/v1/repositories/{id})
 	GetRepository(ctx echo.Context, id PathID) error
+	// GetRepositoryDeletion Says what the deletion of a repository would do, and changes nothing
+	// (GET /api/v1/repositories/{id}/deletion)
+	GetRepositoryDeletion(ctx echo.Context, id PathID) error
 	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
-	RefreshRepository(ctx echo.Context, id PathID) error
+	RefreshRepository(ctx echo.Context, id PathID, params RefreshRepositoryParams) error
+	// ListRefs Lists the branches and tags of a repository as of its last fetch
+	// (GET /api/v1/repositories/{id}/refs)
+	ListRefs(ctx echo.Context, id PathID) error
 	// ListRepositoryCredentials Lists the credential templates
 	// (GET /api/v1/repository-credentials)
 	ListRepositoryCredentials(ctx echo.Context) error
@@ -245,6 +257,9 @@ type ServerInterface interface {
 	// PatchSettings Sets keys, and removes those whose value is null; others stay
 	// (PATCH /api/v1/settings)
 	PatchSettings(ctx echo.Context, params PatchSettingsParams) error
+	// GetClientSettings Returns the settings that every client may know
+	// (GET /api/v1/settings/client)
+	GetClientSettings(ctx echo.Context) error
 	// Setup Creates the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx echo.Context) error
@@ -329,9 +344,9 @@ type ServerInterface interface {
 	// GetVersion Says which release of the hub this is
 	// (GET /api/v1/version)
 	GetVersion(ctx echo.Context) error
-	// Healthz Says the same as /livez
+	// Healthz Says the same as /livez, or the same as /readyz with full
 	// (GET /healthz)
-	Healthz(ctx echo.Context) error
+	Healthz(ctx echo.Context, params HealthzParams) error
 	// Livez Reports whether the process works, or has to be restarted
 	// (GET /livez)
 	Livez(ctx echo.Context) error
@@ -391,6 +406,41 @@ func (w *ServerInterfaceWrapper) ListApplications(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", ctx.QueryParams(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter q: %s", err))
+	}
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", ctx.QueryParams(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Optional query parameter "projects" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "projects", ctx.QueryParams(), &params.Projects, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter projects: %s", err))
+	}
+
+	// ------------- Optional query parameter "selector" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "selector", ctx.QueryParams(), &params.Selector, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter selector: %s", err))
+	}
+
+	// ------------- Optional query parameter "appNamespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "appNamespace", ctx.QueryParams(), &params.AppNamespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter appNamespace: %s", err))
+	}
+
+	// ------------- Optional query parameter "resourceVersion" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "resourceVersion", ctx.QueryParams(), &params.ResourceVersion, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resourceVersion: %s", err))
 	}
 
 	// ------------- Optional query parameter "labels" -------------
@@ -673,8 +723,28 @@ func (w *ServerInterfaceWrapper) AbandonApplication(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AbandonApplicationParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.AbandonApplication(ctx, namespace, name)
+	err = w.Handler.AbandonApplication(ctx, namespace, name, params)
 	return err
 }
 
@@ -697,8 +767,28 @@ func (w *ServerInterfaceWrapper) ApproveOperation(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ApproveOperationParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ApproveOperation(ctx, namespace, name)
+	err = w.Handler.ApproveOperation(ctx, namespace, name, params)
 	return err
 }
 
@@ -928,6 +1018,23 @@ func (w *ServerInterfaceWrapper) RefreshApplication(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter hard: %s", err))
 	}
 
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.RefreshApplication(ctx, namespace, name, params)
 	return err
@@ -1118,8 +1225,28 @@ func (w *ServerInterfaceWrapper) DeleteLiveResource(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteLiveResourceParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeleteLiveResource(ctx, namespace, name)
+	err = w.Handler.DeleteLiveResource(ctx, namespace, name, params)
 	return err
 }
 
@@ -1164,6 +1291,38 @@ func (w *ServerInterfaceWrapper) ResumeApplication(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ResumeApplication(ctx, namespace, name, params)
+	return err
+}
+
+// GetRevision converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRevision(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Path parameter "revision" -------------
+	var revision string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "revision", ctx.Param("revision"), &revision, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter revision: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRevision(ctx, namespace, name, revision)
 	return err
 }
 
@@ -1342,8 +1501,28 @@ func (w *ServerInterfaceWrapper) TerminateOperation(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TerminateOperationParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.TerminateOperation(ctx, namespace, name)
+	err = w.Handler.TerminateOperation(ctx, namespace, name, params)
 	return err
 }
 
@@ -1675,8 +1854,44 @@ func (w *ServerInterfaceWrapper) AcceptHub(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AcceptHubParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.AcceptHub(ctx, name)
+	err = w.Handler.AcceptHub(ctx, name, params)
+	return err
+}
+
+// GetClusterDeletion converts echo context to params.
+func (w *ServerInterfaceWrapper) GetClusterDeletion(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetClusterDeletion(ctx, name)
 	return err
 }
 
@@ -1691,8 +1906,28 @@ func (w *ServerInterfaceWrapper) KeepCluster(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params KeepClusterParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.KeepCluster(ctx, name)
+	err = w.Handler.KeepCluster(ctx, name, params)
 	return err
 }
 
@@ -1707,8 +1942,28 @@ func (w *ServerInterfaceWrapper) RevokeAgent(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevokeAgentParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RevokeAgent(ctx, name)
+	err = w.Handler.RevokeAgent(ctx, name, params)
 	return err
 }
 
@@ -1723,8 +1978,28 @@ func (w *ServerInterfaceWrapper) UpgradeAgent(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpgradeAgentParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpgradeAgent(ctx, name)
+	err = w.Handler.UpgradeAgent(ctx, name, params)
 	return err
 }
 
@@ -2185,6 +2460,22 @@ func (w *ServerInterfaceWrapper) GetRepository(ctx echo.Context) error {
 	return err
 }
 
+// GetRepositoryDeletion converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRepositoryDeletion(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRepositoryDeletion(ctx, id)
+	return err
+}
+
 // RefreshRepository converts echo context to params.
 func (w *ServerInterfaceWrapper) RefreshRepository(ctx echo.Context) error {
 	var err error
@@ -2196,8 +2487,44 @@ func (w *ServerInterfaceWrapper) RefreshRepository(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RefreshRepositoryParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RefreshRepository(ctx, id)
+	err = w.Handler.RefreshRepository(ctx, id, params)
+	return err
+}
+
+// ListRefs converts echo context to params.
+func (w *ServerInterfaceWrapper) ListRefs(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListRefs(ctx, id)
 	return err
 }
 
@@ -2321,6 +2648,15 @@ func (w *ServerInterfaceWrapper) PatchSettings(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.PatchSettings(ctx, params)
+	return err
+}
+
+// GetClientSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) GetClientSettings(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetClientSettings(ctx)
 	return err
 }
 
@@ -2823,8 +3159,17 @@ func (w *ServerInterfaceWrapper) GetVersion(ctx echo.Context) error {
 func (w *ServerInterfaceWrapper) Healthz(ctx echo.Context) error {
 	var err error
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params HealthzParams
+	// ------------- Optional query parameter "full" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "full", ctx.QueryParams(), &params.Full, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter full: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.Healthz(ctx)
+	err = w.Handler.Healthz(ctx, params)
 	return err
 }
 
@@ -2944,6 +3289,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/repositories", wrapper.PutRepository, options.OperationMiddlewares["putRepository"]...)
 	router.DELETE(options.BaseURL+"/api/v1/repositories/:id", wrapper.DeleteRepository, options.OperationMiddlewares["deleteRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repositories/:id", wrapper.GetRepository, options.OperationMiddlewares["getRepository"]...)
+	router.GET(options.BaseURL+"/api/v1/repositories/:id/refs", wrapper.ListRefs, options.OperationMiddlewares["listRefs"]...)
+	router.GET(options.BaseURL+"/api/v1/repositories/:id/deletion", wrapper.GetRepositoryDeletion, options.OperationMiddlewares["getRepositoryDeletion"]...)
 	router.POST(options.BaseURL+"/api/v1/repositories/:id/refresh", wrapper.RefreshRepository, options.OperationMiddlewares["refreshRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repository-credentials", wrapper.ListRepositoryCredentials, options.OperationMiddlewares["listRepositoryCredentials"]...)
 	router.DELETE(options.BaseURL+"/api/v1/repository-credentials/:id", wrapper.DeleteRepositoryCredential, options.OperationMiddlewares["deleteRepositoryCredential"]...)
@@ -2959,6 +3306,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/api/v1/clusters/:name", wrapper.DeleteCluster, options.OperationMiddlewares["deleteCluster"]...)
 	router.GET(options.BaseURL+"/api/v1/clusters/:name", wrapper.GetCluster, options.OperationMiddlewares["getCluster"]...)
 	router.PUT(options.BaseURL+"/api/v1/clusters/:name", wrapper.UpdateCluster, options.OperationMiddlewares["updateCluster"]...)
+	router.GET(options.BaseURL+"/api/v1/clusters/:name/deletion", wrapper.GetClusterDeletion, options.OperationMiddlewares["getClusterDeletion"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/accept-hub", wrapper.AcceptHub, options.OperationMiddlewares["acceptHub"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/keep", wrapper.KeepCluster, options.OperationMiddlewares["keepCluster"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/upgrade", wrapper.UpgradeAgent, options.OperationMiddlewares["upgradeAgent"]...)
@@ -2976,6 +3324,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/terminate", wrapper.TerminateOperation, options.OperationMiddlewares["terminateOperation"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/refresh", wrapper.RefreshApplication, options.OperationMiddlewares["refreshApplication"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/tree", wrapper.GetApplicationTree, options.OperationMiddlewares["getApplicationTree"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/revisions/:revision", wrapper.GetRevision, options.OperationMiddlewares["getRevision"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/resource", wrapper.GetLiveResource, options.OperationMiddlewares["getLiveResource"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/diff", wrapper.DiffApplication, options.OperationMiddlewares["diffApplication"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/impersonation", wrapper.CheckImpersonation, options.OperationMiddlewares["checkImpersonation"]...)
@@ -2984,6 +3333,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/operations", wrapper.ListOperations, options.OperationMiddlewares["listOperations"]...)
 	router.GET(options.BaseURL+"/api/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit, options.OperationMiddlewares["verifyAudit"]...)
+	router.GET(options.BaseURL+"/api/v1/settings/client", wrapper.GetClientSettings, options.OperationMiddlewares["getClientSettings"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/export", wrapper.ExportAudit, options.OperationMiddlewares["exportAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/retention", wrapper.GetAuditRetention, options.OperationMiddlewares["getAuditRetention"]...)
 	router.PUT(options.BaseURL+"/api/v1/audit/retention", wrapper.PutAuditRetention, options.OperationMiddlewares["putAuditRetention"]...)
@@ -3324,6 +3674,7 @@ func (response UpdateApplicationdefaultJSONResponse) VisitUpdateApplicationRespo
 type AbandonApplicationRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
+	Params    AbandonApplicationParams
 	Body      *AbandonApplicationJSONRequestBody
 }
 
@@ -3367,6 +3718,7 @@ func (response AbandonApplicationdefaultJSONResponse) VisitAbandonApplicationRes
 type ApproveOperationRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
+	Params    ApproveOperationParams
 	Body      *ApproveOperationJSONRequestBody
 }
 
@@ -3791,6 +4143,7 @@ func (response RunResourceActiondefaultJSONResponse) VisitRunResourceActionRespo
 type DeleteLiveResourceRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
+	Params    DeleteLiveResourceParams
 	Body      *DeleteLiveResourceJSONRequestBody
 }
 
@@ -3855,6 +4208,47 @@ type ResumeApplicationdefaultJSONResponse struct {
 }
 
 func (response ResumeApplicationdefaultJSONResponse) VisitResumeApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRevisionRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Revision  string        `json:"revision"`
+}
+
+type GetRevisionResponseObject interface {
+	VisitGetRevisionResponse(w http.ResponseWriter) error
+}
+
+type GetRevision200JSONResponse Revision
+
+func (response GetRevision200JSONResponse) VisitGetRevisionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRevisiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetRevisiondefaultJSONResponse) VisitGetRevisionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4036,6 +4430,7 @@ func (response GetApplicationWindowsdefaultJSONResponse) VisitGetApplicationWind
 type TerminateOperationRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
+	Params    TerminateOperationParams
 }
 
 type TerminateOperationResponseObject interface {
@@ -4682,7 +5077,8 @@ func (response UpdateClusterdefaultJSONResponse) VisitUpdateClusterResponse(w ht
 }
 
 type AcceptHubRequestObject struct {
-	Name PathName `json:"name"`
+	Name   PathName `json:"name"`
+	Params AcceptHubParams
 }
 
 type AcceptHubResponseObject interface {
@@ -4720,9 +5116,49 @@ func (response AcceptHubdefaultJSONResponse) VisitAcceptHubResponse(w http.Respo
 	return err
 }
 
-type KeepClusterRequestObject struct {
+type GetClusterDeletionRequestObject struct {
 	Name PathName `json:"name"`
-	Body *KeepClusterJSONRequestBody
+}
+
+type GetClusterDeletionResponseObject interface {
+	VisitGetClusterDeletionResponse(w http.ResponseWriter) error
+}
+
+type GetClusterDeletion200JSONResponse DeletionPlan
+
+func (response GetClusterDeletion200JSONResponse) VisitGetClusterDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClusterDeletiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetClusterDeletiondefaultJSONResponse) VisitGetClusterDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type KeepClusterRequestObject struct {
+	Name   PathName `json:"name"`
+	Params KeepClusterParams
+	Body   *KeepClusterJSONRequestBody
 }
 
 type KeepClusterResponseObject interface {
@@ -4761,7 +5197,8 @@ func (response KeepClusterdefaultJSONResponse) VisitKeepClusterResponse(w http.R
 }
 
 type RevokeAgentRequestObject struct {
-	Name PathName `json:"name"`
+	Name   PathName `json:"name"`
+	Params RevokeAgentParams
 }
 
 type RevokeAgentResponseObject interface {
@@ -4800,8 +5237,9 @@ func (response RevokeAgentdefaultJSONResponse) VisitRevokeAgentResponse(w http.R
 }
 
 type UpgradeAgentRequestObject struct {
-	Name PathName `json:"name"`
-	Body *UpgradeAgentJSONRequestBody
+	Name   PathName `json:"name"`
+	Params UpgradeAgentParams
+	Body   *UpgradeAgentJSONRequestBody
 }
 
 type UpgradeAgentResponseObject interface {
@@ -5824,8 +6262,48 @@ func (response GetRepositorydefaultJSONResponse) VisitGetRepositoryResponse(w ht
 	return err
 }
 
-type RefreshRepositoryRequestObject struct {
+type GetRepositoryDeletionRequestObject struct {
 	Id PathID `json:"id"`
+}
+
+type GetRepositoryDeletionResponseObject interface {
+	VisitGetRepositoryDeletionResponse(w http.ResponseWriter) error
+}
+
+type GetRepositoryDeletion200JSONResponse DeletionPlan
+
+func (response GetRepositoryDeletion200JSONResponse) VisitGetRepositoryDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRepositoryDeletiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetRepositoryDeletiondefaultJSONResponse) VisitGetRepositoryDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RefreshRepositoryRequestObject struct {
+	Id     PathID `json:"id"`
+	Params RefreshRepositoryParams
 }
 
 type RefreshRepositoryResponseObject interface {
@@ -5846,6 +6324,48 @@ type RefreshRepositorydefaultJSONResponse struct {
 }
 
 func (response RefreshRepositorydefaultJSONResponse) VisitRefreshRepositoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRefsRequestObject struct {
+	Id PathID `json:"id"`
+}
+
+type ListRefsResponseObject interface {
+	VisitListRefsResponse(w http.ResponseWriter) error
+}
+
+type ListRefs200JSONResponse struct {
+	Branches []Ref `json:"branches"`
+	Tags     []Ref `json:"tags"`
+}
+
+func (response ListRefs200JSONResponse) VisitListRefsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRefsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListRefsdefaultJSONResponse) VisitListRefsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6112,6 +6632,44 @@ type PatchSettingsdefaultJSONResponse struct {
 }
 
 func (response PatchSettingsdefaultJSONResponse) VisitPatchSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClientSettingsRequestObject struct {
+}
+
+type GetClientSettingsResponseObject interface {
+	VisitGetClientSettingsResponse(w http.ResponseWriter) error
+}
+
+type GetClientSettings200JSONResponse ClientSettings
+
+func (response GetClientSettings200JSONResponse) VisitGetClientSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClientSettingsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetClientSettingsdefaultJSONResponse) VisitGetClientSettingsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -7230,6 +7788,7 @@ func (response GetVersiondefaultJSONResponse) VisitGetVersionResponse(w http.Res
 }
 
 type HealthzRequestObject struct {
+	Params HealthzParams
 }
 
 type HealthzResponseObject interface {
@@ -7402,6 +7961,9 @@ type StrictServerInterface interface {
 	// ResumeApplication Ends the pause that a rollback began
 	// (POST /api/v1/applications/{namespace}/{name}/resume)
 	ResumeApplication(ctx context.Context, request ResumeApplicationRequestObject) (ResumeApplicationResponseObject, error)
+	// GetRevision Returns what is known of a revision that was rendered or applied
+	// (GET /api/v1/applications/{namespace}/{name}/revisions/{revision})
+	GetRevision(ctx context.Context, request GetRevisionRequestObject) (GetRevisionResponseObject, error)
 	// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
 	// (POST /api/v1/applications/{namespace}/{name}/rollback)
 	RollbackApplication(ctx context.Context, request RollbackApplicationRequestObject) (RollbackApplicationResponseObject, error)
@@ -7462,6 +8024,9 @@ type StrictServerInterface interface {
 	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	// (POST /api/v1/clusters/{name}/accept-hub)
 	AcceptHub(ctx context.Context, request AcceptHubRequestObject) (AcceptHubResponseObject, error)
+	// GetClusterDeletion Says what the deletion of a cluster would do, and changes nothing
+	// (GET /api/v1/clusters/{name}/deletion)
+	GetClusterDeletion(ctx context.Context, request GetClusterDeletionRequestObject) (GetClusterDeletionResponseObject, error)
 	// KeepCluster Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 	// (POST /api/v1/clusters/{name}/keep)
 	KeepCluster(ctx context.Context, request KeepClusterRequestObject) (KeepClusterResponseObject, error)
@@ -7546,9 +8111,15 @@ type StrictServerInterface interface {
 	// GetRepository Returns one repository
 	// (GET /api/v1/repositories/{id})
 	GetRepository(ctx context.Context, request GetRepositoryRequestObject) (GetRepositoryResponseObject, error)
+	// GetRepositoryDeletion Says what the deletion of a repository would do, and changes nothing
+	// (GET /api/v1/repositories/{id}/deletion)
+	GetRepositoryDeletion(ctx context.Context, request GetRepositoryDeletionRequestObject) (GetRepositoryDeletionResponseObject, error)
 	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
 	RefreshRepository(ctx context.Context, request RefreshRepositoryRequestObject) (RefreshRepositoryResponseObject, error)
+	// ListRefs Lists the branches and tags of a repository as of its last fetch
+	// (GET /api/v1/repositories/{id}/refs)
+	ListRefs(ctx context.Context, request ListRefsRequestObject) (ListRefsResponseObject, error)
 	// ListRepositoryCredentials Lists the credential templates
 	// (GET /api/v1/repository-credentials)
 	ListRepositoryCredentials(ctx context.Context, request ListRepositoryCredentialsRequestObject) (ListRepositoryCredentialsResponseObject, error)
@@ -7570,6 +8141,9 @@ type StrictServerInterface interface {
 	// PatchSettings Sets keys, and removes those whose value is null; others stay
 	// (PATCH /api/v1/settings)
 	PatchSettings(ctx context.Context, request PatchSettingsRequestObject) (PatchSettingsResponseObject, error)
+	// GetClientSettings Returns the settings that every client may know
+	// (GET /api/v1/settings/client)
+	GetClientSettings(ctx context.Context, request GetClientSettingsRequestObject) (GetClientSettingsResponseObject, error)
 	// Setup Creates the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx context.Context, request SetupRequestObject) (SetupResponseObject, error)
@@ -7654,7 +8228,7 @@ type StrictServerInterface interface {
 	// GetVersion Says which release of the hub this is
 	// (GET /api/v1/version)
 	GetVersion(ctx context.Context, request GetVersionRequestObject) (GetVersionResponseObject, error)
-	// Healthz Says the same as /livez
+	// Healthz Says the same as /livez, or the same as /readyz with full
 	// (GET /healthz)
 	Healthz(ctx context.Context, request HealthzRequestObject) (HealthzResponseObject, error)
 	// Livez Reports whether the process works, or has to be restarted
@@ -7905,11 +8479,12 @@ func (sh *strictHandler) UpdateApplication(ctx echo.Context, namespace PathNames
 }
 
 // AbandonApplication operation middleware
-func (sh *strictHandler) AbandonApplication(ctx echo.Context, namespace PathNamespace, name PathName) error {
+func (sh *strictHandler) AbandonApplication(ctx echo.Context, namespace PathNamespace, name PathName, params AbandonApplicationParams) error {
 	var request AbandonApplicationRequestObject
 
 	request.Namespace = namespace
 	request.Name = name
+	request.Params = params
 
 	var body AbandonApplicationJSONRequestBody
 	var err error
@@ -7954,11 +8529,12 @@ func (sh *strictHandler) AbandonApplication(ctx echo.Context, namespace PathName
 }
 
 // ApproveOperation operation middleware
-func (sh *strictHandler) ApproveOperation(ctx echo.Context, namespace PathNamespace, name PathName) error {
+func (sh *strictHandler) ApproveOperation(ctx echo.Context, namespace PathNamespace, name PathName, params ApproveOperationParams) error {
 	var request ApproveOperationRequestObject
 
 	request.Namespace = namespace
 	request.Name = name
+	request.Params = params
 
 	var body ApproveOperationJSONRequestBody
 	var err error
@@ -8268,11 +8844,12 @@ func (sh *strictHandler) RunResourceAction(ctx echo.Context, namespace PathNames
 }
 
 // DeleteLiveResource operation middleware
-func (sh *strictHandler) DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName) error {
+func (sh *strictHandler) DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName, params DeleteLiveResourceParams) error {
 	var request DeleteLiveResourceRequestObject
 
 	request.Namespace = namespace
 	request.Name = name
+	request.Params = params
 
 	var body DeleteLiveResourceJSONRequestBody
 	var err error
@@ -8360,6 +8937,33 @@ func (sh *strictHandler) ResumeApplication(ctx echo.Context, namespace PathNames
 		return err
 	} else if validResponse, ok := response.(ResumeApplicationResponseObject); ok {
 		return validResponse.VisitResumeApplicationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetRevision operation middleware
+func (sh *strictHandler) GetRevision(ctx echo.Context, namespace PathNamespace, name PathName, revision string) error {
+	var request GetRevisionRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Revision = revision
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRevision(ctx.Request().Context(), request.(GetRevisionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRevision")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetRevisionResponseObject); ok {
+		return validResponse.VisitGetRevisionResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -8543,11 +9147,12 @@ func (sh *strictHandler) GetApplicationWindows(ctx echo.Context, namespace PathN
 }
 
 // TerminateOperation operation middleware
-func (sh *strictHandler) TerminateOperation(ctx echo.Context, namespace PathNamespace, name PathName) error {
+func (sh *strictHandler) TerminateOperation(ctx echo.Context, namespace PathNamespace, name PathName, params TerminateOperationParams) error {
 	var request TerminateOperationRequestObject
 
 	request.Namespace = namespace
 	request.Name = name
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.TerminateOperation(ctx.Request().Context(), request.(TerminateOperationRequestObject))
@@ -9001,10 +9606,11 @@ func (sh *strictHandler) UpdateCluster(ctx echo.Context, name PathName, params U
 }
 
 // AcceptHub operation middleware
-func (sh *strictHandler) AcceptHub(ctx echo.Context, name PathName) error {
+func (sh *strictHandler) AcceptHub(ctx echo.Context, name PathName, params AcceptHubParams) error {
 	var request AcceptHubRequestObject
 
 	request.Name = name
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.AcceptHub(ctx.Request().Context(), request.(AcceptHubRequestObject))
@@ -9025,11 +9631,37 @@ func (sh *strictHandler) AcceptHub(ctx echo.Context, name PathName) error {
 	return nil
 }
 
+// GetClusterDeletion operation middleware
+func (sh *strictHandler) GetClusterDeletion(ctx echo.Context, name PathName) error {
+	var request GetClusterDeletionRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetClusterDeletion(ctx.Request().Context(), request.(GetClusterDeletionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetClusterDeletion")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetClusterDeletionResponseObject); ok {
+		return validResponse.VisitGetClusterDeletionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // KeepCluster operation middleware
-func (sh *strictHandler) KeepCluster(ctx echo.Context, name PathName) error {
+func (sh *strictHandler) KeepCluster(ctx echo.Context, name PathName, params KeepClusterParams) error {
 	var request KeepClusterRequestObject
 
 	request.Name = name
+	request.Params = params
 
 	var body KeepClusterJSONRequestBody
 	var err error
@@ -9074,10 +9706,11 @@ func (sh *strictHandler) KeepCluster(ctx echo.Context, name PathName) error {
 }
 
 // RevokeAgent operation middleware
-func (sh *strictHandler) RevokeAgent(ctx echo.Context, name PathName) error {
+func (sh *strictHandler) RevokeAgent(ctx echo.Context, name PathName, params RevokeAgentParams) error {
 	var request RevokeAgentRequestObject
 
 	request.Name = name
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.RevokeAgent(ctx.Request().Context(), request.(RevokeAgentRequestObject))
@@ -9099,10 +9732,11 @@ func (sh *strictHandler) RevokeAgent(ctx echo.Context, name PathName) error {
 }
 
 // UpgradeAgent operation middleware
-func (sh *strictHandler) UpgradeAgent(ctx echo.Context, name PathName) error {
+func (sh *strictHandler) UpgradeAgent(ctx echo.Context, name PathName, params UpgradeAgentParams) error {
 	var request UpgradeAgentRequestObject
 
 	request.Name = name
+	request.Params = params
 
 	var body UpgradeAgentJSONRequestBody
 	var err error
@@ -9945,11 +10579,37 @@ func (sh *strictHandler) GetRepository(ctx echo.Context, id PathID) error {
 	return nil
 }
 
+// GetRepositoryDeletion operation middleware
+func (sh *strictHandler) GetRepositoryDeletion(ctx echo.Context, id PathID) error {
+	var request GetRepositoryDeletionRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRepositoryDeletion(ctx.Request().Context(), request.(GetRepositoryDeletionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRepositoryDeletion")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetRepositoryDeletionResponseObject); ok {
+		return validResponse.VisitGetRepositoryDeletionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // RefreshRepository operation middleware
-func (sh *strictHandler) RefreshRepository(ctx echo.Context, id PathID) error {
+func (sh *strictHandler) RefreshRepository(ctx echo.Context, id PathID, params RefreshRepositoryParams) error {
 	var request RefreshRepositoryRequestObject
 
 	request.Id = id
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.RefreshRepository(ctx.Request().Context(), request.(RefreshRepositoryRequestObject))
@@ -9964,6 +10624,31 @@ func (sh *strictHandler) RefreshRepository(ctx echo.Context, id PathID) error {
 		return err
 	} else if validResponse, ok := response.(RefreshRepositoryResponseObject); ok {
 		return validResponse.VisitRefreshRepositoryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListRefs operation middleware
+func (sh *strictHandler) ListRefs(ctx echo.Context, id PathID) error {
+	var request ListRefsRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRefs(ctx.Request().Context(), request.(ListRefsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRefs")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListRefsResponseObject); ok {
+		return validResponse.VisitListRefsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -10179,6 +10864,29 @@ func (sh *strictHandler) PatchSettings(ctx echo.Context, params PatchSettingsPar
 		return err
 	} else if validResponse, ok := response.(PatchSettingsResponseObject); ok {
 		return validResponse.VisitPatchSettingsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetClientSettings operation middleware
+func (sh *strictHandler) GetClientSettings(ctx echo.Context) error {
+	var request GetClientSettingsRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetClientSettings(ctx.Request().Context(), request.(GetClientSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetClientSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetClientSettingsResponseObject); ok {
+		return validResponse.VisitGetClientSettingsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -11109,8 +11817,10 @@ func (sh *strictHandler) GetVersion(ctx echo.Context) error {
 }
 
 // Healthz operation middleware
-func (sh *strictHandler) Healthz(ctx echo.Context) error {
+func (sh *strictHandler) Healthz(ctx echo.Context, params HealthzParams) error {
 	var request HealthzRequestObject
+
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.Healthz(ctx.Request().Context(), request.(HealthzRequestObject))

@@ -187,6 +187,8 @@ type RepositoryReader interface {
 	RepositoryByURL(ctx context.Context, key string) (hub.Repository, error)
 	// RepositoryFor returns the one that applications of a project use.
 	RepositoryFor(ctx context.Context, url, project string) (hub.Repository, error)
+	// Refs returns branches and tags as of the last fetch.
+	Refs(ctx context.Context, id hub.RepositoryID) ([]hub.Ref, error)
 }
 
 // RepositoryWriter changes repositories and has them fetched.

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/capstan-cd/capstan/hub/identity/connector"
+	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/yamltext"
 )
@@ -33,6 +34,11 @@ type Connector struct {
 	// Prompt is the label of the field for the name, of connectors that ask for
 	// a password; empty: the usual one.
 	Prompt string
+	// Exchange is the issuer whose tokens machines may exchange; nil: none.
+	Exchange *exchange.Issuer
+	// Machine reports that only machines have tokens of the issuer, so that no
+	// person signs in with the connector.
+	Machine bool
 	// Build makes the connector; exactly one of both is not nil. It sends HTTP
 	// requests with the client and makes none before a sign-in.
 	Build func(client *http.Client) (connector.Redirect, connector.Password, error)
@@ -188,14 +194,14 @@ func (p *parser) connector(n *yaml.Node, path string) error {
 	if err != nil {
 		return err
 	}
-	made, err := k.read(part{node: config, path: path + ".config", open: p.secret == nil && references, builders: p.builders})
+	made, err := k.read(part{id: e.ID, node: config, path: path + ".config", open: p.secret == nil && references, builders: p.builders})
 	if err != nil {
 		return err
 	}
 	for _, w := range made.warnings {
 		p.warn(config.Line, "%s: %s", path, w)
 	}
-	p.connectors = append(p.connectors, Connector{Type: e.Type, ID: e.ID, Name: e.Name, Prompt: made.prompt, Build: made.build})
+	p.connectors = append(p.connectors, Connector{Type: e.Type, ID: e.ID, Name: e.Name, Prompt: made.prompt, Exchange: made.exchange, Machine: made.machine, Build: made.build})
 	return nil
 }
 

@@ -14,6 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/capstan-cd/capstan/hub/identity/connector"
+	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
+	"github.com/capstan-cd/capstan/integration/rigs/pki"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -111,6 +113,9 @@ connectors:
     insecureSkipVerify: false
     userSearch: {baseDN: "dc=example,dc=com", username: uid, idAttr: uid, emailAttr: mail, nameAttr: cn}
     groupSearch: {baseDN: "dc=example,dc=com", nameAttr: cn, userMatchers: [{userAttr: DN, groupAttr: member}]}
+- type: saml
+  id: saml
+  config: {ssoURL: "https://idp.example.com/sso", caData: $saml.ca, usernameAttr: name, emailAttr: mail, ca: "", nameIDPolicyFormat: transient}
 - type: github
   id: ghe
   config: {clientID: a, clientSecret: b, hostName: ghe.example.com, loadAllGroups: true, teamNameField: slug}
@@ -119,7 +124,7 @@ connectors:
 func TestParseEveryType(t *testing.T) {
 	t.Parallel()
 	var oidc OIDCConfig
-	got, warnings, err := Parse(all, secrets(map[string]string{"okta:clientSecret": "$dollar: #1\n", "ldap.bindPW": "0123"}), given(&oidc))
+	got, warnings, err := Parse(all, secrets(map[string]string{"okta:clientSecret": "$dollar: #1\n", "ldap.bindPW": "0123", "saml.ca": base64.StdEncoding.EncodeToString(certificate(t))}), given(&oidc))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +137,7 @@ func TestParseEveryType(t *testing.T) {
 			}
 			built = append(built, c.Type+" "+c.Name+" "+c.Prompt)
 		}
-		want := []string{"oidc Okta ", "gitlab gitlab ", "google google ", "microsoft entra ", "ldap ldap Corporate name", "github ghe "}
+		want := []string{"oidc Okta ", "gitlab gitlab ", "google google ", "microsoft entra ", "ldap ldap Corporate name", "saml saml ", "github ghe "}
 		if diff := cmp.Diff(want, built); diff != "" {
 			t.Error(diff)
 		}
@@ -143,7 +148,7 @@ func TestParseEveryType(t *testing.T) {
 		}
 	})
 	t.Run("AUTH-08 warns of what has no effect", func(t *testing.T) {
-		for i, part := range []string{"line 2: issuer", "line 3: logger", "line 4: staticClients", "line 14: connectors[0].config.redirectURI", "insecureNoSSL"} {
+		for i, part := range []string{"line 2: issuer", "line 3: logger", "line 4: staticClients", "line 14: connectors[0].config.redirectURI", "insecureNoSSL", "transient"} {
 			if i >= len(warnings) || !strings.Contains(warnings[i], part) {
 				t.Fatalf("%q has no warning %q", warnings, part)
 			}
@@ -156,6 +161,92 @@ func TestParseEveryType(t *testing.T) {
 		}
 		if _, _, err := open[0].Build(http.DefaultClient); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("a connector without its secrets was built: %v", err)
+		}
+	})
+}
+
+// The examples of the documentation are right.
+func TestParseDocumentation(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../../../docs/single-sign-on/*.md")
+	if err != nil || len(pages) < 8 {
+		t.Fatalf("%v %v", pages, err)
+	}
+	for _, page := range pages {
+		t.Run("AUTH-08 reads the example of "+filepath.Base(page), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, example, found := strings.Cut(string(text), "    connectors:\n")
+			if !found {
+				t.Fatal("there is none")
+			}
+			indent := "    "
+			if strings.Contains(string(text), "  dex.config: |\n      connectors:") {
+				indent = "      "
+			}
+			config := "connectors:\n"
+			for _, line := range strings.Split(example, "\n") {
+				if !strings.HasPrefix(line, indent) {
+					break
+				}
+				config += strings.TrimPrefix(line, indent) + "\n"
+			}
+			config = strings.ReplaceAll(config, "HUB", "hub.example.com")
+			got, warnings, err := Parse(config, nil, given(new(OIDCConfig)))
+			if err != nil || len(got) != 1 || len(warnings) != 0 {
+				t.Errorf("%d %v %v in\n%s", len(got), warnings, err, config)
+			}
+		})
+	}
+}
+
+func TestParseExchange(t *testing.T) {
+	t.Parallel()
+	const text = `
+connectors:
+- type: oidc
+  id: github-actions
+  name: GitHub Actions
+  config:
+    issuer: https://token.actions.githubusercontent.com
+    clientID: https://hub.example.com
+    scopes: [openid]
+    userNameKey: sub
+    insecureSkipEmailVerified: true
+`
+	t.Run("AUTH-10 reads a connector of GitHub Actions as Argo CD documents it, and says what it lacks", func(t *testing.T) {
+		t.Parallel()
+		got, warnings, err := Parse(text, secrets(nil), given(new(OIDCConfig)))
+		if err != nil || len(got) != 1 || got[0].Exchange != nil || !got[0].Machine {
+			t.Fatalf("%+v %v", got, err)
+		}
+		if len(warnings) != 1 || !strings.Contains(warnings[0], "add tokenExchange") {
+			t.Errorf("%v", warnings)
+		}
+	})
+	t.Run("AUTH-10 reads whose tokens are exchanged", func(t *testing.T) {
+		t.Parallel()
+		rules := "    tokenExchange:\n      rules:\n      - sub: repo:my-org/*:ref:refs/heads/main\n"
+		got, warnings, err := Parse(text+rules, secrets(nil), given(new(OIDCConfig)))
+		if err != nil || len(warnings) != 0 {
+			t.Fatalf("%v %v", warnings, err)
+		}
+		want := &exchange.Issuer{
+			ID: "github-actions", Issuer: exchange.GitHubActions, Audiences: []string{"https://hub.example.com"}, UsernameClaim: "sub",
+			Rules: []exchange.Rule{{"sub": "repo:my-org/*:ref:refs/heads/main"}},
+		}
+		if diff := cmp.Diff(want, got[0].Exchange); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("refuses rules for everybody", func(t *testing.T) {
+		t.Parallel()
+		_, _, err := Parse(text+"    tokenExchange: {rules: [{ref: refs/heads/main}]}\n", secrets(nil), given(new(OIDCConfig)))
+		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Sentence(err), "whose tokens") {
+			t.Errorf("%v", err)
 		}
 	})
 }
@@ -182,6 +273,7 @@ func TestParseRefuses(t *testing.T) {
 		"a missing secret":             {"connectors:\n- type: github\n  id: a\n  config: {clientID: a, clientSecret: $none}\n", `line 4: connectors[0].config.clientSecret refers to the secret "none"`},
 		"a file of the hub":            {github + "    hostName: ghe.example.com\n    rootCA: /etc/passwd\n", "line 8: connectors[0].config.rootCA is not supported"},
 		"no check of certificates":     {"connectors:\n- type: ldap\n  id: a\n  config: {host: a, insecureSkipVerify: true}\n", "insecureSkipVerify is not supported"},
+		"no check of signatures":       {"connectors:\n- type: saml\n  id: a\n  config: {ssoURL: 'https://a', insecureSkipSignatureValidation: true}\n", "anybody can sign in as anybody"},
 		"a filter that is none":        {"connectors:\n- type: ldap\n  id: a\n  config: {host: a, userSearch: {baseDN: dc=a, username: uid, filter: canary}}\n", "userSearch.filter"},
 		"oidc without https":           {"connectors:\n- type: oidc\n  id: a\n  config: {issuer: 'http://a', clientID: a}\n", "issuer is an address with https"},
 		"authorities in a file":        {"connectors:\n- type: oidc\n  id: a\n  config: {issuer: 'https://a', clientID: a, rootCAs: [/etc/ca.pem]}\n", "rootCAs"},
@@ -236,4 +328,13 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// certificate is one in PEM.
+func certificate(t *testing.T) []byte {
+	authority, err := pki.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority.PEM
 }

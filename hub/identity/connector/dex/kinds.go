@@ -6,15 +6,18 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/capstan-cd/capstan/hub/identity/connector"
+	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/hub/identity/connector/github"
 	"github.com/capstan-cd/capstan/hub/identity/connector/gitlab"
 	"github.com/capstan-cd/capstan/hub/identity/connector/google"
 	"github.com/capstan-cd/capstan/hub/identity/connector/ldap"
 	"github.com/capstan-cd/capstan/hub/identity/connector/microsoft"
+	"github.com/capstan-cd/capstan/hub/identity/connector/saml"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/yamltext"
 )
@@ -33,6 +36,7 @@ type kind struct {
 
 // A part is the configuration of one connector.
 type part struct {
+	id       string
 	node     *yaml.Node
 	path     string
 	open     bool // its secrets are not resolved
@@ -43,6 +47,8 @@ type part struct {
 type made struct {
 	build    build
 	prompt   string
+	exchange *exchange.Issuer
+	machine  bool
 	warnings []string
 }
 
@@ -86,6 +92,14 @@ var kinds = map[string]kind{
 		}),
 		ignored: map[string]string{"redirectURI": callback},
 		refused: map[string]string{"clientAssertion": noFiles + "clientSecret"},
+	},
+	"saml": {
+		read:    readSAML,
+		ignored: map[string]string{"redirectURI": callback},
+		refused: map[string]string{
+			"ca":                              noFiles + "caData, as base64",
+			"insecureSkipSignatureValidation": "without signatures anybody can sign in as anybody",
+		},
 	},
 	"ldap": {
 		read: readLDAP,
@@ -147,7 +161,22 @@ func readOIDC(p part) (made, error) {
 	if p.builders.OIDC == nil {
 		return made{}, mistake(p.node.Line, "%s: connectors of type oidc are not supported here", p.path)
 	}
-	return redirects(OIDCConfig.Validate, p.builders.OIDC)(p)
+	c, err := decode(p, OIDCConfig.Validate)
+	if err != nil || p.open {
+		issuer := field(p.node, "issuer")
+		return made{build: unresolved, machine: issuer != nil && exchange.Machine(issuer.Value)}, err
+	}
+	out := made{exchange: c.exchange(p.id), machine: exchange.Machine(c.Issuer), build: func(client *http.Client) (connector.Redirect, connector.Password, error) {
+		r, err := p.builders.OIDC(c, client)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, nil, nil
+	}}
+	if out.machine && out.exchange == nil {
+		out.warnings = append(out.warnings, "no job can exchange its token: add tokenExchange with rules that say whose jobs may")
+	}
+	return out, nil
 }
 
 func readLDAP(p part) (made, error) {
@@ -164,6 +193,24 @@ func readLDAP(p part) (made, error) {
 	}}
 	if c.InsecureNoSSL {
 		out.warnings = append(out.warnings, "insecureNoSSL sends passwords in clear text; use startTLS or the port for TLS")
+	}
+	return out, nil
+}
+
+func readSAML(p part) (made, error) {
+	c, err := decode(p, saml.Config.Validate)
+	if err != nil || p.open {
+		return made{build: unresolved}, err
+	}
+	out := made{build: func(*http.Client) (connector.Redirect, connector.Password, error) {
+		r, err := saml.New(c, time.Now)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, nil, nil
+	}}
+	if c.Transient() {
+		out.warnings = append(out.warnings, "nameIDPolicyFormat transient asks for a new name at each sign-in, so the hub takes each for a new person")
 	}
 	return out, nil
 }

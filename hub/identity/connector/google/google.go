@@ -243,8 +243,7 @@ func (c *Connector) groups(ctx context.Context, who claims) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []string
-	seen := map[string]bool{}
+	all := newNames()
 	waiting := []string{who.Email}
 	for lookups := 0; len(waiting) > 0; lookups++ {
 		if lookups > maxLookups {
@@ -255,19 +254,33 @@ func (c *Connector) groups(ctx context.Context, who claims) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+		added := all.add(found)
 		waiting = waiting[1:]
-		for _, g := range found {
-			if g == "" || seen[g] {
-				continue
-			}
-			seen[g] = true
-			all = append(all, g)
-			if c.cfg.FetchTransitiveGroupMembership {
-				waiting = append(waiting, g)
-			}
+		if c.cfg.FetchTransitiveGroupMembership {
+			waiting = append(waiting, added...)
 		}
 	}
-	return all, nil
+	return all.list, nil
+}
+
+// names are different texts in the order in which they were found.
+type names struct {
+	list []string
+	seen map[string]bool
+}
+
+func newNames() *names { return &names{seen: map[string]bool{"": true}} }
+
+// add returns those that are new.
+func (n *names) add(found []string) (added []string) {
+	for _, name := range found {
+		if !n.seen[name] {
+			n.seen[name] = true
+			added = append(added, name)
+		}
+	}
+	n.list = append(n.list, added...)
+	return added
 }
 
 // directory is the API of the directory, on behalf of the administrator of a

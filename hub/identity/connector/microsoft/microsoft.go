@@ -32,7 +32,7 @@ type Config struct {
 	APIURL               string   `json:"apiURL"`   // of a national cloud; empty: https://login.microsoftonline.com
 	GraphURL             string   `json:"graphURL"` // of a national cloud; empty: https://graph.microsoft.com
 	PromptType           string   `json:"promptType"`
-	DomainHint           string   `json:"domainHint"`
+	Domain               string   `json:"domainHint"`             // whose sign-in page is shown
 	Scopes               []string `json:"scopes"`                 // empty: user.read
 	PreferredUsername    string   `json:"preferredUsernameField"` // name, email, mailNickname or onPremisesSamAccountName; empty: email
 	// BatchGroupLookups has no effect: names are always read in batches.
@@ -115,7 +115,7 @@ func New(cfg Config, client *http.Client) (*Connector, error) {
 // Begin returns the address to send the browser to.
 func (c *Connector) Begin(_ context.Context, r connector.Request) (string, error) {
 	var parameters []oauth2.AuthCodeOption
-	for name, value := range map[string]string{"prompt": c.cfg.PromptType, "domain_hint": c.cfg.DomainHint, "login_hint": r.Hint} {
+	for name, value := range map[string]string{"prompt": c.cfg.PromptType, "domain_hint": c.cfg.Domain, "login_hint": r.Hint} {
 		if value != "" {
 			parameters = append(parameters, oauth2.SetAuthURLParam(name, value))
 		}
