@@ -69,7 +69,7 @@ func (s *Server) me(ctx context.Context, who hub.Caller) (apimodel.Me, error) {
 // checks again at every write.
 func permissions(rights *access.Index) []apimodel.Permission {
 	crud := []string{access.Get, access.Create, access.Update, access.Delete}
-	var out []apimodel.Permission
+	out := []apimodel.Permission{} // a list also for those who may do nothing
 	ask := func(resource string, byProject bool, actions ...string) {
 		for _, action := range actions {
 			if !rights.Any(resource, action) {

@@ -124,7 +124,7 @@ func (s *Server) limited(next echo.HandlerFunc) echo.HandlerFunc {
 // countsAsSignIn reports whether an operation is one of those by which people
 // sign in.
 func countsAsSignIn(o *openapi.Operation) bool {
-	return o.SignIn() || o.Public() && unsafeMethod(o.Route.Method) && o.Action != "webhook"
+	return o.Callback() || o.Action == "sign-in" || o.Public() && unsafeMethod(o.Route.Method) && o.Action != "webhook"
 }
 
 func errTooFast() error {
@@ -190,7 +190,7 @@ func (s *Server) sameSite(next echo.HandlerFunc) echo.HandlerFunc {
 		_, cookie := s.proof(r)
 		// An identity provider's form comes from another site on purpose; it counts
 		// only with the secret of the browser that began.
-		if !unsafeMethod(r.Method) || o.Action == "webhook" || o.SignIn() || (!cookie && !o.Public()) {
+		if !unsafeMethod(r.Method) || o.Action == "webhook" || o.Callback() || (!cookie && !o.Public()) {
 			return next(c)
 		}
 		site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")

@@ -162,6 +162,10 @@ func TestSignInByOIDC(t *testing.T) {
 		}
 		s.call(secret, "GET", "/api/v1/me", nil).fails(401)
 	})
+	t.Run("AUTH-05 who has no rights reads an empty list of them", func(t *testing.T) {
+		again, _ := s.signIn("alice")
+		s.call(session(t, again, s.URL), "GET", "/api/v1/me", nil).ok(200).has(t, `"permissions":[`)
+	})
 	t.Run("SEC-E7 a disabled account loses its session at the next request, and does not sign in", func(t *testing.T) {
 		again, _ := s.signIn("alice")
 		mine := session(t, again, s.URL)
@@ -249,6 +253,14 @@ func TestSignInAttacks(t *testing.T) {
 			changed.RawQuery = q.Encode()
 			if end := visit(t, b, changed.String()); session(t, b, s.URL) != "" || !strings.Contains(end, "problem=state") {
 				t.Errorf("state %q: it ended at %s", state, end)
+			}
+		}
+	})
+	t.Run("SEC-H4 a form from another site signs nobody in", func(t *testing.T) {
+		a := s.call("", "POST", "/api/dex/callback", nil, header("Origin", "https://evil.example.com"), header("Sec-Fetch-Site", "cross-site"), header("Cookie", "capstan_session="+s.admin))
+		for _, k := range a.header.Values("Set-Cookie") {
+			if strings.HasPrefix(k, "capstan_session=") {
+				t.Errorf("it sets the cookie %s", k)
 			}
 		}
 	})

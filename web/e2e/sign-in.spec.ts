@@ -6,12 +6,14 @@ import { act, product } from './product';
 const { url } = product;
 const button = (page: Page) => page.getByRole('link', { name: 'Sign in with Example ID' });
 
-/** Begins on the sign-in page and signs in on the provider's own pages. */
-async function signInThere(page: Page) {
+/** Begins on the sign-in page, signs in and agrees on the provider's own pages, and comes back to a page of the console. */
+async function signInThere(page: Page, back: string) {
   await button(page).click();
   await page.getByPlaceholder('Enter any login').fill('alice');
   await page.getByPlaceholder('and password').fill('any');
   await page.getByRole('button', { name: 'Sign-in' }).click();
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await heading(page, back);
 }
 
 /** Whether the session may sync applications of the project team. */
@@ -32,7 +34,7 @@ async function signOut(page: Page) {
 }
 
 test('UI-18 the sign-in page has a button for each identity provider', async ({ page }) => {
-  allow('status of 401', 'status of 404'); // nobody is signed in, and the provider has no icon
+  allow('Failed to load resource'); // nobody is signed in, later somebody with few rights; the provider wants a font
   await page.goto(`${url}/clusters`);
   await heading(page, 'Sign in to Capstan');
   await button(page).waitFor();
@@ -40,9 +42,7 @@ test('UI-18 the sign-in page has a button for each identity provider', async ({ 
 });
 
 test('AUTH-09 a person signs in at the provider and comes back to the page that was asked for', async ({ page }) => {
-  await signInThere(page);
-  await page.getByRole('button', { name: 'Continue' }).click();
-  await heading(page, 'Clusters');
+  await signInThere(page, 'Clusters');
   expect(await maySync(page)).toBe(true);
 });
 
@@ -50,8 +50,7 @@ test('AUTH-05 a change of groups counts after signing out and in again', async (
   await act('leave-the-group');
   expect(await maySync(page)).toBe(true);
   await signOut(page);
-  await signInThere(page);
-  await heading(page, 'Applications');
+  await signInThere(page, 'Applications');
   expect(await maySync(page)).toBe(false);
   await act('join-the-group');
   await signOut(page);
@@ -80,12 +79,7 @@ test('SEC-H3 the sign-in page shows no text of its address', async ({ page }) =>
 
 test('SEC-E7 a disabled account is out at the next request', async ({ page }) => {
   await page.goto(`${url}/login?to=/clusters`);
-  await signInThere(page);
-  const agree = page.getByRole('button', { name: 'Continue' });
-  const console_ = page.getByRole('heading', { name: 'Clusters', exact: true });
-  await agree.or(console_).first().waitFor();
-  if (await agree.isVisible()) await agree.click();
-  await heading(page, 'Clusters');
+  await signInThere(page, 'Clusters');
   await act('disable');
   await page.goto(`${url}/clusters`);
   await heading(page, 'Sign in to Capstan');
