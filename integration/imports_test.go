@@ -56,7 +56,9 @@ var mayImport = map[string][]string{
 
 	"hub/identity/sso": {"hub", "hub/identity", "hub/identity/connector", "hub/identity/connector/...", "hub/lru", "hub/settings", "shared/*"},
 
+	"hub/api/apitest":   {"hub", "hub/repourl", "hub/*", "hub/*/*", "hub/identity/connector/exchange", "shared/*", "proto/*/*"},
 	"hub/api/openapi":   {"shared/fault"},
+	"hub/api/scim":      {"hub", "shared/fault"},
 	"hub/api/console":   {"shared/fault"},
 	"hub/api/ratelimit": {},
 	"hub/api/fields":    {},
