@@ -14,7 +14,9 @@ import (
 
 func (a *app) projectCommand() *cobra.Command {
 	c := project.Commands{Printer: &a.Printer, Connect: a.client, Confirm: a.confirm}
-	return c.Noun(a.projectWindows(), c.Role())
+	role := c.Role()
+	role.AddCommand(a.projectRole().Commands()...)
+	return c.Noun(a.projectWindows(), role)
 }
 
 // named makes a verb that is about one named thing.

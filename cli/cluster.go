@@ -6,15 +6,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-cd/capstan/cli/argocd"
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/upgrade"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 func (a *app) clusterCommand() *cobra.Command {
-	return noun("cluster", "Clusters: enroll, list, set, upgrade, remove, revoke, accept-hub, keep", []string{"clusters"},
-		a.clusterEnroll(), a.clusterList(), a.clusterSet(), a.clusterUpgrade(), a.clusterRemove(), a.clusterRevoke(), a.clusterAccept(), a.clusterKeep())
+	return noun("cluster", "Clusters: enroll, list, get, set, upgrade, remove, revoke, accept-hub, keep", []string{"clusters"},
+		a.clusterEnroll(), a.clusterList(), argocd.ClusterGet(a.env()), a.clusterSet(), upgrade.Command(a.env()), a.clusterRemove(), a.clusterRevoke(), a.clusterAccept(), a.clusterKeep())
 }
 
 func (a *app) clusterEnroll() *cobra.Command {
@@ -79,7 +81,7 @@ func (a *app) clusterList() *cobra.Command {
 			for _, c := range l.Items {
 				t.Rows = append(t.Rows, []string{
 					c.Name, agentState(c), output.Ago(c.LastSeen), output.Dash(c.KubeVersion),
-					fmt.Sprintf("%d/%d", c.AckedSeq, c.Seq), output.Dash(c.Server), scopeOf(c).project(), scopeOf(c).namespaces(), output.Dash(c.AgentVersion), lastUpgrade(c), lastRefusal(c),
+					fmt.Sprintf("%d/%d", c.AckedSeq, c.Seq), output.Dash(c.Server), scopeOf(c).project(), scopeOf(c).namespaces(), output.Dash(c.AgentVersion), upgrade.Last(c), lastRefusal(c),
 				})
 				t.Names = append(t.Names, "cluster/"+c.Name)
 			}

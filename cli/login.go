@@ -235,10 +235,10 @@ func (a *app) target(args []string) (session.Context, error) {
 		if err != nil {
 			return cfg, usage.Errorf("expected the URL of a hub")
 		}
-		return session.Context{Name: cfg.Name, Server: cfg.Server}, nil
+		return session.Context{Name: cfg.Name, Server: cfg.Server, Transport: a.choice.Transport}, nil
 	}
-	server = strings.TrimSuffix(server, "/")
-	return session.Context{Name: cmp.Or(a.choice.Context, session.NameOf(server)), Server: server}, nil
+	server = a.choice.Transport.Address(server)
+	return session.Context{Name: cmp.Or(a.choice.Context, session.NameOf(server)), Server: server, Transport: a.choice.Transport}, nil
 }
 
 // storeSignIn stores a sign-in after it was proved to work.
@@ -290,7 +290,7 @@ func (a *app) secret(prompt string) (string, error) {
 
 func (a *app) interactive() bool {
 	f, ok := a.in.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	return ok && a.compat.Prompts(a.Err) && term.IsTerminal(int(f.Fd()))
 }
 
 // load returns the hub that is meant and who is signed in there.

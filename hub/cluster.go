@@ -1,7 +1,9 @@
 package hub
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -9,6 +11,25 @@ import (
 // unreachable until its applications report it. What was fetched stays in use
 // (CMPR-04).
 const ErrorGrace = 180 * time.Second
+
+// Labels that Argo CD writes about a cluster on request (CLU-09).
+const (
+	autoLabel    = "argocd.argoproj.io/auto-label-cluster-info"
+	versionLabel = "argocd.argoproj.io/kubernetes-version"
+)
+
+// ShownLabels are the labels of a cluster, with its Kubernetes version as
+// vMAJOR.MINOR.PATCH where they ask for that and an agent has said it.
+func (c Cluster) ShownLabels() map[string]string {
+	version, _, _ := strings.Cut(c.KubeVersion, "+")
+	version, _, _ = strings.Cut(version, "-")
+	if c.Labels[autoLabel] != "true" || version == "" {
+		return c.Labels
+	}
+	shown := maps.Clone(c.Labels)
+	shown[versionLabel] = version
+	return shown
+}
 
 // A Cluster is a Kubernetes cluster that an agent speaks for.
 type Cluster struct {

@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"hub/relay":    {"hub", "hub/repourl", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/repourl", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/...", "hub/settings", "shared/*"},
-	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/identity/sso", "hub/access", "hub/audit", "hub/feed", "hub/relay", "hub/signature", "shared/*", "proto/*/*"},
+	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/identity/connector/federation", "hub/identity/sso", "hub/access", "hub/audit", "hub/feed", "hub/relay", "hub/signature", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
 	"hub/settings": {"hub", "hub/repourl", "hub/identity/connector/...", "hub/signature", "shared/*", "proto/*/*"},
 	"hub/pacing":   {"hub", "hub/repourl"},
@@ -62,6 +62,8 @@ var mayImport = map[string][]string{
 	"hub/api/fields":    {},
 	"hub/api/recording": {},
 	"hub/api/reference": {},
+	"hub/api/labels":    {"hub", "shared/fault"},
+	"hub/api/patching":  {"hub/repourl", "shared/fault"},
 
 	"hub/store":    {"hub", "hub/repourl", "hub/lru", "hub/store/...", "shared/*"},
 	"hub/store/*":  {"hub", "hub/repourl", "hub/store", "hub/store/...", "shared/*"},

@@ -62,7 +62,7 @@ func TestOutbox(t *testing.T) {
 			nothing(t, o)
 		})
 	})
-	t.Run("the first change is sent at once, later ones are batched", func(t *testing.T) {
+	t.Run("CLU-11 the first change is sent at once, later ones are batched", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			o := newOutbox(nil)

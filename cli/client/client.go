@@ -34,6 +34,12 @@ func (c *Client) ListApplications(ctx context.Context, params ListApplicationsPa
 	return r.send(ctx, nil)
 }
 
+// CreateApplication is POST /api/v1/applications: Creates an application.
+func (c *Client) CreateApplication(ctx context.Context, body CreateApplicationJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/applications")
+	return r.send(ctx, body)
+}
+
 // DeleteApplication is DELETE /api/v1/applications/{namespace}/{name}: Deletes an application, with its objects if cascade.
 func (c *Client) DeleteApplication(ctx context.Context, namespace PathNamespace, name PathName, params DeleteApplicationParams) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/applications/{namespace}/{name}", namespace, name)
@@ -141,6 +147,13 @@ func (c *Client) ResumeApplication(ctx context.Context, namespace PathNamespace,
 // RollbackApplication is POST /api/v1/applications/{namespace}/{name}/rollback: Applies what an earlier entry of the history applied, and pauses the application there.
 func (c *Client) RollbackApplication(ctx context.Context, namespace PathNamespace, name PathName, body RollbackApplicationJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/applications/{namespace}/{name}/rollback", namespace, name)
+	return r.send(ctx, body)
+}
+
+// UpdateApplicationSpec is PUT /api/v1/applications/{namespace}/{name}/spec: Replaces an application's spec alone.
+func (c *Client) UpdateApplicationSpec(ctx context.Context, namespace PathNamespace, name PathName, params UpdateApplicationSpecParams, body UpdateApplicationSpecJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/applications/{namespace}/{name}/spec", namespace, name)
+	r.setHeader("If-Match", params.IfMatch)
 	return r.send(ctx, body)
 }
 
@@ -339,6 +352,12 @@ func (c *Client) GetMe(ctx context.Context) (*http.Response, error) {
 	return r.send(ctx, nil)
 }
 
+// ChangePassword is PUT /api/v1/me/password: Changes the caller's password and ends the caller's other sessions.
+func (c *Client) ChangePassword(ctx context.Context, body ChangePasswordJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/me/password")
+	return r.send(ctx, body)
+}
+
 // ListProjects is GET /api/v1/projects: Lists the projects.
 func (c *Client) ListProjects(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/projects")
@@ -373,6 +392,24 @@ func (c *Client) UpdateProject(ctx context.Context, name PathName, params Update
 // GetDetailedProject is GET /api/v1/projects/{name}/detailed: Returns a project with the projects that it inherits from, and its own repositories and clusters.
 func (c *Client) GetDetailedProject(ctx context.Context, name PathName) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/projects/{name}/detailed", name)
+	return r.send(ctx, nil)
+}
+
+// ListRoleTokens is GET /api/v1/projects/{name}/roles/{role}/tokens: Lists the tokens of a role of a project.
+func (c *Client) ListRoleTokens(ctx context.Context, name PathName, role PathRole) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/projects/{name}/roles/{role}/tokens", name, role)
+	return r.send(ctx, nil)
+}
+
+// CreateRoleToken is POST /api/v1/projects/{name}/roles/{role}/tokens: Creates a token that has the rights of a role of a project alone; its secret is shown this once.
+func (c *Client) CreateRoleToken(ctx context.Context, name PathName, role PathRole, body CreateRoleTokenJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/projects/{name}/roles/{role}/tokens", name, role)
+	return r.send(ctx, body)
+}
+
+// DeleteRoleToken is DELETE /api/v1/projects/{name}/roles/{role}/tokens/{id}: Revokes a token of a role of a project, by its id or its name.
+func (c *Client) DeleteRoleToken(ctx context.Context, name PathName, role PathRole, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/projects/{name}/roles/{role}/tokens/{id}", name, role, id)
 	return r.send(ctx, nil)
 }
 
@@ -415,6 +452,24 @@ func (c *Client) ListRepositoryCredentials(ctx context.Context) (*http.Response,
 // DeleteRepositoryCredential is DELETE /api/v1/repository-credentials/{id}: Deletes a credential template.
 func (c *Client) DeleteRepositoryCredential(ctx context.Context, id PathID) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/repository-credentials/{id}", id)
+	return r.send(ctx, nil)
+}
+
+// ListSCIMTokens is GET /api/v1/scim/tokens: Lists the tokens with which identity providers provision people.
+func (c *Client) ListSCIMTokens(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/scim/tokens")
+	return r.send(ctx, nil)
+}
+
+// CreateSCIMToken is POST /api/v1/scim/tokens: Creates a token with which an identity provider provisions people by SCIM 2.0 at /scim/v2; its secret is shown this once.
+func (c *Client) CreateSCIMToken(ctx context.Context, body CreateSCIMTokenJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/scim/tokens")
+	return r.send(ctx, body)
+}
+
+// DeleteSCIMToken is DELETE /api/v1/scim/tokens/{id}: Revokes a token of an identity provider; what it has provisioned stays.
+func (c *Client) DeleteSCIMToken(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/scim/tokens/{id}", id)
 	return r.send(ctx, nil)
 }
 
@@ -542,6 +597,54 @@ func (c *Client) DeleteToken(ctx context.Context, id PathID) (*http.Response, er
 // GetUsage is GET /api/v1/usage: Returns what the caller's tenant may have and has.
 func (c *Client) GetUsage(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/usage")
+	return r.send(ctx, nil)
+}
+
+// ListUsers is GET /api/v1/users: Lists the local accounts of the tenant.
+func (c *Client) ListUsers(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/users")
+	return r.send(ctx, nil)
+}
+
+// CreateUser is POST /api/v1/users: Creates a local account.
+func (c *Client) CreateUser(ctx context.Context, body CreateUserJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/users")
+	return r.send(ctx, body)
+}
+
+// DeleteUser is DELETE /api/v1/users/{username}: Deletes an account with its sessions and tokens.
+func (c *Client) DeleteUser(ctx context.Context, username PathUsername) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/users/{username}", username)
+	return r.send(ctx, nil)
+}
+
+// GetUser is GET /api/v1/users/{username}: Shows an account.
+func (c *Client) GetUser(ctx context.Context, username PathUsername) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/users/{username}", username)
+	return r.send(ctx, nil)
+}
+
+// UpdateUser is PUT /api/v1/users/{username}: Changes roles, password or the disabled switch of an account.
+func (c *Client) UpdateUser(ctx context.Context, username PathUsername, body UpdateUserJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/users/{username}", username)
+	return r.send(ctx, body)
+}
+
+// ListAccountTokens is GET /api/v1/users/{username}/tokens: Lists the API tokens of an account.
+func (c *Client) ListAccountTokens(ctx context.Context, username PathUsername) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/users/{username}/tokens", username)
+	return r.send(ctx, nil)
+}
+
+// CreateAccountToken is POST /api/v1/users/{username}/tokens: Creates an API token that acts as an account; its secret is shown this once.
+func (c *Client) CreateAccountToken(ctx context.Context, username PathUsername, body CreateAccountTokenJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/users/{username}/tokens", username)
+	return r.send(ctx, body)
+}
+
+// DeleteAccountToken is DELETE /api/v1/users/{username}/tokens/{id}: Revokes an API token of an account, by its id or its name.
+func (c *Client) DeleteAccountToken(ctx context.Context, username PathUsername, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/users/{username}/tokens/{id}", username, id)
 	return r.send(ctx, nil)
 }
 

@@ -21,14 +21,17 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/admin"
+	"github.com/capstan-cd/capstan/hub/api/clients"
 	"github.com/capstan-cd/capstan/hub/api/console"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/api/openapi"
 	"github.com/capstan-cd/capstan/hub/api/ratelimit"
 	"github.com/capstan-cd/capstan/hub/api/reference"
+	"github.com/capstan-cd/capstan/hub/api/trust"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/identity/connector/federation"
 	"github.com/capstan-cd/capstan/hub/identity/sso"
 	"github.com/capstan-cd/capstan/hub/relay"
 	"github.com/capstan-cd/capstan/shared/clientip"
@@ -92,16 +95,18 @@ type Webhook interface {
 
 // Parts are what the face works with. All are required.
 type Parts struct {
-	Catalog   *catalog.Catalog
-	Identity  *identity.Service
-	SignIn    *sso.Service
-	Passwords *identity.Passwords
-	Feed      *feed.Feed
-	Relay     *relay.Relay
-	Webhook   Webhook
-	Ready     func(ctx context.Context) error // nil error: the hub can serve
-	Alive     func(ctx context.Context) error // nil error: the process works; nil: it always does
-	Log       *slog.Logger
+	Catalog  *catalog.Catalog
+	Identity *identity.Service
+	SignIn   *sso.Service
+	// Federation verifies tokens of other issuers.
+	Federation *federation.Verifier
+	Passwords  *identity.Passwords
+	Feed       *feed.Feed
+	Relay      *relay.Relay
+	Webhook    Webhook
+	Ready      func(ctx context.Context) error // nil error: the hub can serve
+	Alive      func(ctx context.Context) error // nil error: the process works; nil: it always does
+	Log        *slog.Logger
 	// Metrics counts each response; nil: none.
 	Metrics Metrics
 	// Quotas limits the requests of tenants; nil: none.
@@ -129,6 +134,8 @@ type Metrics interface {
 type Server struct {
 	Parts
 	*admin.Handlers
+	*clients.Answers
+	*trust.Keys
 	cfg        Config
 	external   *url.URL
 	operations map[string]*openapi.Operation // by method and echo path
@@ -158,7 +165,7 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
+	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), Answers: clients.New(parts.Catalog, cfg.ExternalURL, callerOf), Keys: trust.New(parts.Catalog, callerOf), cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
 	for _, o := range operations {
 		if o.Stream {
 			s.streamed = append(s.streamed, o)
@@ -197,10 +204,14 @@ func (s *Server) routes() *echo.Echo {
 	group.GET("/api/v1/applications/:namespace/:name/tree/stream", s.streamTree)
 	group.POST("/api/v1/webhook", s.webhook)
 	group.POST("/api/webhook", s.webhook)
+	e.Any("/scim/v2/*", s.scim)
+	e.POST("/api/dex/token", s.exchange)
+	e.POST("/api/v1/token", s.exchange)
 	group.GET("/auth/login", s.beginSignIn)
 	group.GET(sso.DirectCallback, s.finishSignIn)
 	group.GET(sso.DexCallback, s.finishSignIn)
 	group.POST(sso.DexCallback, s.finishSignIn)
+	group.POST(sso.TokenPath, s.exchangeToken)
 	s.console(e)
 	return e
 }

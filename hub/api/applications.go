@@ -11,6 +11,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/api/labels"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/repourl"
@@ -84,10 +85,10 @@ func filter(p apimodel.ListApplicationsParams) (hub.ApplicationFilter, error) {
 		f.Health = append(f.Health, hub.HealthStatus(v))
 	}
 	var err error
-	if f.Labels, err = parseLabels(p.Labels); err != nil {
+	if f.Labels, err = labels.Parse(p.Labels); err != nil {
 		return f, err
 	}
-	selected, err := parseLabels(p.Selector)
+	selected, err := labels.Parse(p.Selector)
 	if err != nil {
 		return f, err
 	}

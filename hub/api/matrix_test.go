@@ -51,34 +51,14 @@ func resources() []string {
 // rights names for single operations who may call them: "none" needs no
 // sign-in, "all" needs nothing else, and otherwise the roles by name.
 func rights() map[string]string {
-	const reads, writes, platform = "readonly tenant-admin", "tenant-admin", "platform-admin"
 	return map[string]string{
 		"healthz": "none", "livez": "none", "readyz": "none", "getOpenAPI": "none", "getOpenAPIJSON": "none", "getReference": "none", "getReferenceStyle": "none", "receiveWebhook": "none", "receiveWebhookArgo": "none",
 		"setup": "none", "checkSetup": "none", "login": "none",
 		"listSignInProviders": "none", "exchangeSignInCode": "none",
-		"beginSignIn": "none", "finishSignIn": "none", "finishSignInByConnector": "none", "finishSignInByForm": "none",
+		"beginSignIn": "none", "finishSignIn": "none", "finishSignInByConnector": "none", "finishSignInByForm": "none", "exchangeToken": "none",
 
 		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "getClientSettings": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
-
-		"listTenants": platform, "createTenant": platform, "getTenant": platform, "createSetupLink": platform,
-		"updateTenant": platform, "deleteTenant": platform, "getTenantDeletion": platform, "restoreTenant": platform, "suspendTenant": platform, "resumeTenant": platform, "exportTenant": platform, "getTenantUsage": platform, "setTenantQuotas": platform,
-		"listUsers": writes, "createUser": writes, "updateUser": writes, "deleteUser": writes,
-		"listProjects": reads, "getProject": reads, "getProjectWindows": reads, "getDetailedProject": reads, "getGlobalProjects": reads, "createProject": writes, "updateProject": writes, "deleteProject": writes,
-		"listRepositories": reads, "getRepository": reads, "refreshRepository": reads, "listRepositoryCredentials": reads,
-		"putRepository": writes, "deleteRepository": writes, "deleteRepositoryCredential": writes,
-		"listCertificates": reads, "addCertificates": writes, "deleteCertificates": writes,
-		"listPublicKeys": reads, "getPublicKey": reads, "addPublicKeys": writes, "deletePublicKey": writes,
-		"listClusters": reads, "getCluster": reads, "enrollCluster": writes, "updateCluster": writes, "deleteCluster": writes,
-		"acceptHub": writes, "keepCluster": writes, "revokeAgent": writes, "upgradeAgent": writes,
-		"listApplications": reads, "getApplication": reads, "getApplicationTree": reads, "getLiveResource": reads, "diffApplication": reads,
-		"getManifests": reads, "checkImpersonation": reads, "getHistory": reads, "getApplicationWindows": reads, "listOperations": reads, "refreshApplication": reads,
-		"createApplication": writes, "updateApplication": writes, "patchApplication": writes, "updateApplicationSpec": writes, "deleteApplication": writes, "syncApplication": writes,
-		"rollbackApplication": writes, "resumeApplication": writes, "terminateOperation": writes,
-		"listResourceActions": reads, "runResourceAction": writes,
-		"approveOperation": writes, "abandonApplication": writes, "deleteLiveResource": writes,
-		"listAudit": writes, "verifyAudit": writes, "exportAudit": writes, "getAuditRetention": writes, "putAuditRetention": writes,
-		"getSettings": writes, "getUsage": writes, "getClusterDeletion": writes, "getRepositoryDeletion": writes, "patchSettings": writes,
 	}
 }
 
@@ -91,6 +71,7 @@ func bodies() map[string]any {
 		"createToken": map[string]any{"name": "ci", "expiresIn": "forever"}, "createTenant": map[string]any{"name": "fresh"},
 		"updateTenant": map[string]any{"displayName": "Acme"}, "suspendTenant": map[string]any{}, "setTenantQuotas": map[string]any{"quotas": map[string]any{"applications": 1000}}, "putAuditRetention": map[string]any{"days": 90},
 		"createUser": map[string]any{"name": "newcomer", "password": password}, "updateUser": map[string]any{"disabled": false},
+		"createAccountToken": map[string]any{"expiresIn": "1h"}, "createSCIMToken": map[string]any{"name": "okta"}, "createRoleToken": map[string]any{},
 		"createProject": project, "updateProject": project, "putRepository": map[string]any{"url": "https://git.example.com/a/b"},
 		"addCertificates": map[string]any{"knownHosts": hostKey}, "addPublicKeys": map[string]any{"keyData": sampleKey()},
 		"patchSettings": map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"url": "https://cd.example.com"}}},
@@ -135,7 +116,7 @@ func concrete(path string, ids map[string]string) string {
 	case strings.Contains(path, "/tenants/"):
 		path = strings.ReplaceAll(path, "{name}", "acme")
 	}
-	return strings.NewReplacer("{namespace}", "argocd", "{username}", "victim", "{keyID}", sampleKeyID).Replace(path)
+	return strings.NewReplacer("{namespace}", "argocd", "{username}", "victim", "{role}", "dev", "{keyID}", sampleKeyID).Replace(path)
 }
 
 // absent are operations on something inside of the named thing, which no test

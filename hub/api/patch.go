@@ -1,27 +1,21 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/api/patching"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
-	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-const (
-	maxPatchSteps = 100 // operations of one JSON patch
-	patchAttempts = 5   // while others write the same application
-)
+const patchAttempts = 5 // while others write the same application
 
 // UpdateApplicationSpec replaces the spec alone.
 func (s *Server) UpdateApplicationSpec(ctx context.Context, r gen.UpdateApplicationSpecRequestObject) (gen.UpdateApplicationSpecResponseObject, error) {
@@ -92,9 +86,12 @@ func patched(a apimodel.Application, patch []byte, merge bool) (apimodel.Applica
 		return a, err
 	}
 	if merge {
-		document, err = mergePatched(document, patch)
+		document, err = patching.Merge(document, patch)
 	} else {
-		document, err = jsonPatched(document, patch)
+		document, err = patching.Steps(document, patch, maxBody)
+	}
+	if errors.Is(err, patching.ErrTooLarge) {
+		err = errTooLarge(maxBody)
 	}
 	if err != nil {
 		return a, err
@@ -104,46 +101,4 @@ func patched(a apimodel.Application, patch []byte, merge bool) (apimodel.Applica
 		return a, fault.With(fault.Wrap(fault.Invalid, err, "what the patch makes is no application"), "", "change fields to values of their types")
 	}
 	return out, nil
-}
-
-func mergePatched(document, patch []byte) ([]byte, error) {
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(patch, &object); err != nil || object == nil {
-		return nil, fault.With(fault.New(fault.Invalid, "the patch is no JSON object"), "", "send a merge patch such as {\"spec\":{\"project\":\"shop\"}}")
-	}
-	out, err := jsonpatch.MergePatch(document, patch)
-	if err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "the patch cannot be applied")
-	}
-	return out, nil
-}
-
-func jsonPatched(document, patch []byte) ([]byte, error) {
-	steps, err := jsonpatch.DecodePatch(patch)
-	if err != nil {
-		return nil, fault.With(fault.New(fault.Invalid, "the patch is no array of JSON patch operations"), "",
-			"send one such as [{\"op\":\"replace\",\"path\":\"/spec/project\",\"value\":\"shop\"}], or say patchType merge")
-	}
-	if len(steps) > maxPatchSteps {
-		return nil, fault.With(fault.New(fault.Invalid, "the patch has %d operations, and %d are allowed", len(steps), maxPatchSteps), "", "send several patches")
-	}
-	// What answers leave out must not be copied to where they show it, nor guessed.
-	hidden := !bytes.Equal(repourl.RedactJSON(document), document)
-	for i, step := range steps {
-		switch kind := step.Kind(); {
-		case hidden && (kind == "copy" || kind == "move" || kind == "test"):
-			return nil, fault.With(fault.New(fault.Invalid, "operation %d of the patch is %q, and the application holds a value that is not shown", i+1, kind), "",
-				"use add, replace and remove")
-		case kind != "add" && kind != "remove" && kind != "replace" && kind != "copy" && kind != "move" && kind != "test":
-			return nil, fault.With(fault.New(fault.Invalid, "operation %d of the patch is %q", i+1, cut(kind)), "", "use add, remove, replace, copy, move or test")
-		}
-		// One at a time: each may double the document.
-		if document, err = steps[i : i+1].Apply(document); err != nil {
-			return nil, fault.With(fault.Wrap(fault.Invalid, err, "operation %d of the patch cannot be applied", i+1), "", "look at the application as it is now")
-		}
-		if len(document) > maxBody {
-			return nil, errTooLarge(maxBody)
-		}
-	}
-	return document, nil
 }

@@ -286,7 +286,7 @@ func presentRepository(r hub.Repository) apimodel.Repository {
 
 func presentCluster(c hub.Cluster, invitations []hub.Enrolment) apimodel.Cluster {
 	out := apimodel.Cluster{
-		Id: string(c.ID), Name: c.Name, Server: c.Server, Labels: c.Labels, Annotations: c.Annotations, Connection: connection(c),
+		Id: string(c.ID), Name: c.Name, Server: c.Server, Labels: c.ShownLabels(), Annotations: c.Annotations, Connection: connection(c),
 		LastSeen: at(c.LastSeen), KubeVersion: c.KubeVersion, AgentVersion: c.AgentVersion, Seq: c.Seq, AckedSeq: c.AckedSeq,
 		CreatedAt: c.CreatedAt.UTC(), ResourceVersion: strconv.FormatInt(c.Version, 10),
 		Fingerprint: c.Fingerprint, Backlog: int64(c.Backlog), LagSeconds: float32(c.Lag.Seconds()), Held: c.Held, Upgradable: c.Upgradable,
@@ -356,7 +356,10 @@ func presentUser(u hub.User) apimodel.User {
 	if roles == nil {
 		roles = []string{}
 	}
-	return apimodel.User{Name: u.Name, Roles: roles, Disabled: u.Disabled, Provider: u.Provider, CreatedAt: u.CreatedAt.UTC()}
+	return apimodel.User{
+		Name: u.Name, Roles: roles, Disabled: u.Disabled, CreatedAt: u.CreatedAt.UTC(), Capabilities: u.Capabilities, Origin: string(u.Origin),
+		Provider: u.Provider,
+	}
 }
 
 func presentToken(t hub.APIToken) apimodel.Token {
@@ -399,4 +402,13 @@ func cut(s string) string {
 		return fmt.Sprintf("%s…", string(r[:80]))
 	}
 	return s
+}
+
+// deref is the value of an optional field, or the zero value.
+func deref[T any](v *T) T {
+	if v == nil {
+		var zero T
+		return zero
+	}
+	return *v
 }

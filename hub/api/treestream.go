@@ -50,19 +50,9 @@ func errManyStreams() error {
 func (l *listener) followTree(ctx context.Context, reader *feed.Reader, namespace, name string) error {
 	changed, lastSent := true, time.Now()
 	for ctx.Err() == nil {
-		text := ""
-		if changed {
-			var err error
-			if text, err = l.tree(ctx, namespace, name); err != nil {
-				_ = l.write(ctx, "event: gone\ndata: {}\n\n") // the client has gone otherwise
-				return nil
-			}
-		}
-		if text == "" && time.Since(lastSent) >= heartbeat {
-			text = "event: alive\ndata: {}\n\n"
-		}
+		text, gone := l.treeOr(ctx, namespace, name, changed, time.Since(lastSent))
 		if text != "" {
-			if err := l.write(ctx, text); err != nil {
+			if err := l.write(ctx, text); err != nil || gone {
 				return nil
 			}
 			lastSent = time.Now()
@@ -77,6 +67,22 @@ func (l *listener) followTree(ctx context.Context, reader *feed.Reader, namespac
 		changed = slices.ContainsFunc(changes, func(c hub.Change) bool { return c.ID == string(l.only) })
 	}
 	return nil
+}
+
+// treeOr is the tree if it has changed, a sign of life after a silence, or
+// nothing; gone means that the stream ends with it.
+func (l *listener) treeOr(ctx context.Context, namespace, name string, changed bool, silence time.Duration) (text string, gone bool) {
+	if changed {
+		text, err := l.tree(ctx, namespace, name)
+		if err != nil {
+			return "event: gone\ndata: {}\n\n", true
+		}
+		return text, false
+	}
+	if silence >= heartbeat {
+		return "event: alive\ndata: {}\n\n", false
+	}
+	return "", false
 }
 
 // tree is the event with the whole tree. An error means that the application is

@@ -104,9 +104,10 @@ type agentSide struct {
 // webSide is what users connect to.
 type webSide struct {
 	api         *api.Server
-	rights      *access.Cache    // of all callers
-	proxies     clientip.Proxies // whose word on where clients are counts
-	connections *connections     // to the HTTP listeners
+	identity    atomic.Pointer[identity.Service] // who is calling
+	rights      *access.Cache                    // of all callers
+	proxies     clientip.Proxies                 // whose word on where clients are counts
+	connections *connections                     // to the HTTP listeners
 }
 
 // observers are what operators see of the process.

@@ -132,7 +132,7 @@ func TestReplicaMatrix(t *testing.T) {
 				for _, p := range places {
 					cells++
 					ctx := metadata.AppendToOutgoingContext(t.Context(), "capstan-tenant", p.tenant, "capstan-cluster", p.cluster)
-					if problem := judge(request(ctx, conn, method), c.replica, rule, p == places[0]); problem != "" {
+					if problem := decide(request(ctx, conn, method), c.replica, rule, p == places[0]); problem != "" {
 						t.Errorf("%s for %s about %s: %s", method, c.name, p.name, problem)
 					}
 					if method == linkv1.Acts_RunAction_FullMethodName && c.replica && p == places[0] {
@@ -152,8 +152,8 @@ func TestReplicaMatrix(t *testing.T) {
 	})
 }
 
-// judge says what is wrong with the result of a call, or nothing.
-func judge(err error, replica bool, rule string, attached bool) string {
+// decide says what is wrong with the result of a call, or nothing.
+func decide(err error, replica bool, rule string, attached bool) string {
 	code := status.Code(err)
 	switch {
 	case !replica && code != codes.Unavailable:

@@ -25,8 +25,7 @@ func Groups(object string, groups []string) ([]string, error) {
 		out = append(out, g)
 	}
 	if len(out) > MaxGroups {
-		return nil, fault.With(fault.New(fault.Denied, "the person is a member of more than %d groups", MaxGroups),
-			object, "let the provider or the connector's configuration pass on only the groups that policies name")
+		return nil, fault.With(fault.Wrap(fault.Denied, Overage, "the person is a member of more than %d groups", MaxGroups), object, "let the provider or the connector's configuration pass on only the groups that policies name")
 	}
 	return out, nil
 }

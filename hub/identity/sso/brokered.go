@@ -31,7 +31,7 @@ func (s *Service) brokered(set hub.SignInSettings) []provider {
 	resolved, _, missing := dex.Parse(text, dex.Secret(secretOf(set)), builders)
 	out := make([]provider, len(all))
 	for i, c := range all {
-		p := provider{Provider: Provider{ID: dexPrefix + c.ID, Name: c.Name, Kind: KindRedirect}, realm: c.Type, path: DexCallback, posts: c.Type == "saml", err: missing}
+		p := provider{Provider: Provider{ID: dexPrefix + c.ID, Name: c.Name, Kind: KindRedirect}, realm: c.Type, path: DexCallback, posts: c.Type == "saml", machine: c.Machine, err: missing}
 		if c.Type == "ldap" {
 			p.Kind = KindPassword
 		}
@@ -40,6 +40,9 @@ func (s *Service) brokered(set hub.SignInSettings) []provider {
 			p.redirect, p.password, p.err = build(s, set, resolved[i])
 			if issuer != "" {
 				p.realm = issuer
+			}
+			if p.exchange = resolved[i].Exchange; p.exchange != nil {
+				p.realm = p.exchange.Issuer
 			}
 		}
 		out[i] = p

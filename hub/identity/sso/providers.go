@@ -10,6 +10,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/identity/connector"
+	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/hub/identity/connector/oidc"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -49,7 +50,9 @@ type provider struct {
 	posts    bool   // the browser comes back with a form
 	redirect connector.Redirect
 	password connector.Password
-	err      error // why it cannot be used; nil: it can
+	exchange *exchange.Issuer // whose tokens machines exchange; nil: none
+	machine  bool             // only machines have tokens of the issuer
+	err      error            // why it cannot be used; nil: it can
 }
 
 // providers builds what a tenant has configured. One that cannot be built
@@ -133,9 +136,11 @@ func (s *Service) Providers(ctx context.Context, tenant string) ([]Provider, err
 		return nil, err
 	}
 	all, err := s.providers(t.ID, set)
-	out := make([]Provider, len(all))
-	for i, p := range all {
-		out[i] = p.Provider
+	out := make([]Provider, 0, len(all))
+	for _, p := range all {
+		if !p.machine {
+			out = append(out, p.Provider)
+		}
 	}
 	return out, err
 }
@@ -143,7 +148,7 @@ func (s *Service) Providers(ctx context.Context, tenant string) ([]Provider, err
 // find returns a provider by its id; the first one if it is empty.
 func find(all []provider, id string) (provider, error) {
 	for _, p := range all {
-		if id == "" && p.redirect != nil || p.ID == id {
+		if id == "" && p.redirect != nil && !p.machine || p.ID == id {
 			return p, fault.With(p.err, "provider "+p.Name, "")
 		}
 	}

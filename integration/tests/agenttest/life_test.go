@@ -171,7 +171,7 @@ func TestOps(t *testing.T) {
 			t.Error("a Secret's value is in the difference")
 		}
 	})
-	t.Run("CMPR-01 a refresh sends no request for what is watched", func(t *testing.T) {
+	t.Run("CMPR-01 CLU-10 a refresh sends no request for what is watched", func(t *testing.T) {
 		var sent atomic.Int32
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if strings.Contains(r.URL.Path, w.namespace+"/") {
@@ -242,7 +242,7 @@ func TestWatchFaults(t *testing.T) {
 	a := w.application()
 	a.deploy(configMap("web", "red") + configMap("gone", "red"))
 	a.synced()
-	t.Run("FT-K5 after 410 Gone the kind is listed again, and what was missed is healed", func(t *testing.T) {
+	t.Run("FT-K5 CLU-10 after 410 Gone the kind is listed again, and what was missed is healed", func(t *testing.T) {
 		// Watches of ConfigMaps end and cannot be begun again until both
 		// objects were changed behind the agent's back.
 		var expired atomic.Int32
@@ -275,7 +275,7 @@ func TestWatchFaults(t *testing.T) {
 		w.edit(configMaps, "web", "kubectl-edit", `{"data":{"color":"black"}}`)
 		w.live(configMaps, "web", data("color", "red"))
 	})
-	t.Run("FT-K9 a kind that may not be watched is Unknown, and nothing is pruned", func(t *testing.T) {
+	t.Run("FT-K9 CLU-12 a kind that may not be watched is Unknown, and nothing is pruned", func(t *testing.T) {
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if strings.HasSuffix(r.URL.Path, "/configmaps") {
 				body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"configmaps is forbidden","code":403}`

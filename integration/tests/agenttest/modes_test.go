@@ -120,7 +120,7 @@ func TestNamespaced(t *testing.T) {
 		w.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: NS-other}\n")
 	})
 	a := w.application()
-	t.Run("11.9 an agent of some namespaces deploys, reports and heals in them with the rights of its chart", func(t *testing.T) {
+	t.Run("CLU-06 11.9 an agent of some namespaces deploys, reports and heals in them with the rights of its chart", func(t *testing.T) {
 		a.deploy(configMap("web", "red") + strings.ReplaceAll(configMap("far", "red"), "NS", w.namespace+"-2") + deployed)
 		a.synced()
 		w.edit(configMaps, "web", "kubectl-edit", `{"data":{"color":"blue"}}`)
@@ -150,7 +150,7 @@ func TestNamespaced(t *testing.T) {
 		})
 		a.synced()
 	})
-	t.Run("11.9 objects outside are refused one by one, and the others are Unknown", func(t *testing.T) {
+	t.Run("CLU-06 11.9 objects outside are refused one by one, and the others are Unknown", func(t *testing.T) {
 		b := w.application()
 		o := w.ended(b.begin(configMap("in", "red")+strings.ReplaceAll(configMap("out", "red"), "NS", w.namespace+"-other"), nil), "Failed")
 		if got := message(o, "ConfigMap", "out"); !strings.Contains(got, "this agent sees only the namespaces "+w.namespace) {

@@ -296,7 +296,7 @@ func TestRenew(t *testing.T) {
 	if before.AgentID != after.AgentID || before.Cluster != after.Cluster || before.Tenant != after.Tenant {
 		t.Errorf("the identity changed from %+v to %+v", before, after)
 	}
-	t.Run("FT-L12 SEC-K5 old and new overlap: the old certificate stays good until it expires", func(t *testing.T) {
+	t.Run("FT-L12 SEC-K5 CLU-05 old and new overlap: the old certificate stays good until it expires", func(t *testing.T) {
 		_, err := linkv1.NewSessionClient(dialWith(t, r, old, tunnel.Control())).Hello(t.Context(), &linkv1.HelloRequest{Epoch: "e", Fingerprint: someFacts().Fingerprint})
 		if err != nil {
 			t.Errorf("Hello() with the old certificate = %v", err)

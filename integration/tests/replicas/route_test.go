@@ -25,7 +25,7 @@ func TestOneHop(t *testing.T) {
 	deploy(t, "hop", repo.URL(), "app")
 	settled(t, "hop")
 
-	t.Run("FT-H5 a request to another replica than the agent's succeeds", func(t *testing.T) {
+	t.Run("FT-H5 CLU-15 a request to another replica than the agent's succeeds", func(t *testing.T) {
 		for i, h := range s.Hubs {
 			if err := live(within(t, time.Minute), only(h), "hop", "a"); err != nil {
 				t.Errorf("live state through replica %d: %v", i, err)
@@ -44,7 +44,7 @@ func TestOneHop(t *testing.T) {
 		}
 	})
 
-	t.Run("FT-H5 the replica with the agent's connection ends", func(t *testing.T) {
+	t.Run("FT-H5 CLU-16 CLU-17 the replica with the agent's connection ends", func(t *testing.T) {
 		holds, other := holder(t)
 		if err := holds.Kill(); err != nil {
 			t.Fatal(err)

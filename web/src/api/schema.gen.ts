@@ -297,6 +297,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/dex/token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Gives a machine a session for the token of its issuer (RFC 8693)
+         * @description A job of a CI system sends its ID token as subject_token, with subject_token_type, grant_type and connector_id as a form, and tenant if it is not the first one. Answers and errors are those of OAuth.
+         */
+        post: operations["exchangeToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/logout": {
         parameters: {
             query?: never;
@@ -591,7 +611,25 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/users/{username}": {
+    "/api/v1/scim/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the tokens with which identity providers provision people */
+        get: operations["listSCIMTokens"];
+        put?: never;
+        /** Creates a token with which an identity provider provisions people by SCIM 2.0 at /scim/v2; its secret is shown this once */
+        post: operations["createSCIMToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scim/tokens/{id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -599,6 +637,59 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
+        put?: never;
+        post?: never;
+        /** Revokes a token of an identity provider; what it has provisioned stays */
+        delete: operations["deleteSCIMToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{username}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the API tokens of an account */
+        get: operations["listAccountTokens"];
+        put?: never;
+        /** Creates an API token that acts as an account; its secret is shown this once */
+        post: operations["createAccountToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{username}/tokens/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Revokes an API token of an account, by its id or its name */
+        delete: operations["deleteAccountToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{username}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows an account */
+        get: operations["getUser"];
         /** Changes roles, password or the disabled switch of an account */
         put: operations["updateUser"];
         post?: never;
@@ -622,6 +713,44 @@ export interface paths {
         /** Creates a project */
         post: operations["createProject"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/roles/{role}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the tokens of a role of a project */
+        get: operations["listRoleTokens"];
+        put?: never;
+        /**
+         * Creates a token that has the rights of a role of a project alone; its secret is shown this once
+         * @description Members of the role may do it, too.
+         */
+        post: operations["createRoleToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/roles/{role}/tokens/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Revokes a token of a role of a project, by its id or its name */
+        delete: operations["deleteRoleToken"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1676,6 +1805,8 @@ export interface components {
          * @enum {string}
          */
         SignInMode: "cookie" | "token";
+        /** @description What an account may be used for: sign-in with a password, and API tokens. Absent: both. */
+        Capabilities: ("login" | "apiKey")[];
         Roles: ("platform-admin" | "tenant-admin" | "readonly")[];
         StringMap: {
             [key: string]: string;
@@ -1834,6 +1965,10 @@ export interface components {
             name: string;
             roles: string[];
             disabled?: boolean;
+            /** @description login, apiKey or both. */
+            capabilities?: string[];
+            /** @description What made it: settings, scim, or nothing for people. */
+            origin?: string;
             /** @description Id of the identity provider of the account; empty for a local one. */
             provider?: string;
             /** Format: date-time */
@@ -2980,6 +3115,7 @@ export interface components {
         PathNamespace: string;
         PathName: string;
         PathUsername: string;
+        PathRole: string;
         PathID: string;
         /** @description The ETag of the object as it was read; another one now answers 412. */
         IfMatch: string;
@@ -3388,6 +3524,36 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    exchangeToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The session, whose secret is access_token. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        access_token: string;
+                        issued_token_type: string;
+                        token_type: string;
+                        /**
+                         * Format: int64
+                         * @description Seconds.
+                         */
+                        expires_in: number;
+                    };
+                };
             };
             default: components["responses"]["ErrorAnswer"];
         };
@@ -3943,14 +4109,195 @@ export interface operations {
             content: {
                 "application/json": {
                     name: components["schemas"]["Username"];
-                    password: components["schemas"]["NewPassword"];
+                    password?: components["schemas"]["NewPassword"];
                     roles?: components["schemas"]["Roles"];
+                    capabilities?: components["schemas"]["Capabilities"];
                 };
             };
         };
         responses: {
             /** @description The account. */
             201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listSCIMTokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tokens, without their secrets. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Token"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    createSCIMToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    name: components["schemas"]["Name"];
+                    /** @description How long it lives, such as `720h` or `30d`. Empty means 366 days, which is the most. */
+                    expiresIn?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The token with its secret. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteSCIMToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The token no longer works. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listAccountTokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: components["parameters"]["PathUsername"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tokens, without their secrets. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Token"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    createAccountToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                username: components["parameters"]["PathUsername"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    name?: components["schemas"]["Name"];
+                    /** @description How long it lives, such as `720h` or `30d`. Empty means 90 days; at most 366 days. */
+                    expiresIn?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The token with its secret. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteAccountToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: components["parameters"]["PathUsername"];
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The token no longer works. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getUser: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: components["parameters"]["PathUsername"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The account. */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3975,6 +4322,7 @@ export interface operations {
                 "application/json": {
                     roles?: ("platform-admin" | "tenant-admin" | "readonly")[];
                     disabled?: boolean;
+                    capabilities?: ("login" | "apiKey")[];
                     password?: components["schemas"]["NewPassword"];
                 };
             };
@@ -4054,6 +4402,90 @@ export interface operations {
         };
         responses: {
             201: components["responses"]["AppProjectAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listRoleTokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+                role: components["parameters"]["PathRole"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tokens, without their secrets. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Token"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    createRoleToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                name: components["parameters"]["PathName"];
+                role: components["parameters"]["PathRole"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    name?: components["schemas"]["Name"];
+                    /** @description How long it lives, such as `720h` or `30d`. Empty means 90 days; at most 366 days. */
+                    expiresIn?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The token with its secret. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteRoleToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+                role: components["parameters"]["PathRole"];
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The token no longer works. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["ErrorAnswer"];
         };
     };

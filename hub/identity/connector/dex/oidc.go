@@ -65,6 +65,9 @@ func (c OIDCConfig) exchange(id string) *exchange.Issuer {
 		ID: id, Issuer: c.Issuer, Audiences: c.TokenExchange.Audiences, Rules: c.TokenExchange.Rules,
 		SubjectClaim: c.UserIDKey, UsernameClaim: c.UserNameKey,
 	}
+	if authorities, err := c.Authorities(); err == nil {
+		out.Authorities = string(authorities)
+	}
 	if len(out.Audiences) == 0 {
 		out.Audiences = []string{c.ClientID}
 	}

@@ -29,6 +29,9 @@ type Issuer struct {
 	// SubjectClaim and UsernameClaim identify the machine; empty: sub.
 	SubjectClaim, UsernameClaim string
 	GroupsClaim                 string // empty: no groups
+	// Authorities are those of the issuer's certificate in PEM; empty: those of
+	// the hub. Whoever calls Verify makes the client with them.
+	Authorities string
 }
 
 // A Rule has a pattern for each of some claims, and all have to match. In a

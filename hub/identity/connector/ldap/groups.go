@@ -68,7 +68,7 @@ func (d *Directory) matched(ctx context.Context, c *conn, m UserMatcher, values 
 }
 
 func (d *Directory) tooMany() error {
-	return fault.With(fault.New(fault.Denied, "the person is a member of more than %d groups", connector.MaxGroups), d.object,
+	return fault.With(fault.Wrap(fault.Denied, connector.Overage, "the person is a member of more than %d groups", connector.MaxGroups), d.object,
 		"let groupSearch.filter find only the groups that policies name")
 }
 

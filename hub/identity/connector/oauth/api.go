@@ -252,6 +252,6 @@ func Pages[T any](ctx context.Context, a API, target string, each func([]T)) err
 
 // TooMany is the error for a list with more pages than are read.
 func (a API) TooMany() error {
-	return fault.With(fault.New(fault.Denied, "the person's groups have more than %d pages", MaxPages), a.Provider,
+	return fault.With(fault.Wrap(fault.Denied, connector.Overage, "the person's groups have more than %d pages", MaxPages), a.Provider,
 		"let the person leave groups, or let the provider pass on fewer")
 }

@@ -1,7 +1,8 @@
-package api
+package clients
 
 import (
 	"context"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
@@ -10,24 +11,24 @@ import (
 )
 
 // GetApplicationWindows answers how the sync windows of an application stand.
-func (s *Server) GetApplicationWindows(ctx context.Context, r gen.GetApplicationWindowsRequestObject) (gen.GetApplicationWindowsResponseObject, error) {
-	w, err := s.Catalog.Windows(ctx, callerOf(ctx), r.Namespace, r.Name)
+func (a *Answers) GetApplicationWindows(ctx context.Context, r gen.GetApplicationWindowsRequestObject) (gen.GetApplicationWindowsResponseObject, error) {
+	w, err := a.catalog.Windows(ctx, a.caller(ctx), r.Namespace, r.Name)
 	if err != nil {
 		return nil, err
 	}
 	return gen.GetApplicationWindows200JSONResponse{
-		CanSync: w.CanSync, ActiveWindows: collect(activeOnly(w.Assigned), presentWindow), AssignedWindows: collect(w.Assigned, presentWindow),
+		CanSync: w.CanSync, ActiveWindows: presentWindows(activeOnly(w.Assigned)), AssignedWindows: presentWindows(w.Assigned),
 		Automated: presentDecision(w.Auto), Manual: presentDecision(w.Manual), SelfHeal: presentDecision(w.Heal), At: w.At.UTC(),
 	}, nil
 }
 
 // GetProjectWindows answers how the sync windows of a project stand.
-func (s *Server) GetProjectWindows(ctx context.Context, r gen.GetProjectWindowsRequestObject) (gen.GetProjectWindowsResponseObject, error) {
-	all, err := s.Catalog.ProjectWindows(ctx, callerOf(ctx), r.Name)
+func (a *Answers) GetProjectWindows(ctx context.Context, r gen.GetProjectWindowsRequestObject) (gen.GetProjectWindowsResponseObject, error) {
+	all, err := a.catalog.ProjectWindows(ctx, a.caller(ctx), r.Name)
 	if err != nil {
 		return nil, err
 	}
-	return gen.GetProjectWindows200JSONResponse{Windows: collect(activeOnly(all), presentWindow), All: collect(all, presentWindow)}, nil
+	return gen.GetProjectWindows200JSONResponse{Windows: presentWindows(activeOnly(all)), All: presentWindows(all)}, nil
 }
 
 func activeOnly(in []syncwindow.State) []syncwindow.State {
@@ -51,4 +52,19 @@ func presentWindow(w syncwindow.State) apimodel.SyncWindow {
 
 func presentDecision(d catalog.WindowDecision) apimodel.WindowDecision {
 	return apimodel.WindowDecision{Allowed: d.Allowed, Reason: d.Reason, NextChange: at(d.NextChange)}
+}
+
+func presentWindows(all []syncwindow.State) []apimodel.SyncWindow {
+	out := make([]apimodel.SyncWindow, len(all))
+	for i, w := range all {
+		out[i] = presentWindow(w)
+	}
+	return out
+}
+
+func at(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
 }

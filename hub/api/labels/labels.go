@@ -1,4 +1,6 @@
-package api
+// Package labels reads label selectors of requests, as kubectl writes them. The
+// API calls it; a term of the result is a condition that all must hold.
+package labels
 
 import (
 	"strings"
@@ -9,9 +11,10 @@ import (
 
 const maxTerms = 50
 
-// parseLabels reads a label selector as kubectl writes it:
-// a=b, c==d, e!=f, g in (h,i), j notin (k), l, !m.
-func parseLabels(s string) ([]hub.LabelTerm, error) {
+// Parse reads a label selector as kubectl writes it:
+// a=b, c==d, e!=f, g in (h,i), j notin (k), l, !m. The error is fault.Invalid for another text, and
+// fault.Exceeded for one of too many terms.
+func Parse(s string) ([]hub.LabelTerm, error) {
 	var out []hub.LabelTerm
 	for _, part := range splitTerms(s) {
 		if part = strings.TrimSpace(part); part == "" {
@@ -19,7 +22,7 @@ func parseLabels(s string) ([]hub.LabelTerm, error) {
 		}
 		t, ok := parseTerm(part)
 		if !ok {
-			return nil, fault.With(fault.New(fault.Invalid, "%q is no term of a label selector", cut(part)), "parameter labels",
+			return nil, fault.With(fault.New(fault.Invalid, "%q is no term of a label selector", shorten(part)), "parameter labels",
 				"write it like team=shop,env!=dev,tier in (web,api),!legacy")
 		}
 		out = append(out, t)
@@ -85,4 +88,12 @@ func plainValues(values []string) bool {
 		}
 	}
 	return true
+}
+
+// shorten keeps what is repeated of a request short.
+func shorten(s string) string {
+	if r := []rune(s); len(r) > 80 {
+		return string(r[:80]) + "…"
+	}
+	return s
 }

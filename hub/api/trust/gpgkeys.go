@@ -1,4 +1,4 @@
-package api
+package trust
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 )
 
 // ListPublicKeys answers the public keys for signatures of commits.
-func (s *Server) ListPublicKeys(ctx context.Context, _ gen.ListPublicKeysRequestObject) (gen.ListPublicKeysResponseObject, error) {
-	keys, err := s.Catalog.PublicKeys(ctx, callerOf(ctx))
+func (k *Keys) ListPublicKeys(ctx context.Context, _ gen.ListPublicKeysRequestObject) (gen.ListPublicKeysResponseObject, error) {
+	keys, err := k.catalog.PublicKeys(ctx, k.caller(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -18,8 +18,8 @@ func (s *Server) ListPublicKeys(ctx context.Context, _ gen.ListPublicKeysRequest
 }
 
 // GetPublicKey answers one of them.
-func (s *Server) GetPublicKey(ctx context.Context, r gen.GetPublicKeyRequestObject) (gen.GetPublicKeyResponseObject, error) {
-	key, err := s.Catalog.PublicKey(ctx, callerOf(ctx), r.KeyID)
+func (k *Keys) GetPublicKey(ctx context.Context, r gen.GetPublicKeyRequestObject) (gen.GetPublicKeyResponseObject, error) {
+	key, err := k.catalog.PublicKey(ctx, k.caller(ctx), r.KeyID)
 	if err != nil {
 		return nil, err
 	}
@@ -27,8 +27,8 @@ func (s *Server) GetPublicKey(ctx context.Context, r gen.GetPublicKeyRequestObje
 }
 
 // AddPublicKeys stores public keys.
-func (s *Server) AddPublicKeys(ctx context.Context, r gen.AddPublicKeysRequestObject) (gen.AddPublicKeysResponseObject, error) {
-	added, skipped, err := s.Catalog.AddPublicKeys(ctx, callerOf(ctx), r.Body.KeyData, r.Body.Upsert)
+func (k *Keys) AddPublicKeys(ctx context.Context, r gen.AddPublicKeysRequestObject) (gen.AddPublicKeysResponseObject, error) {
+	added, skipped, err := k.catalog.AddPublicKeys(ctx, k.caller(ctx), r.Body.KeyData, r.Body.Upsert)
 	if err != nil {
 		return nil, err
 	}
@@ -39,8 +39,8 @@ func (s *Server) AddPublicKeys(ctx context.Context, r gen.AddPublicKeysRequestOb
 }
 
 // DeletePublicKey deletes one of them.
-func (s *Server) DeletePublicKey(ctx context.Context, r gen.DeletePublicKeyRequestObject) (gen.DeletePublicKeyResponseObject, error) {
-	if err := s.Catalog.DeletePublicKey(ctx, callerOf(ctx), r.KeyID); err != nil {
+func (k *Keys) DeletePublicKey(ctx context.Context, r gen.DeletePublicKeyRequestObject) (gen.DeletePublicKeyResponseObject, error) {
+	if err := k.catalog.DeletePublicKey(ctx, k.caller(ctx), r.KeyID); err != nil {
 		return nil, err
 	}
 	return gen.DeletePublicKey204Response{}, nil

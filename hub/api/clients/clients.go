@@ -1,4 +1,8 @@
-package api
+// Package clients has the handlers of the API for what people read beside
+// objects: revisions, refs, sync windows and the settings that every client may
+// know. They parse, call and present. The API embeds them; rights belong to the
+// catalogue.
+package clients
 
 import (
 	"context"
@@ -6,13 +10,27 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
+// Answers handle requests. Many goroutines may use them.
+type Answers struct {
+	catalog  *catalog.Catalog
+	external string
+	caller   func(ctx context.Context) hub.Caller
+}
+
+// New makes them. The address is that of the hub for people; the function
+// returns who is calling.
+func New(c *catalog.Catalog, external string, caller func(ctx context.Context) hub.Caller) *Answers {
+	return &Answers{c, external, caller}
+}
+
 // ListRefs answers the branches and tags of a repository.
-func (s *Server) ListRefs(ctx context.Context, r gen.ListRefsRequestObject) (gen.ListRefsResponseObject, error) {
-	refs, err := s.Catalog.Refs(ctx, callerOf(ctx), hub.RepositoryID(r.Id))
+func (a *Answers) ListRefs(ctx context.Context, r gen.ListRefsRequestObject) (gen.ListRefsResponseObject, error) {
+	refs, err := a.catalog.Refs(ctx, a.caller(ctx), hub.RepositoryID(r.Id))
 	if err != nil {
 		return nil, err
 	}
@@ -29,8 +47,8 @@ func (s *Server) ListRefs(ctx context.Context, r gen.ListRefsRequestObject) (gen
 }
 
 // GetRevision answers what is known of a revision of an application.
-func (s *Server) GetRevision(ctx context.Context, r gen.GetRevisionRequestObject) (gen.GetRevisionResponseObject, error) {
-	v, err := s.Catalog.Revision(ctx, callerOf(ctx), r.Namespace, r.Name, r.Revision)
+func (a *Answers) GetRevision(ctx context.Context, r gen.GetRevisionRequestObject) (gen.GetRevisionResponseObject, error) {
+	v, err := a.catalog.Revision(ctx, a.caller(ctx), r.Namespace, r.Name, r.Revision)
 	if err != nil {
 		return nil, err
 	}
@@ -45,15 +63,15 @@ func (s *Server) GetRevision(ctx context.Context, r gen.GetRevisionRequestObject
 }
 
 // GetClientSettings answers the settings that every client may know.
-func (s *Server) GetClientSettings(ctx context.Context, _ gen.GetClientSettingsRequestObject) (gen.GetClientSettingsResponseObject, error) {
-	values, err := s.Catalog.ClientSettings(ctx, callerOf(ctx))
+func (a *Answers) GetClientSettings(ctx context.Context, _ gen.GetClientSettingsRequestObject) (gen.GetClientSettingsResponseObject, error) {
+	values, err := a.catalog.ClientSettings(ctx, a.caller(ctx))
 	if err != nil {
 		return nil, err
 	}
 	c := settings.ForClients(values)
 	out := apimodel.ClientSettings{Url: c.URL, TrackingMethod: c.TrackingMethod, AppLabelKey: c.LabelKey}
 	if out.Url == "" {
-		out.Url = s.cfg.ExternalURL
+		out.Url = a.external
 	}
 	out.Help.ChatUrl, out.Help.ChatText, out.Help.BinaryUrls = c.ChatURL, c.ChatText, c.Downloads
 	if c.Banner.Content != "" {
