@@ -22,6 +22,13 @@ func Permits(r hub.Refresh, spec hub.ApplicationSpec) error {
 	if err != nil {
 		return err
 	}
+	return PermitsIn(r, spec, project)
+}
+
+// PermitsIn is Permits for a project that was read before: r.Project is its name
+// alone.
+func PermitsIn(r hub.Refresh, spec hub.ApplicationSpec, project hub.ProjectSpec) error {
+	name := r.Application.Project
 	if err := project.Refusal(name); err != nil {
 		return err
 	}
