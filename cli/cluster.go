@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -106,6 +107,9 @@ func (a *app) clusterRemove() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			api, err := a.client()
 			if err != nil {
+				return err
+			}
+			if err := a.announce(yes, func() (*http.Response, error) { return api.GetClusterDeletion(cmd.Context(), args[0]) }); err != nil {
 				return err
 			}
 			if err := a.confirm(yes, "Remove cluster "+args[0]+"?"); err != nil {

@@ -24,6 +24,7 @@ type ApplicationFilter struct {
 	Sync         []SyncStatus
 	Health       []HealthStatus
 	Query        string      // part of the name, any case
+	Name         string      // exactly; empty: any
 	Labels       []LabelTerm // all must hold
 	After        ApplicationKey
 	Limit        int

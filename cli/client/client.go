@@ -19,6 +19,11 @@ func (c *Client) ListApplications(ctx context.Context, params ListApplicationsPa
 	r.add("sync", params.Sync)
 	r.add("health", params.Health)
 	r.add("q", params.Q)
+	r.add("name", params.Name)
+	r.add("projects", params.Projects)
+	r.add("selector", params.Selector)
+	r.add("appNamespace", params.AppNamespace)
+	r.add("resourceVersion", params.ResourceVersion)
 	r.add("labels", params.Labels)
 	r.add("repo", params.Repo)
 	r.add("view", params.View)
@@ -43,6 +48,13 @@ func (c *Client) GetApplication(ctx context.Context, namespace PathNamespace, na
 	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}", namespace, name)
 	r.add("confirm", params.Confirm)
 	return r.send(ctx, nil)
+}
+
+// PatchApplication is PATCH /api/v1/applications/{namespace}/{name}: Changes parts of an application's spec, labels, annotations and finalizers.
+func (c *Client) PatchApplication(ctx context.Context, namespace PathNamespace, name PathName, params PatchApplicationParams, body PatchApplicationJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPatch, "/api/v1/applications/{namespace}/{name}", namespace, name)
+	r.setHeader("If-Match", params.IfMatch)
+	return r.send(ctx, body)
 }
 
 // AbandonApplication is POST /api/v1/applications/{namespace}/{name}/abandon: Removes an application whose cluster no longer exists, and returns what it leaves in the cluster.
@@ -255,6 +267,12 @@ func (c *Client) AcceptHub(ctx context.Context, name PathName) (*http.Response, 
 	return r.send(ctx, nil)
 }
 
+// GetClusterDeletion is GET /api/v1/clusters/{name}/deletion: Says what the deletion of a cluster would do, and changes nothing.
+func (c *Client) GetClusterDeletion(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/clusters/{name}/deletion", name)
+	return r.send(ctx, nil)
+}
+
 // KeepCluster is POST /api/v1/clusters/{name}/keep: Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity.
 func (c *Client) KeepCluster(ctx context.Context, name PathName, body KeepClusterJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/clusters/{name}/keep", name)
@@ -300,6 +318,12 @@ func (c *Client) GetPublicKey(ctx context.Context, keyID string) (*http.Response
 // Login is POST /api/v1/login: Signs a person in.
 func (c *Client) Login(ctx context.Context, body LoginJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/login")
+	return r.send(ctx, body)
+}
+
+// ExchangeSignInCode is POST /api/v1/login/code: Begins the session of a command line that a browser has signed in.
+func (c *Client) ExchangeSignInCode(ctx context.Context, body ExchangeSignInCodeJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/login/code")
 	return r.send(ctx, body)
 }
 
@@ -376,6 +400,24 @@ func (c *Client) DeleteRepository(ctx context.Context, id PathID) (*http.Respons
 	return r.send(ctx, nil)
 }
 
+// GetRepositoryDeletion is GET /api/v1/repositories/{id}/deletion: Says what the deletion of a repository would do, and changes nothing.
+func (c *Client) GetRepositoryDeletion(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repositories/{id}/deletion", id)
+	return r.send(ctx, nil)
+}
+
+// ListRepositoryCredentials is GET /api/v1/repository-credentials: Lists the credential templates.
+func (c *Client) ListRepositoryCredentials(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repository-credentials")
+	return r.send(ctx, nil)
+}
+
+// DeleteRepositoryCredential is DELETE /api/v1/repository-credentials/{id}: Deletes a credential template.
+func (c *Client) DeleteRepositoryCredential(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/repository-credentials/{id}", id)
+	return r.send(ctx, nil)
+}
+
 // GetSettings is GET /api/v1/settings: Returns the settings of the tenant; values of secrets are left out.
 func (c *Client) GetSettings(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/settings")
@@ -449,6 +491,12 @@ func (c *Client) ExportTenant(ctx context.Context, name PathName) (*http.Respons
 	return r.send(ctx, nil)
 }
 
+// SetTenantQuotas is PATCH /api/v1/tenants/{name}/quotas: Sets quotas of a tenant.
+func (c *Client) SetTenantQuotas(ctx context.Context, name PathName, body SetTenantQuotasJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPatch, "/api/v1/tenants/{name}/quotas", name)
+	return r.send(ctx, body)
+}
+
 // RestoreTenant is POST /api/v1/tenants/{name}/restore: Takes the deletion of a tenant back within its grace period.
 func (c *Client) RestoreTenant(ctx context.Context, name PathName) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/tenants/{name}/restore", name)
@@ -467,6 +515,12 @@ func (c *Client) SuspendTenant(ctx context.Context, name PathName, body SuspendT
 	return r.send(ctx, body)
 }
 
+// GetTenantUsage is GET /api/v1/tenants/{name}/usage: Returns what a tenant may have and has.
+func (c *Client) GetTenantUsage(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/tenants/{name}/usage", name)
+	return r.send(ctx, nil)
+}
+
 // ListTokens is GET /api/v1/tokens: Lists the caller's API tokens.
 func (c *Client) ListTokens(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/tokens")
@@ -482,6 +536,12 @@ func (c *Client) CreateToken(ctx context.Context, body CreateTokenJSONRequestBod
 // DeleteToken is DELETE /api/v1/tokens/{id}: Revokes one of the caller's API tokens.
 func (c *Client) DeleteToken(ctx context.Context, id PathID) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/tokens/{id}", id)
+	return r.send(ctx, nil)
+}
+
+// GetUsage is GET /api/v1/usage: Returns what the caller's tenant may have and has.
+func (c *Client) GetUsage(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/usage")
 	return r.send(ctx, nil)
 }
 

@@ -58,20 +58,20 @@ func TestSettings(t *testing.T) {
 			w.call(admin, "POST", "/api/v1/apply", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm, namespace: argocd}\ndata: "+data+"\n").ok(200).into(&out)
 			return out.Results[0].Result, strings.Join(out.Results[0].Warnings, ";")
 		}
-		result, warnings := apply(`{url: "https://a", resource.exclusions: "- kinds: [A]"}`)
-		if result != "created" || !strings.Contains(warnings, "url of argocd-cm is stored, but not used yet") || strings.Contains(warnings, "exclusions") {
+		result, warnings := apply(`{help.chatUrl: "https://a", resource.exclusions: "- kinds: [A]"}`)
+		if result != "created" || !strings.Contains(warnings, "help.chatUrl of argocd-cm is stored, but not used yet") || strings.Contains(warnings, "exclusions") {
 			t.Errorf("%s: %s", result, warnings)
 		}
-		if result, _ := apply(`{url: "https://b"}`); result != "configured" {
+		if result, _ := apply(`{help.chatUrl: "https://b"}`); result != "configured" {
 			t.Errorf("a change is %s", result)
 		}
-		if result, _ := apply(`{url: "https://b"}`); result != "unchanged" {
+		if result, _ := apply(`{help.chatUrl: "https://b"}`); result != "unchanged" {
 			t.Errorf("no change is %s", result)
 		}
-		if got := get(admin).lines(); !slices.Equal(got, []string{"argocd-cm/resource.exclusions=- kinds: [A]", "argocd-cm/url=https://b"}) {
+		if got := get(admin).lines(); !slices.Equal(got, []string{"argocd-cm/help.chatUrl=https://b", "argocd-cm/resource.exclusions=- kinds: [A]"}) {
 			t.Errorf("%q", got)
 		}
-		apply(`{url: null, never.there: null}`)
+		apply(`{help.chatUrl: null, never.there: null}`)
 		if s := get(admin); !slices.Equal(s.lines(), []string{"argocd-cm/resource.exclusions=- kinds: [A]"}) || s.Version != 3 || s.Items[0].UpdatedBy == "" || len(s.Known) == 0 {
 			t.Errorf("%+v", s)
 		}
@@ -81,7 +81,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		w.call(reader, "GET", "/api/v1/settings", nil).fails(403)
-		w.call(reader, "PATCH", "/api/v1/settings", patch(map[string]any{"url": "x"})).fails(403)
+		w.call(reader, "PATCH", "/api/v1/settings", patch(map[string]any{"url": "https://x.example.com"})).fails(403)
 	})
 	t.Run("CFG-03 a bad value changes nothing, and names ConfigMap, key and line", func(t *testing.T) {
 		before := get(admin)
@@ -118,7 +118,7 @@ func TestSettings(t *testing.T) {
 			}
 		}
 		// People write passwords into the ConfigMap, too.
-		w.call(admin, "PATCH", "/api/v1/settings", patch(map[string]any{"oidc.config": "clientSecret: " + canary})).ok(200)
+		w.call(admin, "PATCH", "/api/v1/settings", patch(map[string]any{"oidc.config": "issuer: https://idp.example.com\nclientID: x\nclientSecret: " + canary})).ok(200)
 		w.call(admin, "PATCH", "/api/v1/settings", patch(map[string]any{"oidc.config": nil})).ok(200)
 		for _, path := range []string{"/api/v1/settings", "/api/v1/audit?limit=500"} {
 			if body := string(w.call(admin, "GET", path, nil).ok(200).body); strings.Contains(body, canary) {
@@ -192,7 +192,7 @@ func TestSettingsReachClusters(t *testing.T) {
 	}
 	enroll("one", "")
 	enroll("two", "https://two.example.com")
-	w.call(admin, "PATCH", "/api/v1/settings", patch(map[string]any{"url": "x"})).ok(200)
+	w.call(admin, "PATCH", "/api/v1/settings", patch(map[string]any{"url": "https://x.example.com"})).ok(200)
 	expect(map[string]string{"one": "none", "two": "none"}) // nothing that concerns agents
 	w.call(admin, "PATCH", "/api/v1/settings", patch(map[string]any{
 		"resource.exclusions": "- kinds: [A]\n- kinds: [B]\n  clusters: ['https://*.example.com']\n- kinds: [C]\n  clusters: [one, three]\n",
@@ -230,7 +230,10 @@ func TestSettingsOfTheGuide(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin := w.Admin("acme")
-	for _, file := range []string{"01-argocd-cm.yaml", "09-custom-health.yaml", "18-webhook-secret.yaml", "21-resource-actions.yaml", "23-cmd-params.yaml"} {
+	for _, file := range []string{
+		"01-argocd-cm.yaml", "07-repositories.yaml", "09-custom-health.yaml", "14-cluster-secret.yaml", "16-argocd-rbac-cm.yaml", "17-sso.yaml",
+		"18-webhook-secret.yaml", "19-notifications.yaml", "21-resource-actions.yaml", "23-cmd-params.yaml",
+	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "integration", "testdata", "guide", file))
 		if err != nil {
 			t.Fatal(err)

@@ -20,6 +20,8 @@ type Known struct {
 	Key    string // ends in a dot: the kind of object, or a version, follows; "*": any key of the map
 	About  string // one sentence for people
 	Sample string // a value that is fine
+	// Example is what may follow the key of a family; empty: a kind.
+	Example string
 	// Used means that it has an effect; otherwise it is checked and stored.
 	Used bool
 	// Instead says what happens instead of a key that changes nothing on
@@ -86,7 +88,7 @@ func Catalogue() []Known {
 			Map: hub.GPGKeysMap, Key: anyKey, About: "By the id of a public key of OpenPGP: the key, which projects may demand signatures of commits with.",
 			Sample: sampleKey, Used: true, read: (*set).readPublicKey,
 		},
-	}, slices.Concat(webhooks(), timers(), sessions(), impersonation())...)
+	}, slices.Concat(webhooks(), timers(), sessions(), impersonation(), signIns(), configKeys(), parameterKeys(), secretKeys(), otherMaps(), clients())...)
 }
 
 // cm is a key of argocd-cm.
@@ -144,19 +146,6 @@ const noUpdates = "an update of fields that are not ours changes no result and c
 // anyKey stands for all keys of a map: they are names of the tenant's own.
 const anyKey = "*"
 
-// Find returns what is known of a key.
-func Find(name, key string) (Known, bool) {
-	for _, k := range Catalogue() {
-		if k.Map != name {
-			continue
-		}
-		if k.Key == key || k.Key == anyKey || (strings.HasSuffix(k.Key, ".") && strings.HasPrefix(key, k.Key) && len(key) > len(k.Key)) {
-			return k, true
-		}
-	}
-	return Known{}, false
-}
-
 // Limits of what one tenant may set.
 const (
 	MaxValue = 1 << 20 // bytes of all values of one map, as in Kubernetes
@@ -166,11 +155,14 @@ const (
 
 // secretMaps are the Secrets that hold settings.
 func secretMaps() []string {
-	return []string{hub.SecretMap, "argocd-notifications-secret", "argocd-image-updater-secret"}
+	return []string{hub.SecretMap, notificationsSecret, imageUpdaterSecret}
 }
 
 // IsSecret reports whether the values of a map are secrets.
-func IsSecret(name string) bool { return slices.Contains(secretMaps(), name) }
+func IsSecret(name string) bool {
+	other, referred := strings.CutPrefix(name, hub.SecretPrefix)
+	return slices.Contains(secretMaps(), name) || referred && plain(other)
+}
 
 // IsMap reports whether a ConfigMap contains settings.
 func IsMap(name string) bool {
@@ -191,7 +183,7 @@ func Check(name, key, value string) error {
 	}
 	known, ok := Find(name, key)
 	if !ok {
-		return nil
+		return fault.With(unknown(name, key), object, "")
 	}
 	set := newSet()
 	set.strict = true
@@ -204,7 +196,7 @@ func Title(name, key string) string {
 	if IsSecret(name) {
 		kind = "Secret"
 	}
-	return fmt.Sprintf("%s %s, key %s", kind, short(name), short(key))
+	return fmt.Sprintf("%s %s, key %s", kind, short(strings.TrimPrefix(name, hub.SecretPrefix)), short(key))
 }
 
 // Unused says why a key changes nothing yet; empty: something acts on it.

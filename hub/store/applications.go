@@ -72,9 +72,9 @@ const (
 	applicationByName = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
 	applicationsByID  = selectApplications + ` AND a.id = ANY ($3::uuid[])`
 	applicationPage   = selectApplications + applicationFilter + `
-		  AND  (a.name, a.namespace) > ($13, $14)
+		  AND  (a.name, a.namespace) > ($14, $15)
 		ORDER  BY a.name, a.namespace
-		LIMIT  $15`
+		LIMIT  $16`
 	applicationFilter = `
 		  AND  ($3 OR a.project = ANY ($4::text[]))
 		  AND  (cardinality($5::text[]) = 0 OR a.project = ANY ($5))
@@ -90,7 +90,8 @@ const (
 		  AND  (cardinality($12::text[]) = 0 OR EXISTS (
 		         SELECT FROM app_source v
 		         JOIN   repository w ON w.tenant_id = v.tenant_id AND w.id = v.repository_id
-		         WHERE  v.tenant_id = a.tenant_id AND v.application_id = a.id AND w.address = ANY ($12)))`
+		         WHERE  v.tenant_id = a.tenant_id AND v.application_id = a.id AND w.address = ANY ($12)))
+		  AND  ($13 = '' OR a.name = $13)`
 	// Destinations are compared as package catalog does. A destination that
 	// means Argo CD's own cluster does not move after it was resolved to a
 	// cluster.
@@ -279,7 +280,7 @@ func (t *Tenant) CountApplications(ctx context.Context, f hub.ApplicationFilter)
 	return list(ctx, t.tx, "application counts", pgx.RowToStructByPos[StatusCount], countApplications, args...)
 }
 
-// filterArgs are the parameters $1 to $12 of the page and the count.
+// filterArgs are the parameters $1 to $13 of the page and the count.
 func (t *Tenant) filterArgs(f hub.ApplicationFilter) ([]any, error) {
 	type term struct {
 		Key  string   `json:"key"`
@@ -302,7 +303,7 @@ func (t *Tenant) filterArgs(f hub.ApplicationFilter) ([]any, error) {
 	}
 	return []any{
 		t.id, false, f.All, nonNil(f.Allowed), nonNil(f.Projects), nonNil(f.Namespaces), clusters,
-		texts(f.Sync), texts(f.Health), f.Query, text, nonNil(f.Repositories),
+		texts(f.Sync), texts(f.Health), f.Query, text, nonNil(f.Repositories), f.Name,
 	}, nil
 }
 

@@ -63,7 +63,11 @@ func (c *Tenancy) PatchSettings(ctx context.Context, by hub.Caller, changes []hu
 	}
 	err := c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
 		var err error
-		out.Version, out.Outcome, err = w.patchSettings(ctx, changes, expect)
+		if out.Version, out.Outcome, err = w.patchSettings(ctx, changes, expect); err != nil {
+			return err
+		}
+		missing, err := w.warnSignIn(ctx, changes)
+		out.Warnings = append(out.Warnings, missing...)
 		return err
 	})
 	return out, err
@@ -182,7 +186,7 @@ func (w *writer) applySettings(ctx context.Context, before []hub.Setting, change
 // known to be no secret: people write passwords into other ConfigMaps, too.
 func (w *writer) noteSetting(action string, change hub.SettingChange, old *hub.Setting) {
 	var before, after any
-	if _, known := settings.Find(change.Map, change.Key); known && !settings.IsSecret(change.Map) {
+	if settings.Public(change.Map, change.Key) {
 		if old.Key != "" {
 			before = old.Value
 		}
