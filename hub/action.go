@@ -26,7 +26,7 @@ type ActionRequest struct {
 
 	Project     string // of the application
 	Limits      ProjectSpec
-	Destination Placement // that the limits are read for
+	Destination ScopedDestination // that the limits are read for
 }
 
 // An ActionChange is an object that an action wrote.

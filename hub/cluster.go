@@ -96,16 +96,16 @@ func (s ClusterScope) Manages(namespace string) bool {
 	return len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, namespace)
 }
 
-// A Placement is a cluster as an application's destination names it, with the
+// A ScopedDestination is a cluster as an application's destination names it, with the
 // limits of its registration.
-type Placement struct {
+type ScopedDestination struct {
 	Destination
 	ClusterScope
 }
 
-// PlacementOf is the cluster as a destination names it.
-func (c Cluster) PlacementOf(d Destination) Placement {
-	p := Placement{Destination{Name: c.Name, Server: c.Server, Namespace: d.Namespace}, c.ClusterScope}
+// DestinationOf is the cluster as a destination names it.
+func (c Cluster) DestinationOf(d Destination) ScopedDestination {
+	p := ScopedDestination{Destination{Name: c.Name, Server: c.Server, Namespace: d.Namespace}, c.ClusterScope}
 	if d.Server != "" {
 		p.Server = d.Server
 	}

@@ -68,7 +68,7 @@ func (w *writer) limit(ctx context.Context, a *hub.ActionRequest, on View) error
 	if err != nil {
 		return err
 	}
-	a.Project, a.Destination = p.Name, on.On.PlacementOf(spec.Destination)
+	a.Project, a.Destination = p.Name, on.On.DestinationOf(spec.Destination)
 	a.Limits, err = p.Effective()
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -34,9 +35,30 @@ func (c *change) admitted(a hub.Application) error {
 	return on.Admits(spec.Destination)
 }
 
-// restricted says why nothing new may be deployed for the application's project.
-func (c *change) restricted(a hub.Application) error {
-	return c.projects[a.Project].Refusal(a.Project)
+// restricted says why the project, as it is in this transaction, permits nothing
+// new of the application. What was rendered under an older one may be waiting.
+func (c *change) restricted(a hub.Application, spec hub.ApplicationSpec) error {
+	project, known := c.projects[a.Project]
+	if !known {
+		return nil // it is refused where that is needed
+	}
+	r := hub.Refresh{Application: a, Project: &hub.Project{Meta: hub.Meta{Name: a.Project}}}
+	if on, there := c.clusters[a.Cluster]; there {
+		r.Cluster = &on
+	}
+	return plan.PermitsIn(r, spec, project)
+}
+
+// mayDeploy refuses what a person asks for while the application is left as it
+// is, or not permitted.
+func (c *change) mayDeploy(a hub.Application, spec hub.ApplicationSpec) error {
+	if err := c.mayAct(a); err != nil {
+		return err
+	}
+	if err, no := fault.As(c.restricted(a, spec)); no {
+		return fault.With(fault.New(fault.Conflict, "%s", err.Cause), "application "+a.Name, err.Fix)
+	}
+	return nil
 }
 
 // verified refuses a snapshot whose commits were not verified as the project
@@ -65,9 +87,6 @@ func (c *change) verifiedFor(a hub.Application, spec hub.ApplicationSpec, op hub
 func (c *change) mayAct(a hub.Application) error {
 	why := c.skipped(a)
 	if why == "" {
-		if err, no := fault.As(c.restricted(a)); no {
-			return fault.With(fault.New(fault.Conflict, "%s", err.Cause), "application "+a.Name, err.Fix)
-		}
 		return nil
 	}
 	if err, off := fault.As(c.admitted(a)); off {

@@ -33,7 +33,7 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	if c.skipped(app) != "" {
 		return c.leaveBe(ctx, app)
 	}
-	if c.restricted(app) != nil { // since it was rendered; the refresh that follows says so
+	if c.restricted(app, spec) != nil { // since it was rendered; the refresh that follows says so
 		return c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), c.now, false)
 	}
 	candidate := c.snaps[r.Snapshot.ID]

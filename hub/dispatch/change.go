@@ -572,7 +572,7 @@ func (c *change) isWritten(ctx context.Context, st wire.State, m move) (bool, er
 
 // state begins a state row with what does not depend on snapshots.
 func (c *change) state(app hub.Application, spec hub.ApplicationSpec, generation int64) wire.State {
-	return wire.State{App: app, Still: c.skipped(app) != "", Spec: spec, Project: c.projects[app.Project], Cluster: c.clusters[app.Cluster].PlacementOf(spec.Destination), Generation: generation}
+	return wire.State{App: app, Still: c.skipped(app) != "", Spec: spec, Project: c.projects[app.Project], Cluster: c.clusters[app.Cluster].DestinationOf(spec.Destination), Generation: generation}
 }
 
 func ordinary(s hub.Snapshot) int {

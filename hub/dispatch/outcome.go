@@ -355,7 +355,7 @@ func (c *change) retry(ctx context.Context, op hub.Operation) error {
 		// They were changed since the time was set.
 		return c.postpone(ctx, op, windows, use)
 	}
-	if c.skipped(app) != "" || c.restricted(app) != nil {
+	if c.skipped(app) != "" || c.restricted(app, spec) != nil {
 		return c.retryAt(ctx, op, c.now.Add(time.Minute))
 	}
 	if err := c.need(ctx, []hub.SnapshotID{op.Snapshot, app.Status.Target}); err != nil {

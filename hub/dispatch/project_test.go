@@ -175,3 +175,75 @@ func TestProjectGainsWhatIsNotEnforced(t *testing.T) {
 		}
 	})
 }
+
+// TestProjectIsNarrowed tries to deploy what the project does not permit any
+// more: it was rendered, or waits, since before.
+func TestProjectIsNarrowed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(spec map[string]any)
+		says   string
+	}{
+		"PROJ-01 the repository":                {func(s map[string]any) { s["sourceRepos"] = []string{"https://elsewhere/**"} }, "does not permit the repository"},
+		"PROJ-03 the destination":               {func(s map[string]any) { s["destinations"] = []map[string]any{{"name": "dev", "namespace": "*"}} }, "does not permit the destination"},
+		"PROJ-04 clusters of the project alone": {func(s map[string]any) { s["permitOnlyProjectScopedClusters"] = true }, "only clusters that belong to it"},
+		"PROJ-03 a denial of what it permits yet": {func(s map[string]any) {
+			s["destinations"] = append(s["destinations"].([]any), map[string]any{"name": "prod", "namespace": "!*"})
+		}, "denies the destination"},
+	} {
+		t.Run(name+" is not permitted any more", func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, automated)
+			w.Render("r1", "a")
+			w.End(hub.Failed, "for a moment")
+			first := w.Reload().Status.Target
+			w.project(c.change)
+			if _, err := w.sync(hub.SyncRequest{}); fault.KindOf(err) != fault.Conflict || !strings.Contains(fault.Sentence(err), c.says) {
+				t.Errorf("a person's sync of what was rendered: %v", err)
+			}
+			w.Render("r2", "a", "b")
+			if got := w.Reload().Status.Target; got != first {
+				t.Error("what was rendered meanwhile became the target")
+			}
+		})
+	}
+	t.Run("DEL-02 its deletion is permitted", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, automated)
+		w.Render("r1", "a")
+		w.End(hub.Succeeded, "")
+		w.project(func(s map[string]any) {
+			s["destinations"], s["somethingNewer"] = []any{}, map[string]any{"deny": "all"}
+		})
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{Cascade: true}, hub.Initiator{Username: "ann"})
+			return err
+		})
+	})
+	t.Run("CLU-07 the agent is sent the limits of a cluster that moved to another project", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, automated)
+		scope := func(s hub.ClusterScope) {
+			w.In(func(ctx context.Context, tx *store.Tenant) error {
+				cl, err := tx.ClusterByID(ctx, w.Cluster.ID)
+				if err != nil {
+					return err
+				}
+				cl.ClusterScope = s
+				_, err = tx.UpdateCluster(ctx, cl, 0)
+				return err
+			})
+		}
+		w.project(func(s map[string]any) { s["destinations"] = []any{} })
+		scope(hub.ClusterScope{Project: "default", Namespaces: []string{"shop"}})
+		w.Render("r1", "a")
+		w.End(hub.Succeeded, "")
+		if l := w.State().GetPolicy().GetLimits(); strings.Join(l.GetNamespaces(), ",") != "*" || strings.Join(l.GetManagedNamespaces(), ",") != "shop" {
+			t.Errorf("limits %v", l)
+		}
+		scope(hub.ClusterScope{Project: "other"})
+		if _, err := w.sync(hub.SyncRequest{}); !strings.Contains(fault.Sentence(err), "does not permit the destination") {
+			t.Errorf("error %v", err)
+		}
+	})
+}

@@ -308,7 +308,7 @@ func (c *change) one(ctx context.Context, id hub.ApplicationID) (hub.Application
 	}
 	spec, err := hub.DecodeSpec(a.Spec)
 	if err == nil {
-		err = c.mayAct(a)
+		err = c.mayDeploy(a, spec)
 	}
 	if err != nil {
 		return a, spec, err

@@ -11,7 +11,7 @@ import (
 // destination that is written by server alone is matched by server, and one
 // by name by name; the application was permitted before by both. A cluster that belongs
 // to the project is permitted as a whole, except what an entry denies.
-func Limits(cluster hub.Placement, name string, project hub.ProjectSpec) *linkv1.Limits {
+func Limits(cluster hub.ScopedDestination, name string, project hub.ProjectSpec) *linkv1.Limits {
 	l := &linkv1.Limits{
 		ClusterAllow: kindRules(project.ClusterResourceWhitelist), ClusterDeny: kindRules(project.ClusterResourceBlacklist),
 		NamespacedAllow: kindRules(project.NamespaceResourceWhitelist), NamespacedAllowSet: project.NamespaceResourceWhitelist != nil,

@@ -10,13 +10,13 @@ import (
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	prod := hub.Placement{Destination: hub.Destination{Name: "prod", Server: "https://prod"}}
+	prod := hub.ScopedDestination{Destination: hub.Destination{Name: "prod", Server: "https://prod"}}
 	own, narrow := prod, prod
 	own.Project = "shop"
 	narrow.ClusterScope = hub.ClusterScope{Namespaces: []string{"a", "b"}, ClusterResources: true}
 	all := []hub.GroupKind{{Group: "*", Kind: "*"}}
 	for name, c := range map[string]struct {
-		at         hub.Placement
+		at         hub.ScopedDestination
 		project    hub.ProjectSpec
 		namespaces []string
 		cluster    int // rules that permit cluster-scoped kinds

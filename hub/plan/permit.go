@@ -22,6 +22,13 @@ func Permits(r hub.Refresh, spec hub.ApplicationSpec) error {
 	if err != nil {
 		return err
 	}
+	return PermitsIn(r, spec, project)
+}
+
+// PermitsIn is Permits for a project that was read before: r.Project is its name
+// alone.
+func PermitsIn(r hub.Refresh, spec hub.ApplicationSpec, project hub.ProjectSpec) error {
+	name := r.Application.Project
 	if err := project.Refusal(name); err != nil {
 		return err
 	}
@@ -84,7 +91,7 @@ func destination(r hub.Refresh, spec hub.ApplicationSpec, project hub.ProjectSpe
 func permitsDestination(r hub.Refresh, d hub.Destination, project hub.ProjectSpec) error {
 	// A destination may be written by name or by server; the project may use
 	// either for the same cluster.
-	whole := r.Cluster.PlacementOf(d).Destination
+	whole := r.Cluster.DestinationOf(d).Destination
 	allowed := r.Cluster.Project != "" && r.Cluster.Project == r.Project.Name
 	for _, p := range project.Destinations {
 		server, cluster, namespace := p.Server, p.Name, p.Namespace

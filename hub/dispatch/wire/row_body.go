@@ -15,7 +15,7 @@ type State struct {
 	App        hub.Application
 	Spec       hub.ApplicationSpec
 	Project    hub.ProjectSpec
-	Cluster    hub.Placement // the destination's cluster
+	Cluster    hub.ScopedDestination // the destination's cluster
 	Generation int64
 	Target     *hub.Snapshot
 	Accepted   *hub.Snapshot
@@ -100,7 +100,7 @@ func objectRefs(objects []hub.ObjectRef) []*linkv1.ObjectRef {
 	return out
 }
 
-func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.ProjectSpec, cluster hub.Placement) *linkv1.Policy {
+func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.ProjectSpec, cluster hub.ScopedDestination) *linkv1.Policy {
 	p := &linkv1.Policy{
 		Automated: app.Follows(spec), SelfHeal: app.KeepsLive(spec), Prune: spec.Prune(), Limits: plan.Limits(cluster, app.Project, project),
 		ServiceAccount: project.ServiceAccount(app, cluster.Destination),
