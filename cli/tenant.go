@@ -16,8 +16,8 @@ import (
 const tenantName = "the name of the organisation"
 
 func (a *app) tenantCommand() *cobra.Command {
-	return noun("tenant", "Organisations: create, suspend, export, delete (platform admins)", []string{"tenants"},
-		a.tenantList(), a.tenantGet(), a.tenantCreate(), a.tenantUpdate(), a.tenantSuspend(), a.tenantResume(), a.tenantExport(), a.tenantDelete(), a.tenantRestore())
+	return noun("tenant", "Organisations: create, suspend, limit, export, delete (platform admins)", []string{"tenants"},
+		a.tenantList(), a.tenantGet(), a.tenantCreate(), a.tenantUpdate(), a.tenantSuspend(), a.tenantResume(), a.tenantExport(), a.tenantDelete(), a.tenantRestore(), a.tenantSetQuota(), a.tenantUsage())
 }
 
 func tenantTable(all ...apimodel.Tenant) output.Table {

@@ -19,6 +19,11 @@ func (c *Client) ListApplications(ctx context.Context, params ListApplicationsPa
 	r.add("sync", params.Sync)
 	r.add("health", params.Health)
 	r.add("q", params.Q)
+	r.add("name", params.Name)
+	r.add("projects", params.Projects)
+	r.add("selector", params.Selector)
+	r.add("appNamespace", params.AppNamespace)
+	r.add("resourceVersion", params.ResourceVersion)
 	r.add("labels", params.Labels)
 	r.add("repo", params.Repo)
 	r.add("view", params.View)
@@ -310,6 +315,12 @@ func (c *Client) Login(ctx context.Context, body LoginJSONRequestBody) (*http.Re
 	return r.send(ctx, body)
 }
 
+// ExchangeSignInCode is POST /api/v1/login/code: Begins the session of a command line that a browser has signed in.
+func (c *Client) ExchangeSignInCode(ctx context.Context, body ExchangeSignInCodeJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/login/code")
+	return r.send(ctx, body)
+}
+
 // Logout is POST /api/v1/logout: Ends the session of the caller.
 func (c *Client) Logout(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/logout")
@@ -462,6 +473,12 @@ func (c *Client) ExportTenant(ctx context.Context, name PathName) (*http.Respons
 	return r.send(ctx, nil)
 }
 
+// SetTenantQuotas is PATCH /api/v1/tenants/{name}/quotas: Sets quotas of a tenant.
+func (c *Client) SetTenantQuotas(ctx context.Context, name PathName, body SetTenantQuotasJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPatch, "/api/v1/tenants/{name}/quotas", name)
+	return r.send(ctx, body)
+}
+
 // RestoreTenant is POST /api/v1/tenants/{name}/restore: Takes the deletion of a tenant back within its grace period.
 func (c *Client) RestoreTenant(ctx context.Context, name PathName) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/tenants/{name}/restore", name)
@@ -480,6 +497,12 @@ func (c *Client) SuspendTenant(ctx context.Context, name PathName, body SuspendT
 	return r.send(ctx, body)
 }
 
+// GetTenantUsage is GET /api/v1/tenants/{name}/usage: Returns what a tenant may have and has.
+func (c *Client) GetTenantUsage(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/tenants/{name}/usage", name)
+	return r.send(ctx, nil)
+}
+
 // ListTokens is GET /api/v1/tokens: Lists the caller's API tokens.
 func (c *Client) ListTokens(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/tokens")
@@ -495,6 +518,12 @@ func (c *Client) CreateToken(ctx context.Context, body CreateTokenJSONRequestBod
 // DeleteToken is DELETE /api/v1/tokens/{id}: Revokes one of the caller's API tokens.
 func (c *Client) DeleteToken(ctx context.Context, id PathID) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/tokens/{id}", id)
+	return r.send(ctx, nil)
+}
+
+// GetUsage is GET /api/v1/usage: Returns what the caller's tenant may have and has.
+func (c *Client) GetUsage(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/usage")
 	return r.send(ctx, nil)
 }
 

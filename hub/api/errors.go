@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/openapi"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/shared/apimodel"
@@ -109,7 +110,7 @@ func retryable(kind fault.Kind, code string) bool {
 	case fault.Offline:
 		return true
 	case fault.Exceeded:
-		return code != codeTooLarge
+		return code != codeTooLarge && code != hub.CodeQuota
 	}
 	return false
 }
@@ -138,6 +139,8 @@ func statusOf(e *fault.Error) (int, string) {
 		return http.StatusRequestEntityTooLarge, e.Code
 	case codeMethod:
 		return http.StatusMethodNotAllowed, e.Code
+	case hub.CodeQuota:
+		return http.StatusForbidden, e.Code
 	case "":
 		return status, fmt.Sprintf("CAP-1%d", status)
 	}

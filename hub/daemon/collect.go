@@ -70,6 +70,8 @@ func (p *parts) collect(ctx context.Context) error {
 			return more, err
 		})
 		errs = append(errs, inTenant(t.ID, err))
+		err = p.db.InTenant(ctx, t.ID, func(ctx context.Context, tx *store.Tenant) error { return tx.MeasureStorage(ctx) })
+		errs = append(errs, inTenant(t.ID, err))
 	}
 	return errors.Join(errs...)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/ratelimit"
 	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/shared/clientip"
@@ -29,6 +30,7 @@ type Config struct {
 	PublicURL  string   `json:"publicURL"`  // address of the console, for links; default: the HTTP address
 	AgentHosts []string `json:"agentHosts"` // host:port that agents dial, written into join tokens; default: the link address
 	Sources    Sources  `json:"sources"`
+	SignIn     SignIn   `json:"signIn"`
 	Render     Render   `json:"render"`
 	Log        Log      `json:"log"`
 	// TrustedProxies are the networks (CIDR) or addresses of ingresses and load
@@ -63,6 +65,10 @@ type Tenants struct {
 	// Grace is how long a deleted tenant can be restored before everything of
 	// it is removed; default 168h, at least 1h.
 	Grace Duration `json:"deletionGrace"`
+	// Quotas are what a tenant may have: applications, clusters, repositories,
+	// users, tokens, storageBytes, rendersPerMinute, requestsPerMinute. One that
+	// is not named, or 0, limits nothing.
+	Quotas hub.Quotas `json:"quotas"`
 }
 
 // Metrics says what listen.metrics serves besides the hub's own counters,
@@ -199,6 +205,14 @@ type Sources struct {
 	AllowPrivate []string `json:"allowPrivate"`
 	PollInterval Duration `json:"pollInterval"` // default 3m
 	Parallel     int      `json:"parallel"`     // fetches at once, half of them at most for one tenant; default 16
+}
+
+// SignIn bounds what the hub dials to sign people in.
+type SignIn struct {
+	// AllowPrivate lists networks (CIDR) in which identity providers may be
+	// although they are loopback, link-local or private. Every tenant may name
+	// addresses in them.
+	AllowPrivate []string `json:"allowPrivate"`
 }
 
 // Render sets the rendering workers.
@@ -361,6 +375,11 @@ func (c Config) Validate() error {
 			bad("sources.allowPrivate: %q is no network; write it like 10.0.0.0/8", cidr)
 		}
 	}
+	for _, cidr := range c.SignIn.AllowPrivate {
+		if _, err := netip.ParsePrefix(cidr); err != nil {
+			bad("signIn.allowPrivate: %q is no network; write it like 10.0.0.0/8", cidr)
+		}
+	}
 	if c.Render.Sandbox != "" && c.Render.Sandbox != "none" {
 		bad("render.sandbox: %q is unknown; leave it out, or write none to render without a sandbox", c.Render.Sandbox)
 	}
@@ -448,6 +467,9 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 		if n.value < 0 {
 			bad("%s is below zero", n.key)
 		}
+	}
+	if err := c.Tenants.Quotas.Check(); err != nil {
+		bad("tenants.quotas: %s", fault.Sentence(err))
 	}
 	if g := time.Duration(c.Tenants.Grace); g != 0 && g < time.Hour {
 		bad("tenants.deletionGrace: %s is less than 1h", g)

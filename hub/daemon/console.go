@@ -36,7 +36,7 @@ func (p *parts) catalog() *catalog.Catalog {
 	permits := func(r hub.Refresh, spec hub.ApplicationSpec) error { return plan.Permits(r, spec) }
 	s := &transact.Service{Store: catalogStore{p.db}, Notify: notifications{p}, Now: time.Now, Log: p.log, Cache: p.rights}
 	return catalog.New(catalog.Parts{
-		Service: s, Tenancy: tenancy.New(s, p.db.System(), p.db.System()), Platform: platform.New(s, p.db.System(), time.Duration(p.cfg.Tenants.Grace)), Pace: notifications{p}, Inviter: p.inviter, Permits: permits,
+		Service: s, Tenancy: tenancy.New(s, p.db.System(), p.db.System()), Platform: platform.New(s, p.db.System(), time.Duration(p.cfg.Tenants.Grace), p.cfg.Tenants.Quotas), Pace: notifications{p}, Inviter: p.inviter, Permits: permits,
 	})
 }
 
@@ -62,13 +62,18 @@ func (p *parts) addConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	sessions := identity.New(storeports.Identity(p.db.System()), cat, passwords, identity.Config{}, p.log)
+	signIn, err := p.signIn(cat, sessions)
+	if err != nil {
+		return err
+	}
 	p.api, err = api.New(api.Config{
 		ExternalURL: p.cfg.publicURL(), Console: console,
 		TrustedProxies: p.proxies, Rates: p.cfg.Limits.rates(), AgentHelm: p.cfg.AgentChart.install(),
 	}, api.Parts{
-		Catalog: cat, Identity: identity.New(storeports.Identity(p.db.System()), cat, passwords, identity.Config{}, p.log), Passwords: passwords,
+		Catalog: cat, Identity: sessions, SignIn: signIn, Passwords: passwords,
 		Feed: p.feed, Relay: relay.New(p.replicas), Webhook: hooks, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
-		Metrics: face{p.instruments, p.monitor},
+		Metrics: face{p.instruments, p.monitor}, Quotas: p.rates,
 	})
 	if err != nil {
 		return err

@@ -36,6 +36,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/hub/observe"
 	"github.com/capstan-cd/capstan/hub/plan"
+	"github.com/capstan-cd/capstan/hub/quota"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/render/scheduler"
 	"github.com/capstan-cd/capstan/hub/replicas"
@@ -69,6 +70,8 @@ type parts struct {
 	queue    *queue
 	replicas *replicas.Replicas
 	feed     *feed.Feed
+
+	rates *quota.Rates
 
 	pipeline
 	agentSide
@@ -135,7 +138,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer p.db.Close()
 	p.addLevel(level)
-	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector, p.addTenants, p.addMemory} {
+	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addRates, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector, p.addTenants, p.addMemory} {
 		if err := add(ctx); err != nil {
 			return err
 		}
@@ -191,7 +194,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (*store.DB, error) 
 	}
 	return store.Open(ctx, store.Config{
 		AppURL: cfg.Database.App, SystemURL: cfg.Database.System, MaxConns: cfg.Database.MaxConns, Idle: time.Duration(cfg.Database.IdleTimeout),
-		Sleep: max(time.Duration(cfg.Lease), leastSleep),
+		Sleep: max(time.Duration(cfg.Lease), leastSleep), Quotas: cfg.Tenants.Quotas,
 	}, keys, log)
 }
 
@@ -338,7 +341,7 @@ func (p *parts) addPipeline(context.Context) error {
 	p.streams.Elsewhere(p.replicas.Wake)
 	p.streams.Bursts(p.queue.pacer)
 	p.dispatch = dispatch.New(own, p.queue, p.streams, p.changed, p.log)
-	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
+	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments, p.rates}, plan.Permits, p.log)
 	p.stage.Verifies(p.mirrors)
 	p.files = web.New(web.Config{AllowedNetworks: networks})
 	p.charts = charts.New(charts.Config{AllowedNetworks: networks, Observe: p.instruments.OCI}, chartRepositories{p.db})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/audit"
+	"github.com/capstan-cd/capstan/hub/quota"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
@@ -40,6 +41,27 @@ func (p *parts) addTenants(context.Context) error {
 	p.add("purges", func(ctx context.Context) error {
 		return lifecycle.Every(ctx, p.clock, purgesEvery, 0.2, failed("purges")(ctx), p.purge)
 	})
+	return nil
+}
+
+// addRates makes the limits of tenants' rates, which the replicas share.
+func (p *parts) addRates(context.Context) error {
+	load := func(ctx context.Context, tenant hub.TenantID) (l quota.Limits, err error) {
+		err = p.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+			own, err := t.Quotas(ctx)
+			if err != nil {
+				return err
+			}
+			l.Quotas = own.Over(p.cfg.Tenants.Quotas)
+			if l.Quotas[hub.QuotaStorage] == 0 {
+				return nil
+			}
+			l.Storage, err = t.Storage(ctx)
+			return err
+		})
+		return l, err
+	}
+	p.rates = quota.New(load, func() int { return len(p.replicas.Among()) }, p.clock, p.log)
 	return nil
 }
 
@@ -90,6 +112,7 @@ func errTenantSuspended() error {
 func (p *parts) forget(ctx context.Context, t hub.TenantID) error {
 	p.db.Forget(t)
 	p.rights.Forget(t)
+	p.rates.Forget(t)
 	p.charts.Forget(t)
 	p.files.Forget(t)
 	if err := p.mirrors.RemoveTenant(ctx, t); err != nil {

@@ -19,6 +19,7 @@ const (
 	selectUse   = `
 		SELECT o.storage_bytes, o.storage_at, (SELECT count(*) FROM repository x WHERE x.tenant_id = $1 AND x.registered)
 		FROM   organisation o WHERE o.tenant_id = $1`
+	selectStorage  = `SELECT storage_bytes FROM organisation WHERE tenant_id = $1`
 	measureStorage = `
 		UPDATE organisation o
 		SET    storage_bytes =
@@ -138,6 +139,15 @@ func (t *Tenant) Usage(ctx context.Context) (hub.Usage, error) {
 		return u, fmt.Errorf("read usage: %w", err)
 	}
 	return u, nil
+}
+
+// Storage returns how much the tenant's rendered manifests take, in bytes, as
+// it was last measured.
+func (t *Tenant) Storage(ctx context.Context) (bytes int64, err error) {
+	if err := t.tx.QueryRow(ctx, selectStorage, t.id).Scan(&bytes); err != nil {
+		return 0, fmt.Errorf("read storage: %w", err)
+	}
+	return bytes, nil
 }
 
 // MeasureStorage measures how much the tenant's rendered manifests take.

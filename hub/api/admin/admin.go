@@ -19,11 +19,17 @@ type Handlers struct {
 	catalog  *catalog.Catalog
 	identity *identity.Service
 	caller   func(ctx context.Context) hub.Caller
+	quotas   Forgetter
 }
 
-// New makes them. The function returns who is calling.
-func New(c *catalog.Catalog, s *identity.Service, caller func(ctx context.Context) hub.Caller) *Handlers {
-	return &Handlers{c, s, caller}
+// A Forgetter has limits of a tenant read anew that have changed.
+type Forgetter interface {
+	Forget(tenant hub.TenantID)
+}
+
+// New makes them. The function returns who is calling; quotas may be nil.
+func New(c *catalog.Catalog, s *identity.Service, caller func(ctx context.Context) hub.Caller, quotas Forgetter) *Handlers {
+	return &Handlers{c, s, caller, quotas}
 }
 
 // A download is an answer that is written while it is read. An error in the

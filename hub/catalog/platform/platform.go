@@ -47,14 +47,16 @@ type Platform struct {
 	transact  *transact.Service
 	directory Directory
 	grace     time.Duration
+	defaults  hub.Quotas
 }
 
-// New makes it. A grace of zero means DefaultGrace.
-func New(s *transact.Service, directory Directory, grace time.Duration) *Platform {
+// New makes it. A grace of zero means DefaultGrace. The quotas are those of
+// tenants without own ones.
+func New(s *transact.Service, directory Directory, grace time.Duration, quotas hub.Quotas) *Platform {
 	if grace == 0 {
 		grace = DefaultGrace
 	}
-	return &Platform{transact: s, directory: directory, grace: grace}
+	return &Platform{transact: s, directory: directory, grace: grace, defaults: quotas}
 }
 
 // An act is what is done with a tenant, and what its records say.

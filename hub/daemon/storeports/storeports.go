@@ -34,7 +34,7 @@ func Catalog(t *store.Tenant) transact.Tx {
 	d := deploys{t}
 	return transact.Tx{
 		PolicyReader: t,
-		AccountPorts: transact.AccountPorts{UserReader: t, UserWriter: t, TokenStore: t},
+		AccountPorts: transact.AccountPorts{UserReader: t, UserWriter: t, TokenStore: t, PersonReader: t, SignInStore: t},
 		ProjectPorts: transact.ProjectPorts{ProjectReader: t, ProjectWriter: t},
 		RepositoryPorts: transact.RepositoryPorts{
 			RepositoryReader: t, RepositoryWriter: t, TemplateStore: t, HostKeyStore: t,
@@ -45,7 +45,7 @@ func Catalog(t *store.Tenant) transact.Tx {
 			HistoryReader: t, OperationReader: t, SnapshotReader: t,
 		},
 		SettingPorts: transact.SettingPorts{SettingReader: t, SettingWriter: t},
-		RecordPorts:  transact.RecordPorts{AuditLog: t, AuditKeeper: t, Counter: t, FeedQueue: t, IdempotencyStore: t},
+		RecordPorts:  transact.RecordPorts{AuditLog: t, AuditKeeper: t, QuotaStore: t, FeedQueue: t, IdempotencyStore: t},
 		Deploy:       transact.Deployer{Operator: d, Remover: d, AgentSettings: d},
 	}
 }
