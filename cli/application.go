@@ -25,9 +25,34 @@ import (
 func (a *app) applicationCommand() *cobra.Command {
 	c := noun("app", "Applications: list, show, create, change, sync, roll back", []string{"application", "applications"},
 		a.appList(), a.appGet(), a.appTree(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(), a.appResume(),
-		a.appRefresh(), a.appTerminate(), a.appManifests(), actions.App(a.env()), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource())
+		a.appRefresh(), a.appTerminate(), a.appManifests(), actions.App(a.env()), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource(), a.applicationImpersonation())
 	c.AddCommand(argocd.Applications(a.env())...)
-	return c
+	return inNamespace(c)
+}
+
+// inNamespace gives the verbs about one application the flag --app-namespace
+// (ANY-03). A name with its namespace, as in team-a/web, needs none.
+func inNamespace(app *cobra.Command) *cobra.Command {
+	for _, verb := range app.Commands() {
+		do := verb.RunE
+		if do == nil || !strings.Contains(verb.Use, "NAME") {
+			continue
+		}
+		var namespace string
+		verb.Flags().StringVarP(&namespace, "app-namespace", "N", "", "namespace of the application (default: argocd)")
+		verb.RunE = func(cmd *cobra.Command, args []string) error {
+			if namespace == "" || len(args) == 0 {
+				return do(cmd, args)
+			}
+			if given, _, has := strings.Cut(args[0], "/"); has && given != namespace {
+				return usage.Errorf("the application %s is not in namespace %s; give one of both", args[0], namespace)
+			} else if !has {
+				args[0] = namespace + "/" + args[0]
+			}
+			return do(cmd, args)
+		}
+	}
+	return app
 }
 
 // one makes a verb that is about one application.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -145,11 +146,14 @@ func (a *app) repoRemove() *cobra.Command {
 			if p := r.Project; p != "" {
 				whose = " of project " + p
 			}
-			if err := a.confirm(yes, "Forget repository "+r.Url+whose+"?"); err != nil {
-				return err
-			}
 			api, err := a.client()
 			if err != nil {
+				return err
+			}
+			if err := a.announce(yes, func() (*http.Response, error) { return api.GetRepositoryDeletion(cmd.Context(), r.Id) }); err != nil {
+				return err
+			}
+			if err := a.confirm(yes, "Forget repository "+r.Url+whose+"?"); err != nil {
 				return err
 			}
 			_, err = client.Read(api.DeleteRepository(cmd.Context(), r.Id))

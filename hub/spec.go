@@ -321,6 +321,9 @@ type ProjectRole struct {
 	Description string   `json:"description,omitempty"`
 	Policies    []string `json:"policies,omitempty"`
 	Groups      []string `json:"groups,omitempty"`
+	// JWTTokens are what Argo CD has issued for the role. They are stored and
+	// shown, and never accepted.
+	JWTTokens []json.RawMessage `json:"jwtTokens,omitempty"`
 }
 
 // Meta is the metadata that the hub stores of every object a user applies.

@@ -14,6 +14,13 @@ type User struct {
 	Roles     []string  `json:"roles"` // platform-admin, tenant-admin, readonly
 	Disabled  bool      `json:"disabled,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
+	// Capabilities are what the account may be used for: CanSignIn and
+	// CanUseTokens. A service account has the second alone, and no password.
+	Capabilities []string `json:"capabilities"`
+	Origin       Origin   `json:"origin,omitempty"`
+	// Groups are those that an identity provider has put a person into by SCIM,
+	// where they were asked for.
+	Groups []string `json:"-"`
 
 	// Provider is the id of the identity provider; empty for a local account.
 	// Realm and Subject are those of its Person, and set for a new account alone.

@@ -95,6 +95,12 @@ func (c *Client) GetHistory(ctx context.Context, namespace PathNamespace, name P
 	return r.send(ctx, nil)
 }
 
+// CheckImpersonation is GET /api/v1/applications/{namespace}/{name}/impersonation: Says which rights the service account of an application lacks for its objects.
+func (c *Client) CheckImpersonation(ctx context.Context, namespace PathNamespace, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/impersonation", namespace, name)
+	return r.send(ctx, nil)
+}
+
 // GetManifests is GET /api/v1/applications/{namespace}/{name}/manifests: Returns the desired objects of the target, Secret values masked.
 func (c *Client) GetManifests(ctx context.Context, namespace PathNamespace, name PathName, params GetManifestsParams) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/manifests", namespace, name)
@@ -261,9 +267,22 @@ func (c *Client) GetCluster(ctx context.Context, name PathName) (*http.Response,
 	return r.send(ctx, nil)
 }
 
+// UpdateCluster is PUT /api/v1/clusters/{name}: Changes the server alias, labels and annotations of a cluster.
+func (c *Client) UpdateCluster(ctx context.Context, name PathName, params UpdateClusterParams, body UpdateClusterJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/clusters/{name}", name)
+	r.setHeader("If-Match", params.IfMatch)
+	return r.send(ctx, body)
+}
+
 // AcceptHub is POST /api/v1/clusters/{name}/accept-hub: Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup.
 func (c *Client) AcceptHub(ctx context.Context, name PathName) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/clusters/{name}/accept-hub", name)
+	return r.send(ctx, nil)
+}
+
+// GetClusterDeletion is GET /api/v1/clusters/{name}/deletion: Says what the deletion of a cluster would do, and changes nothing.
+func (c *Client) GetClusterDeletion(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/clusters/{name}/deletion", name)
 	return r.send(ctx, nil)
 }
 
@@ -333,6 +352,12 @@ func (c *Client) GetMe(ctx context.Context) (*http.Response, error) {
 	return r.send(ctx, nil)
 }
 
+// ChangePassword is PUT /api/v1/me/password: Changes the caller's password and ends the caller's other sessions.
+func (c *Client) ChangePassword(ctx context.Context, body ChangePasswordJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/me/password")
+	return r.send(ctx, body)
+}
+
 // ListProjects is GET /api/v1/projects: Lists the projects.
 func (c *Client) ListProjects(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/projects")
@@ -364,6 +389,30 @@ func (c *Client) UpdateProject(ctx context.Context, name PathName, params Update
 	return r.send(ctx, body)
 }
 
+// GetDetailedProject is GET /api/v1/projects/{name}/detailed: Returns a project with the projects that it inherits from, and its own repositories and clusters.
+func (c *Client) GetDetailedProject(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/projects/{name}/detailed", name)
+	return r.send(ctx, nil)
+}
+
+// ListRoleTokens is GET /api/v1/projects/{name}/roles/{role}/tokens: Lists the tokens of a role of a project.
+func (c *Client) ListRoleTokens(ctx context.Context, name PathName, role PathRole) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/projects/{name}/roles/{role}/tokens", name, role)
+	return r.send(ctx, nil)
+}
+
+// CreateRoleToken is POST /api/v1/projects/{name}/roles/{role}/tokens: Creates a token that has the rights of a role of a project alone; its secret is shown this once.
+func (c *Client) CreateRoleToken(ctx context.Context, name PathName, role PathRole, body CreateRoleTokenJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/projects/{name}/roles/{role}/tokens", name, role)
+	return r.send(ctx, body)
+}
+
+// DeleteRoleToken is DELETE /api/v1/projects/{name}/roles/{role}/tokens/{id}: Revokes a token of a role of a project, by its id or its name.
+func (c *Client) DeleteRoleToken(ctx context.Context, name PathName, role PathRole, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/projects/{name}/roles/{role}/tokens/{id}", name, role, id)
+	return r.send(ctx, nil)
+}
+
 // GetProjectWindows is GET /api/v1/projects/{name}/syncwindows: Says how the sync windows of a project stand.
 func (c *Client) GetProjectWindows(ctx context.Context, name PathName) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/projects/{name}/syncwindows", name)
@@ -388,6 +437,12 @@ func (c *Client) DeleteRepository(ctx context.Context, id PathID) (*http.Respons
 	return r.send(ctx, nil)
 }
 
+// GetRepositoryDeletion is GET /api/v1/repositories/{id}/deletion: Says what the deletion of a repository would do, and changes nothing.
+func (c *Client) GetRepositoryDeletion(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repositories/{id}/deletion", id)
+	return r.send(ctx, nil)
+}
+
 // ListRepositoryCredentials is GET /api/v1/repository-credentials: Lists the credential templates.
 func (c *Client) ListRepositoryCredentials(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/repository-credentials")
@@ -397,6 +452,24 @@ func (c *Client) ListRepositoryCredentials(ctx context.Context) (*http.Response,
 // DeleteRepositoryCredential is DELETE /api/v1/repository-credentials/{id}: Deletes a credential template.
 func (c *Client) DeleteRepositoryCredential(ctx context.Context, id PathID) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/repository-credentials/{id}", id)
+	return r.send(ctx, nil)
+}
+
+// ListSCIMTokens is GET /api/v1/scim/tokens: Lists the tokens with which identity providers provision people.
+func (c *Client) ListSCIMTokens(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/scim/tokens")
+	return r.send(ctx, nil)
+}
+
+// CreateSCIMToken is POST /api/v1/scim/tokens: Creates a token with which an identity provider provisions people by SCIM 2.0 at /scim/v2; its secret is shown this once.
+func (c *Client) CreateSCIMToken(ctx context.Context, body CreateSCIMTokenJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/scim/tokens")
+	return r.send(ctx, body)
+}
+
+// DeleteSCIMToken is DELETE /api/v1/scim/tokens/{id}: Revokes a token of an identity provider; what it has provisioned stays.
+func (c *Client) DeleteSCIMToken(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/scim/tokens/{id}", id)
 	return r.send(ctx, nil)
 }
 
@@ -524,6 +597,54 @@ func (c *Client) DeleteToken(ctx context.Context, id PathID) (*http.Response, er
 // GetUsage is GET /api/v1/usage: Returns what the caller's tenant may have and has.
 func (c *Client) GetUsage(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/usage")
+	return r.send(ctx, nil)
+}
+
+// ListUsers is GET /api/v1/users: Lists the local accounts of the tenant.
+func (c *Client) ListUsers(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/users")
+	return r.send(ctx, nil)
+}
+
+// CreateUser is POST /api/v1/users: Creates a local account.
+func (c *Client) CreateUser(ctx context.Context, body CreateUserJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/users")
+	return r.send(ctx, body)
+}
+
+// DeleteUser is DELETE /api/v1/users/{username}: Deletes an account with its sessions and tokens.
+func (c *Client) DeleteUser(ctx context.Context, username PathUsername) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/users/{username}", username)
+	return r.send(ctx, nil)
+}
+
+// GetUser is GET /api/v1/users/{username}: Shows an account.
+func (c *Client) GetUser(ctx context.Context, username PathUsername) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/users/{username}", username)
+	return r.send(ctx, nil)
+}
+
+// UpdateUser is PUT /api/v1/users/{username}: Changes roles, password or the disabled switch of an account.
+func (c *Client) UpdateUser(ctx context.Context, username PathUsername, body UpdateUserJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/users/{username}", username)
+	return r.send(ctx, body)
+}
+
+// ListAccountTokens is GET /api/v1/users/{username}/tokens: Lists the API tokens of an account.
+func (c *Client) ListAccountTokens(ctx context.Context, username PathUsername) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/users/{username}/tokens", username)
+	return r.send(ctx, nil)
+}
+
+// CreateAccountToken is POST /api/v1/users/{username}/tokens: Creates an API token that acts as an account; its secret is shown this once.
+func (c *Client) CreateAccountToken(ctx context.Context, username PathUsername, body CreateAccountTokenJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/users/{username}/tokens", username)
+	return r.send(ctx, body)
+}
+
+// DeleteAccountToken is DELETE /api/v1/users/{username}/tokens/{id}: Revokes an API token of an account, by its id or its name.
+func (c *Client) DeleteAccountToken(ctx context.Context, username PathUsername, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/users/{username}/tokens/{id}", username, id)
 	return r.send(ctx, nil)
 }
 

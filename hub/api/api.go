@@ -29,6 +29,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/identity/connector/federation"
 	"github.com/capstan-cd/capstan/hub/identity/sso"
 	"github.com/capstan-cd/capstan/hub/relay"
 	"github.com/capstan-cd/capstan/shared/clientip"
@@ -92,16 +93,18 @@ type Webhook interface {
 
 // Parts are what the face works with. All are required.
 type Parts struct {
-	Catalog   *catalog.Catalog
-	Identity  *identity.Service
-	SignIn    *sso.Service
-	Passwords *identity.Passwords
-	Feed      *feed.Feed
-	Relay     *relay.Relay
-	Webhook   Webhook
-	Ready     func(ctx context.Context) error // nil error: the hub can serve
-	Alive     func(ctx context.Context) error // nil error: the process works; nil: it always does
-	Log       *slog.Logger
+	Catalog  *catalog.Catalog
+	Identity *identity.Service
+	SignIn   *sso.Service
+	// Federation verifies tokens of other issuers.
+	Federation *federation.Verifier
+	Passwords  *identity.Passwords
+	Feed       *feed.Feed
+	Relay      *relay.Relay
+	Webhook    Webhook
+	Ready      func(ctx context.Context) error // nil error: the hub can serve
+	Alive      func(ctx context.Context) error // nil error: the process works; nil: it always does
+	Log        *slog.Logger
 	// Metrics counts each response; nil: none.
 	Metrics Metrics
 	// Quotas limits the requests of tenants; nil: none.
@@ -197,6 +200,9 @@ func (s *Server) routes() *echo.Echo {
 	group.GET("/api/v1/applications/:namespace/:name/tree/stream", s.streamTree)
 	group.POST("/api/v1/webhook", s.webhook)
 	group.POST("/api/webhook", s.webhook)
+	e.Any("/scim/v2/*", s.scim)
+	e.POST("/api/dex/token", s.exchange)
+	e.POST("/api/v1/token", s.exchange)
 	group.GET("/auth/login", s.beginSignIn)
 	group.GET(sso.DirectCallback, s.finishSignIn)
 	group.GET(sso.DexCallback, s.finishSignIn)

@@ -8,7 +8,6 @@ import (
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/api/admin"
 	"github.com/capstan-cd/capstan/hub/api/gen"
-	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/logkey"
@@ -129,7 +128,7 @@ func (s *Server) ChangePassword(ctx context.Context, r gen.ChangePasswordRequest
 	if err := s.Identity.CheckPassword(ctx, who, r.Body.Current); err != nil {
 		return nil, err
 	}
-	hash, err := s.Passwords.Hash(ctx, r.Body.New)
+	hash, err := s.newPassword(ctx, who.Tenant, r.Body.New)
 	if err != nil {
 		return nil, err
 	}
@@ -156,10 +155,11 @@ func (s *Server) CheckSetup(ctx context.Context, r gen.CheckSetupRequestObject) 
 // Setup makes the account of a setup token, and signs it in.
 func (s *Server) Setup(ctx context.Context, r gen.SetupRequestObject) (gen.SetupResponseObject, error) {
 	link := identity.Hash(r.Body.Token)
-	if _, _, err := s.Catalog.CheckSetup(ctx, link); err != nil {
+	of, _, err := s.Catalog.CheckSetup(ctx, link)
+	if err != nil {
 		return nil, err // before a password is hashed for a stranger
 	}
-	hash, err := s.Passwords.Hash(ctx, r.Body.Password)
+	hash, err := s.newPassword(ctx, of.ID, r.Body.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -257,44 +257,6 @@ func (s *Server) ListUsers(ctx context.Context, _ gen.ListUsersRequestObject) (g
 		return nil, err
 	}
 	return gen.ListUsers200JSONResponse{Items: collect(users, presentUser)}, nil
-}
-
-// CreateUser makes a local account.
-func (s *Server) CreateUser(ctx context.Context, r gen.CreateUserRequestObject) (gen.CreateUserResponseObject, error) {
-	hash, err := s.Passwords.Hash(ctx, r.Body.Password)
-	if err != nil {
-		return nil, err
-	}
-	u := hub.User{Name: r.Body.Name}
-	for _, role := range r.Body.Roles {
-		u.Roles = append(u.Roles, string(role))
-	}
-	if u, err = s.Catalog.CreateUser(ctx, callerOf(ctx), u, hash); err != nil {
-		return nil, err
-	}
-	return gen.CreateUser201JSONResponse(presentUser(u)), nil
-}
-
-// UpdateUser changes an account.
-func (s *Server) UpdateUser(ctx context.Context, r gen.UpdateUserRequestObject) (gen.UpdateUserResponseObject, error) {
-	who := callerOf(ctx)
-	ch := tenancy.UserChange{Disabled: r.Body.Disabled}
-	if r.Body.Roles != nil {
-		roles := collect(*r.Body.Roles, func(v apimodel.UpdateUserJSONBodyRoles) string { return string(v) })
-		ch.Roles = &roles
-	}
-	if r.Body.Password != "" {
-		var err error
-		if ch.PasswordHash, err = s.Passwords.Hash(ctx, r.Body.Password); err != nil {
-			return nil, err
-		}
-	}
-	u, err := s.Catalog.UpdateUser(ctx, who, r.Username, ch)
-	if err != nil {
-		return nil, err
-	}
-	s.Identity.Forget(who.Tenant, u.Name)
-	return gen.UpdateUser200JSONResponse(presentUser(u)), nil
 }
 
 // DeleteUser deletes an account.

@@ -63,8 +63,8 @@ func rights() map[string]string {
 
 		"listTenants": platform, "createTenant": platform, "getTenant": platform, "createSetupLink": platform,
 		"updateTenant": platform, "deleteTenant": platform, "getTenantDeletion": platform, "restoreTenant": platform, "suspendTenant": platform, "resumeTenant": platform, "exportTenant": platform, "getTenantUsage": platform, "setTenantQuotas": platform,
-		"listUsers": writes, "createUser": writes, "updateUser": writes, "deleteUser": writes,
-		"listProjects": reads, "getProject": reads, "getProjectWindows": reads, "getDetailedProject": reads, "getGlobalProjects": reads, "createProject": writes, "updateProject": writes, "deleteProject": writes,
+		"listSCIMTokens": writes, "createSCIMToken": writes, "deleteSCIMToken": writes, "listUsers": writes, "getUser": writes, "listAccountTokens": writes, "createAccountToken": writes, "deleteAccountToken": writes, "createUser": writes, "updateUser": writes, "deleteUser": writes,
+		"listProjects": reads, "getProject": reads, "getProjectWindows": reads, "getDetailedProject": reads, "getGlobalProjects": reads, "listRoleTokens": reads, "createRoleToken": writes, "deleteRoleToken": writes, "createProject": writes, "updateProject": writes, "deleteProject": writes,
 		"listRepositories": reads, "getRepository": reads, "refreshRepository": reads, "listRepositoryCredentials": reads,
 		"putRepository": writes, "deleteRepository": writes, "deleteRepositoryCredential": writes,
 		"listCertificates": reads, "addCertificates": writes, "deleteCertificates": writes,
@@ -78,7 +78,7 @@ func rights() map[string]string {
 		"listResourceActions": reads, "runResourceAction": writes,
 		"approveOperation": writes, "abandonApplication": writes, "deleteLiveResource": writes,
 		"listAudit": writes, "verifyAudit": writes, "exportAudit": writes, "getAuditRetention": writes, "putAuditRetention": writes,
-		"getSettings": writes, "getUsage": writes, "patchSettings": writes,
+		"getSettings": writes, "getUsage": writes, "getClusterDeletion": writes, "getRepositoryDeletion": writes, "patchSettings": writes,
 	}
 }
 
@@ -91,6 +91,7 @@ func bodies() map[string]any {
 		"createToken": map[string]any{"name": "ci", "expiresIn": "forever"}, "createTenant": map[string]any{"name": "fresh"},
 		"updateTenant": map[string]any{"displayName": "Acme"}, "suspendTenant": map[string]any{}, "setTenantQuotas": map[string]any{"quotas": map[string]any{"applications": 1000}}, "putAuditRetention": map[string]any{"days": 90},
 		"createUser": map[string]any{"name": "newcomer", "password": password}, "updateUser": map[string]any{"disabled": false},
+		"createAccountToken": map[string]any{"expiresIn": "1h"}, "createSCIMToken": map[string]any{"name": "okta"}, "createRoleToken": map[string]any{},
 		"createProject": project, "updateProject": project, "putRepository": map[string]any{"url": "https://git.example.com/a/b"},
 		"addCertificates": map[string]any{"knownHosts": hostKey}, "addPublicKeys": map[string]any{"keyData": sampleKey()},
 		"patchSettings": map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"url": "https://cd.example.com"}}},
@@ -135,7 +136,7 @@ func concrete(path string, ids map[string]string) string {
 	case strings.Contains(path, "/tenants/"):
 		path = strings.ReplaceAll(path, "{name}", "acme")
 	}
-	return strings.NewReplacer("{namespace}", "argocd", "{username}", "victim", "{keyID}", sampleKeyID).Replace(path)
+	return strings.NewReplacer("{namespace}", "argocd", "{username}", "victim", "{role}", "dev", "{keyID}", sampleKeyID).Replace(path)
 }
 
 // absent are operations on something inside of the named thing, which no test

@@ -356,7 +356,10 @@ func presentUser(u hub.User) apimodel.User {
 	if roles == nil {
 		roles = []string{}
 	}
-	return apimodel.User{Name: u.Name, Roles: roles, Disabled: u.Disabled, Provider: u.Provider, CreatedAt: u.CreatedAt.UTC()}
+	return apimodel.User{
+		Name: u.Name, Roles: roles, Disabled: u.Disabled, CreatedAt: u.CreatedAt.UTC(), Capabilities: u.Capabilities, Origin: string(u.Origin),
+		Provider: u.Provider,
+	}
 }
 
 func presentToken(t hub.APIToken) apimodel.Token {

@@ -69,7 +69,15 @@ func (s *Server) GetProject(ctx context.Context, r gen.GetProjectRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	return gen.GetProject200JSONResponse{AppProjectAnswerJSONResponse: projectAnswer(p)}, nil
+	tokens, err := s.Catalog.RoleTokens(ctx, callerOf(ctx), r.Name, "")
+	if err != nil {
+		return nil, err
+	}
+	answer := projectAnswer(p)
+	if answer.Body.Status, err = projectStatus(tokens); err != nil {
+		return nil, err
+	}
+	return gen.GetProject200JSONResponse{AppProjectAnswerJSONResponse: answer}, nil
 }
 
 // DeleteProject deletes a project.

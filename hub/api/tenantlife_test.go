@@ -330,3 +330,51 @@ func TestAuditOfTheAPI(t *testing.T) {
 		}
 	})
 }
+
+func TestPlansOfDeletions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin := w.Admin("acme")
+	w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
+	var repo struct{ ID string }
+	w.call(admin, "POST", "/api/v1/repositories", map[string]any{"url": "https://git.example.com/team/own", "username": "u", "password": "p"}).ok(200).into(&repo)
+	for i := range 12 {
+		w.call(admin, "POST", "/api/v1/applications", application(fmt.Sprintf("web-%02d", i), func(s map[string]any) {
+			s["source"].(map[string]any)["repoURL"] = "https://git.example.com/team/own"
+			s["destination"] = map[string]any{"name": "prod", "namespace": "shop"}
+		})).ok(201)
+	}
+	type plan struct {
+		Applications int
+		Effects      []string
+	}
+	for what, c := range map[string]struct {
+		path string
+		want []string
+	}{
+		"cluster":               {"/api/v1/clusters/prod", []string{"revoked", "Nothing in the cluster is deleted", "12 applications on it have", "web-00", "2 more"}},
+		"repository credential": {"/api/v1/repositories/" + repo.ID, []string{"Nothing in any cluster is deleted", "credential is deleted", "12 applications that use it", "web-09, 2 more"}},
+	} {
+		t.Run("FT-O1 the deletion of a "+what+" in use says first what will happen", func(t *testing.T) {
+			var p plan
+			w.call(admin, "GET", c.path+"/deletion", nil).ok(200).into(&p)
+			for _, want := range c.want {
+				if !strings.Contains(strings.Join(p.Effects, "\n"), want) {
+					t.Errorf("it does not say %q: %q", want, p.Effects)
+				}
+			}
+			w.call(admin, "GET", c.path, nil).ok(200)
+		})
+	}
+	t.Run("FT-O1 a project in use is not deleted", func(t *testing.T) {
+		w.call(admin, "POST", "/api/v1/apply", "apiVersion: argoproj.io/v1alpha1\nkind: AppProject\nmetadata: {name: shop}\nspec: {sourceRepos: ['*'], destinations: [{server: '*', namespace: '*'}]}\n").ok(200)
+		w.call(admin, "POST", "/api/v1/applications", application("inside", func(s map[string]any) { s["project"] = "shop" })).ok(201)
+		w.call(admin, "DELETE", "/api/v1/projects/shop", nil).fails(409)
+		w.call(admin, "GET", "/api/v1/projects/shop", nil).ok(200)
+	})
+	t.Run("FT-O1 a cluster that is deleted leaves its applications, and a repository too", func(t *testing.T) {
+		w.call(admin, "DELETE", "/api/v1/repositories/"+repo.ID, nil).ok(204)
+		w.call(admin, "DELETE", "/api/v1/clusters/prod", nil).ok(204)
+		w.call(admin, "GET", "/api/v1/applications/argocd/web-00", nil).ok(200)
+	})
+}

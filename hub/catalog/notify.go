@@ -16,12 +16,17 @@ type batchedNotifier struct {
 	changed map[hub.TenantID]bool
 	due     map[string]bool
 	revoked map[struct{}]bool
+
+	credentials map[hub.TenantID]bool
 }
 
 func (g *batchedNotifier) Wake(cluster hub.ClusterID)  { addTo(g, &g.wakes, cluster) }
 func (g *batchedNotifier) Changed(tenant hub.TenantID) { addTo(g, &g.changed, tenant) }
 func (g *batchedNotifier) Due(kind string)             { addTo(g, &g.due, kind) }
 func (g *batchedNotifier) Revoked()                    { addTo(g, &g.revoked, struct{}{}) }
+
+// Credentials is called for writes of accounts, sessions and tokens.
+func (g *batchedNotifier) Credentials(tenant hub.TenantID) { addTo(g, &g.credentials, tenant) }
 
 // Arriving is called for all of the writes by their batch.
 func (g *batchedNotifier) Arriving(hub.TenantID) (arrived func()) { return func() {} }
@@ -56,6 +61,9 @@ func (g *batchedNotifier) flush(to transact.Notifier) {
 	}
 	for cluster := range g.wakes {
 		to.Wake(cluster)
+	}
+	for tenant := range g.credentials {
+		to.Credentials(tenant)
 	}
 	for tenant := range g.changed {
 		to.Changed(tenant)

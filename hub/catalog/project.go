@@ -118,6 +118,7 @@ func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (h
 		}
 	}
 	p.ID = old.ID
+	w.Credentials = true // a role that is gone ends its tokens
 	stored, err := w.UpdateProject(ctx, p, old.Version)
 	if err == nil {
 		w.Note(access.Update, access.Projects, p.Name, "", validation.Written(old.Meta, old.Spec), validation.Written(p.Meta, p.Spec))
@@ -167,6 +168,7 @@ func (w *writer) deleteProject(ctx context.Context, p hub.Project) error {
 		return fault.With(fault.New(fault.Conflict, "projects inherit from it by %s of argocd-cm: %s", hub.GlobalProjectsKey, strings.Join(heirs, ", ")), "project "+p.Name,
 			"take it out of "+hub.GlobalProjectsKey+" first")
 	}
+	w.Credentials = true
 	w.Note(access.Delete, access.Projects, p.Name, "", validation.Written(p.Meta, p.Spec), nil)
 	return w.Tx.DeleteProject(ctx, p.Name)
 }

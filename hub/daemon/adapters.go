@@ -373,6 +373,8 @@ func (h notifications) Changed(tenant hub.TenantID) { h.p.changed(tenant) }
 func (h notifications) Due(kind string)             { h.p.due(kind) }
 func (h notifications) Revoked()                    { h.p.revoked() }
 
+func (h notifications) Credentials(tenant hub.TenantID) { h.p.credentials(tenant) }
+
 func (h notifications) Arriving(tenant hub.TenantID) (arrived func()) {
 	return h.p.queue.pacer.Arriving(tenant)
 }

@@ -67,6 +67,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.identity.Store(sessions)
 	p.api, err = api.New(api.Config{
 		ExternalURL: p.cfg.publicURL(), Console: console,
 		TrustedProxies: p.proxies, Rates: p.cfg.Limits.rates(), AgentHelm: p.cfg.AgentChart.install(),

@@ -84,6 +84,9 @@ func (p *parts) heard(h replicas.Notice) {
 	if h.Revoked {
 		p.fleet.Recheck()
 	}
+	for _, t := range h.Credentials {
+		p.forgetCallers(t)
+	}
 }
 
 // changed hints that a tenant's feed has grown, here and elsewhere.
@@ -96,6 +99,20 @@ func (p *parts) changed(tenant hub.TenantID) {
 func (p *parts) revoked() {
 	p.fleet.Recheck()
 	p.replicas.Revoked()
+}
+
+// credentials hints that accounts, sessions or tokens of a tenant have changed,
+// here and elsewhere.
+func (p *parts) credentials(tenant hub.TenantID) {
+	p.forgetCallers(tenant)
+	p.replicas.Credentials(tenant)
+}
+
+// forgetCallers drops what this replica has found out about callers of a tenant.
+func (p *parts) forgetCallers(tenant hub.TenantID) {
+	if s := p.identity.Load(); s != nil {
+		s.ForgetTenant(tenant)
+	}
 }
 
 // due hints that work may be due. Work with a home may be another replica's.

@@ -104,9 +104,10 @@ type agentSide struct {
 // webSide is what users connect to.
 type webSide struct {
 	api         *api.Server
-	rights      *access.Cache    // of all callers
-	proxies     clientip.Proxies // whose word on where clients are counts
-	connections *connections     // to the HTTP listeners
+	identity    atomic.Pointer[identity.Service] // who is calling
+	rights      *access.Cache                    // of all callers
+	proxies     clientip.Proxies                 // whose word on where clients are counts
+	connections *connections                     // to the HTTP listeners
 }
 
 // observers are what operators see of the process.
@@ -192,10 +193,18 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (*store.DB, error) 
 	if err != nil {
 		return nil, err
 	}
-	return store.Open(ctx, store.Config{
+	db, err := store.Open(ctx, store.Config{
 		AppURL: cfg.Database.App, SystemURL: cfg.Database.System, MaxConns: cfg.Database.MaxConns, Idle: time.Duration(cfg.Database.IdleTimeout),
 		Sleep: max(time.Duration(cfg.Lease), leastSleep), Quotas: cfg.Tenants.Quotas,
 	}, keys, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.CheckKeys(ctx); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return db, nil
 }
 
 // atStart says what to do about a database that is away when the hub starts.

@@ -3,6 +3,8 @@ package identity
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ type Directory struct {
 	TenantReader
 	SessionStore
 	TokenReader
+	KeyReader
 	FailureCounter
 	AddressBook
 }
@@ -60,6 +63,8 @@ type AddressBook interface {
 // sign-ins, and where those are noted.
 type Accounts interface {
 	AccountReader
+	OldPasswords
+	RoleTokens
 	SignInRules
 	SignInLog
 }
@@ -123,6 +128,7 @@ type Service struct {
 
 	mu      sync.Mutex
 	trusted map[[32]byte]trust
+	forgets int64 // how often something was dropped from trusted
 }
 
 // trust is an answer that was given a moment ago.
@@ -170,11 +176,11 @@ func (s *Service) Login(ctx context.Context, from hub.Caller, c Credential) (sec
 	if err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
-	match, err := s.passwords.Matches(ctx, c.Password, hash)
+	match, err := s.matches(ctx, tenant.ID, hash, c.Password)
 	if err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
-	if !match || user.Disabled || tenant.Suspended || closed && !known {
+	if !match || user.Disabled || !user.Can(hub.CanSignIn) || tenant.Suspended || closed && !known {
 		if !known {
 			keys = append(keys, strangersKey(c.Tenant, c.Username))
 		}
@@ -190,6 +196,7 @@ func (s *Service) Login(ctx context.Context, from hub.Caller, c Credential) (sec
 	if err := s.mayUsePassword(ctx, from, tenant, user); err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
+	s.upgrade(ctx, tenant, user, hash, c.Password)
 	return s.Begin(ctx, from, tenant, user)
 }
 
@@ -264,7 +271,7 @@ func (s *Service) BeginBy(ctx context.Context, from hub.Caller, tenant hub.Tenan
 // error is fault.Unknown for anything that does not hold.
 func (s *Service) Authenticate(ctx context.Context, secret string) (hub.Caller, error) {
 	kind := KindOf(secret)
-	if kind != SessionSecret && kind != TokenSecret {
+	if kind != SessionSecret && kind != TokenSecret && kind != RoleSecret && kind != GivenSecret {
 		return hub.Caller{}, errProof()
 	}
 	now := s.cfg.Now()
@@ -272,6 +279,7 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (hub.Caller, 
 	if c, ok := s.known(hash, now); ok {
 		return c, nil
 	}
+	before := s.generation()
 	caller, err := s.authenticate(ctx, kind, hash, secret, now)
 	if err != nil {
 		if fault.KindOf(err) == fault.Missing {
@@ -279,12 +287,26 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (hub.Caller, 
 		}
 		return hub.Caller{}, err
 	}
-	s.trust(hash, caller, now)
+	s.trust(hash, caller, now, before)
 	return caller, nil
+}
+
+// generation changes when credentials are dropped: what was read before that
+// may be what was dropped.
+func (s *Service) generation() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forgets
 }
 
 // authenticate checks a secret against directory and account.
 func (s *Service) authenticate(ctx context.Context, kind Kind, hash [32]byte, secret string, now time.Time) (hub.Caller, error) {
+	if kind == RoleSecret {
+		return s.role(ctx, hash, now)
+	}
+	if kind == GivenSecret {
+		return s.given(ctx, hash, now)
+	}
 	tenantID, userID, id, via := hub.TenantID(""), hub.UserID(""), Shown(secret), "session"
 	if kind == SessionSecret {
 		session, err := s.session(ctx, hash, now)
@@ -307,7 +329,7 @@ func (s *Service) authenticate(ctx context.Context, kind Kind, hash [32]byte, se
 	if err != nil {
 		return hub.Caller{}, err
 	}
-	if user.Disabled || tenant.Suspended {
+	if user.Disabled || tenant.Suspended || kind == TokenSecret && !user.Can(hub.CanUseTokens) {
 		return hub.Caller{}, errProof()
 	}
 	caller := callerOf(tenant, user, via, id)
@@ -316,7 +338,7 @@ func (s *Service) authenticate(ctx context.Context, kind Kind, hash [32]byte, se
 		if err != nil {
 			return hub.Caller{}, err
 		}
-		caller.Groups = claims.Groups
+		caller.Groups = append(slices.Clone(user.Groups), claims.Groups...)
 	}
 	return caller, nil
 }
@@ -361,6 +383,7 @@ func (s *Service) Logout(ctx context.Context, secret string) error {
 	}
 	hash := Hash(secret)
 	s.mu.Lock()
+	s.forgets++
 	delete(s.trusted, hash)
 	s.mu.Unlock()
 	err := s.dir.DeleteSession(ctx, hash)
@@ -375,6 +398,7 @@ func (s *Service) Logout(ctx context.Context, secret string) error {
 func (s *Service) Forget(tenant hub.TenantID, username string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forgets++
 	for hash, t := range s.trusted {
 		if t.caller.Tenant == tenant && t.caller.Username == username {
 			delete(s.trusted, hash)
@@ -382,16 +406,14 @@ func (s *Service) Forget(tenant hub.TenantID, username string) {
 	}
 }
 
-// ForgetTenant drops all cached credentials of a tenant, because it was
-// suspended. Other replicas do so within Trust.
+// ForgetTenant drops all cached credentials of a tenant, because accounts,
+// sessions or tokens have ended or changed. A replica that does not hear of it
+// does so within Trust.
 func (s *Service) ForgetTenant(tenant hub.TenantID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for hash, t := range s.trusted {
-		if t.caller.Tenant == tenant {
-			delete(s.trusted, hash)
-		}
-	}
+	s.forgets++
+	maps.DeleteFunc(s.trusted, func(_ [32]byte, t trust) bool { return t.caller.Tenant == tenant })
 }
 
 // CheckPassword reports whether the password is the caller's, and counts a wrong
@@ -406,7 +428,7 @@ func (s *Service) CheckPassword(ctx context.Context, c hub.Caller, password stri
 	if err != nil {
 		return err
 	}
-	match, err := s.passwords.Matches(ctx, password, hash)
+	match, err := s.matches(ctx, c.Tenant, hash, password)
 	if err != nil {
 		return err
 	}
@@ -422,7 +444,7 @@ func (s *Service) CheckPassword(ctx context.Context, c hub.Caller, password stri
 }
 
 func callerOf(t hub.Tenant, u hub.User, via, credential string) hub.Caller {
-	return hub.Caller{Tenant: t.ID, TenantName: t.Name, User: u.ID, Username: u.Name, Roles: u.Roles, Via: via, Credential: credential}
+	return hub.Caller{Tenant: t.ID, TenantName: t.Name, User: u.ID, Username: u.Name, Roles: u.Roles, Groups: u.Groups, Via: via, Credential: credential}
 }
 
 func (s *Service) known(hash [32]byte, now time.Time) (hub.Caller, bool) {
@@ -436,9 +458,12 @@ func (s *Service) known(hash [32]byte, now time.Time) (hub.Caller, bool) {
 	return t.caller, true
 }
 
-func (s *Service) trust(hash [32]byte, c hub.Caller, now time.Time) {
+func (s *Service) trust(hash [32]byte, c hub.Caller, now time.Time, generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.forgets != generation {
+		return
+	}
 	if len(s.trusted) >= maxTrusted {
 		clear(s.trusted)
 	}

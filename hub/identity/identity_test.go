@@ -113,6 +113,20 @@ func (d *directory) TouchToken(_ context.Context, hash [32]byte, at time.Time) e
 	return nil
 }
 
+func (d *directory) APIKey(context.Context, [32]byte) (hub.APIKey, error) {
+	return hub.APIKey{}, absent()
+}
+
+func (d *directory) TouchAPIKey(context.Context, [32]byte, time.Time) error { return nil }
+
+func (d *directory) RoleOfToken(context.Context, hub.TenantID, hub.TokenID) (hub.RoleToken, error) {
+	return hub.RoleToken{}, absent()
+}
+
+func (d *directory) Exchanged(context.Context, hub.TenantID, hub.TokenID) (hub.ExchangedToken, error) {
+	return hub.ExchangedToken{}, absent()
+}
+
 func (d *directory) LoginFailure(_ context.Context, key [32]byte, _ time.Time, _ time.Duration) (int, error) {
 	d.failures[key]++
 	return d.failures[key], nil
@@ -153,6 +167,24 @@ func (d *directory) Account(_ context.Context, tenant hub.TenantID, id hub.UserI
 	return hub.User{}, absent()
 }
 
+func (d *directory) HasOldPasswords(context.Context, hub.TenantID) (bool, error) {
+	for _, h := range d.hashes {
+		if oldPassword(h) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (d *directory) UpgradePassword(_ context.Context, tenant hub.TenantID, id hub.UserID, old, hash string) error {
+	for name, u := range d.users {
+		if u.Tenant == tenant && u.ID == id && d.hashes[name] == old {
+			d.hashes[name] = hash
+		}
+	}
+	return nil
+}
+
 func (d *directory) SessionDuration(context.Context, hub.TenantID) (time.Duration, error) {
 	return d.lasts, nil
 }
@@ -183,13 +215,13 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{dir: newDirectory(), now: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)}
-	f.Service = New(Directory{f.dir, f.dir, f.dir, f.dir, f.dir}, f.dir, passwords, Config{Now: func() time.Time { return f.now }}, slog.New(slog.DiscardHandler))
+	f.Service = New(Directory{f.dir, f.dir, f.dir, f.dir, f.dir, f.dir}, f.dir, passwords, Config{Now: func() time.Time { return f.now }}, slog.New(slog.DiscardHandler))
 	hash, err := passwords.Hash(t.Context(), secretWord)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.dir.tenants["acme"] = hub.Tenant{ID: "t1", Name: "acme"}
-	f.dir.users["t1/ann"] = hub.User{ID: "u1", Tenant: "t1", Name: "ann", Roles: []string{"readonly"}}
+	f.dir.users["t1/ann"] = hub.User{ID: "u1", Tenant: "t1", Name: "ann", Roles: []string{"readonly"}, Capabilities: hub.Capabilities()}
 	f.dir.hashes["t1/ann"] = hash
 	return f
 }
@@ -420,7 +452,7 @@ func TestPasswords(t *testing.T) {
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		kind := rapid.SampledFrom([]Kind{SessionSecret, TokenSecret, SetupSecret}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]Kind{SessionSecret, TokenSecret, SetupSecret, RoleSecret}).Draw(t, "kind")
 		s := NewSecret(kind)
 		if KindOf(s) != kind || !strings.HasPrefix(s, Shown(s)) || len(Shown(s)) != 8 {
 			t.Fatalf("a new secret of %q is taken as %q", kind, KindOf(s))

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/alexedwards/argon2id"
+	"golang.org/x/crypto/bcrypt"
 
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -27,6 +28,8 @@ func passwordCost() *argon2id.Params {
 type Passwords struct {
 	slots chan struct{}
 	dummy string // hash of a password that no account has
+
+	oldDummy string // the same by bcrypt
 }
 
 // NewPasswords makes a hasher that does at most so many at a time.
@@ -36,6 +39,11 @@ func NewPasswords(parallel int) (*Passwords, error) {
 	if p.dummy, err = argon2id.CreateHash(NewSecret(SessionSecret), passwordCost()); err != nil {
 		return nil, fmt.Errorf("hash a password: %w", err)
 	}
+	old, err := bcrypt.GenerateFromPassword([]byte(NewSecret(SessionSecret)), bcrypt.DefaultCost)
+	if err != nil {
+		return nil, fmt.Errorf("hash a password: %w", err)
+	}
+	p.oldDummy = string(old)
 	return p, nil
 }
 
@@ -48,6 +56,11 @@ func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 	case len(password) > MaxPassword:
 		return "", fault.New(fault.Invalid, "the password is longer than %d bytes", MaxPassword)
 	}
+	return p.hash(ctx, password)
+}
+
+// hash is Hash for a password that was accepted before.
+func (p *Passwords) hash(ctx context.Context, password string) (string, error) {
 	if err := p.enter(ctx); err != nil {
 		return "", err
 	}

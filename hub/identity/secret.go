@@ -23,6 +23,9 @@ const (
 	SessionSecret Kind = "cps_"
 	TokenSecret   Kind = "cpt_"
 	SetupSecret   Kind = "cpu_"
+	RoleSecret    Kind = "cpr_" // of a role of a project
+	GivenSecret   Kind = "cpx_" // given for a token of another issuer
+	SCIMSecret    Kind = "cpm_" // of an identity provider that provisions people
 )
 
 const (
@@ -59,7 +62,7 @@ func KindOf(secret string) Kind {
 		return ""
 	}
 	switch k := Kind(secret[:4]); k {
-	case SessionSecret, TokenSecret, SetupSecret:
+	case SessionSecret, TokenSecret, SetupSecret, RoleSecret, GivenSecret, SCIMSecret:
 		return k
 	}
 	return ""

@@ -20,6 +20,8 @@ type Notice struct {
 	Tenants  []hub.TenantID  // their feeds have grown
 	Work     []string        // kinds of work that are due
 	Revoked  bool            // the revocations have changed
+	// Credentials are tenants of which accounts, sessions or tokens have changed.
+	Credentials []hub.TenantID
 }
 
 const (
@@ -61,6 +63,14 @@ func (r *Replicas) Revoked() {
 	r.broadcast(func(b *outbox) { b.revoked = true })
 }
 
+// Credentials notifies all replicas that accounts, sessions or tokens of a
+// tenant have changed.
+func (r *Replicas) Credentials(tenant hub.TenantID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broadcast(func(b *outbox) { note(&b.credentials, tenant) })
+}
+
 func (r *Replicas) broadcast(put func(*outbox)) {
 	for _, o := range r.others {
 		o.enqueue(put)
@@ -90,6 +100,8 @@ type outbox struct {
 	tenants  map[hub.TenantID]bool
 	work     map[string]bool
 	revoked  bool
+
+	credentials map[hub.TenantID]bool
 }
 
 func newOutbox() *outbox {
@@ -137,9 +149,10 @@ func (b *outbox) drain() (req *replicav1.HintRequest, some bool) {
 	defer b.mu.Unlock()
 	req = &replicav1.HintRequest{
 		Clusters: texts(b.clusters), Tenants: texts(b.tenants), Work: texts(b.work), Revoked: b.revoked,
+		Credentials: texts(b.credentials),
 	}
-	some = b.revoked || len(b.clusters)+len(b.tenants)+len(b.work) > 0
-	b.clusters, b.tenants, b.work, b.revoked = nil, nil, nil, false
+	some = b.revoked || len(b.clusters)+len(b.tenants)+len(b.work)+len(b.credentials) > 0
+	b.clusters, b.tenants, b.work, b.revoked, b.credentials = nil, nil, nil, false, nil
 	return req, some
 }
 

@@ -474,13 +474,15 @@ func TestNotifications(t *testing.T) {
 			a.Changed(tenant)
 			a.Due(hub.WorkFetch)
 			a.Revoked()
+			a.Credentials(tenant)
 		}
 		sendOne()
 		for _, o := range []*one{b, c} {
-			var tenants, work int
-			for revoked := false; !revoked || tenants == 0 || work == 0; {
+			var tenants, work, credentials int
+			for revoked := false; !revoked || tenants == 0 || work == 0 || credentials == 0; {
 				h := o.receive(sendOne)
 				tenants, work, revoked = tenants+len(h.Tenants), work+len(h.Work), revoked || h.Revoked
+				credentials += len(h.Credentials)
 			}
 			if tenants > 5 {
 				t.Errorf("replica %s was told %d times", o.id, tenants)

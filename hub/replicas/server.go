@@ -48,6 +48,9 @@ func (s *server) Hint(_ context.Context, req *replicav1.HintRequest) (*replicav1
 	for _, t := range req.GetTenants() {
 		h.Tenants = append(h.Tenants, hub.TenantID(t))
 	}
+	for _, t := range req.GetCredentials() {
+		h.Credentials = append(h.Credentials, hub.TenantID(t))
+	}
 	s.r.cfg.Heard(h)
 	return &replicav1.HintResponse{}, nil
 }

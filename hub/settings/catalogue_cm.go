@@ -28,9 +28,7 @@ const (
 // userRows are keys about users and their sign-in (CFG-02).
 func userRows() []row {
 	return []row{
-		{"accounts.", "By the name of a local account: what it may do, of login and apiKey; and whether it is enabled.", "apiKey, login", account, "", "ci"},
 		{"users.anonymous.enabled", "Whether requests without a sign-in have the rights of the default role.", "false", truth, "", ""},
-		{"passwordPattern", "A regular expression that new passwords must match.", "^.{12,64}$", pattern, "", ""},
 	}
 }
 

@@ -47,13 +47,11 @@ func otherMaps() []Known {
 func secretKeys() []Known {
 	const ownKey = "the hub signs with keys of its own"
 	const ownCertificate = "the hub's own certificate is part of its configuration"
-	const hashed = "accounts of the hub have passwords of their own, hashed by argon2id; set one by `capstan account update-password`"
+	const hashed = "a new password ends all sessions of its account by itself"
 	return table(
 		hub.SecretMap,
-		row{"admin.password", "The hash of admin's password.", "$2a$10$abcdefghijklmnopqrstuv", anyText, hashed, ""},
 		row{"admin.passwordMtime", "When that password was set.", "2026-01-31T15:04:05Z", anyText, hashed, ""},
 		row{"server.secretkey", "The key that sessions are signed with.", "random", anyText, ownKey, ""},
-		row{"accounts.", "By the name of a local account: the hash of its password, when it was set, and its tokens.", "[]", accountSecret, hashed, "ci.tokens"},
 		row{"tls.crt", "The certificate of the API server.", "x", anyText, ownCertificate, ""},
 		row{"tls.key", "The key of that certificate.", "x", anyText, ownCertificate, ""},
 	)

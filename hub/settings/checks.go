@@ -157,13 +157,6 @@ func pairs(_ string, t text) error {
 	return nil
 }
 
-func pattern(_ string, t text) error {
-	if _, err := regexp.Compile(t.value); err != nil {
-		return fault.New(fault.Invalid, "it is no regular expression: %s", short(err.Error()))
-	}
-	return nil
-}
-
 // sequence accepts a YAML list.
 func sequence(_ string, t text) error {
 	root, err := t.yaml()

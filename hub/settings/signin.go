@@ -51,7 +51,7 @@ func signIns() []Known {
 		cm(ConnectorKey, "The id of the connector of dex.config that a sign-in uses which names none.", "github", (*set).readAny),
 		cm(URLKey, "An address of the console, to which identity providers may send browsers back; the hub's own is one as well.", "https://capstan.example.com", (*set).readURL),
 		cm(MoreURLsKey, "Further addresses of the console to which identity providers may send browsers back.", "- https://cd.example.com\n", (*set).readURLs),
-		cm(AdminKey, "Whether local accounts sign in with a password that argocd-cm does not list with the capability login. A platform admin always may.", "true", (*set).readSwitch),
+		cm(AdminKey, "Whether the account admin may be used, and local accounts sign in with a password that argocd-cm does not list with the capability login. A platform admin always may.", "true", (*set).readSwitch),
 		cm(NoTLSCheckKey, "Whether certificates of identity providers are not checked. Anybody on the way could then sign in as anybody.", "false", (*set).readSwitch),
 		{Map: PolicyMap, Key: ScopesKey, About: "Claims whose values a policy may name as its subject; groups, if it is not set.", Sample: "[groups, email]", Used: true, read: strictly((*set).readScopes)},
 		secret(hub.SecretMap, "oidc.", "A secret that "+OIDCKey+" refers to as $oidc.NAME."),

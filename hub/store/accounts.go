@@ -13,25 +13,30 @@ import (
 
 const (
 	selectUsers = `
-		SELECT id, tenant_id, name, roles, disabled, created_at, provider
+		SELECT id, tenant_id, name, roles, disabled, created_at, capabilities, origin, provider
 		FROM   account
 		WHERE  tenant_id = $1
 		ORDER  BY name`
 	selectUser = `
-		SELECT id, tenant_id, name, roles, disabled, created_at, provider
+		SELECT id, tenant_id, name, roles, disabled, created_at, capabilities, origin, provider
 		FROM   account
 		WHERE  tenant_id = $1 AND id = $2`
 	selectUserByName = `
-		SELECT id, tenant_id, name, roles, disabled, created_at, provider, password_hash
+		SELECT id, tenant_id, name, roles, disabled, created_at, capabilities, origin, provider, password_hash
 		FROM   account
 		WHERE  tenant_id = $1 AND name = $2`
 	insertUser = `
-		INSERT INTO account (tenant_id, id, name, password_hash, roles, disabled, created_at, provider, realm, subject)
-		VALUES (@tenant, @id, @name, @password_hash, @roles, @disabled, @created, @provider, @realm, @subject)`
-	updateUser     = `UPDATE account SET name = @name, roles = @roles, disabled = @disabled WHERE tenant_id = @tenant AND id = @id`
-	updatePassword = `UPDATE account SET password_hash = $3 WHERE tenant_id = $1 AND id = $2`
-	deleteUser     = `DELETE FROM account WHERE tenant_id = $1 AND id = $2`
-	endAccount     = `SELECT directory.end_account($1, $2)`
+		INSERT INTO account (tenant_id, id, name, password_hash, roles, disabled, created_at, capabilities, origin, provider, realm, subject)
+		VALUES (@tenant, @id, @name, @password_hash, @roles, @disabled, @created, @capabilities, @origin, @provider, @realm, @subject)`
+	updateUser = `
+		UPDATE account
+		SET    name = @name, roles = @roles, disabled = @disabled, capabilities = @capabilities, origin = @origin
+		WHERE  tenant_id = @tenant AND id = @id`
+	updatePassword     = `UPDATE account SET password_hash = $3 WHERE tenant_id = $1 AND id = $2`
+	upgradePassword    = `UPDATE account SET password_hash = $4 WHERE tenant_id = $1 AND id = $2 AND password_hash = $3`
+	selectOldPasswords = `SELECT EXISTS (SELECT FROM account WHERE tenant_id = $1 AND starts_with(password_hash, '$2'))`
+	deleteUser         = `DELETE FROM account WHERE tenant_id = $1 AND id = $2`
+	endAccount         = `SELECT directory.end_account($1, $2)`
 
 	selectPolicyText = `SELECT policy, policy_version FROM organisation WHERE tenant_id = $1`
 	updatePolicy     = `UPDATE organisation SET policy = $2, policy_version = policy_version + 1 WHERE tenant_id = $1 RETURNING policy_version`
@@ -52,7 +57,7 @@ const (
 )
 
 func scanUser(row pgx.CollectableRow) (u hub.User, err error) {
-	err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt, &u.Provider)
+	err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt, &u.Capabilities, &u.Origin, &u.Provider)
 	return u, err
 }
 
@@ -76,14 +81,14 @@ func (t *Tenant) User(ctx context.Context, id hub.UserID) (hub.User, error) {
 func (t *Tenant) UserByName(ctx context.Context, name string) (hub.User, string, error) {
 	var hash string
 	u, err := one(ctx, t.tx, "user", func(row pgx.CollectableRow) (u hub.User, err error) {
-		err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt, &u.Provider, &hash)
+		err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt, &u.Capabilities, &u.Origin, &u.Provider, &hash)
 		return u, err
 	}, selectUserByName, t.id, name)
 	return u, hash, missing(err, "there is no user %q", name)
 }
 
 // CreateUser makes an account with the hash of a password. An empty ID or
-// time is filled in.
+// time is filled in; nil capabilities are all.
 func (t *Tenant) CreateUser(ctx context.Context, u hub.User, passwordHash string) (hub.User, error) {
 	if u.ID == "" {
 		u.ID = hub.NewID[hub.UserID]()
@@ -91,10 +96,14 @@ func (t *Tenant) CreateUser(ctx context.Context, u hub.User, passwordHash string
 	if u.CreatedAt.IsZero() {
 		u.CreatedAt = time.Now()
 	}
+	if u.Capabilities == nil {
+		u.Capabilities = hub.Capabilities()
+	}
 	u.Tenant, u.CreatedAt, u.Roles = t.id, micro(u.CreatedAt), nonNil(u.Roles)
 	_, err := exec(ctx, t.tx, "insert user", insertUser, pgx.StrictNamedArgs{
 		"tenant": t.id, "id": u.ID, "name": u.Name, "password_hash": passwordHash, "roles": u.Roles, "disabled": u.Disabled,
-		"created": u.CreatedAt, "provider": u.Provider, "realm": u.Realm, "subject": u.Subject,
+		"created": u.CreatedAt, "capabilities": u.Capabilities, "origin": u.Origin,
+		"provider": u.Provider, "realm": u.Realm, "subject": u.Subject,
 	})
 	if err != nil {
 		return hub.User{}, userFault(err, u.Name)
@@ -115,14 +124,15 @@ func userFault(err error, name string) error {
 	return err
 }
 
-// UpdateUser changes name, roles and whether the account is disabled; a
-// disabled account loses its sessions at once.
+// UpdateUser changes name, roles, capabilities, origin and whether the account
+// is disabled; a disabled account loses its sessions at once.
 func (t *Tenant) UpdateUser(ctx context.Context, u hub.User) error {
 	if !hub.ValidID(string(u.ID)) {
 		return noUser()
 	}
 	n, err := exec(ctx, t.tx, "update user", updateUser, pgx.StrictNamedArgs{
 		"tenant": t.id, "id": u.ID, "name": u.Name, "roles": nonNil(u.Roles), "disabled": u.Disabled,
+		"capabilities": nonNil(u.Capabilities), "origin": u.Origin,
 	})
 	if err != nil {
 		return userFault(err, u.Name)
@@ -136,6 +146,26 @@ func (t *Tenant) UpdateUser(ctx context.Context, u hub.User) error {
 		}
 	}
 	return t.bumpPolicy(ctx)
+}
+
+// UpgradePassword replaces the hash of a password by another one of the same
+// password, if it is still that hash. Sessions stay.
+func (t *Tenant) UpgradePassword(ctx context.Context, id hub.UserID, old, passwordHash string) error {
+	if !hub.ValidID(string(id)) {
+		return noUser()
+	}
+	_, err := exec(ctx, t.tx, "upgrade password", upgradePassword, t.id, id, old, passwordHash)
+	return err
+}
+
+// HasOldPasswords reports whether an account of the tenant has a password hash
+// in the form of Argo CD.
+func (t *Tenant) HasOldPasswords(ctx context.Context) (bool, error) {
+	var some bool
+	if err := t.tx.QueryRow(ctx, selectOldPasswords, t.id).Scan(&some); err != nil {
+		return false, fmt.Errorf("look for passwords in an older form: %w", err)
+	}
+	return some, nil
 }
 
 // SetPassword stores the hash of a new password and ends the account's

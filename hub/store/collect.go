@@ -114,8 +114,8 @@ const (
 func expiring() map[string]string {
 	return map[string]string{
 		"session": "expires_at", "token": "expires_at", "setup_link": "expires_at", "login_failure": "last_at",
-		"known_address": "expires_at",
-		"join_token":    "expires_at", "certificate": "not_after", "revocation": "until",
+		"known_address": "expires_at", "api_key": "expires_at",
+		"join_token": "expires_at", "certificate": "not_after", "revocation": "until",
 	}
 }
 
@@ -137,6 +137,8 @@ func (t *Tenant) Collect(ctx context.Context, now time.Time) (more bool, err err
 	b.Queue(collectOperations, t.id, keepOperations, collectAtOnce)
 	full.queue(b, collectMany, collectAnswers, t.id, now.Add(-keepAnswers))
 	full.queue(b, collectMany, collectChanges, t.id, now.Add(-keepChanges))
+	full.queue(b, collectMany, collectRoleTokens, t.id, now)
+	full.queue(b, collectMany, collectExchanged, t.id, now)
 	full.queue(b, collectMany, collectSignIns, t.id, now)
 	full.queue(b, collectMany, collectSessionClaims, t.id, now)
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {

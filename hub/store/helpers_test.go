@@ -108,6 +108,22 @@ func (w *world) people(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	check(t, tx.SetPolicy(ctx, "p, "+w.mark+", *, *, *, allow"))
 	check(t, tx.PutQuotas(ctx, hub.Quotas{hub.QuotaApplications: 1000, hub.QuotaUsers: 1000}, nil))
 	w.project = must[hub.Project](t)(tx.CreateProject(ctx, hub.Project{Meta: hub.Meta{Name: w.mark}, Spec: []byte(`{"description":"` + w.mark + `"}`)}))
+	check(t, tx.PutRoleToken(ctx, hub.RoleToken{
+		ID: hub.NewID[hub.TokenID](), ProjectID: w.project.ID, Role: w.mark, Name: w.mark, Prefix: w.mark, CreatedBy: w.mark,
+		Hash: sha256.Sum256([]byte(w.tenant + "role")), CreatedAt: now(), ExpiresAt: now().Add(time.Hour),
+	}))
+	check(t, tx.PutExchangedToken(ctx, hub.ExchangedToken{
+		ID: hub.NewID[hub.TokenID](), Account: w.user.ID, Trust: w.mark, Subject: w.mark, Hash: sha256.Sum256([]byte(w.tenant + "exchanged")),
+		Proof: sha256.Sum256([]byte(w.tenant + "proof")), ExpiresAt: now().Add(time.Hour), ProofUntil: now().Add(time.Hour),
+	}))
+	check(t, tx.PutSCIMToken(ctx, hub.SCIMToken{
+		ID: hub.NewID[hub.TokenID](), Name: w.mark, Prefix: w.mark, CreatedBy: w.mark, Hash: sha256.Sum256([]byte(w.tenant + "scim")),
+		CreatedAt: now(), ExpiresAt: now().Add(time.Hour),
+	}))
+	must[hub.SCIMUser](t)(tx.PutSCIMUser(ctx, hub.SCIMUser{ID: w.user.ID, UserName: w.mark, Active: true, Attributes: []byte(`{"mark":"` + w.mark + `"}`), UpdatedAt: now()}))
+	must[hub.SCIMGroup](t)(tx.PutSCIMGroup(ctx, hub.SCIMGroup{
+		ID: hub.NewID[string](), DisplayName: "group " + w.mark, UpdatedAt: now(), Members: []hub.SCIMRef{{ID: string(w.user.ID)}},
+	}))
 	check(t, tx.AppendAudit(ctx, hub.AuditRecord{At: now(), Actor: w.mark, Action: "create", Resource: "projects", Object: w.mark, Result: "allowed", Detail: []byte(`{"b":1, "a":2}`)}))
 	_, _, _, err := tx.BeginIdempotent(ctx, "key", w.mark, [32]byte{1})
 	check(t, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/encryption"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 const selectKeys = `SELECT digest_key, data_key FROM organisation WHERE tenant_id = $1`
@@ -24,6 +25,25 @@ func (db *DB) Keys(ctx context.Context, id hub.TenantID) (hub.TenantKeys, error)
 		return err
 	})
 	return keys, err
+}
+
+// CheckKeys reports whether the master key opens what this database has
+// sealed. It is asked before anything is written: a hub that starts with
+// another key would seal new rows with it, beside those that it cannot read. A
+// database without tenants fits every key.
+func (db *DB) CheckKeys(ctx context.Context) error {
+	tenants, err := db.System().Tenants(ctx)
+	if err != nil || len(tenants) == 0 {
+		return err
+	}
+	_, err = db.Keys(ctx, tenants[0].ID)
+	if e, ok := fault.As(err); ok && (e.Kind == fault.Missing || e.Kind == fault.Invalid) {
+		return &fault.Error{
+			Kind: fault.Invalid, Object: "master key", Err: err, Cause: "it does not open what is in this database, so the hub does not start; nothing was changed: " + e.Cause,
+			Fix: "start the hub with the key file that it had before, or with the database that belongs to this one; without the key, stored secrets are lost",
+		}
+	}
+	return err
 }
 
 // TenantKeys is DB.Keys inside a transaction.

@@ -196,6 +196,9 @@ func (t *Tenant) UpdateProject(ctx context.Context, p hub.Project, expect int64)
 	if err != nil {
 		return hub.Project{}, fmt.Errorf("update project %q: %w", p.Name, err)
 	}
+	if _, err := exec(ctx, t.tx, "end tokens of roles", endRoleTokens, t.id, p.ID); err != nil {
+		return hub.Project{}, err
+	}
 	return p, t.projectChanged(ctx, p)
 }
 

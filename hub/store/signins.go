@@ -13,9 +13,17 @@ import (
 
 const (
 	selectUserBySubject = `
-		SELECT id, tenant_id, name, roles, disabled, created_at, provider
+		SELECT id, tenant_id, name, roles, disabled, created_at, capabilities, origin, provider
 		FROM   account
 		WHERE  tenant_id = $1 AND provider = $2 AND realm = $3 AND subject = $4 AND provider <> ''`
+	// Only who issued both knows that they are one person: the provider's own id.
+	adoptPerson = `
+		UPDATE account a
+		SET    provider = @provider, realm = @realm, subject = @subject
+		FROM   scim_user s
+		WHERE  a.tenant_id = @tenant AND s.tenant_id = @tenant AND s.id = a.id AND s.external_id = @subject AND a.origin = 'scim' AND a.provider = ''
+		AND    1 = (SELECT count(*) FROM scim_user o WHERE o.tenant_id = @tenant AND o.external_id = @subject)
+		RETURNING a.id`
 	selectLocalNames = `SELECT name FROM account WHERE tenant_id = $1 AND provider = '' AND name = ANY ($2) ORDER BY name`
 
 	insertSignIn = `
@@ -46,6 +54,17 @@ const (
 func (t *Tenant) UserBySubject(ctx context.Context, p hub.Person) (hub.User, error) {
 	u, err := one(ctx, t.tx, "user", scanUser, selectUserBySubject, t.id, p.Provider, p.Realm, p.Subject)
 	return u, missing(err, "there is no such user")
+}
+
+// AdoptPerson gives the account that SCIM has made for a person, known by the
+// provider's own id, to that person. The error is fault.Missing if there is none.
+func (t *Tenant) AdoptPerson(ctx context.Context, p hub.Person) (hub.User, error) {
+	var id hub.UserID
+	err := t.tx.QueryRow(ctx, adoptPerson, pgx.StrictNamedArgs{"tenant": t.id, "provider": p.Provider, "realm": p.Realm, "subject": p.Subject}).Scan(&id)
+	if err := missing(err, "SCIM has made no account for this person"); err != nil {
+		return hub.User{}, err
+	}
+	return t.User(ctx, id)
 }
 
 // LocalNames returns those of the names that local accounts have.

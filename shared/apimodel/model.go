@@ -627,6 +627,24 @@ func (e StreamChangesParamsView) Valid() bool {
 	}
 }
 
+// Defines values for UpdateUserJSONBodyCapabilities.
+const (
+	ApiKey UpdateUserJSONBodyCapabilities = "apiKey"
+	Login  UpdateUserJSONBodyCapabilities = "login"
+)
+
+// Valid indicates whether the value is a known member of the UpdateUserJSONBodyCapabilities enum.
+func (e UpdateUserJSONBodyCapabilities) Valid() bool {
+	switch e {
+	case ApiKey:
+		return true
+	case Login:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UpdateUserJSONBodyRoles.
 const (
 	PlatformAdmin UpdateUserJSONBodyRoles = "platform-admin"
@@ -885,6 +903,9 @@ type AuditRetention struct {
 	Days int `json:"days"`
 }
 
+// Capabilities What an account may be used for: sign-in with a password, and API tokens. Absent: both.
+type Capabilities = []string
+
 // Certificate The host key of an SSH server, or a TLS certificate that is stored for a Git server.
 type Certificate struct {
 	// BuiltIn It came with this release; a key of your own for the same server replaces it.
@@ -1090,6 +1111,15 @@ type DeleteResource struct {
 	Namespace   string      `json:"namespace,omitempty,omitzero"`
 	Propagation Propagation `json:"propagation,omitempty,omitzero"`
 	Version     string      `json:"version"`
+}
+
+// DeletionPlan defines model for DeletionPlan.
+type DeletionPlan struct {
+	// Applications How many applications use it.
+	Applications int `json:"applications"`
+
+	// Effects What happens, one sentence each.
+	Effects []string `json:"effects"`
 }
 
 // Destination defines model for Destination.
@@ -2117,9 +2147,14 @@ type Tree struct {
 
 // User defines model for User.
 type User struct {
-	CreatedAt time.Time `json:"createdAt"`
-	Disabled  bool      `json:"disabled,omitempty,omitzero"`
-	Name      string    `json:"name"`
+	// Capabilities login, apiKey or both.
+	Capabilities []string  `json:"capabilities,omitempty,omitzero"`
+	CreatedAt    time.Time `json:"createdAt"`
+	Disabled     bool      `json:"disabled,omitempty,omitzero"`
+	Name         string    `json:"name"`
+
+	// Origin What made it: settings, scim, or nothing for people.
+	Origin string `json:"origin,omitempty,omitzero"`
 
 	// Provider Id of the identity provider of the account; empty for a local one.
 	Provider string   `json:"provider,omitempty,omitzero"`
@@ -2154,6 +2189,9 @@ type PathName = string
 
 // PathNamespace defines model for PathNamespace.
 type PathNamespace = string
+
+// PathRole defines model for PathRole.
+type PathRole = string
 
 // PathUsername defines model for PathUsername.
 type PathUsername = string
@@ -2626,6 +2664,19 @@ type UpdateProjectParams struct {
 	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
 }
 
+// CreateRoleTokenJSONBody defines parameters for CreateRoleToken.
+type CreateRoleTokenJSONBody struct {
+	// ExpiresIn How long it lives, such as `720h` or `30d`. Empty means 90 days; at most 366 days.
+	ExpiresIn string `json:"expiresIn,omitempty,omitzero"`
+	Name      Name   `json:"name,omitempty,omitzero"`
+}
+
+// CreateRoleTokenParams defines parameters for CreateRoleToken.
+type CreateRoleTokenParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // PutRepositoryJSONBody defines parameters for PutRepository.
 type PutRepositoryJSONBody struct {
 	// Insecure Do not verify the server: neither its TLS certificate nor its SSH host key.
@@ -2662,6 +2713,19 @@ type PutRepositoryJSONBodyType string
 
 // RefreshRepositoryParams defines parameters for RefreshRepository.
 type RefreshRepositoryParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// CreateSCIMTokenJSONBody defines parameters for CreateSCIMToken.
+type CreateSCIMTokenJSONBody struct {
+	// ExpiresIn How long it lives, such as `720h` or `30d`. Empty means 366 days, which is the most.
+	ExpiresIn string `json:"expiresIn,omitempty,omitzero"`
+	Name      Name   `json:"name"`
+}
+
+// CreateSCIMTokenParams defines parameters for CreateSCIMToken.
+type CreateSCIMTokenParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
@@ -2779,10 +2843,12 @@ type CreateTokenParams struct {
 
 // CreateUserJSONBody defines parameters for CreateUser.
 type CreateUserJSONBody struct {
-	Name Username `json:"name"`
+	// Capabilities What an account may be used for: sign-in with a password, and API tokens. Absent: both.
+	Capabilities Capabilities `json:"capabilities,omitempty,omitzero"`
+	Name         Username     `json:"name"`
 
 	// Password At least 12 characters.
-	Password NewPassword `json:"password"`
+	Password NewPassword `json:"password,omitempty,omitzero"`
 	Roles    Roles       `json:"roles,omitempty,omitzero"`
 }
 
@@ -2794,15 +2860,32 @@ type CreateUserParams struct {
 
 // UpdateUserJSONBody defines parameters for UpdateUser.
 type UpdateUserJSONBody struct {
-	Disabled *bool `json:"disabled,omitempty"`
+	Capabilities *[]UpdateUserJSONBodyCapabilities `json:"capabilities,omitempty"`
+	Disabled     *bool                             `json:"disabled,omitempty"`
 
 	// Password At least 12 characters.
 	Password NewPassword                `json:"password,omitempty,omitzero"`
 	Roles    *[]UpdateUserJSONBodyRoles `json:"roles,omitempty"`
 }
 
+// UpdateUserJSONBodyCapabilities defines parameters for UpdateUser.
+type UpdateUserJSONBodyCapabilities string
+
 // UpdateUserJSONBodyRoles defines parameters for UpdateUser.
 type UpdateUserJSONBodyRoles string
+
+// CreateAccountTokenJSONBody defines parameters for CreateAccountToken.
+type CreateAccountTokenJSONBody struct {
+	// ExpiresIn How long it lives, such as `720h` or `30d`. Empty means 90 days; at most 366 days.
+	ExpiresIn string `json:"expiresIn,omitempty,omitzero"`
+	Name      Name   `json:"name,omitempty,omitzero"`
+}
+
+// CreateAccountTokenParams defines parameters for CreateAccountToken.
+type CreateAccountTokenParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
 
 // ReceiveWebhookJSONBody defines parameters for ReceiveWebhook.
 type ReceiveWebhookJSONBody = interface{}
@@ -2906,8 +2989,14 @@ type CreateProjectJSONRequestBody = AppProject
 // UpdateProjectJSONRequestBody defines body for UpdateProject for application/json ContentType.
 type UpdateProjectJSONRequestBody = AppProject
 
+// CreateRoleTokenJSONRequestBody defines body for CreateRoleToken for application/json ContentType.
+type CreateRoleTokenJSONRequestBody CreateRoleTokenJSONBody
+
 // PutRepositoryJSONRequestBody defines body for PutRepository for application/json ContentType.
 type PutRepositoryJSONRequestBody PutRepositoryJSONBody
+
+// CreateSCIMTokenJSONRequestBody defines body for CreateSCIMToken for application/json ContentType.
+type CreateSCIMTokenJSONRequestBody CreateSCIMTokenJSONBody
 
 // PatchSettingsJSONRequestBody defines body for PatchSettings for application/json ContentType.
 type PatchSettingsJSONRequestBody PatchSettingsJSONBody
@@ -2938,6 +3027,9 @@ type CreateUserJSONRequestBody CreateUserJSONBody
 
 // UpdateUserJSONRequestBody defines body for UpdateUser for application/json ContentType.
 type UpdateUserJSONRequestBody UpdateUserJSONBody
+
+// CreateAccountTokenJSONRequestBody defines body for CreateAccountToken for application/json ContentType.
+type CreateAccountTokenJSONRequestBody CreateAccountTokenJSONBody
 
 // ReceiveWebhookJSONRequestBody defines body for ReceiveWebhook for application/json ContentType.
 type ReceiveWebhookJSONRequestBody = ReceiveWebhookJSONBody

@@ -110,6 +110,8 @@ func (notifications) Wake(hub.ClusterID) {}
 func (notifications) Due(string)         {}
 func (notifications) Revoked()           {}
 
+func (notifications) Credentials(hub.TenantID) {}
+
 func (notifications) Arriving(hub.TenantID) (arrived func()) { return func() {} }
 
 func (notifications) Alone(hub.TenantID) (through func(follows func())) {

@@ -140,6 +140,9 @@ type ServerInterface interface {
 	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	// (POST /api/v1/clusters/{name}/accept-hub)
 	AcceptHub(ctx echo.Context, name PathName, params AcceptHubParams) error
+	// GetClusterDeletion Says what the deletion of a cluster would do, and changes nothing
+	// (GET /api/v1/clusters/{name}/deletion)
+	GetClusterDeletion(ctx echo.Context, name PathName) error
 	// KeepCluster Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 	// (POST /api/v1/clusters/{name}/keep)
 	KeepCluster(ctx echo.Context, name PathName, params KeepClusterParams) error
@@ -200,6 +203,15 @@ type ServerInterface interface {
 	// GetGlobalProjects Lists the projects that a project inherits from, in the order of the setting
 	// (GET /api/v1/projects/{name}/globalprojects)
 	GetGlobalProjects(ctx echo.Context, name PathName) error
+	// ListRoleTokens Lists the tokens of a role of a project
+	// (GET /api/v1/projects/{name}/roles/{role}/tokens)
+	ListRoleTokens(ctx echo.Context, name PathName, role PathRole) error
+	// CreateRoleToken Creates a token that has the rights of a role of a project alone; its secret is shown this once
+	// (POST /api/v1/projects/{name}/roles/{role}/tokens)
+	CreateRoleToken(ctx echo.Context, name PathName, role PathRole, params CreateRoleTokenParams) error
+	// DeleteRoleToken Revokes a token of a role of a project, by its id or its name
+	// (DELETE /api/v1/projects/{name}/roles/{role}/tokens/{id})
+	DeleteRoleToken(ctx echo.Context, name PathName, role PathRole, id PathID) error
 	// GetProjectWindows Says how the sync windows of a project stand
 	// (GET /api/v1/projects/{name}/syncwindows)
 	GetProjectWindows(ctx echo.Context, name PathName) error
@@ -215,6 +227,9 @@ type ServerInterface interface {
 	// GetRepository Returns one repository
 	// (GET /api/v1/repositories/{id})
 	GetRepository(ctx echo.Context, id PathID) error
+	// GetRepositoryDeletion Says what the deletion of a repository would do, and changes nothing
+	// (GET /api/v1/repositories/{id}/deletion)
+	GetRepositoryDeletion(ctx echo.Context, id PathID) error
 	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
 	RefreshRepository(ctx echo.Context, id PathID, params RefreshRepositoryParams) error
@@ -227,6 +242,15 @@ type ServerInterface interface {
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx echo.Context, id PathID) error
+	// ListSCIMTokens Lists the tokens with which identity providers provision people
+	// (GET /api/v1/scim/tokens)
+	ListSCIMTokens(ctx echo.Context) error
+	// CreateSCIMToken Creates a token with which an identity provider provisions people by SCIM 2.0 at /scim/v2; its secret is shown this once
+	// (POST /api/v1/scim/tokens)
+	CreateSCIMToken(ctx echo.Context, params CreateSCIMTokenParams) error
+	// DeleteSCIMToken Revokes a token of an identity provider; what it has provisioned stays
+	// (DELETE /api/v1/scim/tokens/{id})
+	DeleteSCIMToken(ctx echo.Context, id PathID) error
 	// GetSettings Returns the settings of the tenant; values of secrets are left out
 	// (GET /api/v1/settings)
 	GetSettings(ctx echo.Context) error
@@ -302,9 +326,21 @@ type ServerInterface interface {
 	// DeleteUser Deletes an account with its sessions and tokens
 	// (DELETE /api/v1/users/{username})
 	DeleteUser(ctx echo.Context, username PathUsername) error
+	// GetUser Shows an account
+	// (GET /api/v1/users/{username})
+	GetUser(ctx echo.Context, username PathUsername) error
 	// UpdateUser Changes roles, password or the disabled switch of an account
 	// (PUT /api/v1/users/{username})
 	UpdateUser(ctx echo.Context, username PathUsername) error
+	// ListAccountTokens Lists the API tokens of an account
+	// (GET /api/v1/users/{username}/tokens)
+	ListAccountTokens(ctx echo.Context, username PathUsername) error
+	// CreateAccountToken Creates an API token that acts as an account; its secret is shown this once
+	// (POST /api/v1/users/{username}/tokens)
+	CreateAccountToken(ctx echo.Context, username PathUsername, params CreateAccountTokenParams) error
+	// DeleteAccountToken Revokes an API token of an account, by its id or its name
+	// (DELETE /api/v1/users/{username}/tokens/{id})
+	DeleteAccountToken(ctx echo.Context, username PathUsername, id PathID) error
 	// GetVersion Says which release of the hub this is
 	// (GET /api/v1/version)
 	GetVersion(ctx echo.Context) error
@@ -1843,6 +1879,22 @@ func (w *ServerInterfaceWrapper) AcceptHub(ctx echo.Context) error {
 	return err
 }
 
+// GetClusterDeletion converts echo context to params.
+func (w *ServerInterfaceWrapper) GetClusterDeletion(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetClusterDeletion(ctx, name)
+	return err
+}
+
 // KeepCluster converts echo context to params.
 func (w *ServerInterfaceWrapper) KeepCluster(ctx echo.Context) error {
 	var err error
@@ -2222,6 +2274,106 @@ func (w *ServerInterfaceWrapper) GetGlobalProjects(ctx echo.Context) error {
 	return err
 }
 
+// ListRoleTokens converts echo context to params.
+func (w *ServerInterfaceWrapper) ListRoleTokens(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Path parameter "role" -------------
+	var role PathRole
+
+	err = runtime.BindStyledParameterWithOptions("simple", "role", ctx.Param("role"), &role, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter role: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListRoleTokens(ctx, name, role)
+	return err
+}
+
+// CreateRoleToken converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateRoleToken(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Path parameter "role" -------------
+	var role PathRole
+
+	err = runtime.BindStyledParameterWithOptions("simple", "role", ctx.Param("role"), &role, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter role: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateRoleTokenParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateRoleToken(ctx, name, role, params)
+	return err
+}
+
+// DeleteRoleToken converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteRoleToken(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Path parameter "role" -------------
+	var role PathRole
+
+	err = runtime.BindStyledParameterWithOptions("simple", "role", ctx.Param("role"), &role, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter role: %s", err))
+	}
+
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteRoleToken(ctx, name, role, id)
+	return err
+}
+
 // GetProjectWindows converts echo context to params.
 func (w *ServerInterfaceWrapper) GetProjectWindows(ctx echo.Context) error {
 	var err error
@@ -2308,6 +2460,22 @@ func (w *ServerInterfaceWrapper) GetRepository(ctx echo.Context) error {
 	return err
 }
 
+// GetRepositoryDeletion converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRepositoryDeletion(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRepositoryDeletion(ctx, id)
+	return err
+}
+
 // RefreshRepository converts echo context to params.
 func (w *ServerInterfaceWrapper) RefreshRepository(ctx echo.Context) error {
 	var err error
@@ -2382,6 +2550,60 @@ func (w *ServerInterfaceWrapper) DeleteRepositoryCredential(ctx echo.Context) er
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.DeleteRepositoryCredential(ctx, id)
+	return err
+}
+
+// ListSCIMTokens converts echo context to params.
+func (w *ServerInterfaceWrapper) ListSCIMTokens(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListSCIMTokens(ctx)
+	return err
+}
+
+// CreateSCIMToken converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateSCIMToken(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateSCIMTokenParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateSCIMToken(ctx, params)
+	return err
+}
+
+// DeleteSCIMToken converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteSCIMToken(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteSCIMToken(ctx, id)
 	return err
 }
 
@@ -2816,6 +3038,22 @@ func (w *ServerInterfaceWrapper) DeleteUser(ctx echo.Context) error {
 	return err
 }
 
+// GetUser converts echo context to params.
+func (w *ServerInterfaceWrapper) GetUser(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "username" -------------
+	var username PathUsername
+
+	err = runtime.BindStyledParameterWithOptions("simple", "username", ctx.Param("username"), &username, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter username: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetUser(ctx, username)
+	return err
+}
+
 // UpdateUser converts echo context to params.
 func (w *ServerInterfaceWrapper) UpdateUser(ctx echo.Context) error {
 	var err error
@@ -2829,6 +3067,82 @@ func (w *ServerInterfaceWrapper) UpdateUser(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.UpdateUser(ctx, username)
+	return err
+}
+
+// ListAccountTokens converts echo context to params.
+func (w *ServerInterfaceWrapper) ListAccountTokens(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "username" -------------
+	var username PathUsername
+
+	err = runtime.BindStyledParameterWithOptions("simple", "username", ctx.Param("username"), &username, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter username: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListAccountTokens(ctx, username)
+	return err
+}
+
+// CreateAccountToken converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateAccountToken(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "username" -------------
+	var username PathUsername
+
+	err = runtime.BindStyledParameterWithOptions("simple", "username", ctx.Param("username"), &username, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter username: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateAccountTokenParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateAccountToken(ctx, username, params)
+	return err
+}
+
+// DeleteAccountToken converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteAccountToken(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "username" -------------
+	var username PathUsername
+
+	err = runtime.BindStyledParameterWithOptions("simple", "username", ctx.Param("username"), &username, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter username: %s", err))
+	}
+
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteAccountToken(ctx, username, id)
 	return err
 }
 
@@ -2954,10 +3268,20 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/tenants/:name/setup-link", wrapper.CreateSetupLink, options.OperationMiddlewares["createSetupLink"]...)
 	router.GET(options.BaseURL+"/api/v1/users", wrapper.ListUsers, options.OperationMiddlewares["listUsers"]...)
 	router.POST(options.BaseURL+"/api/v1/users", wrapper.CreateUser, options.OperationMiddlewares["createUser"]...)
+	router.GET(options.BaseURL+"/api/v1/scim/tokens", wrapper.ListSCIMTokens, options.OperationMiddlewares["listSCIMTokens"]...)
+	router.POST(options.BaseURL+"/api/v1/scim/tokens", wrapper.CreateSCIMToken, options.OperationMiddlewares["createSCIMToken"]...)
+	router.DELETE(options.BaseURL+"/api/v1/scim/tokens/:id", wrapper.DeleteSCIMToken, options.OperationMiddlewares["deleteSCIMToken"]...)
+	router.GET(options.BaseURL+"/api/v1/users/:username/tokens", wrapper.ListAccountTokens, options.OperationMiddlewares["listAccountTokens"]...)
+	router.POST(options.BaseURL+"/api/v1/users/:username/tokens", wrapper.CreateAccountToken, options.OperationMiddlewares["createAccountToken"]...)
+	router.DELETE(options.BaseURL+"/api/v1/users/:username/tokens/:id", wrapper.DeleteAccountToken, options.OperationMiddlewares["deleteAccountToken"]...)
 	router.DELETE(options.BaseURL+"/api/v1/users/:username", wrapper.DeleteUser, options.OperationMiddlewares["deleteUser"]...)
+	router.GET(options.BaseURL+"/api/v1/users/:username", wrapper.GetUser, options.OperationMiddlewares["getUser"]...)
 	router.PUT(options.BaseURL+"/api/v1/users/:username", wrapper.UpdateUser, options.OperationMiddlewares["updateUser"]...)
 	router.GET(options.BaseURL+"/api/v1/projects", wrapper.ListProjects, options.OperationMiddlewares["listProjects"]...)
 	router.POST(options.BaseURL+"/api/v1/projects", wrapper.CreateProject, options.OperationMiddlewares["createProject"]...)
+	router.GET(options.BaseURL+"/api/v1/projects/:name/roles/:role/tokens", wrapper.ListRoleTokens, options.OperationMiddlewares["listRoleTokens"]...)
+	router.POST(options.BaseURL+"/api/v1/projects/:name/roles/:role/tokens", wrapper.CreateRoleToken, options.OperationMiddlewares["createRoleToken"]...)
+	router.DELETE(options.BaseURL+"/api/v1/projects/:name/roles/:role/tokens/:id", wrapper.DeleteRoleToken, options.OperationMiddlewares["deleteRoleToken"]...)
 	router.DELETE(options.BaseURL+"/api/v1/projects/:name", wrapper.DeleteProject, options.OperationMiddlewares["deleteProject"]...)
 	router.GET(options.BaseURL+"/api/v1/projects/:name", wrapper.GetProject, options.OperationMiddlewares["getProject"]...)
 	router.PUT(options.BaseURL+"/api/v1/projects/:name", wrapper.UpdateProject, options.OperationMiddlewares["updateProject"]...)
@@ -2966,6 +3290,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/api/v1/repositories/:id", wrapper.DeleteRepository, options.OperationMiddlewares["deleteRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repositories/:id", wrapper.GetRepository, options.OperationMiddlewares["getRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repositories/:id/refs", wrapper.ListRefs, options.OperationMiddlewares["listRefs"]...)
+	router.GET(options.BaseURL+"/api/v1/repositories/:id/deletion", wrapper.GetRepositoryDeletion, options.OperationMiddlewares["getRepositoryDeletion"]...)
 	router.POST(options.BaseURL+"/api/v1/repositories/:id/refresh", wrapper.RefreshRepository, options.OperationMiddlewares["refreshRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repository-credentials", wrapper.ListRepositoryCredentials, options.OperationMiddlewares["listRepositoryCredentials"]...)
 	router.DELETE(options.BaseURL+"/api/v1/repository-credentials/:id", wrapper.DeleteRepositoryCredential, options.OperationMiddlewares["deleteRepositoryCredential"]...)
@@ -2981,6 +3306,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/api/v1/clusters/:name", wrapper.DeleteCluster, options.OperationMiddlewares["deleteCluster"]...)
 	router.GET(options.BaseURL+"/api/v1/clusters/:name", wrapper.GetCluster, options.OperationMiddlewares["getCluster"]...)
 	router.PUT(options.BaseURL+"/api/v1/clusters/:name", wrapper.UpdateCluster, options.OperationMiddlewares["updateCluster"]...)
+	router.GET(options.BaseURL+"/api/v1/clusters/:name/deletion", wrapper.GetClusterDeletion, options.OperationMiddlewares["getClusterDeletion"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/accept-hub", wrapper.AcceptHub, options.OperationMiddlewares["acceptHub"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/keep", wrapper.KeepCluster, options.OperationMiddlewares["keepCluster"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/upgrade", wrapper.UpgradeAgent, options.OperationMiddlewares["upgradeAgent"]...)
@@ -4790,6 +5116,45 @@ func (response AcceptHubdefaultJSONResponse) VisitAcceptHubResponse(w http.Respo
 	return err
 }
 
+type GetClusterDeletionRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetClusterDeletionResponseObject interface {
+	VisitGetClusterDeletionResponse(w http.ResponseWriter) error
+}
+
+type GetClusterDeletion200JSONResponse DeletionPlan
+
+func (response GetClusterDeletion200JSONResponse) VisitGetClusterDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClusterDeletiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetClusterDeletiondefaultJSONResponse) VisitGetClusterDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type KeepClusterRequestObject struct {
 	Name   PathName `json:"name"`
 	Params KeepClusterParams
@@ -5580,6 +5945,125 @@ func (response GetGlobalProjectsdefaultJSONResponse) VisitGetGlobalProjectsRespo
 	return err
 }
 
+type ListRoleTokensRequestObject struct {
+	Name PathName `json:"name"`
+	Role PathRole `json:"role"`
+}
+
+type ListRoleTokensResponseObject interface {
+	VisitListRoleTokensResponse(w http.ResponseWriter) error
+}
+
+type ListRoleTokens200JSONResponse struct {
+	Items []Token `json:"items"`
+}
+
+func (response ListRoleTokens200JSONResponse) VisitListRoleTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRoleTokensdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListRoleTokensdefaultJSONResponse) VisitListRoleTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRoleTokenRequestObject struct {
+	Name   PathName `json:"name"`
+	Role   PathRole `json:"role"`
+	Params CreateRoleTokenParams
+	Body   *CreateRoleTokenJSONRequestBody
+}
+
+type CreateRoleTokenResponseObject interface {
+	VisitCreateRoleTokenResponse(w http.ResponseWriter) error
+}
+
+type CreateRoleToken201JSONResponse NewToken
+
+func (response CreateRoleToken201JSONResponse) VisitCreateRoleTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRoleTokendefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CreateRoleTokendefaultJSONResponse) VisitCreateRoleTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteRoleTokenRequestObject struct {
+	Name PathName `json:"name"`
+	Role PathRole `json:"role"`
+	Id   PathID   `json:"id"`
+}
+
+type DeleteRoleTokenResponseObject interface {
+	VisitDeleteRoleTokenResponse(w http.ResponseWriter) error
+}
+
+type DeleteRoleToken204Response struct {
+}
+
+func (response DeleteRoleToken204Response) VisitDeleteRoleTokenResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteRoleTokendefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteRoleTokendefaultJSONResponse) VisitDeleteRoleTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetProjectWindowsRequestObject struct {
 	Name PathName `json:"name"`
 }
@@ -5778,6 +6262,45 @@ func (response GetRepositorydefaultJSONResponse) VisitGetRepositoryResponse(w ht
 	return err
 }
 
+type GetRepositoryDeletionRequestObject struct {
+	Id PathID `json:"id"`
+}
+
+type GetRepositoryDeletionResponseObject interface {
+	VisitGetRepositoryDeletionResponse(w http.ResponseWriter) error
+}
+
+type GetRepositoryDeletion200JSONResponse DeletionPlan
+
+func (response GetRepositoryDeletion200JSONResponse) VisitGetRepositoryDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRepositoryDeletiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetRepositoryDeletiondefaultJSONResponse) VisitGetRepositoryDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RefreshRepositoryRequestObject struct {
 	Id     PathID `json:"id"`
 	Params RefreshRepositoryParams
@@ -5916,6 +6439,119 @@ type DeleteRepositoryCredentialdefaultJSONResponse struct {
 }
 
 func (response DeleteRepositoryCredentialdefaultJSONResponse) VisitDeleteRepositoryCredentialResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSCIMTokensRequestObject struct {
+}
+
+type ListSCIMTokensResponseObject interface {
+	VisitListSCIMTokensResponse(w http.ResponseWriter) error
+}
+
+type ListSCIMTokens200JSONResponse struct {
+	Items []Token `json:"items"`
+}
+
+func (response ListSCIMTokens200JSONResponse) VisitListSCIMTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSCIMTokensdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListSCIMTokensdefaultJSONResponse) VisitListSCIMTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateSCIMTokenRequestObject struct {
+	Params CreateSCIMTokenParams
+	Body   *CreateSCIMTokenJSONRequestBody
+}
+
+type CreateSCIMTokenResponseObject interface {
+	VisitCreateSCIMTokenResponse(w http.ResponseWriter) error
+}
+
+type CreateSCIMToken201JSONResponse NewToken
+
+func (response CreateSCIMToken201JSONResponse) VisitCreateSCIMTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateSCIMTokendefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CreateSCIMTokendefaultJSONResponse) VisitCreateSCIMTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteSCIMTokenRequestObject struct {
+	Id PathID `json:"id"`
+}
+
+type DeleteSCIMTokenResponseObject interface {
+	VisitDeleteSCIMTokenResponse(w http.ResponseWriter) error
+}
+
+type DeleteSCIMToken204Response struct {
+}
+
+func (response DeleteSCIMToken204Response) VisitDeleteSCIMTokenResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteSCIMTokendefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteSCIMTokendefaultJSONResponse) VisitDeleteSCIMTokenResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6915,6 +7551,45 @@ func (response DeleteUserdefaultJSONResponse) VisitDeleteUserResponse(w http.Res
 	return err
 }
 
+type GetUserRequestObject struct {
+	Username PathUsername `json:"username"`
+}
+
+type GetUserResponseObject interface {
+	VisitGetUserResponse(w http.ResponseWriter) error
+}
+
+type GetUser200JSONResponse User
+
+func (response GetUser200JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUserdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetUserdefaultJSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type UpdateUserRequestObject struct {
 	Username PathUsername `json:"username"`
 	Body     *UpdateUserJSONRequestBody
@@ -6944,6 +7619,122 @@ type UpdateUserdefaultJSONResponse struct {
 }
 
 func (response UpdateUserdefaultJSONResponse) VisitUpdateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAccountTokensRequestObject struct {
+	Username PathUsername `json:"username"`
+}
+
+type ListAccountTokensResponseObject interface {
+	VisitListAccountTokensResponse(w http.ResponseWriter) error
+}
+
+type ListAccountTokens200JSONResponse struct {
+	Items []Token `json:"items"`
+}
+
+func (response ListAccountTokens200JSONResponse) VisitListAccountTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAccountTokensdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListAccountTokensdefaultJSONResponse) VisitListAccountTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAccountTokenRequestObject struct {
+	Username PathUsername `json:"username"`
+	Params   CreateAccountTokenParams
+	Body     *CreateAccountTokenJSONRequestBody
+}
+
+type CreateAccountTokenResponseObject interface {
+	VisitCreateAccountTokenResponse(w http.ResponseWriter) error
+}
+
+type CreateAccountToken201JSONResponse NewToken
+
+func (response CreateAccountToken201JSONResponse) VisitCreateAccountTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAccountTokendefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CreateAccountTokendefaultJSONResponse) VisitCreateAccountTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteAccountTokenRequestObject struct {
+	Username PathUsername `json:"username"`
+	Id       PathID       `json:"id"`
+}
+
+type DeleteAccountTokenResponseObject interface {
+	VisitDeleteAccountTokenResponse(w http.ResponseWriter) error
+}
+
+type DeleteAccountToken204Response struct {
+}
+
+func (response DeleteAccountToken204Response) VisitDeleteAccountTokenResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteAccountTokendefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteAccountTokendefaultJSONResponse) VisitDeleteAccountTokenResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -7233,6 +8024,9 @@ type StrictServerInterface interface {
 	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	// (POST /api/v1/clusters/{name}/accept-hub)
 	AcceptHub(ctx context.Context, request AcceptHubRequestObject) (AcceptHubResponseObject, error)
+	// GetClusterDeletion Says what the deletion of a cluster would do, and changes nothing
+	// (GET /api/v1/clusters/{name}/deletion)
+	GetClusterDeletion(ctx context.Context, request GetClusterDeletionRequestObject) (GetClusterDeletionResponseObject, error)
 	// KeepCluster Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 	// (POST /api/v1/clusters/{name}/keep)
 	KeepCluster(ctx context.Context, request KeepClusterRequestObject) (KeepClusterResponseObject, error)
@@ -7293,6 +8087,15 @@ type StrictServerInterface interface {
 	// GetGlobalProjects Lists the projects that a project inherits from, in the order of the setting
 	// (GET /api/v1/projects/{name}/globalprojects)
 	GetGlobalProjects(ctx context.Context, request GetGlobalProjectsRequestObject) (GetGlobalProjectsResponseObject, error)
+	// ListRoleTokens Lists the tokens of a role of a project
+	// (GET /api/v1/projects/{name}/roles/{role}/tokens)
+	ListRoleTokens(ctx context.Context, request ListRoleTokensRequestObject) (ListRoleTokensResponseObject, error)
+	// CreateRoleToken Creates a token that has the rights of a role of a project alone; its secret is shown this once
+	// (POST /api/v1/projects/{name}/roles/{role}/tokens)
+	CreateRoleToken(ctx context.Context, request CreateRoleTokenRequestObject) (CreateRoleTokenResponseObject, error)
+	// DeleteRoleToken Revokes a token of a role of a project, by its id or its name
+	// (DELETE /api/v1/projects/{name}/roles/{role}/tokens/{id})
+	DeleteRoleToken(ctx context.Context, request DeleteRoleTokenRequestObject) (DeleteRoleTokenResponseObject, error)
 	// GetProjectWindows Says how the sync windows of a project stand
 	// (GET /api/v1/projects/{name}/syncwindows)
 	GetProjectWindows(ctx context.Context, request GetProjectWindowsRequestObject) (GetProjectWindowsResponseObject, error)
@@ -7308,6 +8111,9 @@ type StrictServerInterface interface {
 	// GetRepository Returns one repository
 	// (GET /api/v1/repositories/{id})
 	GetRepository(ctx context.Context, request GetRepositoryRequestObject) (GetRepositoryResponseObject, error)
+	// GetRepositoryDeletion Says what the deletion of a repository would do, and changes nothing
+	// (GET /api/v1/repositories/{id}/deletion)
+	GetRepositoryDeletion(ctx context.Context, request GetRepositoryDeletionRequestObject) (GetRepositoryDeletionResponseObject, error)
 	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
 	RefreshRepository(ctx context.Context, request RefreshRepositoryRequestObject) (RefreshRepositoryResponseObject, error)
@@ -7320,6 +8126,15 @@ type StrictServerInterface interface {
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx context.Context, request DeleteRepositoryCredentialRequestObject) (DeleteRepositoryCredentialResponseObject, error)
+	// ListSCIMTokens Lists the tokens with which identity providers provision people
+	// (GET /api/v1/scim/tokens)
+	ListSCIMTokens(ctx context.Context, request ListSCIMTokensRequestObject) (ListSCIMTokensResponseObject, error)
+	// CreateSCIMToken Creates a token with which an identity provider provisions people by SCIM 2.0 at /scim/v2; its secret is shown this once
+	// (POST /api/v1/scim/tokens)
+	CreateSCIMToken(ctx context.Context, request CreateSCIMTokenRequestObject) (CreateSCIMTokenResponseObject, error)
+	// DeleteSCIMToken Revokes a token of an identity provider; what it has provisioned stays
+	// (DELETE /api/v1/scim/tokens/{id})
+	DeleteSCIMToken(ctx context.Context, request DeleteSCIMTokenRequestObject) (DeleteSCIMTokenResponseObject, error)
 	// GetSettings Returns the settings of the tenant; values of secrets are left out
 	// (GET /api/v1/settings)
 	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
@@ -7395,9 +8210,21 @@ type StrictServerInterface interface {
 	// DeleteUser Deletes an account with its sessions and tokens
 	// (DELETE /api/v1/users/{username})
 	DeleteUser(ctx context.Context, request DeleteUserRequestObject) (DeleteUserResponseObject, error)
+	// GetUser Shows an account
+	// (GET /api/v1/users/{username})
+	GetUser(ctx context.Context, request GetUserRequestObject) (GetUserResponseObject, error)
 	// UpdateUser Changes roles, password or the disabled switch of an account
 	// (PUT /api/v1/users/{username})
 	UpdateUser(ctx context.Context, request UpdateUserRequestObject) (UpdateUserResponseObject, error)
+	// ListAccountTokens Lists the API tokens of an account
+	// (GET /api/v1/users/{username}/tokens)
+	ListAccountTokens(ctx context.Context, request ListAccountTokensRequestObject) (ListAccountTokensResponseObject, error)
+	// CreateAccountToken Creates an API token that acts as an account; its secret is shown this once
+	// (POST /api/v1/users/{username}/tokens)
+	CreateAccountToken(ctx context.Context, request CreateAccountTokenRequestObject) (CreateAccountTokenResponseObject, error)
+	// DeleteAccountToken Revokes an API token of an account, by its id or its name
+	// (DELETE /api/v1/users/{username}/tokens/{id})
+	DeleteAccountToken(ctx context.Context, request DeleteAccountTokenRequestObject) (DeleteAccountTokenResponseObject, error)
 	// GetVersion Says which release of the hub this is
 	// (GET /api/v1/version)
 	GetVersion(ctx context.Context, request GetVersionRequestObject) (GetVersionResponseObject, error)
@@ -8804,6 +9631,31 @@ func (sh *strictHandler) AcceptHub(ctx echo.Context, name PathName, params Accep
 	return nil
 }
 
+// GetClusterDeletion operation middleware
+func (sh *strictHandler) GetClusterDeletion(ctx echo.Context, name PathName) error {
+	var request GetClusterDeletionRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetClusterDeletion(ctx.Request().Context(), request.(GetClusterDeletionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetClusterDeletion")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetClusterDeletionResponseObject); ok {
+		return validResponse.VisitGetClusterDeletionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // KeepCluster operation middleware
 func (sh *strictHandler) KeepCluster(ctx echo.Context, name PathName, params KeepClusterParams) error {
 	var request KeepClusterRequestObject
@@ -9478,6 +10330,109 @@ func (sh *strictHandler) GetGlobalProjects(ctx echo.Context, name PathName) erro
 	return nil
 }
 
+// ListRoleTokens operation middleware
+func (sh *strictHandler) ListRoleTokens(ctx echo.Context, name PathName, role PathRole) error {
+	var request ListRoleTokensRequestObject
+
+	request.Name = name
+	request.Role = role
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRoleTokens(ctx.Request().Context(), request.(ListRoleTokensRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRoleTokens")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListRoleTokensResponseObject); ok {
+		return validResponse.VisitListRoleTokensResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateRoleToken operation middleware
+func (sh *strictHandler) CreateRoleToken(ctx echo.Context, name PathName, role PathRole, params CreateRoleTokenParams) error {
+	var request CreateRoleTokenRequestObject
+
+	request.Name = name
+	request.Role = role
+	request.Params = params
+
+	var body CreateRoleTokenJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateRoleToken(ctx.Request().Context(), request.(CreateRoleTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateRoleToken")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateRoleTokenResponseObject); ok {
+		return validResponse.VisitCreateRoleTokenResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteRoleToken operation middleware
+func (sh *strictHandler) DeleteRoleToken(ctx echo.Context, name PathName, role PathRole, id PathID) error {
+	var request DeleteRoleTokenRequestObject
+
+	request.Name = name
+	request.Role = role
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteRoleToken(ctx.Request().Context(), request.(DeleteRoleTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteRoleToken")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteRoleTokenResponseObject); ok {
+		return validResponse.VisitDeleteRoleTokenResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetProjectWindows operation middleware
 func (sh *strictHandler) GetProjectWindows(ctx echo.Context, name PathName) error {
 	var request GetProjectWindowsRequestObject
@@ -9624,6 +10579,31 @@ func (sh *strictHandler) GetRepository(ctx echo.Context, id PathID) error {
 	return nil
 }
 
+// GetRepositoryDeletion operation middleware
+func (sh *strictHandler) GetRepositoryDeletion(ctx echo.Context, id PathID) error {
+	var request GetRepositoryDeletionRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRepositoryDeletion(ctx.Request().Context(), request.(GetRepositoryDeletionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRepositoryDeletion")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetRepositoryDeletionResponseObject); ok {
+		return validResponse.VisitGetRepositoryDeletionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // RefreshRepository operation middleware
 func (sh *strictHandler) RefreshRepository(ctx echo.Context, id PathID, params RefreshRepositoryParams) error {
 	var request RefreshRepositoryRequestObject
@@ -9717,6 +10697,102 @@ func (sh *strictHandler) DeleteRepositoryCredential(ctx echo.Context, id PathID)
 		return err
 	} else if validResponse, ok := response.(DeleteRepositoryCredentialResponseObject); ok {
 		return validResponse.VisitDeleteRepositoryCredentialResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListSCIMTokens operation middleware
+func (sh *strictHandler) ListSCIMTokens(ctx echo.Context) error {
+	var request ListSCIMTokensRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSCIMTokens(ctx.Request().Context(), request.(ListSCIMTokensRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSCIMTokens")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListSCIMTokensResponseObject); ok {
+		return validResponse.VisitListSCIMTokensResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateSCIMToken operation middleware
+func (sh *strictHandler) CreateSCIMToken(ctx echo.Context, params CreateSCIMTokenParams) error {
+	var request CreateSCIMTokenRequestObject
+
+	request.Params = params
+
+	var body CreateSCIMTokenJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateSCIMToken(ctx.Request().Context(), request.(CreateSCIMTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateSCIMToken")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateSCIMTokenResponseObject); ok {
+		return validResponse.VisitCreateSCIMTokenResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteSCIMToken operation middleware
+func (sh *strictHandler) DeleteSCIMToken(ctx echo.Context, id PathID) error {
+	var request DeleteSCIMTokenRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteSCIMToken(ctx.Request().Context(), request.(DeleteSCIMTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteSCIMToken")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteSCIMTokenResponseObject); ok {
+		return validResponse.VisitDeleteSCIMTokenResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -10544,6 +11620,31 @@ func (sh *strictHandler) DeleteUser(ctx echo.Context, username PathUsername) err
 	return nil
 }
 
+// GetUser operation middleware
+func (sh *strictHandler) GetUser(ctx echo.Context, username PathUsername) error {
+	var request GetUserRequestObject
+
+	request.Username = username
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetUser(ctx.Request().Context(), request.(GetUserRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetUser")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetUserResponseObject); ok {
+		return validResponse.VisitGetUserResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // UpdateUser operation middleware
 func (sh *strictHandler) UpdateUser(ctx echo.Context, username PathUsername) error {
 	var request UpdateUserRequestObject
@@ -10586,6 +11687,106 @@ func (sh *strictHandler) UpdateUser(ctx echo.Context, username PathUsername) err
 		return err
 	} else if validResponse, ok := response.(UpdateUserResponseObject); ok {
 		return validResponse.VisitUpdateUserResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListAccountTokens operation middleware
+func (sh *strictHandler) ListAccountTokens(ctx echo.Context, username PathUsername) error {
+	var request ListAccountTokensRequestObject
+
+	request.Username = username
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAccountTokens(ctx.Request().Context(), request.(ListAccountTokensRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAccountTokens")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListAccountTokensResponseObject); ok {
+		return validResponse.VisitListAccountTokensResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateAccountToken operation middleware
+func (sh *strictHandler) CreateAccountToken(ctx echo.Context, username PathUsername, params CreateAccountTokenParams) error {
+	var request CreateAccountTokenRequestObject
+
+	request.Username = username
+	request.Params = params
+
+	var body CreateAccountTokenJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateAccountToken(ctx.Request().Context(), request.(CreateAccountTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateAccountToken")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateAccountTokenResponseObject); ok {
+		return validResponse.VisitCreateAccountTokenResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteAccountToken operation middleware
+func (sh *strictHandler) DeleteAccountToken(ctx echo.Context, username PathUsername, id PathID) error {
+	var request DeleteAccountTokenRequestObject
+
+	request.Username = username
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteAccountToken(ctx.Request().Context(), request.(DeleteAccountTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteAccountToken")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteAccountTokenResponseObject); ok {
+		return validResponse.VisitDeleteAccountTokenResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

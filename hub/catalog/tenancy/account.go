@@ -14,13 +14,6 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Lifetimes and number of API tokens.
-const (
-	tokenLifetime    = 90 * 24 * time.Hour
-	maxTokenLifetime = 366 * 24 * time.Hour
-	maxTokens        = 50 // of one account
-)
-
 // AccountByName returns an account and the hash of its password. Identity asks,
 // before anybody is signed in.
 func (c *Tenancy) AccountByName(ctx context.Context, tenant hub.TenantID, name string) (hub.User, string, error) {
@@ -33,11 +26,14 @@ func (c *Tenancy) AccountByName(ctx context.Context, tenant hub.TenantID, name s
 	return u, hash, err
 }
 
-// Account returns an account. Identity asks.
+// Account returns an account with its groups of SCIM. Identity asks.
 func (c *Tenancy) Account(ctx context.Context, tenant hub.TenantID, id hub.UserID) (hub.User, error) {
 	var u hub.User
 	err := c.transact.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx transact.Tx) (err error) {
 		u, err = tx.User(ctx, id)
+		if err == nil && u.Origin == hub.OriginSCIM {
+			u.Groups, err = tx.GroupsOf(ctx, id)
+		}
 		return err
 	})
 	return u, err
@@ -115,6 +111,9 @@ func (c *Tenancy) CreateUser(ctx context.Context, by hub.Caller, u hub.User, pas
 	if err := validation.CheckRoles(u.Roles); err != nil {
 		return u, err
 	}
+	if err := validation.CheckCapabilities(u.Capabilities, passwordHash != ""); err != nil {
+		return u, err
+	}
 	var out hub.User
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
 		if err := w.Need(access.Accounts, access.Create, u.Name); err != nil {
@@ -136,6 +135,7 @@ func (c *Tenancy) CreateUser(ctx context.Context, by hub.Caller, u hub.User, pas
 type UserChange struct {
 	Roles        *[]string
 	Disabled     *bool
+	Capabilities *[]string
 	PasswordHash string // empty: stays
 }
 
@@ -160,10 +160,13 @@ func (c *Tenancy) UpdateUser(ctx context.Context, by hub.Caller, name string, ch
 		if ch.Disabled != nil {
 			out.Disabled = *ch.Disabled
 		}
+		if ch.Capabilities != nil {
+			out.Capabilities = *ch.Capabilities
+		}
 		if err := w.above(access.Update, name, old.Roles, out.Roles); err != nil {
 			return err
 		}
-		if by.User == old.ID && (out.Disabled || len(out.Roles) < len(old.Roles)) {
+		if by.User == old.ID && (out.Disabled || len(out.Roles) < len(old.Roles) || !out.Can(hub.CanSignIn)) {
 			return fault.With(fault.New(fault.Conflict, "you cannot disable your own account or remove its roles"), "account "+name, "let another admin do it")
 		}
 		reason := ""
@@ -174,7 +177,7 @@ func (c *Tenancy) UpdateUser(ctx context.Context, by hub.Caller, name string, ch
 			}
 		}
 		w.Note(access.Update, access.Accounts, name, reason, userText(old), userText(out))
-		return w.Tx.UpdateUser(ctx, out)
+		return w.changeUser(ctx, old, out)
 	})
 	return out, err
 }
@@ -193,8 +196,21 @@ func (c *Tenancy) DeleteUser(ctx context.Context, by hub.Caller, name string) er
 			return fault.With(fault.New(fault.Conflict, "you cannot delete your own account"), "account "+name, "let another admin do it")
 		}
 		w.Note(access.Delete, access.Accounts, name, "", userText(u), nil)
+		w.Credentials = true
 		return w.Tx.DeleteUser(ctx, u.ID)
 	})
+}
+
+// changeUser stores an account that has changed. Its sessions end where it may
+// not sign in any more.
+func (w *writer) changeUser(ctx context.Context, old, changed hub.User) error {
+	w.Credentials = true
+	if old.Can(hub.CanSignIn) && !changed.Can(hub.CanSignIn) && w.By.User != old.ID {
+		if err := w.EndSessions(ctx, old.ID); err != nil {
+			return err
+		}
+	}
+	return w.Tx.UpdateUser(ctx, changed)
 }
 
 func (w *writer) userForWrite(ctx context.Context, name, action string) (hub.User, error) {
@@ -208,62 +224,17 @@ func (w *writer) userForWrite(ctx context.Context, name, action string) (hub.Use
 	return u, w.Need(access.Accounts, action, name)
 }
 
-func userText(u hub.User) any { return map[string]any{"roles": u.Roles, "disabled": u.Disabled} }
+func userText(u hub.User) any {
+	return map[string]any{"roles": u.Roles, "disabled": u.Disabled, "capabilities": u.Capabilities}
+}
 
 // ChangePassword sets the caller's own password and ends the caller's
 // sessions. The current one was checked already.
 func (c *Tenancy) ChangePassword(ctx context.Context, by hub.Caller, passwordHash string) error {
 	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
 		w.Note(access.Update, access.Accounts, by.Username, "own password", nil, nil)
+		w.Credentials = true
 		return w.SetPassword(ctx, by.User, passwordHash)
-	})
-}
-
-// Tokens lists the caller's API tokens.
-func (c *Tenancy) Tokens(ctx context.Context, by hub.Caller) ([]hub.APIToken, error) {
-	var out []hub.APIToken
-	err := c.read(ctx, by, func(ctx context.Context, r *reader) (err error) {
-		out, err = r.Tx.Tokens(ctx, by.User)
-		return err
-	})
-	return out, err
-}
-
-// CreateToken stores an API token of the caller. A token cannot make another:
-// a stolen one would outlive its end.
-func (c *Tenancy) CreateToken(ctx context.Context, by hub.Caller, t hub.APIToken, lifetime string) (hub.APIToken, error) {
-	if err := validation.CheckLabel("token name", t.Name); err != nil {
-		return t, err
-	}
-	lasts, err := validation.BoundedDuration(lifetime, tokenLifetime, maxTokenLifetime)
-	if err != nil {
-		return t, err
-	}
-	err = c.write(ctx, by, func(ctx context.Context, w *writer) error {
-		if by.Via != "session" {
-			return w.Refuse(access.Accounts, "create-token", by.Username,
-				fault.With(fault.New(fault.Denied, "a token cannot make another token"), "", "sign in with a password and make it there"))
-		}
-		held, err := w.Tx.Tokens(ctx, by.User)
-		if err != nil {
-			return err
-		}
-		if len(held) >= maxTokens {
-			return fault.With(fault.New(fault.Exceeded, "you have %d tokens, which is the limit", len(held)), "", "revoke those that are not used")
-		}
-		until := w.Now.Add(lasts)
-		t.CreatedAt, t.ExpiresAt = w.Now, &until
-		w.Note("create-token", access.Accounts, by.Username, "", nil, map[string]any{"id": t.ID, "name": t.Name, "prefix": t.Prefix, "expiresAt": until})
-		return w.PutToken(ctx, t)
-	})
-	return t, err
-}
-
-// DeleteToken revokes an API token of the caller.
-func (c *Tenancy) DeleteToken(ctx context.Context, by hub.Caller, id hub.TokenID) error {
-	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
-		w.Note("delete-token", access.Accounts, by.Username, "", map[string]any{"id": id}, nil)
-		return w.Tx.DeleteToken(ctx, by.User, id)
 	})
 }
 

@@ -119,6 +119,10 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 		}
 		w.Due = append(w.Due, hub.WorkRefresh)
 	}
+	w.Credentials = w.Credentials || validation.Sets(changes, hub.FederationKey)
+	if err := w.applyAccounts(ctx, after, effective(changes, put, drop)); err != nil {
+		return version, "", err
+	}
 	clusters, err := w.Tx.Clusters(ctx)
 	if err != nil {
 		return version, "", err

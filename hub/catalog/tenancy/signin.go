@@ -143,6 +143,10 @@ func (c *Tenancy) PersonAccount(ctx context.Context, tenant hub.TenantID, from h
 			if u, err = r.Tx.UserBySubject(ctx, p); fault.KindOf(err) != fault.Missing {
 				return err // another sign-in was faster
 			}
+			if u, err = r.Tx.AdoptPerson(ctx, p); fault.KindOf(err) != fault.Missing {
+				ch.Note(access.Update, access.Accounts, u.Name, "first sign-in by the provider "+p.Provider, nil, map[string]any{"provider": p.Provider, "realm": p.Realm})
+				return err
+			}
 			ch.Note(access.Create, access.Accounts, name, "at the first sign-in by the provider "+p.Provider, nil, map[string]any{"provider": p.Provider, "realm": p.Realm})
 			u, err = r.Tx.CreateUser(ctx, hub.User{Name: name, Provider: p.Provider, Realm: p.Realm, Subject: p.Subject, Roles: []string{}}, "")
 			return err

@@ -43,7 +43,12 @@ type PolicyReader interface {
 type AccountPorts struct {
 	UserReader
 	UserWriter
+	PasswordStore
 	TokenStore
+	ExchangeStore
+	SCIMTokenStore
+	SCIMUserStore
+	SCIMGroupStore
 	PersonReader
 	SignInStore
 }
@@ -58,6 +63,8 @@ type UserReader interface {
 // PersonReader finds the accounts of people of identity providers.
 type PersonReader interface {
 	UserBySubject(ctx context.Context, p hub.Person) (hub.User, error)
+	// AdoptPerson gives the account that SCIM has made for a person to them.
+	AdoptPerson(ctx context.Context, p hub.Person) (hub.User, error)
 	// LocalNames returns those of the names that local accounts have.
 	LocalNames(ctx context.Context, names []string) ([]string, error)
 }
@@ -81,6 +88,15 @@ type UserWriter interface {
 	DeleteUser(ctx context.Context, id hub.UserID) error
 }
 
+// PasswordStore exchanges hashes of passwords, and ends sessions.
+type PasswordStore interface {
+	// UpgradePassword replaces a hash by another one of the same password.
+	UpgradePassword(ctx context.Context, id hub.UserID, old, passwordHash string) error
+	// HasOldPasswords reports whether there is a hash in the form of Argo CD.
+	HasOldPasswords(ctx context.Context) (bool, error)
+	EndSessions(ctx context.Context, id hub.UserID) error
+}
+
 // TokenStore keeps the API tokens of accounts.
 type TokenStore interface {
 	PutToken(ctx context.Context, t hub.APIToken) error
@@ -88,10 +104,51 @@ type TokenStore interface {
 	DeleteToken(ctx context.Context, user hub.UserID, id hub.TokenID) error
 }
 
+// RoleTokenStore keeps the tokens of roles of projects. They end with their
+// project or role.
+type RoleTokenStore interface {
+	PutRoleToken(ctx context.Context, t hub.RoleToken) error
+	RoleTokens(ctx context.Context, project string) ([]hub.RoleToken, error)
+	RoleToken(ctx context.Context, id hub.TokenID) (hub.RoleToken, error)
+	DeleteRoleToken(ctx context.Context, id hub.TokenID) error
+}
+
+// ExchangeStore keeps tokens that were given for those of other issuers.
+type ExchangeStore interface {
+	// PutExchangedToken is fault.Conflict if the other issuer's token was
+	// exchanged before.
+	PutExchangedToken(ctx context.Context, t hub.ExchangedToken) error
+	ExchangedToken(ctx context.Context, id hub.TokenID, now time.Time) (hub.ExchangedToken, error)
+}
+
+// SCIMTokenStore keeps the tokens of identity providers that provision people.
+type SCIMTokenStore interface {
+	PutSCIMToken(ctx context.Context, t hub.SCIMToken) error
+	SCIMTokens(ctx context.Context) ([]hub.SCIMToken, error)
+	DeleteSCIMToken(ctx context.Context, id hub.TokenID) error
+}
+
+// SCIMUserStore keeps the people whom identity providers have provisioned. Each
+// is an account of the same id, and ends with it.
+type SCIMUserStore interface {
+	SCIMUsers(ctx context.Context, q hub.SCIMQuery) (page []hub.SCIMUser, total int, err error)
+	PutSCIMUser(ctx context.Context, u hub.SCIMUser) (hub.SCIMUser, error)
+	// GroupsOf returns the names of the groups of an account.
+	GroupsOf(ctx context.Context, id hub.UserID) ([]string, error)
+}
+
+// SCIMGroupStore keeps their groups.
+type SCIMGroupStore interface {
+	SCIMGroups(ctx context.Context, q hub.SCIMQuery) (page []hub.SCIMGroup, total int, err error)
+	PutSCIMGroup(ctx context.Context, g hub.SCIMGroup) (hub.SCIMGroup, error)
+	DeleteSCIMGroup(ctx context.Context, id string) error
+}
+
 // ProjectPorts are those for projects.
 type ProjectPorts struct {
 	ProjectReader
 	ProjectWriter
+	RoleTokenStore
 }
 
 // ProjectReader finds projects.
@@ -401,4 +458,7 @@ type Notifier interface {
 	Changed(tenant hub.TenantID) // its feed grew
 	Due(kind string)             // work of this kind is due
 	Revoked()                    // agents are no longer good, or good again
+	// Credentials means that sessions, tokens or accounts of the tenant have ended
+	// or have changed.
+	Credentials(tenant hub.TenantID)
 }

@@ -85,9 +85,11 @@ func (r *Reader) May(resource, action string) error {
 type Changes struct {
 	Now     time.Time
 	Wakes   []hub.ClusterID
-	Revoked bool                 // agents are no longer good, or good again
-	Due     []string             // kinds of work
-	Later   func(follows func()) // takes what follows from the write; nil: it begins at once
+	Revoked bool     // agents are no longer good, or good again
+	Due     []string // kinds of work
+	// Credentials means that accounts, sessions or tokens are not what they were.
+	Credentials bool
+	Later       func(follows func()) // takes what follows from the write; nil: it begins at once
 
 	notes []audit.Entry
 }
@@ -168,6 +170,9 @@ func (s *Service) notify(tenant hub.TenantID, ch *Changes) {
 	}
 	if ch.Revoked {
 		s.Notify.Revoked()
+	}
+	if ch.Credentials {
+		s.Notify.Credentials(tenant)
 	}
 	s.Notify.Changed(tenant)
 }

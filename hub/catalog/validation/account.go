@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -30,4 +31,32 @@ func CheckUsername(name string) error {
 	}
 	return fault.With(fault.New(fault.Invalid, "user name %q is not usable", Shorten(name)), "",
 		"use up to 64 lower-case letters, digits, -, _, . and @, with a letter or digit at both ends")
+}
+
+// CheckCapabilities refuses what an account cannot be used for. Nil is all that
+// there is. An account that signs in needs a password; one without is used by
+// tokens alone.
+func CheckCapabilities(given []string, password bool) error {
+	for i, c := range given {
+		if !slices.Contains(hub.Capabilities(), c) {
+			return fault.With(fault.New(fault.Invalid, "there is no capability %q", Shorten(c)), "", "choose among apiKey and login")
+		}
+		if slices.Index(given, c) != i {
+			return fault.New(fault.Invalid, "capability %q is there twice", c)
+		}
+	}
+	if signsIn := given == nil || slices.Contains(given, hub.CanSignIn); signsIn && !password {
+		return fault.With(fault.New(fault.Invalid, "an account that signs in needs a password"), "", "give one, or the capability apiKey alone")
+	}
+	return nil
+}
+
+// tokenWarnings say that tokens of Argo CD are not accepted (PROJ-13).
+func tokenWarnings(project string, spec hub.ProjectSpec) (out []string) {
+	for _, role := range spec.Roles {
+		if len(role.JWTTokens) > 0 {
+			out = append(out, fmt.Sprintf("the jwtTokens of role %s are stored, and never accepted: they were issued by Argo CD; make new ones with `capstan project role create-token %s %s`", role.Name, project, role.Name))
+		}
+	}
+	return out
 }

@@ -46,6 +46,7 @@ func CheckProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) 
 		return spec, nil, err
 	}
 	warnings := append(unknown(p.Spec, spec, prefixed("spec.", spec.Unknown)...), windowWarnings(spec)...)
+	warnings = append(warnings, tokenWarnings(p.Name, spec)...)
 	if err := spec.Refusal(p.Name); err != nil {
 		warnings = append([]string{fault.Sentence(err)}, warnings...)
 	}

@@ -34,8 +34,11 @@ func Catalog(t *store.Tenant) transact.Tx {
 	d := deploys{t}
 	return transact.Tx{
 		PolicyReader: t,
-		AccountPorts: transact.AccountPorts{UserReader: t, UserWriter: t, TokenStore: t, PersonReader: t, SignInStore: t},
-		ProjectPorts: transact.ProjectPorts{ProjectReader: t, ProjectWriter: t},
+		AccountPorts: transact.AccountPorts{
+			UserReader: t, UserWriter: t, PasswordStore: t, TokenStore: t,
+			ExchangeStore: t, SCIMTokenStore: t, SCIMUserStore: t, SCIMGroupStore: t, PersonReader: t, SignInStore: t,
+		},
+		ProjectPorts: transact.ProjectPorts{ProjectReader: t, ProjectWriter: t, RoleTokenStore: t},
 		RepositoryPorts: transact.RepositoryPorts{
 			RepositoryReader: t, RepositoryWriter: t, TemplateStore: t, HostKeyStore: t,
 		},
@@ -52,5 +55,5 @@ func Catalog(t *store.Tenant) transact.Tx {
 
 // Identity is the directory as the sign-in sees it.
 func Identity(s *store.System) identity.Directory {
-	return identity.Directory{TenantReader: s, SessionStore: s, TokenReader: s, FailureCounter: s, AddressBook: s}
+	return identity.Directory{TenantReader: s, SessionStore: s, TokenReader: s, KeyReader: s, FailureCounter: s, AddressBook: s}
 }

@@ -27,10 +27,11 @@ const (
 
 type HintRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Clusters      []string               `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"` // ids of clusters whose desired log has grown
-	Tenants       []string               `protobuf:"bytes,2,rep,name=tenants,proto3" json:"tenants,omitempty"`   // ids of tenants whose feed has grown
-	Work          []string               `protobuf:"bytes,3,rep,name=work,proto3" json:"work,omitempty"`         // kinds of work that are due
-	Revoked       bool                   `protobuf:"varint,4,opt,name=revoked,proto3" json:"revoked,omitempty"`  // the revocations have changed
+	Clusters      []string               `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`       // ids of clusters whose desired log has grown
+	Tenants       []string               `protobuf:"bytes,2,rep,name=tenants,proto3" json:"tenants,omitempty"`         // ids of tenants whose feed has grown
+	Work          []string               `protobuf:"bytes,3,rep,name=work,proto3" json:"work,omitempty"`               // kinds of work that are due
+	Revoked       bool                   `protobuf:"varint,4,opt,name=revoked,proto3" json:"revoked,omitempty"`        // the revocations have changed
+	Credentials   []string               `protobuf:"bytes,5,rep,name=credentials,proto3" json:"credentials,omitempty"` // ids of tenants of which accounts, sessions or tokens have changed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -93,6 +94,13 @@ func (x *HintRequest) GetRevoked() bool {
 	return false
 }
 
+func (x *HintRequest) GetCredentials() []string {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
 type HintResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -134,12 +142,13 @@ var File_replica_v1_replica_proto protoreflect.FileDescriptor
 const file_replica_v1_replica_proto_rawDesc = "" +
 	"\n" +
 	"\x18replica/v1/replica.proto\x12\n" +
-	"replica.v1\"q\n" +
+	"replica.v1\"\x93\x01\n" +
 	"\vHintRequest\x12\x1a\n" +
 	"\bclusters\x18\x01 \x03(\tR\bclusters\x12\x18\n" +
 	"\atenants\x18\x02 \x03(\tR\atenants\x12\x12\n" +
 	"\x04work\x18\x03 \x03(\tR\x04work\x12\x18\n" +
-	"\arevoked\x18\x04 \x01(\bR\arevoked\"\x0e\n" +
+	"\arevoked\x18\x04 \x01(\bR\arevoked\x12 \n" +
+	"\vcredentials\x18\x05 \x03(\tR\vcredentials\"\x0e\n" +
 	"\fHintResponse2D\n" +
 	"\aReplica\x129\n" +
 	"\x04Hint\x12\x17.replica.v1.HintRequest\x1a\x18.replica.v1.HintResponseB:Z8github.com/capstan-cd/capstan/proto/replica/v1;replicav1b\x06proto3"

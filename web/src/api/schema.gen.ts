@@ -591,7 +591,25 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/users/{username}": {
+    "/api/v1/scim/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the tokens with which identity providers provision people */
+        get: operations["listSCIMTokens"];
+        put?: never;
+        /** Creates a token with which an identity provider provisions people by SCIM 2.0 at /scim/v2; its secret is shown this once */
+        post: operations["createSCIMToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scim/tokens/{id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -599,6 +617,59 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
+        put?: never;
+        post?: never;
+        /** Revokes a token of an identity provider; what it has provisioned stays */
+        delete: operations["deleteSCIMToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{username}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the API tokens of an account */
+        get: operations["listAccountTokens"];
+        put?: never;
+        /** Creates an API token that acts as an account; its secret is shown this once */
+        post: operations["createAccountToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{username}/tokens/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Revokes an API token of an account, by its id or its name */
+        delete: operations["deleteAccountToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{username}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows an account */
+        get: operations["getUser"];
         /** Changes roles, password or the disabled switch of an account */
         put: operations["updateUser"];
         post?: never;
@@ -622,6 +693,44 @@ export interface paths {
         /** Creates a project */
         post: operations["createProject"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/roles/{role}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the tokens of a role of a project */
+        get: operations["listRoleTokens"];
+        put?: never;
+        /**
+         * Creates a token that has the rights of a role of a project alone; its secret is shown this once
+         * @description Members of the role may do it, too.
+         */
+        post: operations["createRoleToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/roles/{role}/tokens/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Revokes a token of a role of a project, by its id or its name */
+        delete: operations["deleteRoleToken"];
         options?: never;
         head?: never;
         patch?: never;
@@ -691,6 +800,23 @@ export interface paths {
         };
         /** Lists the branches and tags of a repository as of its last fetch */
         get: operations["listRefs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/repositories/{id}/deletion": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says what the deletion of a repository would do, and changes nothing */
+        get: operations["getRepositoryDeletion"];
         put?: never;
         post?: never;
         delete?: never;
@@ -856,6 +982,23 @@ export interface paths {
         post?: never;
         /** Removes a cluster and revokes its agent; nothing in the cluster is deleted */
         delete: operations["deleteCluster"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{name}/deletion": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says what the deletion of a cluster would do, and changes nothing */
+        get: operations["getClusterDeletion"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1642,6 +1785,8 @@ export interface components {
          * @enum {string}
          */
         SignInMode: "cookie" | "token";
+        /** @description What an account may be used for: sign-in with a password, and API tokens. Absent: both. */
+        Capabilities: ("login" | "apiKey")[];
         Roles: ("platform-admin" | "tenant-admin" | "readonly")[];
         StringMap: {
             [key: string]: string;
@@ -1735,6 +1880,12 @@ export interface components {
             /** Format: int64 */
             auditRecords: number;
         };
+        DeletionPlan: {
+            /** @description How many applications use it. */
+            applications: number;
+            /** @description What happens, one sentence each. */
+            effects: string[];
+        };
         QuotaUsage: {
             tenant: string;
             items: components["schemas"]["QuotaItem"][];
@@ -1794,6 +1945,10 @@ export interface components {
             name: string;
             roles: string[];
             disabled?: boolean;
+            /** @description login, apiKey or both. */
+            capabilities?: string[];
+            /** @description What made it: settings, scim, or nothing for people. */
+            origin?: string;
             /** @description Id of the identity provider of the account; empty for a local one. */
             provider?: string;
             /** Format: date-time */
@@ -2940,6 +3095,7 @@ export interface components {
         PathNamespace: string;
         PathName: string;
         PathUsername: string;
+        PathRole: string;
         PathID: string;
         /** @description The ETag of the object as it was read; another one now answers 412. */
         IfMatch: string;
@@ -3903,14 +4059,195 @@ export interface operations {
             content: {
                 "application/json": {
                     name: components["schemas"]["Username"];
-                    password: components["schemas"]["NewPassword"];
+                    password?: components["schemas"]["NewPassword"];
                     roles?: components["schemas"]["Roles"];
+                    capabilities?: components["schemas"]["Capabilities"];
                 };
             };
         };
         responses: {
             /** @description The account. */
             201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listSCIMTokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tokens, without their secrets. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Token"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    createSCIMToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    name: components["schemas"]["Name"];
+                    /** @description How long it lives, such as `720h` or `30d`. Empty means 366 days, which is the most. */
+                    expiresIn?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The token with its secret. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteSCIMToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The token no longer works. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listAccountTokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: components["parameters"]["PathUsername"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tokens, without their secrets. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Token"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    createAccountToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                username: components["parameters"]["PathUsername"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    name?: components["schemas"]["Name"];
+                    /** @description How long it lives, such as `720h` or `30d`. Empty means 90 days; at most 366 days. */
+                    expiresIn?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The token with its secret. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteAccountToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: components["parameters"]["PathUsername"];
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The token no longer works. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getUser: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: components["parameters"]["PathUsername"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The account. */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3935,6 +4272,7 @@ export interface operations {
                 "application/json": {
                     roles?: ("platform-admin" | "tenant-admin" | "readonly")[];
                     disabled?: boolean;
+                    capabilities?: ("login" | "apiKey")[];
                     password?: components["schemas"]["NewPassword"];
                 };
             };
@@ -4014,6 +4352,90 @@ export interface operations {
         };
         responses: {
             201: components["responses"]["AppProjectAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listRoleTokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+                role: components["parameters"]["PathRole"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tokens, without their secrets. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Token"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    createRoleToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                name: components["parameters"]["PathName"];
+                role: components["parameters"]["PathRole"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    name?: components["schemas"]["Name"];
+                    /** @description How long it lives, such as `720h` or `30d`. Empty means 90 days; at most 366 days. */
+                    expiresIn?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The token with its secret. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteRoleToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+                role: components["parameters"]["PathRole"];
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The token no longer works. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["ErrorAnswer"];
         };
     };
@@ -4210,6 +4632,29 @@ export interface operations {
                         branches: components["schemas"]["Ref"][];
                         tags: components["schemas"]["Ref"][];
                     };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getRepositoryDeletion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What would happen. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletionPlan"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];
@@ -4604,6 +5049,29 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getClusterDeletion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What would happen. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletionPlan"];
+                };
             };
             default: components["responses"]["ErrorAnswer"];
         };

@@ -1,0 +1,123 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
+	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/identity/connector/federation"
+	"github.com/capstan-cd/capstan/shared/clientip"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	grantExchange = "urn:ietf:params:oauth:grant-type:token-exchange"
+	typeIDToken   = "urn:ietf:params:oauth:token-type:id_token"
+	typeJWT       = "urn:ietf:params:oauth:token-type:jwt"
+	typeAccess    = "urn:ietf:params:oauth:token-type:access_token"
+	maxExchange   = 256 << 10
+)
+
+// exchange gives a token of the hub for one of another issuer that the tenant
+// trusts (RFC 8693). The form and the answer are those of OAuth. tenant names
+// the tenant; without it, it is the one called default.
+func (s *Server) exchange(c echo.Context) error {
+	r := c.Request()
+	from := callerOf(r.Context())
+	address := clientip.Key(from.Address)
+	if !s.limits.Address.Allow(address) || !s.limits.SignIn.Allow(address) {
+		return s.exchangeFailed(c, errTooFast())
+	}
+	r.Body = http.MaxBytesReader(c.Response(), r.Body, maxExchange)
+	if err := r.ParseForm(); err != nil {
+		return s.exchangeFailed(c, fault.New(fault.Invalid, "the form cannot be read"))
+	}
+	form := r.PostForm
+	token := form.Get("subject_token")
+	switch kind := form.Get("subject_token_type"); {
+	case form.Get("grant_type") != grantExchange:
+		return s.exchangeFailed(c, fault.With(fault.New(fault.Invalid, "grant_type is not %s", grantExchange), "unsupported_grant_type", ""))
+	case kind != typeIDToken && kind != typeJWT && kind != typeAccess, token == "":
+		return s.exchangeFailed(c, fault.New(fault.Invalid, "subject_token or subject_token_type is missing, or of another type"))
+	}
+	name := form.Get("tenant")
+	if name == "" {
+		name = defaultTenant
+	}
+	answer, err := s.exchanged(r.Context(), name, form.Get("connector_id"), token)
+	if err != nil {
+		return s.exchangeFailed(c, err)
+	}
+	return c.JSON(http.StatusOK, answer)
+}
+
+type exchangeAnswer struct {
+	AccessToken     string `json:"access_token"`
+	IssuedTokenType string `json:"issued_token_type"`
+	TokenType       string `json:"token_type"`
+	ExpiresIn       int    `json:"expires_in"` // seconds
+}
+
+// exchanged tries the issuers that the tenant trusts; trust names one of them.
+func (s *Server) exchanged(ctx context.Context, tenantName, trust, token string) (exchangeAnswer, error) {
+	refused := fault.New(fault.Unknown, "the token is not accepted for exchange")
+	tenant, err := s.Identity.TenantByName(ctx, tenantName)
+	if fault.KindOf(err) == fault.Missing || err == nil && tenant.Suspended {
+		return exchangeAnswer{}, refused
+	}
+	if err != nil {
+		return exchangeAnswer{}, err
+	}
+	trusts, err := s.Catalog.Federations(ctx, tenant.ID)
+	if err != nil {
+		return exchangeAnswer{}, err
+	}
+	issuer := federation.Issuer(token)
+	last := error(refused)
+	for _, f := range trusts {
+		if f.Issuer != issuer || issuer == "" || trust != "" && trust != f.Name {
+			continue
+		}
+		claims, subject, expires, err := s.Federation.Verify(ctx, f.Issuer, f.Audience, token)
+		if err != nil {
+			last = err
+			continue
+		}
+		secret, t := identity.NewExchangedToken()
+		proof := tenancy.Proof{Trust: f.Name, Claims: claims, Subject: subject, Expires: expires, Hash: identity.Hash(token)}
+		if t, err = s.Catalog.ExchangeToken(ctx, tenant.ID, callerOf(ctx), proof, t); err != nil {
+			last = err
+			continue
+		}
+		return exchangeAnswer{secret, typeAccess, "bearer", int(time.Until(t.ExpiresAt).Seconds())}, nil
+	}
+	return exchangeAnswer{}, last
+}
+
+// exchangeFailed answers an error in the shape of RFC 6749, section 5.2.
+func (s *Server) exchangeFailed(c echo.Context, err error) error {
+	s.noteInternal(c, err)
+	status, body := s.present(c, err)
+	kind := "server_error"
+	e, _ := fault.As(err)
+	switch {
+	case e == nil:
+	case e.Object == "unsupported_grant_type":
+		kind = e.Object
+	case e.Kind == fault.Invalid:
+		kind = "invalid_request"
+	case e.Kind == fault.Unknown || e.Kind == fault.Conflict || e.Kind == fault.Denied:
+		status, kind = http.StatusBadRequest, "invalid_grant"
+	case e.Kind == fault.Exceeded || e.Kind == fault.Offline:
+		kind = "temporarily_unavailable"
+	}
+	if status == http.StatusTooManyRequests {
+		c.Response().Header().Set("Retry-After", "5")
+	}
+	return c.JSON(status, map[string]string{"error": kind, "error_description": strings.ReplaceAll(body.Message, `"`, "'")})
+}
