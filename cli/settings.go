@@ -91,8 +91,11 @@ func knownTable(all []apimodel.KnownSetting) output.Table {
 	t := output.Table{Head: []string{"MAP", "KEY", "STATE", "ABOUT"}}
 	for _, k := range all {
 		key, state := k.Key, "in use"
-		if strings.HasSuffix(key, ".") {
+		switch {
+		case strings.HasPrefix(key, "resource.customizations.") && strings.HasSuffix(key, "."):
 			key += "GROUP_KIND"
+		case strings.HasSuffix(key, "."):
+			key += "NAME"
 		}
 		if !k.Used {
 			state = "no effect"

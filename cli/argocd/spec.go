@@ -133,11 +133,7 @@ func (f *specFlags) intoPolicy(spec map[string]any, set *pflag.FlagSet) error {
 // intoPairs sets parameters of charts, and labels and annotations of Kustomize.
 func (f *specFlags) intoPairs(source map[string]any) error {
 	for _, name := range [...]string{"helm-set", "helm-set-string", "parameter"} {
-		for _, pair := range *f.lists[name] {
-			key, value, ok := strings.Cut(pair, "=")
-			if !ok {
-				return usage.Errorf("--%s %q: write it as NAME=VALUE", name, pair)
-			}
+		err := f.eachPair(name, func(key, value string) {
 			one := map[string]any{"name": key, "value": value}
 			if name == "helm-set-string" {
 				one["forceString"] = true
@@ -145,21 +141,35 @@ func (f *specFlags) intoPairs(source map[string]any) error {
 			all, _ := getAt(source, "helm.parameters").([]any)
 			all = slices.DeleteFunc(all, func(v any) bool { m, _ := v.(map[string]any); return m["name"] == key })
 			putAt(source, "helm.parameters", append(all, one))
+		})
+		if err != nil {
+			return err
 		}
 	}
 	for name, path := range map[string]string{"kustomize-common-label": "kustomize.commonLabels", "kustomize-common-annotation": "kustomize.commonAnnotations"} {
-		for _, pair := range *f.lists[name] {
-			key, value, ok := strings.Cut(pair, "=")
+		err := f.eachPair(name, func(key, value string) {
+			all, ok := getAt(source, path).(map[string]any)
 			if !ok {
-				return usage.Errorf("--%s %q: write it as NAME=VALUE", name, pair)
-			}
-			all, _ := getAt(source, path).(map[string]any)
-			if all == nil {
 				all = map[string]any{}
 			}
 			all[key] = value
 			putAt(source, path, all)
+		})
+		if err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// eachPair calls do with the pairs of a flag.
+func (f *specFlags) eachPair(name string, do func(key, value string)) error {
+	for _, pair := range *f.lists[name] {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return usage.Errorf("--%s %q: write it as NAME=VALUE", name, pair)
+		}
+		do(key, value)
 	}
 	return nil
 }

@@ -158,24 +158,33 @@ func mapOf(m map[string]any, key string) map[string]any {
 // report collects what became of the documents, and what to do next.
 func (im *importer) report() Report {
 	out := Report{DryRun: im.opts.DryRun}
-	var versions []string
 	for _, it := range im.items {
-		if it.class == application && it.Result != refused {
-			if it.doc.annotations()[Imported] == Observed {
-				out.Observed++
-			}
-			for _, v := range it.kustomizeVersions() {
-				if !im.builds(v) && !slices.Contains(versions, v) {
-					versions = append(versions, v)
-				}
-			}
+		if it.class == application && it.Result != refused && it.doc.annotations()[Imported] == Observed {
+			out.Observed++
 		}
 		out.Items = append(out.Items, *it)
 	}
-	if slices.Sort(versions); len(versions) > 0 {
+	if versions := im.otherVersions(); len(versions) > 0 {
 		out.Proposals = append(out.Proposals, fmt.Sprintf("Applications ask for versions of Kustomize that are not built here. Compare their manifests by `capstan app diff`, then: capstan settings set kustomize.versions='%s'", strings.Join(versions, ", ")))
 	}
 	return out
+}
+
+// otherVersions are the versions of Kustomize that applications ask for and that
+// the hub does not build with.
+func (im *importer) otherVersions() (out []string) {
+	for _, it := range im.items {
+		if it.class != application || it.Result == refused {
+			continue
+		}
+		for _, v := range it.kustomizeVersions() {
+			if !im.builds(v) {
+				out = append(out, v)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // builds reports whether a version of Kustomize is the one that the hub builds

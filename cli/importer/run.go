@@ -86,25 +86,13 @@ func Run(ctx context.Context, api *client.Client, in files.Input, opts Options) 
 }
 
 func (im *importer) read(in files.Input) error {
-	key, value, _ := strings.Cut(im.opts.SkipLabel, "=")
 	for _, part := range in.Parts {
 		docs, err := read(part.Name, part.Text)
 		if err != nil {
 			return err
 		}
 		for _, d := range docs {
-			it := &Item{Kind: d.kind(), Namespace: d.namespace(), Name: d.name(), doc: d}
-			var why string
-			if it.class, why = classify(d); im.opts.SkipLabel != "" {
-				if v, there := d.labels()[key]; there && v == value {
-					it.class, why = leftOut, "it has the label "+im.opts.SkipLabel
-				}
-			}
-			if it.class == leftOut {
-				it.Result = omitted
-				it.note(why)
-			}
-			im.items = append(im.items, it)
+			im.items = append(im.items, im.item(d))
 		}
 	}
 	if len(im.items) == 0 {
@@ -112,6 +100,22 @@ func (im *importer) read(in files.Input) error {
 	}
 	slices.SortStableFunc(im.items, func(a, b *Item) int { return cmp.Compare(order(a), order(b)) })
 	return nil
+}
+
+// item classifies a document.
+func (im *importer) item(d document) *Item {
+	it := &Item{Kind: d.kind(), Namespace: d.namespace(), Name: d.name(), doc: d}
+	var why string
+	it.class, why = classify(d)
+	key, value, _ := strings.Cut(im.opts.SkipLabel, "=")
+	if v, there := d.labels()[key]; im.opts.SkipLabel != "" && there && v == value {
+		it.class, why = leftOut, "it has the label "+im.opts.SkipLabel
+	}
+	if it.class == leftOut {
+		it.Result = omitted
+		it.note(why)
+	}
+	return it
 }
 
 // order has what is left out come last.
@@ -206,18 +210,12 @@ func (im *importer) stopOperations(ctx context.Context) error {
 // apply sends the documents, class by class. Settings are sent one map at a
 // time, because a refused key is left out alone.
 func (im *importer) apply(ctx context.Context) error {
-	var batch []*Item
-	size := 0
-	flush := func() error {
-		all := batch
-		batch, size = nil, 0
-		return im.send(ctx, all)
-	}
+	var b batch
 	for _, it := range im.items {
-		if it.class == leftOut {
+		switch it.class {
+		case leftOut:
 			continue
-		}
-		if it.class == settingsMap {
+		case settingsMap:
 			if err := im.sendSettings(ctx, it); err != nil {
 				return err
 			}
@@ -227,14 +225,26 @@ func (im *importer) apply(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(batch) > 0 && (len(batch) == maxBatch || size+len(text) > maxBytes || batch[0].class != it.class) {
-			if err := flush(); err != nil {
+		if !b.fits(it, len(text)) {
+			if err := im.send(ctx, b.items); err != nil {
 				return err
 			}
+			b = batch{}
 		}
-		batch, size = append(batch, it), size+len(text)
+		b = batch{append(b.items, it), b.size + len(text)}
 	}
-	return flush()
+	return im.send(ctx, b.items)
+}
+
+// A batch is what one request applies.
+type batch struct {
+	items []*Item
+	size  int // bytes
+}
+
+// fits reports whether a document may be part of the batch.
+func (b batch) fits(it *Item, size int) bool {
+	return len(b.items) == 0 || len(b.items) < maxBatch && b.size+size <= maxBytes && b.items[0].class == it.class
 }
 
 // send applies some documents in one request.

@@ -149,10 +149,7 @@ func (q Choice) find(warn io.Writer) (Context, error) {
 		return c, f.Missing(asked)
 	}
 	// A token belongs to its server: another server does not get it.
-	given, token := cmp.Or(q.Server, os.Getenv("CAPSTAN_SERVER")), cmp.Or(q.Token, os.Getenv("CAPSTAN_TOKEN"), os.Getenv("CAPSTAN_AUTH_TOKEN"))
-	if given == "" && c.Server == "" {
-		given, token = q.Transport.argoAddress(os.Getenv("ARGOCD_SERVER")), cmp.Or(token, os.Getenv("ARGOCD_AUTH_TOKEN"))
-	}
+	given, token := q.given(c)
 	if s := q.Transport.Address(given); s != "" && s != c.Server {
 		if asked != "" && q.Server != "" {
 			return c, usage.Errorf("context %s is of %s; give --context or --server", asked, c.Server)
@@ -172,6 +169,17 @@ func (q Choice) find(warn io.Writer) (Context, error) {
 		return c, fault.With(fault.New(fault.Unknown, "no hub is known"), "", "run `capstan login URL`")
 	}
 	return c, nil
+}
+
+// given is the address and the token that flags and variables name, beside the
+// context that is stored.
+func (q Choice) given(stored Context) (server, token string) {
+	server = cmp.Or(q.Server, os.Getenv("CAPSTAN_SERVER"))
+	token = cmp.Or(q.Token, os.Getenv("CAPSTAN_TOKEN"), os.Getenv("CAPSTAN_AUTH_TOKEN"))
+	if server == "" && stored.Server == "" {
+		server, token = q.Transport.argoAddress(os.Getenv("ARGOCD_SERVER")), cmp.Or(token, os.Getenv("ARGOCD_AUTH_TOKEN"))
+	}
+	return server, token
 }
 
 // Save stores a context in place of the one of its name, and makes it the

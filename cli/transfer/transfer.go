@@ -6,6 +6,7 @@ package transfer
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 
@@ -146,19 +147,8 @@ func (a commands) printReport(r importer.Report, verbose bool) error {
 	t := output.Table{Head: []string{"KIND", "NAME", "RESULT", "NOTE"}}
 	for _, it := range r.Items {
 		t.Names = append(t.Names, it.Kind+"/"+it.Name)
-		if it.Result == "unchanged" && len(it.Notes) == 0 && !verbose {
-			continue
-		}
-		name := it.Name
-		if it.Namespace != "" && it.Namespace != "argocd" {
-			name = it.Namespace + "/" + name
-		}
-		row := []string{it.Kind, name, it.Result, ""}
-		for _, note := range append(it.Notes, "") {
-			if row[3] = note; note != "" || row[0] != "" {
-				t.Rows = append(t.Rows, row)
-			}
-			row = []string{"", "", "", ""}
+		if it.Result != "unchanged" || len(it.Notes) > 0 || verbose {
+			t.Rows = append(t.Rows, rowsOf(it)...)
 		}
 	}
 	if err := a.PrintValue(r, t); err != nil {
@@ -168,6 +158,22 @@ func (a commands) printReport(r importer.Report, verbose bool) error {
 		a.adviseImport(r)
 	}
 	return failed.Err("documents", "were refused")
+}
+
+// rowsOf has a row for a document, and one more for each further note.
+func rowsOf(it importer.Item) [][]string {
+	name := it.Name
+	if it.Namespace != "" && it.Namespace != "argocd" {
+		name = it.Namespace + "/" + name
+	}
+	rows := [][]string{{it.Kind, name, it.Result, ""}}
+	for i, note := range it.Notes {
+		if i > 0 {
+			rows = append(rows, []string{"", "", "", ""})
+		}
+		rows[i][3] = note
+	}
+	return rows
 }
 
 // adviseImport says what to do after an import.
@@ -227,25 +233,30 @@ func (a commands) importConfirm() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.printWaiting(waiting); err != nil || len(waiting) == 0 {
-				return err
-			}
-			if err := a.Confirm(yes, fmt.Sprintf("Start the automation of %d applications?", len(waiting))); err != nil {
-				return err
-			}
-			failed := exit.Failures{Total: len(waiting)}
-			for _, x := range waiting {
-				if err := importer.Confirm(cmd.Context(), api, x.Metadata.Namespace, x.Metadata.Name); err != nil {
-					a.Note("capstan: application %s: %s", client.QualifiedName(x.Metadata), exit.Say(err))
-					failed.Add(exit.Of(err))
-				}
-			}
-			return failed.Err("applications", "were not confirmed")
+			return a.confirmAll(cmd.Context(), api, waiting, yes)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "confirm all that wait")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return c
+}
+
+// confirmAll shows what a confirmation does, asks, and confirms.
+func (a commands) confirmAll(ctx context.Context, api *client.Client, waiting []apimodel.Application, yes bool) error {
+	if err := a.printWaiting(waiting); err != nil || len(waiting) == 0 {
+		return err
+	}
+	if err := a.Confirm(yes, fmt.Sprintf("Start the automation of %d applications?", len(waiting))); err != nil {
+		return err
+	}
+	failed := exit.Failures{Total: len(waiting)}
+	for _, x := range waiting {
+		if err := importer.Confirm(ctx, api, x.Metadata.Namespace, x.Metadata.Name); err != nil {
+			a.Note("capstan: application %s: %s", client.QualifiedName(x.Metadata), exit.Say(err))
+			failed.Add(exit.Of(err))
+		}
+	}
+	return failed.Err("applications", "were not confirmed")
 }
 
 // chosen returns the applications of some names.
