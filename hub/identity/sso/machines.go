@@ -24,7 +24,7 @@ func errNoExchange() error {
 // the kinds of exchange.Verify; fault.Invalid is also for a request that is
 // wrong.
 func (s *Service) ExchangeToken(ctx context.Context, from hub.Caller, tenant string, form url.Values) (Session, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	request, err := exchange.ReadRequest(form)
 	if err != nil {
