@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-cd/capstan/cli/actions"
+	"github.com/capstan-cd/capstan/cli/argocd"
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
@@ -21,9 +23,36 @@ import (
 )
 
 func (a *app) applicationCommand() *cobra.Command {
-	return noun("app", "Applications: list, show, sync, roll back", []string{"application", "applications"},
+	c := noun("app", "Applications: list, show, create, change, sync, roll back", []string{"application", "applications"},
 		a.appList(), a.appGet(), a.appTree(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(), a.appResume(),
-		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appActions(), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource())
+		a.appRefresh(), a.appTerminate(), a.appManifests(), actions.App(a.env()), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource(), a.applicationImpersonation())
+	c.AddCommand(argocd.Applications(a.env())...)
+	return inNamespace(c)
+}
+
+// inNamespace gives the verbs about one application the flag --app-namespace
+// (ANY-03). A name with its namespace, as in team-a/web, needs none.
+func inNamespace(app *cobra.Command) *cobra.Command {
+	for _, verb := range app.Commands() {
+		do := verb.RunE
+		if do == nil || !strings.Contains(verb.Use, "NAME") {
+			continue
+		}
+		var namespace string
+		verb.Flags().StringVarP(&namespace, "app-namespace", "N", "", "namespace of the application (default: argocd)")
+		verb.RunE = func(cmd *cobra.Command, args []string) error {
+			if namespace == "" || len(args) == 0 {
+				return do(cmd, args)
+			}
+			if given, _, has := strings.Cut(args[0], "/"); has && given != namespace {
+				return usage.Errorf("the application %s is not in namespace %s; give one of both", args[0], namespace)
+			} else if !has {
+				args[0] = namespace + "/" + args[0]
+			}
+			return do(cmd, args)
+		}
+	}
+	return app
 }
 
 // one makes a verb that is about one application.
@@ -183,7 +212,7 @@ func conditionTypes(st apimodel.ApplicationStatus) string {
 }
 
 func (a *app) appGet() *cobra.Command {
-	var refresh, hard bool
+	var refresh, hard, params, operation bool
 	c := a.one("get NAME", "Show one application, its conditions and its objects", "  capstan app get shop\n  capstan app get shop -o yaml\n  capstan app get shop --hard-refresh",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			if refresh || hard {
@@ -202,10 +231,19 @@ func (a *app) appGet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.describe(x, tree)
+			if a.tree != "" {
+				a.notePaused(tree.Paused)
+				return a.Tabulate(a.treeOf(tree))
+			}
+			if err := a.describe(x, tree); err != nil {
+				return err
+			}
+			return a.describeMore(x, params, operation)
 		})
 	c.Flags().BoolVar(&refresh, "refresh", false, "refresh the sources first, and wait for it")
 	c.Flags().BoolVar(&hard, "hard-refresh", false, "the same, and render even if nothing changed")
+	c.Flags().BoolVar(&params, "show-params", false, "show the parameters of its sources too")
+	c.Flags().BoolVar(&operation, "show-operation", false, "show its last operation, object by object, too")
 	return c
 }
 
@@ -421,11 +459,13 @@ func (a *app) appRefresh() *cobra.Command {
 }
 
 func (a *app) appTerminate() *cobra.Command {
-	return a.one("terminate NAME", "End the operation that is in progress", "  capstan app terminate shop\n  capstan app terminate argocd/shop",
+	c := a.one("terminate NAME", "End the operation that is in progress", "  capstan app terminate shop\n  capstan app terminate argocd/shop",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			_, err := client.Read(api.TerminateOperation(cmd.Context(), namespace, name))
 			return err
 		})
+	c.Aliases = []string{"terminate-op"}
+	return c
 }
 
 func (a *app) appManifests() *cobra.Command {

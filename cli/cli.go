@@ -12,9 +12,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-cd/capstan/cli/actions"
+	"github.com/capstan-cd/capstan/cli/argocd"
+	"github.com/capstan-cd/capstan/cli/command"
+	"github.com/capstan-cd/capstan/cli/complete"
 	"github.com/capstan-cd/capstan/cli/exit"
+	"github.com/capstan-cd/capstan/cli/explain"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/session"
+	"github.com/capstan-cd/capstan/cli/transfer"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/version"
 )
@@ -31,13 +37,15 @@ type app struct {
 	output.Printer
 	in     io.Reader
 	choice session.Choice
+	compat argocd.Flags
+	tree   string // form of app get that only it has: tree or tree=detailed
 }
 
 // Main runs a command line and returns the exit code of the process.
 func Main(ctx context.Context, args []string, s Streams) int {
 	a := &app{Printer: output.Printer{Out: s.Out, Err: s.Err}, in: s.In}
 	root := a.root()
-	root.SetArgs(args)
+	root.SetArgs(argocd.Arguments(args))
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
@@ -67,25 +75,45 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	flags.StringVar(&a.choice.Context, "context", "", "name of a stored sign-in (default: the current one)")
 	flags.StringVar(&a.choice.Server, "server", "", "URL of the hub (default: that of the last login)")
 	flags.StringVar(&a.choice.Token, "token", "", "API token (default: that of the last login)")
+	a.compat.Add(flags, &a.choice.Token)
 	flags.StringVarP(&a.Format, "output", "o", "table", "table, wide, json, yaml or name")
 	root.SetFlagErrorFunc(usage.Flag)
-	root.PersistentPreRunE = func(*cobra.Command, []string) (err error) {
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) (err error) {
+		if a.choice.Transport, err = a.compat.Read(c.Flags(), a.Err); err != nil {
+			return err
+		}
+		if a.tree = treeOf(c, a.Format); a.tree != "" {
+			a.Format = "table"
+		}
 		a.Format, err = usage.Among("--output", a.Format, "table", "wide", "json", "yaml", "name")
 		return err
 	}
 	root.AddCommand(
-		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), a.whoamiCommand(), a.versionCommand(),
+		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), argocd.Configure(a.env()), a.whoamiCommand(), a.versionCommand(),
 		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(), a.gpgCommand(),
-		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), a.exportCommand(), a.importCommand(), exitCodesTopic(),
+		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), argocd.Templates(a.env()), exitCodesTopic(),
 	)
+	argocd.Complete(root)
+	complete.Names(a.env(), root)
 	return root
+}
+
+// env is what commands of other packages work with.
+func (a *app) env() *command.Env {
+	return &command.Env{Printer: &a.Printer, In: a.in, Client: a.client, Confirm: a.confirm}
+}
+
+// adminCommand groups the commands of administration under their names in Argo
+// CD.
+func (a *app) adminCommand() *cobra.Command {
+	return noun("admin", "Export, import, and try out settings without a hub", nil,
+		transfer.Export(a.env()), transfer.AdminImport(a.env()),
+		noun("settings", "Try out settings", nil, actions.Overrides(a.env())))
 }
 
 // noun groups the verbs of one kind of thing.
 func noun(use, short string, aliases []string, verbs ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Aliases: aliases, Args: usage.Verb, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(verbs...)
-	return c
+	return command.Noun(use, short, aliases, verbs...)
 }
 
 // exitCodesTopic is a help page without a command behind it.

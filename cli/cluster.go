@@ -6,21 +6,24 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-cd/capstan/cli/argocd"
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/upgrade"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
 func (a *app) clusterCommand() *cobra.Command {
-	return noun("cluster", "Clusters: enroll, list, upgrade, remove, revoke, accept-hub, keep", []string{"clusters"},
-		a.clusterEnroll(), a.clusterList(), a.clusterUpgrade(), a.clusterRemove(), a.clusterRevoke(), a.clusterAccept(), a.clusterKeep())
+	return noun("cluster", "Clusters: enroll, list, get, set, upgrade, remove, revoke, accept-hub, keep", []string{"clusters"},
+		a.clusterEnroll(), a.clusterList(), argocd.ClusterGet(a.env()), a.clusterSet(), upgrade.Command(a.env()), a.clusterRemove(), a.clusterRevoke(), a.clusterAccept(), a.clusterKeep())
 }
 
 func (a *app) clusterEnroll() *cobra.Command {
 	var server, life string
 	var labels map[string]string
 	var tokenOnly bool
+	var scope scopeFlags
 	c := &cobra.Command{
 		Use: "enroll NAME", Short: "Make a cluster and a join token for its agent", Args: usage.Exactly("the name of the cluster"),
 		Example: "  capstan cluster enroll production\n  capstan cluster enroll edge-7 --label site=oslo --token-only",
@@ -34,6 +37,7 @@ func (a *app) clusterEnroll() *cobra.Command {
 				m := apimodel.StringMap(labels)
 				body.Labels = m
 			}
+			body.Scope = scope.given(cmd.Flags(), nil)
 			e, raw, err := client.Call[apimodel.Enrolment](api.EnrollCluster(cmd.Context(), body))
 			if err != nil {
 				return err
@@ -54,6 +58,7 @@ func (a *app) clusterEnroll() *cobra.Command {
 	c.Flags().StringVar(&life, "expires-in", "", "how long the join token can be used (default 1h)")
 	c.Flags().StringToStringVarP(&labels, "label", "l", nil, "labels of the cluster")
 	c.Flags().BoolVar(&tokenOnly, "token-only", false, "print the join token alone")
+	scope.add(c.Flags())
 	return c
 }
 
@@ -72,11 +77,11 @@ func (a *app) clusterList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := output.Table{Head: []string{"NAME", "AGENT", "LAST SEEN", "KUBERNETES", "DELIVERED", "SERVER", "AGENT VERSION", "LAST UPGRADE", "LAST REFUSAL"}, Wide: 3}
+			t := output.Table{Head: []string{"NAME", "AGENT", "LAST SEEN", "KUBERNETES", "DELIVERED", "SERVER", "PROJECT", "NAMESPACES", "AGENT VERSION", "LAST UPGRADE", "LAST REFUSAL"}, Wide: 5}
 			for _, c := range l.Items {
 				t.Rows = append(t.Rows, []string{
 					c.Name, agentState(c), output.Ago(c.LastSeen), output.Dash(c.KubeVersion),
-					fmt.Sprintf("%d/%d", c.AckedSeq, c.Seq), output.Dash(c.Server), output.Dash(c.AgentVersion), lastUpgrade(c), lastRefusal(c),
+					fmt.Sprintf("%d/%d", c.AckedSeq, c.Seq), output.Dash(c.Server), scopeOf(c).project(), scopeOf(c).namespaces(), output.Dash(c.AgentVersion), upgrade.Last(c), lastRefusal(c),
 				})
 				t.Names = append(t.Names, "cluster/"+c.Name)
 			}

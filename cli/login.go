@@ -25,15 +25,19 @@ import (
 func (a *app) loginCommand() *cobra.Command {
 	var tenant, username, name string
 	var passwordIn, tokenIn bool
+	var browser singleSignOn
 	c := &cobra.Command{
 		Use: "login URL", Short: "Sign in to a hub", Args: cobra.MaximumNArgs(1),
-		Example: "  capstan login https://capstan.example.com\n  capstan login https://capstan.example.com --username jane --password-stdin < secret\n  capstan login https://capstan.example.com --token-stdin < token",
+		Example: "  capstan login https://capstan.example.com\n  capstan login https://capstan.example.com --username jane --password-stdin < secret\n  capstan login https://capstan.example.com --token-stdin < token\n  capstan login https://capstan.example.com --sso --tenant acme",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := a.target(args)
 			if err != nil {
 				return err
 			}
 			cfg.Name = cmp.Or(name, cfg.Name)
+			if browser.on {
+				return a.signInByBrowser(cmd.Context(), cfg, tenant, browser)
+			}
 			return a.signIn(cmd.Context(), cfg, credentials{tenant, username, passwordIn, tokenIn})
 		},
 	}
@@ -42,25 +46,34 @@ func (a *app) loginCommand() *cobra.Command {
 	c.Flags().BoolVar(&passwordIn, "password-stdin", false, "read the password from standard input")
 	c.Flags().BoolVar(&tokenIn, "token-stdin", false, "read an API token from standard input")
 	c.Flags().StringVar(&name, "name", "", "name of the context for this sign-in (default: the host of the hub)")
+	browser.flags(c.Flags())
+	c.MarkFlagsMutuallyExclusive("sso", "password-stdin", "token-stdin")
+	c.MarkFlagsMutuallyExclusive("sso", "username")
 	return c
 }
 
 // reloginCommand signs in again where a session has ended.
 func (a *app) reloginCommand() *cobra.Command {
 	var passwordIn, tokenIn bool
+	var browser singleSignOn
 	c := &cobra.Command{
 		Use: "relogin", Short: "Sign in again to the hub of the current context", Args: usage.Exactly(),
-		Example: "  capstan relogin\n  capstan relogin --context prod --password-stdin < secret",
+		Example: "  capstan relogin\n  capstan relogin --context prod --password-stdin < secret\n  capstan relogin --sso",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {
 				return err
+			}
+			if browser.on {
+				return a.signInByBrowser(cmd.Context(), cfg, cfg.Tenant, browser)
 			}
 			return a.signIn(cmd.Context(), cfg, credentials{cfg.Tenant, cfg.User, passwordIn, tokenIn})
 		},
 	}
 	c.Flags().BoolVar(&passwordIn, "password-stdin", false, "read the password from standard input")
 	c.Flags().BoolVar(&tokenIn, "token-stdin", false, "read an API token from standard input")
+	browser.flags(c.Flags())
+	c.MarkFlagsMutuallyExclusive("sso", "password-stdin", "token-stdin")
 	return c
 }
 
@@ -222,10 +235,10 @@ func (a *app) target(args []string) (session.Context, error) {
 		if err != nil {
 			return cfg, usage.Errorf("expected the URL of a hub")
 		}
-		return session.Context{Name: cfg.Name, Server: cfg.Server}, nil
+		return session.Context{Name: cfg.Name, Server: cfg.Server, Transport: a.choice.Transport}, nil
 	}
-	server = strings.TrimSuffix(server, "/")
-	return session.Context{Name: cmp.Or(a.choice.Context, session.NameOf(server)), Server: server}, nil
+	server = a.choice.Transport.Address(server)
+	return session.Context{Name: cmp.Or(a.choice.Context, session.NameOf(server)), Server: server, Transport: a.choice.Transport}, nil
 }
 
 // storeSignIn stores a sign-in after it was proved to work.
@@ -277,7 +290,7 @@ func (a *app) secret(prompt string) (string, error) {
 
 func (a *app) interactive() bool {
 	f, ok := a.in.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	return ok && a.compat.Prompts(a.Err) && term.IsTerminal(int(f.Fd()))
 }
 
 // load returns the hub that is meant and who is signed in there.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-cd/capstan/cli/argocd"
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
@@ -17,7 +18,7 @@ import (
 )
 
 func (a *app) repositoryCommand() *cobra.Command {
-	return noun("repo", "Repositories: add, list, remove", []string{"repository", "repositories"}, a.repoAdd(), a.repoList(), a.repoRemove())
+	return noun("repo", "Repositories: add, list, remove", []string{"repository", "repositories"}, a.repoAdd(), a.repoList(), argocd.RepositoryGet(a.env()), a.repoRemove())
 }
 
 func (a *app) repoAdd() *cobra.Command {

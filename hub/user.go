@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A User is a local account of one tenant.
+// A User is an account of one tenant: a local one, or that of a person of an
+// identity provider.
 type User struct {
 	ID        UserID    `json:"id"`
 	Tenant    TenantID  `json:"-"`
@@ -13,6 +14,12 @@ type User struct {
 	Roles     []string  `json:"roles"` // platform-admin, tenant-admin, readonly
 	Disabled  bool      `json:"disabled,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
+
+	// Provider is the id of the identity provider; empty for a local account.
+	// Realm and Subject are those of its Person, and set for a new account alone.
+	Provider string `json:"provider,omitempty"`
+	Realm    string `json:"-"`
+	Subject  string `json:"-"`
 }
 
 // The roles of the first release.

@@ -49,16 +49,19 @@ var mayImport = map[string][]string{
 	"hub/relay":    {"hub", "hub/repourl", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/repourl", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/...", "hub/settings", "shared/*"},
-	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "hub/signature", "shared/*", "proto/*/*"},
+	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/identity/sso", "hub/access", "hub/audit", "hub/feed", "hub/relay", "hub/signature", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
-	"hub/settings": {"hub", "hub/repourl", "hub/signature", "shared/*", "proto/*/*"},
+	"hub/settings": {"hub", "hub/repourl", "hub/identity/connector/...", "hub/signature", "shared/*", "proto/*/*"},
 	"hub/pacing":   {"hub", "hub/repourl"},
+
+	"hub/identity/sso": {"hub", "hub/identity", "hub/identity/connector", "hub/identity/connector/...", "hub/lru", "hub/settings", "shared/*"},
 
 	"hub/api/openapi":   {"shared/fault"},
 	"hub/api/console":   {"shared/fault"},
 	"hub/api/ratelimit": {},
 	"hub/api/fields":    {},
 	"hub/api/recording": {},
+	"hub/api/reference": {},
 
 	"hub/store":    {"hub", "hub/repourl", "hub/lru", "hub/store/...", "shared/*"},
 	"hub/store/*":  {"hub", "hub/repourl", "hub/store", "hub/store/...", "shared/*"},
@@ -79,6 +82,10 @@ var mayImport = map[string][]string{
 	"hub/catalog/platform":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/tenancy", "hub/catalog/transact", "hub/catalog/validation", "shared/*"},
 	"hub/catalog/transact":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/settings", "shared/*"},
 	"hub/catalog/validation": {"hub", "hub/repourl", "hub/settings", "shared/*"},
+
+	"hub/identity/connector":     {"hub/source/guard", "shared/fault"},
+	"hub/identity/connector/*":   {"hub/identity/connector", "hub/identity/connector/oauth", "shared/*"},
+	"hub/identity/connector/dex": {"hub/identity/connector", "hub/identity/connector/*", "shared/*"},
 
 	"hub/render/scheduler": {"hub", "hub/repourl", "hub/render", "shared/*"},
 	"hub/dispatch/stream":  {"hub", "hub/repourl", "hub/batch", "hub/dispatch/wire", "shared/*", "proto/*/*"},
@@ -108,6 +115,7 @@ var mayImport = map[string][]string{
 	"cli/client": {"shared/apimodel", "shared/fault"},
 	"cli/usage":  {"shared/suggest"},
 
+	"cli/actions":   {"cli/...", "shared/action", "shared/apimodel", "shared/fault"},
 	"cli/overrides": {"shared/action", "shared/fault", "shared/yamltext"},
 
 	"web": {},
@@ -138,6 +146,12 @@ var homes = map[string][]string{
 	"go.opentelemetry.io/otel":               {"shared/trace", "integration/..."},
 	"go.etcd.io/bbolt":                       {"agent/inventory"},
 	"github.com/pires/go-proxyproto":         {"hub/daemon", "integration/..."},
+	"github.com/go-ldap/ldap/v3":             {"hub/identity/connector/ldap", "integration/..."},
+	"github.com/crewjam/saml":                {"hub/identity/connector/saml"},
+	"github.com/beevik/etree":                {"hub/identity/connector/saml"},
+	"github.com/coreos/go-oidc/v3":           {"hub/identity/connector/..."},
+	"github.com/russellhaering/goxmldsig":    {"hub/identity/connector/saml"},
+	"golang.org/x/oauth2":                    {"hub/identity/connector/..."},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
 }
 

@@ -19,6 +19,11 @@ func (c *Client) ListApplications(ctx context.Context, params ListApplicationsPa
 	r.add("sync", params.Sync)
 	r.add("health", params.Health)
 	r.add("q", params.Q)
+	r.add("name", params.Name)
+	r.add("projects", params.Projects)
+	r.add("selector", params.Selector)
+	r.add("appNamespace", params.AppNamespace)
+	r.add("resourceVersion", params.ResourceVersion)
 	r.add("labels", params.Labels)
 	r.add("repo", params.Repo)
 	r.add("view", params.View)
@@ -27,6 +32,12 @@ func (c *Client) ListApplications(ctx context.Context, params ListApplicationsPa
 	r.add("cursor", params.Cursor)
 	r.setHeader("If-None-Match", params.IfNoneMatch)
 	return r.send(ctx, nil)
+}
+
+// CreateApplication is POST /api/v1/applications: Creates an application.
+func (c *Client) CreateApplication(ctx context.Context, body CreateApplicationJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/applications")
+	return r.send(ctx, body)
 }
 
 // DeleteApplication is DELETE /api/v1/applications/{namespace}/{name}: Deletes an application, with its objects if cascade.
@@ -84,6 +95,12 @@ func (c *Client) GetHistory(ctx context.Context, namespace PathNamespace, name P
 	return r.send(ctx, nil)
 }
 
+// CheckImpersonation is GET /api/v1/applications/{namespace}/{name}/impersonation: Says which rights the service account of an application lacks for its objects.
+func (c *Client) CheckImpersonation(ctx context.Context, namespace PathNamespace, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/impersonation", namespace, name)
+	return r.send(ctx, nil)
+}
+
 // GetManifests is GET /api/v1/applications/{namespace}/{name}/manifests: Returns the desired objects of the target, Secret values masked.
 func (c *Client) GetManifests(ctx context.Context, namespace PathNamespace, name PathName, params GetManifestsParams) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/manifests", namespace, name)
@@ -130,6 +147,13 @@ func (c *Client) ResumeApplication(ctx context.Context, namespace PathNamespace,
 // RollbackApplication is POST /api/v1/applications/{namespace}/{name}/rollback: Applies what an earlier entry of the history applied, and pauses the application there.
 func (c *Client) RollbackApplication(ctx context.Context, namespace PathNamespace, name PathName, body RollbackApplicationJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/applications/{namespace}/{name}/rollback", namespace, name)
+	return r.send(ctx, body)
+}
+
+// UpdateApplicationSpec is PUT /api/v1/applications/{namespace}/{name}/spec: Replaces an application's spec alone.
+func (c *Client) UpdateApplicationSpec(ctx context.Context, namespace PathNamespace, name PathName, params UpdateApplicationSpecParams, body UpdateApplicationSpecJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/applications/{namespace}/{name}/spec", namespace, name)
+	r.setHeader("If-Match", params.IfMatch)
 	return r.send(ctx, body)
 }
 
@@ -243,6 +267,13 @@ func (c *Client) GetCluster(ctx context.Context, name PathName) (*http.Response,
 	return r.send(ctx, nil)
 }
 
+// UpdateCluster is PUT /api/v1/clusters/{name}: Changes the server alias, labels and annotations of a cluster.
+func (c *Client) UpdateCluster(ctx context.Context, name PathName, params UpdateClusterParams, body UpdateClusterJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/clusters/{name}", name)
+	r.setHeader("If-Match", params.IfMatch)
+	return r.send(ctx, body)
+}
+
 // AcceptHub is POST /api/v1/clusters/{name}/accept-hub: Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup.
 func (c *Client) AcceptHub(ctx context.Context, name PathName) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/clusters/{name}/accept-hub", name)
@@ -303,6 +334,12 @@ func (c *Client) Login(ctx context.Context, body LoginJSONRequestBody) (*http.Re
 	return r.send(ctx, body)
 }
 
+// ExchangeSignInCode is POST /api/v1/login/code: Begins the session of a command line that a browser has signed in.
+func (c *Client) ExchangeSignInCode(ctx context.Context, body ExchangeSignInCodeJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/login/code")
+	return r.send(ctx, body)
+}
+
 // Logout is POST /api/v1/logout: Ends the session of the caller.
 func (c *Client) Logout(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/logout")
@@ -344,6 +381,12 @@ func (c *Client) UpdateProject(ctx context.Context, name PathName, params Update
 	r := c.request(http.MethodPut, "/api/v1/projects/{name}", name)
 	r.setHeader("If-Match", params.IfMatch)
 	return r.send(ctx, body)
+}
+
+// GetDetailedProject is GET /api/v1/projects/{name}/detailed: Returns a project with the projects that it inherits from, and its own repositories and clusters.
+func (c *Client) GetDetailedProject(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/projects/{name}/detailed", name)
+	return r.send(ctx, nil)
 }
 
 // GetProjectWindows is GET /api/v1/projects/{name}/syncwindows: Says how the sync windows of a project stand.

@@ -18,12 +18,19 @@ import (
 type Client struct {
 	server string      // without a slash at its end
 	header http.Header // of every request
+	http   *http.Client
 }
 
 // New returns a client of the hub at the URL server. The header is sent with every
 // request.
 func New(server string, header http.Header) *Client {
-	return &Client{server: strings.TrimSuffix(server, "/"), header: header}
+	return &Client{server: strings.TrimSuffix(server, "/"), header: header, http: http.DefaultClient}
+}
+
+// Through has requests sent by another HTTP client.
+func (c *Client) Through(h *http.Client) *Client {
+	c.http = h
+	return c
 }
 
 // A Raw is a request body that is not generated from a model.
@@ -37,6 +44,7 @@ type request struct {
 	method, url string
 	query       url.Values
 	header      http.Header
+	http        *http.Client
 }
 
 // request starts a request. Each {parameter} of the path is replaced by the escaped
@@ -55,7 +63,7 @@ func (c *Client) request(method, path string, values ...string) request {
 	if header == nil {
 		header = http.Header{}
 	}
-	return request{method: method, url: target.String(), query: url.Values{}, header: header}
+	return request{method: method, url: target.String(), query: url.Values{}, header: header, http: c.http}
 }
 
 // add adds an optional parameter, unless it has the zero value. A list is sent as
@@ -105,5 +113,5 @@ func (r request) send(ctx context.Context, body any) (*http.Response, error) {
 		r.header.Set("Content-Type", raw.ContentType)
 	}
 	out.Header = r.header
-	return http.DefaultClient.Do(out)
+	return r.http.Do(out)
 }

@@ -28,12 +28,16 @@ type Context struct {
 	Tenant string `json:"tenant,omitempty"`
 	User   string `json:"user,omitempty"`
 	Token  string `json:"token,omitempty"` // empty: not signed in
+
+	Transport Transport `json:"-"` // of this command
 }
 
 // A File is the file that logins leave behind.
 type File struct {
 	Current  string    `json:"current,omitempty"`
 	Contexts []Context `json:"contexts,omitempty"`
+	// NoPrompts means that commands ask nothing.
+	NoPrompts bool `json:"noPrompts,omitempty"`
 	// Server and Token are all that the file contained before there were
 	// contexts.
 	Server string `json:"server,omitempty"`
@@ -117,10 +121,22 @@ func (f File) Missing(name string) error {
 
 // A Choice says by flags which hub is meant, and who asks. What is empty comes from
 // the environment or from the file.
-type Choice struct{ Context, Server, Token string }
+type Choice struct {
+	Context, Server, Token string
+	Transport              Transport
+}
 
 // Load reads flags, environment and file, in this order.
+//
+// Argo CD's variables count where nothing else names a hub: who has both tools
+// must not send the token of one to the other.
 func (q Choice) Load(warn io.Writer) (Context, error) {
+	c, err := q.find(warn)
+	c.Transport = q.Transport
+	return c, err
+}
+
+func (q Choice) find(warn io.Writer) (Context, error) {
 	var c Context
 	f, err := ReadFile(warn)
 	if err != nil {
@@ -133,7 +149,11 @@ func (q Choice) Load(warn io.Writer) (Context, error) {
 		return c, f.Missing(asked)
 	}
 	// A token belongs to its server: another server does not get it.
-	if s := strings.TrimSuffix(cmp.Or(q.Server, os.Getenv("CAPSTAN_SERVER")), "/"); s != "" && s != c.Server {
+	given, token := cmp.Or(q.Server, os.Getenv("CAPSTAN_SERVER")), cmp.Or(q.Token, os.Getenv("CAPSTAN_TOKEN"), os.Getenv("CAPSTAN_AUTH_TOKEN"))
+	if given == "" && c.Server == "" {
+		given, token = q.Transport.argoAddress(os.Getenv("ARGOCD_SERVER")), cmp.Or(token, os.Getenv("ARGOCD_AUTH_TOKEN"))
+	}
+	if s := q.Transport.Address(given); s != "" && s != c.Server {
 		if asked != "" && q.Server != "" {
 			return c, usage.Errorf("context %s is of %s; give --context or --server", asked, c.Server)
 		}
@@ -145,8 +165,8 @@ func (q Choice) Load(warn io.Writer) (Context, error) {
 			}
 		}
 	}
-	if t := cmp.Or(q.Token, os.Getenv("CAPSTAN_TOKEN")); t != "" {
-		c.Token = t
+	if token != "" {
+		c.Token = token
 	}
 	if c.Server == "" {
 		return c, fault.With(fault.New(fault.Unknown, "no hub is known"), "", "run `capstan login URL`")
@@ -200,5 +220,13 @@ func NewClient(c Context) (*client.Client, error) {
 	if c.Token != "" {
 		header.Set("Authorization", "Bearer "+c.Token)
 	}
-	return client.New(c.Server, header), nil
+	if err := c.Transport.header(header); err != nil {
+		return nil, err
+	}
+	api := client.New(c.Server, header)
+	h, err := c.Transport.client()
+	if err != nil || h == nil {
+		return api, err
+	}
+	return api.Through(h), nil
 }

@@ -31,7 +31,7 @@ func (s *Server) noOperation(c echo.Context) error {
 func (s *Server) valid(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		o := operationOf(c)
-		if o.Action != "webhook" { // a Git host may add some of its own
+		if o.Action != "webhook" && !o.SignIn() { // a Git host or identity provider may add some of its own
 			if err := o.UnknownQuery(c.QueryParams()); err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/shared/apimodel"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
@@ -21,6 +22,9 @@ func (s *Server) Login(ctx context.Context, r gen.LoginRequestObject) (gen.Login
 	cred := identity.Credential{Tenant: r.Body.Tenant, Username: r.Body.Username, Password: r.Body.Password}
 	if cred.Tenant == "" {
 		cred.Tenant = defaultTenant
+	}
+	if r.Body.Provider != "" {
+		return s.loginBy(ctx, r.Body.Provider, cred, r.Body.Mode)
 	}
 	secret, who, expires, err := s.Identity.Login(ctx, from(ctx), cred)
 	if err != nil {
@@ -99,10 +103,14 @@ func (s *Server) Logout(ctx context.Context, _ gen.LogoutRequestObject) (gen.Log
 	if err := s.Catalog.SignedOut(ctx, who); err != nil {
 		return nil, err
 	}
+	address, err := s.SignIn.SignOut(ctx, who, secretOf(ctx), hostOf(ctx))
+	if err != nil {
+		s.Log.WarnContext(ctx, "the session with the identity provider goes on", logkey.Error, err)
+	}
 	if err := s.Identity.Logout(ctx, secretOf(ctx)); err != nil {
 		return nil, err
 	}
-	return signedOut{cookie: s.setCookie("", -1)}, nil
+	return signedOut{cookie: s.setCookie("", -1), address: address}, nil
 }
 
 // GetMe answers who is calling.

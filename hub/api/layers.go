@@ -53,7 +53,8 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 		c.Response().Header().Set("X-Request-Id", string(id))
 		r := c.Request()
 		who := hub.Caller{Request: id, Address: s.cfg.TrustedProxies.Client(r)}
-		c.SetRequest(r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
+		ctx := context.WithValue(r.Context(), hostKey{}, r.Host)
+		c.SetRequest(r.WithContext(context.WithValue(ctx, callerKey{}, who)))
 		return next(c)
 	}
 }
@@ -113,11 +114,17 @@ func (s *Server) limited(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		from := clientip.Key(callerOf(c.Request().Context()).Address)
 		o := operationOf(c)
-		if !s.limits.Address.Allow(from) || (o.Public() && unsafeMethod(o.Route.Method) && o.Action != "webhook" && !s.limits.SignIn.Allow(from)) {
+		if !s.limits.Address.Allow(from) || (countsAsSignIn(o) && !s.limits.SignIn.Allow(from)) {
 			return errTooFast()
 		}
 		return next(c)
 	}
+}
+
+// countsAsSignIn reports whether an operation is one of those by which people
+// sign in.
+func countsAsSignIn(o *openapi.Operation) bool {
+	return o.SignIn() || o.Public() && unsafeMethod(o.Route.Method) && o.Action != "webhook"
 }
 
 func errTooFast() error {
@@ -181,7 +188,9 @@ func (s *Server) sameSite(next echo.HandlerFunc) echo.HandlerFunc {
 		r := c.Request()
 		o := operationOf(c)
 		_, cookie := s.proof(r)
-		if !unsafeMethod(r.Method) || o.Action == "webhook" || (!cookie && !o.Public()) {
+		// An identity provider's form comes from another site on purpose; it counts
+		// only with the secret of the browser that began.
+		if !unsafeMethod(r.Method) || o.Action == "webhook" || o.SignIn() || (!cookie && !o.Public()) {
 			return next(c)
 		}
 		site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")

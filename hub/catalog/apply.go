@@ -133,6 +133,8 @@ func (c *Catalog) applyOne(ctx context.Context, by hub.Caller, o *manifest.Objec
 		return outcome, append(warnings, more...), err
 	case o.GetAPIVersion() == "v1" && o.GetKind() == "Secret" && settings.IsSecret(o.GetName()):
 		return c.ApplySettings(ctx, by, o, dryRun)
+	case validation.IsReferred(o):
+		return c.ApplySettings(ctx, by, o, dryRun)
 	case o.GetAPIVersion() == "v1" && o.GetKind() == "Secret":
 		return c.applySecret(ctx, by, o, dryRun)
 	case o.GetAPIVersion() == "v1" && o.GetKind() == "ConfigMap" && o.GetName() == tenancy.KnownHostsMap:
@@ -236,7 +238,8 @@ func (c *Catalog) applyCluster(ctx context.Context, by hub.Caller, o *manifest.O
 	delete(cl.Labels, validation.SecretType)
 	cl.Annotations = maps.Clone(o.GetAnnotations())
 	delete(cl.Annotations, manifest.LastApplied)
-	if err := validation.CheckUnscoped(v); err != nil {
+	var err error
+	if cl.ClusterScope, err = validation.ReadScope(v); err != nil {
 		return "", nil, err
 	}
 	var warnings []string

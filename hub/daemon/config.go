@@ -30,6 +30,7 @@ type Config struct {
 	PublicURL  string   `json:"publicURL"`  // address of the console, for links; default: the HTTP address
 	AgentHosts []string `json:"agentHosts"` // host:port that agents dial, written into join tokens; default: the link address
 	Sources    Sources  `json:"sources"`
+	SignIn     SignIn   `json:"signIn"`
 	Render     Render   `json:"render"`
 	Log        Log      `json:"log"`
 	// TrustedProxies are the networks (CIDR) or addresses of ingresses and load
@@ -206,6 +207,14 @@ type Sources struct {
 	Parallel     int      `json:"parallel"`     // fetches at once, half of them at most for one tenant; default 16
 }
 
+// SignIn bounds what the hub dials to sign people in.
+type SignIn struct {
+	// AllowPrivate lists networks (CIDR) in which identity providers may be
+	// although they are loopback, link-local or private. Every tenant may name
+	// addresses in them.
+	AllowPrivate []string `json:"allowPrivate"`
+}
+
 // Render sets the rendering workers.
 type Render struct {
 	Workers int    `json:"workers"` // renders at once; default: number of CPUs
@@ -364,6 +373,11 @@ func (c Config) Validate() error {
 	for _, cidr := range c.Sources.AllowPrivate {
 		if _, err := netip.ParsePrefix(cidr); err != nil {
 			bad("sources.allowPrivate: %q is no network; write it like 10.0.0.0/8", cidr)
+		}
+	}
+	for _, cidr := range c.SignIn.AllowPrivate {
+		if _, err := netip.ParsePrefix(cidr); err != nil {
+			bad("signIn.allowPrivate: %q is no network; write it like 10.0.0.0/8", cidr)
 		}
 	}
 	if c.Render.Sandbox != "" && c.Render.Sandbox != "none" {

@@ -62,11 +62,16 @@ func (p *parts) addConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	sessions := identity.New(storeports.Identity(p.db.System()), cat, passwords, identity.Config{}, p.log)
+	signIn, err := p.signIn(cat, sessions)
+	if err != nil {
+		return err
+	}
 	p.api, err = api.New(api.Config{
 		ExternalURL: p.cfg.publicURL(), Console: console,
 		TrustedProxies: p.proxies, Rates: p.cfg.Limits.rates(), AgentHelm: p.cfg.AgentChart.install(),
 	}, api.Parts{
-		Catalog: cat, Identity: identity.New(storeports.Identity(p.db.System()), cat, passwords, identity.Config{}, p.log), Passwords: passwords,
+		Catalog: cat, Identity: sessions, SignIn: signIn, Passwords: passwords,
 		Feed: p.feed, Relay: relay.New(p.replicas), Webhook: hooks, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
 		Metrics: face{p.instruments, p.monitor}, Quotas: p.rates,
 	})

@@ -56,14 +56,36 @@ type AddressBook interface {
 	KnownAddress(ctx context.Context, key [32]byte, now time.Time) (bool, error)
 }
 
-// Accounts are the local accounts of the tenants, and where sign-ins are noted.
+// Accounts are the accounts of the tenants, what their tenants have set about
+// sign-ins, and where those are noted.
 type Accounts interface {
+	AccountReader
+	SignInRules
+	SignInLog
+}
+
+// AccountReader finds accounts.
+type AccountReader interface {
 	// AccountByName returns an account and the hash of its password; the error
 	// is fault.Missing if there is none.
 	AccountByName(ctx context.Context, tenant hub.TenantID, name string) (hub.User, string, error)
 	Account(ctx context.Context, tenant hub.TenantID, id hub.UserID) (hub.User, error)
+	// SessionClaims are what an identity provider said of whom a session belongs
+	// to; the error is fault.Missing if there are none.
+	SessionClaims(ctx context.Context, tenant hub.TenantID, hash [32]byte) (hub.SessionClaims, error)
+	PutSessionClaims(ctx context.Context, tenant hub.TenantID, c hub.SessionClaims) error
+}
+
+// SignInRules are what a tenant has set.
+type SignInRules interface {
 	// SessionDuration is how long a session of the tenant lasts that begins now.
 	SessionDuration(ctx context.Context, tenant hub.TenantID) (time.Duration, error)
+	// LocalSignIn reports whether an account may sign in with a password.
+	LocalSignIn(ctx context.Context, tenant hub.TenantID, u hub.User) (bool, error)
+}
+
+// SignInLog is where sign-ins are noted.
+type SignInLog interface {
 	// SignedIn and SignInRefused write the audit record of a sign-in.
 	SignedIn(ctx context.Context, c hub.Caller) error
 	SignInRefused(ctx context.Context, c hub.Caller, reason string) error
@@ -165,7 +187,25 @@ func (s *Service) Login(ctx context.Context, from hub.Caller, c Credential) (sec
 	if err := s.dir.ForgetLoginFailures(ctx, keys[0].key); err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
+	if err := s.mayUsePassword(ctx, from, tenant, user); err != nil {
+		return "", hub.Caller{}, time.Time{}, err
+	}
 	return s.Begin(ctx, from, tenant, user)
+}
+
+// mayUsePassword refuses accounts whose tenant has closed sign-ins by password.
+// Only who knows the password hears of it.
+func (s *Service) mayUsePassword(ctx context.Context, from hub.Caller, tenant hub.Tenant, user hub.User) error {
+	allowed, err := s.accounts.LocalSignIn(ctx, tenant.ID, user)
+	if err != nil || allowed {
+		return err
+	}
+	by := callerOf(tenant, user, "password", "")
+	by.Address, by.Request = from.Address, from.Request
+	if err := s.accounts.SignInRefused(ctx, by, "the tenant has switched off sign-ins of local accounts"); err != nil {
+		return err
+	}
+	return fault.With(fault.New(fault.Denied, "your organisation has switched off sign-ins with a password"), "", "sign in by single sign-on, or ask a platform admin for a setup link")
 }
 
 // find returns the tenant, the account and the hash of its password; what is
@@ -183,6 +223,12 @@ func (s *Service) find(ctx context.Context, c Credential) (tenant hub.Tenant, us
 
 // Begin starts a session for an account whose proof was checked already.
 func (s *Service) Begin(ctx context.Context, from hub.Caller, tenant hub.Tenant, user hub.User) (secret string, caller hub.Caller, expires time.Time, err error) {
+	return s.BeginBy(ctx, from, tenant, user, nil)
+}
+
+// BeginBy is Begin with what an identity provider said of the person; nil for
+// a local account. The claims get the session's hash and end with it.
+func (s *Service) BeginBy(ctx context.Context, from hub.Caller, tenant hub.Tenant, user hub.User, claims *hub.SessionClaims) (secret string, caller hub.Caller, expires time.Time, err error) {
 	now := s.cfg.Now()
 	lasts, err := s.accounts.SessionDuration(ctx, tenant.ID)
 	if err != nil {
@@ -195,6 +241,13 @@ func (s *Service) Begin(ctx context.Context, from hub.Caller, tenant hub.Tenant,
 	}
 	caller = callerOf(tenant, user, "session", Shown(secret))
 	caller.Address, caller.Request = from.Address, from.Request
+	if claims != nil {
+		claims.Hash, claims.User, claims.ExpiresAt, claims.Challenge = session.Hash, user.ID, session.ExpiresAt, ""
+		caller.Groups = claims.Groups
+		if err := s.accounts.PutSessionClaims(ctx, tenant.ID, *claims); err != nil {
+			return "", hub.Caller{}, time.Time{}, err
+		}
+	}
 	if err := s.accounts.SignedIn(ctx, caller); err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
@@ -257,7 +310,15 @@ func (s *Service) authenticate(ctx context.Context, kind Kind, hash [32]byte, se
 	if user.Disabled || tenant.Suspended {
 		return hub.Caller{}, errProof()
 	}
-	return callerOf(tenant, user, via, id), nil
+	caller := callerOf(tenant, user, via, id)
+	if user.Provider != "" && kind == SessionSecret {
+		claims, err := s.accounts.SessionClaims(ctx, tenantID, hash)
+		if err != nil {
+			return hub.Caller{}, err
+		}
+		caller.Groups = claims.Groups
+	}
+	return caller, nil
 }
 
 func (s *Service) session(ctx context.Context, hash [32]byte, now time.Time) (hub.Session, error) {

@@ -10,20 +10,11 @@ func configKeys() []Known {
 // addressRows are keys about the address of the hub and its console (CFG-01).
 func addressRows() []row {
 	return []row{
-		{"url", "The address at which users reach the hub.", "https://cd.example.com", address, "", ""},
-		{"additionalUrls", "Further addresses at which users reach the hub.", "- https://cd.example.org\n", sequence, "", ""},
 		{"statusbadge.enabled", "Whether pictures show the status of an application without signing in.", "true", truth, "", ""},
 		{"statusbadge.url", "The address that pictures of the status link to.", "https://cd.example.com", address, "", ""},
 		{"ui.cssurl", "A style sheet for the console.", "./custom/style.css", style, noStyle, ""},
-		{"ui.bannercontent", "A notice that the console shows to everybody.", "Maintenance on Saturday", anyText, "", ""},
-		{"ui.bannerurl", "The address that the notice links to.", "https://status.example.com", address, "", ""},
-		{"ui.bannerpermanent", "Whether the notice cannot be closed.", "true", truth, "", ""},
-		{"ui.bannerposition", "Where the notice is.", "top", among("top", "bottom", "both"), "", ""},
 		{"ui.view.resources.disabled", "Whether the console hides its page of all objects.", "true", truth, "", ""},
 		{"ui.loginButtonText", "The text of the button that begins a single sign-on.", "Sign in with Okta", anyText, "", ""},
-		{"help.chatUrl", "The address at which users get help.", "https://chat.example.com/cd", address, "", ""},
-		{"help.chatText", "The text of the link to that address.", "Ask the platform team", anyText, "", ""},
-		{"help.download.", "The address of the command line for a platform, such as linux-amd64.", "https://cd.example.com/capstan", address, "", "linux-amd64"},
 		{"ga.trackingid", "An account of Google Analytics.", "UA-12345-1", anyText, noAnalytics, ""},
 		{"ga.anonymizeusers", "Whether names of users are hashed for Google Analytics.", "true", truth, noAnalytics, ""},
 	}
@@ -37,14 +28,9 @@ const (
 // userRows are keys about users and their sign-in (CFG-02).
 func userRows() []row {
 	return []row{
-		{"admin.enabled", "Whether the account admin may sign in.", "false", truth, "", ""},
 		{"accounts.", "By the name of a local account: what it may do, of login and apiKey; and whether it is enabled.", "apiKey, login", account, "", "ci"},
 		{"users.anonymous.enabled", "Whether requests without a sign-in have the rights of the default role.", "false", truth, "", ""},
 		{"passwordPattern", "A regular expression that new passwords must match.", "^.{12,64}$", pattern, "", ""},
-		{"dex.config", "Connectors of identity providers.", "connectors:\n  - type: github\n    id: github\n    name: GitHub\n", mapping, "", ""},
-		{"dex.auth.connectorId", "The connector that sign-ins use without asking.", "github", anyText, "", ""},
-		{"oidc.config", "A provider of OpenID Connect.", "name: Okta\nissuer: https://example.okta.com\nclientID: $oidc.clientID\n", mapping, "", ""},
-		{"oidc.tls.insecure.skip.verify", "Whether the provider's certificate is not checked.", "false", truth, "", ""},
 	}
 }
 

@@ -27,7 +27,6 @@ func otherMaps() []Known {
 			row{"policy.csv", "Rules of access, in lines of p and g.", "p, role:dev, applications, sync, */*, allow\ng, team, role:dev\n", policy, "", ""},
 			row{"policy.default", "The role of everybody who is signed in.", "role:readonly", anyText, "", ""},
 			row{"policy.matchMode", "How objects of rules are matched.", "glob", among("glob", "regex"), "", ""},
-			row{"scopes", "Claims of a single sign-on that are groups.", "[groups, email]", sequence, "", ""},
 			row{"policy.", "Further rules, in keys that end in .csv.", "p, role:dev, applications, get, */*, allow\n", policyFile, "", "dev.csv"},
 		),
 		table(notificationsMap, row{anyKey, "Services, templates and triggers of notifications.", "message: done\n", anyText, "", ""}),
@@ -57,7 +56,5 @@ func secretKeys() []Known {
 		row{"accounts.", "By the name of a local account: the hash of its password, when it was set, and its tokens.", "[]", accountSecret, hashed, "ci.tokens"},
 		row{"tls.crt", "The certificate of the API server.", "x", anyText, ownCertificate, ""},
 		row{"tls.key", "The key of that certificate.", "x", anyText, ownCertificate, ""},
-		row{"dex.", "A value that $dex.NAME of another setting stands for.", "random", anyText, "", "github.clientSecret"},
-		row{"oidc.", "A value that $oidc.NAME of another setting stands for.", "random", anyText, "", "okta.clientSecret"},
 	)
 }

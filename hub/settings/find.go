@@ -58,6 +58,9 @@ func (x *index) find(name, key string) (place int, ok bool) {
 
 // Find returns what is known of a key.
 func Find(name, key string) (Known, bool) {
+	if strings.HasPrefix(name, hub.SecretPrefix) {
+		return Known{Map: name, Key: anyKey, Used: true, read: (*set).readSecret}, true
+	}
 	x := catalogueIndex()
 	i, ok := x.find(name, key)
 	if !ok {

@@ -162,7 +162,7 @@ func TestCheck(t *testing.T) {
 			"resource.customizations.health.a_B":          "",
 			"resource.customizations.useOpenLibs.a_B":     "",
 			"resource.customizations.actions.a_B":         "",
-			"url":                                         "not used yet",
+			"statusbadge.enabled":                         "not used yet",
 		} {
 			if got := settings.Unused("argocd-cm", key); !strings.Contains(got, says) || (got == "") != (says == "") {
 				t.Errorf("%s: %q", key, got)

@@ -13,21 +13,21 @@ import (
 
 const (
 	selectUsers = `
-		SELECT id, tenant_id, name, roles, disabled, created_at
+		SELECT id, tenant_id, name, roles, disabled, created_at, provider
 		FROM   account
 		WHERE  tenant_id = $1
 		ORDER  BY name`
 	selectUser = `
-		SELECT id, tenant_id, name, roles, disabled, created_at
+		SELECT id, tenant_id, name, roles, disabled, created_at, provider
 		FROM   account
 		WHERE  tenant_id = $1 AND id = $2`
 	selectUserByName = `
-		SELECT id, tenant_id, name, roles, disabled, created_at, password_hash
+		SELECT id, tenant_id, name, roles, disabled, created_at, provider, password_hash
 		FROM   account
 		WHERE  tenant_id = $1 AND name = $2`
 	insertUser = `
-		INSERT INTO account (tenant_id, id, name, password_hash, roles, disabled, created_at)
-		VALUES (@tenant, @id, @name, @password_hash, @roles, @disabled, @created)`
+		INSERT INTO account (tenant_id, id, name, password_hash, roles, disabled, created_at, provider, realm, subject)
+		VALUES (@tenant, @id, @name, @password_hash, @roles, @disabled, @created, @provider, @realm, @subject)`
 	updateUser     = `UPDATE account SET name = @name, roles = @roles, disabled = @disabled WHERE tenant_id = @tenant AND id = @id`
 	updatePassword = `UPDATE account SET password_hash = $3 WHERE tenant_id = $1 AND id = $2`
 	deleteUser     = `DELETE FROM account WHERE tenant_id = $1 AND id = $2`
@@ -52,13 +52,13 @@ const (
 )
 
 func scanUser(row pgx.CollectableRow) (u hub.User, err error) {
-	err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt)
+	err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt, &u.Provider)
 	return u, err
 }
 
 func noUser() error { return fault.New(fault.Missing, "there is no such user") }
 
-// Users returns the local accounts in order of name.
+// Users returns the accounts in order of name.
 func (t *Tenant) Users(ctx context.Context) ([]hub.User, error) {
 	return list(ctx, t.tx, "users", scanUser, selectUsers, t.id)
 }
@@ -76,7 +76,7 @@ func (t *Tenant) User(ctx context.Context, id hub.UserID) (hub.User, error) {
 func (t *Tenant) UserByName(ctx context.Context, name string) (hub.User, string, error) {
 	var hash string
 	u, err := one(ctx, t.tx, "user", func(row pgx.CollectableRow) (u hub.User, err error) {
-		err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt, &hash)
+		err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt, &u.Provider, &hash)
 		return u, err
 	}, selectUserByName, t.id, name)
 	return u, hash, missing(err, "there is no user %q", name)
@@ -94,7 +94,7 @@ func (t *Tenant) CreateUser(ctx context.Context, u hub.User, passwordHash string
 	u.Tenant, u.CreatedAt, u.Roles = t.id, micro(u.CreatedAt), nonNil(u.Roles)
 	_, err := exec(ctx, t.tx, "insert user", insertUser, pgx.StrictNamedArgs{
 		"tenant": t.id, "id": u.ID, "name": u.Name, "password_hash": passwordHash, "roles": u.Roles, "disabled": u.Disabled,
-		"created": u.CreatedAt,
+		"created": u.CreatedAt, "provider": u.Provider, "realm": u.Realm, "subject": u.Subject,
 	})
 	if err != nil {
 		return hub.User{}, userFault(err, u.Name)
@@ -107,6 +107,8 @@ func userFault(err error, name string) error {
 	switch {
 	case violates(err, "account_name"):
 		return taken("user " + name)
+	case violates(err, "account_person"):
+		return taken("account of the person " + name)
 	case code(err) == checkViolation:
 		return fault.New(fault.Invalid, "a user needs a name")
 	}

@@ -137,6 +137,8 @@ func (t *Tenant) Collect(ctx context.Context, now time.Time) (more bool, err err
 	b.Queue(collectOperations, t.id, keepOperations, collectAtOnce)
 	full.queue(b, collectMany, collectAnswers, t.id, now.Add(-keepAnswers))
 	full.queue(b, collectMany, collectChanges, t.id, now.Add(-keepChanges))
+	full.queue(b, collectMany, collectSignIns, t.id, now)
+	full.queue(b, collectMany, collectSessionClaims, t.id, now)
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
 		return false, fmt.Errorf("collect what is not needed: %w", err)
 	}

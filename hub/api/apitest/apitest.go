@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"sync"
 	"testing"
 	"testing/fstest"
@@ -29,8 +30,10 @@ import (
 	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/identity/sso"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/relay"
+	"github.com/capstan-cd/capstan/hub/source/guard"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -179,8 +182,16 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 	for _, c := range change {
 		c(&cfg)
 	}
+	sessions := identity.New(storeports.Identity(h.DB.System()), h.Catalog, passwords, identity.Config{Trust: time.Nanosecond}, log)
 	s, err := api.New(cfg, api.Parts{
-		Catalog: h.Catalog, Identity: identity.New(storeports.Identity(h.DB.System()), h.Catalog, passwords, identity.Config{Trust: time.Nanosecond}, log), Passwords: passwords,
+		Catalog: h.Catalog, Identity: sessions, Passwords: passwords, SignIn: sso.New(sso.Parts{
+			Tenants: h.DB.System(), Requests: h.Catalog, People: h.Catalog, Claims: h.Catalog, Records: h.Catalog, Sessions: sessions,
+			Client: func(authorities string, skip bool) (*http.Client, error) {
+				return guard.Client([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, authorities, skip)
+			},
+			Dial:    guard.Dialer([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}).DialContext,
+			Console: cfg.ExternalURL, Log: log, Now: time.Now,
+		}),
 		Feed: f, Relay: relay.New(noAgents{}), Webhook: pushes{}, Ready: h.DB.Ping, Log: log,
 	})
 	if err != nil {

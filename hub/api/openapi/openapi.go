@@ -50,6 +50,10 @@ type Operation struct {
 // Public reports whether the operation needs no sign-in.
 func (o *Operation) Public() bool { return o.Resource == resourcePublic }
 
+// SignIn reports whether browsers are led through the operation on their way
+// to and from an identity provider.
+func (o *Operation) SignIn() bool { return o.Action == "sign-in" }
+
 // Read reads the operations of an OpenAPI document, by method and
 // echo path. Every operation must say which right it needs.
 func Read(text []byte) (map[string]*Operation, error) {
@@ -75,7 +79,7 @@ func Read(text []byte) (map[string]*Operation, error) {
 			if o.Resource == "" || o.Action == "" || o.id == "" {
 				return nil, fmt.Errorf("openapi.yaml: %s %s lacks operationId, %s or %s", method, path, extResource, extAction)
 			}
-			o.Raw = o.Resource == "apply" || o.Action == "webhook"
+			o.Raw = o.Resource == "apply" || o.Action == "webhook" || o.SignIn()
 			out[method+" "+echoPath(path)] = o
 		}
 	}

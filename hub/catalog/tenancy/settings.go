@@ -63,7 +63,11 @@ func (c *Tenancy) PatchSettings(ctx context.Context, by hub.Caller, changes []hu
 	}
 	err := c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
 		var err error
-		out.Version, out.Outcome, err = w.patchSettings(ctx, changes, expect)
+		if out.Version, out.Outcome, err = w.patchSettings(ctx, changes, expect); err != nil {
+			return err
+		}
+		missing, err := w.warnSignIn(ctx, changes)
+		out.Warnings = append(out.Warnings, missing...)
 		return err
 	})
 	return out, err
@@ -106,7 +110,9 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 			return version, "", err
 		}
 	}
-	decides := func(c hub.SettingChange) bool { return c.Map == hub.GPGKeysMap || hub.Renders(c.Map, c.Key) }
+	decides := func(c hub.SettingChange) bool {
+		return c.Map == hub.GPGKeysMap || hub.Renders(c.Map, c.Key) || c.Map == hub.ParamsMap && c.Key == hub.ApplicationNamespacesKey
+	}
 	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, decides) {
 		if err := w.RefreshApplications(ctx); err != nil {
 			return version, "", err

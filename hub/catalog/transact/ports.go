@@ -44,6 +44,8 @@ type AccountPorts struct {
 	UserReader
 	UserWriter
 	TokenStore
+	PersonReader
+	SignInStore
 }
 
 // UserReader finds accounts.
@@ -51,6 +53,24 @@ type UserReader interface {
 	Users(ctx context.Context) ([]hub.User, error)
 	User(ctx context.Context, id hub.UserID) (hub.User, error)
 	UserByName(ctx context.Context, name string) (hub.User, string, error)
+}
+
+// PersonReader finds the accounts of people of identity providers.
+type PersonReader interface {
+	UserBySubject(ctx context.Context, p hub.Person) (hub.User, error)
+	// LocalNames returns those of the names that local accounts have.
+	LocalNames(ctx context.Context, names []string) ([]string, error)
+}
+
+// SignInStore keeps sign-ins that have begun at a provider, and what it said.
+type SignInStore interface {
+	PutSignIn(ctx context.Context, s hub.SignIn) error
+	// TakeSignIn removes it: of all who try, one gets it.
+	TakeSignIn(ctx context.Context, hash, browser [32]byte, now time.Time) (hub.SignIn, error)
+	PutSessionClaims(ctx context.Context, c hub.SessionClaims) error
+	// SessionClaims are without proof; TakeSessionClaims removes them.
+	SessionClaims(ctx context.Context, hash [32]byte, now time.Time) (hub.SessionClaims, error)
+	TakeSessionClaims(ctx context.Context, hash [32]byte, challenge string, now time.Time) (hub.SessionClaims, error)
 }
 
 // UserWriter changes accounts.
@@ -77,13 +97,18 @@ type ProjectPorts struct {
 // ProjectReader finds projects.
 type ProjectReader interface {
 	Project(ctx context.Context, name string) (hub.Project, error)
-	// ProjectSpecs returns those of the named projects that there are.
+	// EffectiveProject is Project with what the project inherits.
+	EffectiveProject(ctx context.Context, name string) (hub.Project, error)
+	// ProjectSpecs returns those of the named projects that there are, with what
+	// they inherit.
 	ProjectSpecs(ctx context.Context, names []string) (map[string]hub.Project, error)
 	Projects(ctx context.Context) ([]hub.Project, error)
 }
 
 // ProjectWriter changes projects.
 type ProjectWriter interface {
+	// RefreshProject has the applications of a project judged anew.
+	RefreshProject(ctx context.Context, name string) error
 	CreateProject(ctx context.Context, p hub.Project) (hub.Project, error)
 	UpdateProject(ctx context.Context, p hub.Project, expect int64) (hub.Project, error)
 	DeleteProject(ctx context.Context, name string) error
@@ -105,6 +130,8 @@ type RepositoryReader interface {
 	RepositoryByURL(ctx context.Context, key string) (hub.Repository, error)
 	// RepositoryFor returns the one that applications of a project use.
 	RepositoryFor(ctx context.Context, url, project string) (hub.Repository, error)
+	// Refs returns branches and tags as of the last fetch.
+	Refs(ctx context.Context, id hub.RepositoryID) ([]hub.Ref, error)
 }
 
 // RepositoryWriter changes repositories and has them fetched.

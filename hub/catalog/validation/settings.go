@@ -47,16 +47,28 @@ func SettingChanges(o *manifest.Object) ([]hub.SettingChange, []string, error) {
 			warnings = append(warnings, "binaryData was not stored: settings are texts")
 		}
 	}
+	name := o.GetName()
+	if IsReferred(o) {
+		name = hub.SecretsMap(name)
+	}
 	var out []hub.SettingChange
 	for _, k := range slices.Sorted(maps.Keys(values)) {
 		v := values[k]
-		out = append(out, hub.SettingChange{Map: o.GetName(), Key: k, Value: &v})
+		out = append(out, hub.SettingChange{Map: name, Key: k, Value: &v})
 		delete(gone, k)
 	}
 	for _, k := range slices.Sorted(maps.Keys(gone)) {
-		out = append(out, hub.SettingChange{Map: o.GetName(), Key: k})
+		out = append(out, hub.SettingChange{Map: name, Key: k})
 	}
 	return out, warnings, nil
+}
+
+// IsReferred reports whether an object is a Secret that settings may refer to
+// as $NAME:KEY (AUTH-13).
+func IsReferred(o *manifest.Object) bool {
+	labels := o.GetLabels()
+	return o.GetAPIVersion() == "v1" && o.GetKind() == "Secret" && !settings.IsSecret(o.GetName()) &&
+		labels["app.kubernetes.io/part-of"] == "argocd" && labels[SecretType] == ""
 }
 
 // Sets reports whether one of some keys of argocd-cm is changed.

@@ -34,7 +34,7 @@ func Catalog(t *store.Tenant) transact.Tx {
 	d := deploys{t}
 	return transact.Tx{
 		PolicyReader: t,
-		AccountPorts: transact.AccountPorts{UserReader: t, UserWriter: t, TokenStore: t},
+		AccountPorts: transact.AccountPorts{UserReader: t, UserWriter: t, TokenStore: t, PersonReader: t, SignInStore: t},
 		ProjectPorts: transact.ProjectPorts{ProjectReader: t, ProjectWriter: t},
 		RepositoryPorts: transact.RepositoryPorts{
 			RepositoryReader: t, RepositoryWriter: t, TemplateStore: t, HostKeyStore: t,

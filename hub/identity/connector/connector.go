@@ -20,6 +20,9 @@ type Identity struct {
 	// Claims are the claims that policies may name besides groups, by name;
 	// what is no text or list of texts is left out.
 	Claims map[string][]string
+	// Proof is what the provider wants back when the person signs out there; a
+	// secret, and empty if it wants nothing.
+	Proof string
 }
 
 // A Request is one sign-in that has begun. All its secrets are random, of at
@@ -50,3 +53,23 @@ type Password interface {
 	// wrong.
 	Check(ctx context.Context, username, password string) (Identity, error)
 }
+
+// A Farewell connector knows where to send the browser of a person who signs
+// out, so that the session with the provider ends as well.
+type Farewell interface {
+	// SignOut returns that address, or an empty text if there is none. proof is
+	// that of the Identity; the provider sends the browser back to the address
+	// that is given.
+	SignOut(proof, back string) string
+}
+
+// A Cause in the chain of an error says what the console has words of its own
+// for.
+type Cause string
+
+// Overage means that somebody is in so many groups that the provider leaves
+// them out.
+const Overage Cause = "groups"
+
+// Error returns the word.
+func (c Cause) Error() string { return string(c) }

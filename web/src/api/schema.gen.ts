@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Says the same as /livez */
+        /** Says the same as /livez, or the same as /readyz with full */
         get: operations["healthz"];
         put?: never;
         post?: never;
@@ -64,6 +64,57 @@ export interface paths {
         };
         /** Returns this document */
         get: operations["getOpenAPI"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/openapi.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns this document as JSON */
+        get: operations["getOpenAPIJSON"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows this document as a page for people */
+        get: operations["getReference"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs/style.css": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the style of the page /docs */
+        get: operations["getReferenceStyle"];
         put?: never;
         post?: never;
         delete?: never;
@@ -151,6 +202,95 @@ export interface paths {
         put?: never;
         /** Signs a person in */
         post: operations["login"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/login/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the identity providers that people of a tenant sign in with
+         * @description A tenant that does not exist answers like one without any.
+         */
+        get: operations["listSignInProviders"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/login/code": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Begins the session of a command line that a browser has signed in */
+        post: operations["exchangeSignInCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/login": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Sends a browser to an identity provider */
+        get: operations["beginSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Receives a browser that comes back from an identity provider */
+        get: operations["finishSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/dex/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Receives a browser that comes back from a provider of dex.config */
+        get: operations["finishSignInByConnector"];
+        put?: never;
+        /** Receives the form that a provider of SAML lets a browser send */
+        post: operations["finishSignInByForm"];
         delete?: never;
         options?: never;
         head?: never;
@@ -537,6 +677,23 @@ export interface paths {
         post?: never;
         /** Forgets a repository's registration and credential */
         delete: operations["deleteRepository"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/repositories/{id}/refs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the branches and tags of a repository as of its last fetch */
+        get: operations["listRefs"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -979,6 +1136,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/applications/{namespace}/{name}/tree/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follows the managed objects and their children as server-sent events
+         * @description Each event `tree` has the whole tree, the first one at once. Changes that
+         *     come together are one event. An event `alive` comes after every 2 seconds
+         *     of silence. The event `gone` ends the stream: the application is deleted,
+         *     or the caller may no longer see it.
+         */
+        get: operations["streamTree"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/revisions/{revision}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns what is known of a revision that was rendered or applied
+         * @description Of a commit: author, date and message. Of a chart: name, version and
+         *     repository. Revisions that the application never had are not known here.
+         */
+        get: operations["getRevision"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/applications/{namespace}/{name}/resource": {
         parameters: {
             query?: never;
@@ -1005,6 +1206,23 @@ export interface paths {
         };
         /** Returns what differs between target and cluster */
         get: operations["diffApplication"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/impersonation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says which rights the service account of an application lacks for its objects */
+        get: operations["checkImpersonation"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1139,6 +1357,23 @@ export interface paths {
         };
         /** Checks the hash chain of the audit log */
         get: operations["verifyAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/settings/client": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the settings that every client may know */
+        get: operations["getClientSettings"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1285,6 +1520,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{name}/detailed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a project with the projects that it inherits from, and its own repositories and clusters */
+        get: operations["getDetailedProject"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/globalprojects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the projects that a project inherits from, in the order of the setting */
+        get: operations["getGlobalProjects"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{name}/syncwindows": {
         parameters: {
             query?: never;
@@ -1344,6 +1613,55 @@ export interface components {
             /** @description The same request may succeed later. */
             retryable: boolean;
             request_id: string;
+        };
+        Ref: {
+            name: string;
+            /** @description The full hash; that of the commit behind an annotated tag. */
+            commit: string;
+        };
+        Revision: {
+            revision: string;
+            author?: string;
+            /** Format: date-time */
+            date?: string;
+            /** @description Its first 500 characters. */
+            message?: string;
+            /** @description Whether the commit has a good signature; absent: signatures were not verified. */
+            signature?: string;
+            chart?: components["schemas"]["RevisionChart"];
+        };
+        RevisionChart: {
+            name: string;
+            version: string;
+            repository: string;
+        };
+        /** @description What clients show and which features are on. Absent texts are not set. */
+        ClientSettings: {
+            /** @description The address of this hub for people. */
+            url?: string;
+            help?: {
+                chatUrl?: string;
+                chatText?: string;
+                binaryUrls?: components["schemas"]["StringMap"];
+            };
+            banner?: {
+                content: string;
+                url?: string;
+                /** @description It cannot be closed. */
+                permanent: boolean;
+                /** @enum {string} */
+                position: "top" | "bottom" | "both";
+            };
+            trackingMethod: string;
+            appLabelKey: string;
+            features: {
+                /** @description A shell in pods. */
+                exec: boolean;
+                statusBadge: boolean;
+                impersonation: boolean;
+                /** @description Syncs with Replace or Force. */
+                replace: boolean;
+            };
         };
         Ready: {
             /** @enum {string} */
@@ -1502,10 +1820,22 @@ export interface components {
             /** Format: date-time */
             expiresAt: string;
         };
+        SignInProvider: {
+            id: string;
+            /** @description For people. */
+            name: string;
+            /**
+             * @description redirect: the browser goes to /auth/login. password: it checks a name and a password, which are sent to /api/v1/login.
+             * @enum {string}
+             */
+            kind: "redirect" | "password";
+        };
         User: {
             name: string;
             roles: string[];
             disabled?: boolean;
+            /** @description Id of the identity provider of the account; empty for a local one. */
+            provider?: string;
             /** Format: date-time */
             createdAt: string;
         };
@@ -2107,6 +2437,7 @@ export interface components {
             server?: string;
             labels?: components["schemas"]["StringMap"];
             annotations?: components["schemas"]["StringMap"];
+            scope?: components["schemas"]["ClusterScope"];
             /** @enum {string} */
             connection: "Connected" | "Disconnected" | "NeverConnected";
             /** Format: date-time */
@@ -2163,6 +2494,60 @@ export interface components {
             /** Format: date-time */
             createdAt: string;
             resourceVersion?: string;
+        };
+        /** @description What the registration of a cluster limits it to. Absent in a request, it stays as it is. */
+        ClusterScope: {
+            /** @description The project whose applications may have the cluster as their destination without an entry in the project. */
+            project?: string;
+            /** @description The only namespaces that are managed; empty means all. */
+            namespaces?: string[];
+            /** @description With namespaces: cluster-scoped objects are managed, too. */
+            clusterResources?: boolean;
+            /**
+             * Format: int64
+             * @description Stored without effect.
+             */
+            shard?: number;
+        };
+        DetailedProject: {
+            project: components["schemas"]["AppProject"];
+            effectiveSpec?: components["schemas"]["AnyObject"];
+            /** @description Those that it inherits from, in the order of the setting. */
+            globalProjects: components["schemas"]["AppProject"][];
+            /** @description Those that belong to it. */
+            repositories: components["schemas"]["Repository"][];
+            /** @description Those that belong to it. */
+            clusters: components["schemas"]["Cluster"][];
+            /** @description Why it is unknown what it inherits. Nothing new is deployed for its applications then. */
+            problem?: string;
+        };
+        /** @description What the service account of an application lacks for the application's objects. */
+        ImpersonationReport: {
+            /** @description User name, such as `system:serviceaccount:shop:deployer`; empty: the project names none for the destination. */
+            serviceAccount: string;
+            /** @description Impersonation is enabled. */
+            enabled: boolean;
+            /** @description An application without service account is refused. */
+            enforced: boolean;
+            /**
+             * Format: int64
+             * @description Objects that were checked.
+             */
+            objects: number;
+            missing: components["schemas"]["MissingRight"][];
+            /** @description There were too many rights to check all. */
+            incomplete?: boolean;
+        };
+        /** @description A right that a service account lacks. */
+        MissingRight: {
+            /** @description `impersonate` means that the agent may not act as the account. */
+            verb: string;
+            group?: string;
+            resource: string;
+            namespace?: string;
+            /** @description Of the object; absent means any. */
+            name?: string;
+            fix: string;
         };
         /** @description The newest order to exchange the agent's image. */
         AgentUpgrade: {
@@ -2618,7 +3003,10 @@ export type $defs = Record<string, never>;
 export interface operations {
     healthz: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whether the database can be reached, too. The hub has no connection to the API servers of clusters; how their agents are stands in /api/v1/clusters. */
+                full?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2695,6 +3083,66 @@ export interface operations {
                 };
                 content: {
                     "application/yaml": string;
+                };
+            };
+        };
+    };
+    getOpenAPIJSON: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description This document. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+        };
+    };
+    getReference: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page without scripts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+        };
+    };
+    getReferenceStyle: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The style. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/css": string;
                 };
             };
         };
@@ -2797,11 +3245,150 @@ export interface operations {
                     username: string;
                     password: string;
                     mode?: components["schemas"]["SignInMode"];
+                    /** @description Id of the identity provider that checks name and password. Empty means a local account. */
+                    provider?: string;
                 };
             };
         };
         responses: {
             200: components["responses"]["SignedInAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listSignInProviders: {
+        parameters: {
+            query?: {
+                /** @description Empty means `default`. */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The providers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["SignInProvider"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    exchangeSignInCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description What the browser brought; it works once and for one minute. */
+                    code: string;
+                    /** @description The PKCE verifier of the challenge that the sign-in began with. */
+                    verifier: string;
+                };
+            };
+        };
+        responses: {
+            200: components["responses"]["SignedInAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    beginSignIn: {
+        parameters: {
+            query?: {
+                /** @description Empty means `default`. */
+                tenant?: string;
+                /** @description Id of the provider. Empty means the first one. */
+                provider?: string;
+                /** @description Address of the console to go to afterwards. */
+                return_url?: string;
+                /** @description Address of a command line on the browser's machine, such as `http://localhost:8085/auth/callback`, which gets a code. */
+                client?: string;
+                /** @description PKCE challenge (S256) of the command line. */
+                code_challenge?: string;
+                /** @description User name, for the provider. */
+                login_hint?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The provider's address; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    finishSignIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The console, with a session; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    finishSignInByConnector: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The console, with a session; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    finishSignInByForm: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The console, with a session; or the sign-in page with the reason of an error. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["ErrorAnswer"];
         };
     };
@@ -2814,6 +3401,17 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description The session has ended. The identity provider's goes on until the browser visits the address. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        url: string;
+                    };
+                };
+            };
             /** @description The session has ended. */
             204: {
                 headers: {
@@ -3631,6 +4229,32 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    listRefs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Names without refs/heads/ and refs/tags/, in order. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        branches: components["schemas"]["Ref"][];
+                        tags: components["schemas"]["Ref"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     getRepositoryDeletion: {
         parameters: {
             query?: never;
@@ -3657,7 +4281,10 @@ export interface operations {
     refreshRepository: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 id: components["parameters"]["PathID"];
             };
@@ -3944,6 +4571,7 @@ export interface operations {
                     /** @description A URL that destinations may name this cluster by. The hub never dials it. */
                     server?: string;
                     labels?: components["schemas"]["StringMap"];
+                    scope?: components["schemas"]["ClusterScope"];
                     /** @description How long the join token can be used, such as `1h`. Empty means one hour; at most 7 days. */
                     expiresIn?: string;
                 };
@@ -4004,6 +4632,7 @@ export interface operations {
                     server?: string;
                     labels?: components["schemas"]["StringMap"];
                     annotations?: components["schemas"]["StringMap"];
+                    scope?: components["schemas"]["ClusterScope"];
                 };
             };
         };
@@ -4068,7 +4697,10 @@ export interface operations {
     acceptHub: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 name: components["parameters"]["PathName"];
             };
@@ -4091,7 +4723,10 @@ export interface operations {
     keepCluster: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 name: components["parameters"]["PathName"];
             };
@@ -4121,7 +4756,10 @@ export interface operations {
     upgradeAgent: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 name: components["parameters"]["PathName"];
             };
@@ -4156,7 +4794,10 @@ export interface operations {
     revokeAgent: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 name: components["parameters"]["PathName"];
             };
@@ -4189,6 +4830,16 @@ export interface operations {
                 health?: components["schemas"]["HealthStatusCode"][];
                 /** @description Part of the name, any case. */
                 q?: string;
+                /** @description The one name, exactly. */
+                name?: string;
+                /** @description The same as project, by Argo CD's name. */
+                projects?: string[];
+                /** @description The same as labels, by Argo CD's name. */
+                selector?: string;
+                /** @description The same as namespace, by Argo CD's name. */
+                appNamespace?: string;
+                /** @description An answer is never older than the request, so any version is fulfilled. To follow changes from a list on, give its cursor to the stream. */
+                resourceVersion?: string;
                 /** @description A label selector: `a=b,c!=d,e in (f,g),h,!i`. */
                 labels?: string;
                 /** @description Any of these repositories, by URL: a source of the application names one of them. */
@@ -4479,7 +5130,10 @@ export interface operations {
     terminateOperation: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -4499,7 +5153,10 @@ export interface operations {
                 /** @description Render even if nothing changed. */
                 hard?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -4539,6 +5196,57 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Tree"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    streamTree: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The events. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["Tree"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getRevision: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+                revision: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The revision. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Revision"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];
@@ -4610,6 +5318,31 @@ export interface operations {
                         items: components["schemas"]["ObjectDiff"][];
                         paused?: components["schemas"]["Paused"];
                     };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    checkImpersonation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The account that the project names for the destination, and what it lacks. Nothing is changed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImpersonationReport"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];
@@ -4853,6 +5586,27 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    getClientSettings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The settings of the caller's tenant. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClientSettings"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     exportAudit: {
         parameters: {
             query?: never;
@@ -4990,7 +5744,10 @@ export interface operations {
     approveOperation: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -5011,7 +5768,10 @@ export interface operations {
     abandonApplication: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -5042,7 +5802,10 @@ export interface operations {
     deleteLiveResource: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -5086,6 +5849,54 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ApplicationWindows"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getDetailedProject: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The project and what counts for its applications besides it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetailedProject"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getGlobalProjects: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The global projects. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["AppProject"][];
+                    };
                 };
             };
             default: components["responses"]["ErrorAnswer"];

@@ -28,7 +28,8 @@ export function makeRouter(queries: QueryClient) {
   const signIn = createRoute({
     getParentRoute: () => root,
     path: '/login',
-    validateSearch: (s: Record<string, unknown>): { to?: string } => words(s, ['to']),
+    validateSearch: (s: Record<string, unknown>): { to?: string; tenant?: string; problem?: string } =>
+      words(s, ['to', 'tenant', 'problem']),
     component: SignInPage,
   });
   const setup = createRoute({

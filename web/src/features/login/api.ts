@@ -4,6 +4,16 @@ import { api, body } from '../../api/client';
 const setupKey = 'setup';
 
 export const loginQueries = {
+  /** The identity providers of a tenant. Without an answer there is the form alone. */
+  providers: (tenant: string) =>
+    queryOptions({
+      queryKey: ['sign-in providers', tenant],
+      queryFn: async ({ signal }) =>
+        body(await api.GET('/api/v1/login/providers', { params: { query: tenant ? { tenant } : {} }, signal })).items,
+      staleTime: 60_000,
+      retry: false,
+      meta: { inline: true },
+    }),
   /** What a setup link is for. The link works once, so a refusal is final. */
   setup: (token: string) =>
     queryOptions({
@@ -18,6 +28,8 @@ interface Credentials {
   tenant: string;
   username: string;
   password: string;
+  /** Id of the provider that checks both; empty for a local account. */
+  provider: string;
 }
 
 interface NewAccount {
@@ -31,8 +43,10 @@ export const loginMutations = {
   signIn: (proceed: () => void) =>
     mutationOptions({
       meta: { inline: true },
-      mutationFn: async ({ tenant, ...rest }: Credentials) => {
-        await api.POST('/api/v1/login', { body: { ...rest, ...(tenant ? { tenant } : {}) } });
+      mutationFn: async ({ tenant, provider, ...rest }: Credentials) => {
+        await api.POST('/api/v1/login', {
+          body: { ...rest, ...(tenant ? { tenant } : {}), ...(provider ? { provider } : {}) },
+        });
       },
       onSuccess: (_data, _credentials, _result, { client }) => {
         client.clear();
@@ -41,10 +55,13 @@ export const loginMutations = {
     }),
   signOut: (proceed: () => Promise<void>) =>
     mutationOptions({
-      mutationFn: async () => {
-        await api.POST('/api/v1/logout');
-      },
-      onSuccess: async (_data, _variables, _result, { client }) => {
+      mutationFn: async () => (await api.POST('/api/v1/logout')).data?.url,
+      onSuccess: async (provider, _variables, _result, { client }) => {
+        if (provider) {
+          // The session with the identity provider ends there, which leads back.
+          window.location.assign(provider);
+          return;
+        }
         await proceed();
         client.clear();
       },

@@ -1,24 +1,28 @@
-import { Button, Card, Center, PasswordInput, Stack, Text, TextInput, Title } from '@mantine/core';
-import { useMutation } from '@tanstack/react-query';
+import { Alert, Button, Card, Center, NativeSelect, PasswordInput, Stack, Text, TextInput, Title } from '@mantine/core';
+import { useDebouncedValue } from '@mantine/hooks';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useRouter, useSearch } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
 import { Problem } from '../../ui/states';
-import { loginMutations } from './api';
+import { loginMutations, loginQueries } from './api';
+import { signInProblem } from './problems';
+import { ProviderButtons } from './providers';
 
-/** Sign-in with a local account. */
+/** Only a path of this console: never another site. */
+const ownPath = (to: string | undefined) => (to?.startsWith('/') && !to.startsWith('//') ? to : '/applications');
+
+/** Sign-in with an identity provider of the tenant, or with a local account. */
 export function SignInPage() {
-  const [form, setForm] = useState({ tenant: '', username: '', password: '' });
-  const { to } = useSearch({ from: '/login' });
+  const { to, tenant = '', problem } = useSearch({ from: '/login' });
+  const [form, setForm] = useState({ tenant, username: '', password: '', provider: '' });
+  const [settled] = useDebouncedValue(form.tenant, 300);
+  const providers = useQuery(loginQueries.providers(settled)).data ?? [];
+  const checks = providers.filter((p) => p.kind === 'password');
   const router = useRouter();
-  const signIn = useMutation(
-    loginMutations.signIn(() => {
-      // Only a path of this console: never another site.
-      router.history.push(to?.startsWith('/') && !to.startsWith('//') ? to : '/applications');
-    }),
-  );
+  const signIn = useMutation(loginMutations.signIn(() => router.history.push(ownPath(to))));
   const submit = (e: FormEvent) => {
     e.preventDefault();
-    signIn.mutate(form);
+    signIn.mutate({ ...form, provider: checks.some((p) => p.id === form.provider) ? form.provider : '' });
   };
   const field = (name: keyof typeof form) => ({
     value: form[name],
@@ -27,6 +31,7 @@ export function SignInPage() {
       setForm((f) => ({ ...f, [name]: value }));
     },
   });
+  const said = problem === undefined ? undefined : signInProblem(problem);
   return (
     <Center mih="100vh" p="md">
       <Card withBorder w={380} padding="xl" component="main">
@@ -35,7 +40,20 @@ export function SignInPage() {
             <Title order={1} size="h3">
               Sign in to Capstan
             </Title>
+            {said && !signIn.error && (
+              <Alert color="red" title={said.title} role="alert">
+                {said.fix}
+              </Alert>
+            )}
+            <ProviderButtons providers={providers} tenant={settled} to={ownPath(to)} />
             {signIn.error && <Problem error={signIn.error} />}
+            {checks.length > 0 && (
+              <NativeSelect
+                label="Account"
+                data={[{ value: '', label: 'Local account' }, ...checks.map((p) => ({ value: p.id, label: p.name }))]}
+                {...field('provider')}
+              />
+            )}
             <TextInput label="User name" autoComplete="username" required autoFocus {...field('username')} />
             <PasswordInput label="Password" autoComplete="current-password" required {...field('password')} />
             <TextInput label="Tenant" placeholder="default" autoComplete="organization" {...field('tenant')} />

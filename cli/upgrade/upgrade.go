@@ -1,4 +1,6 @@
-package cli
+// Package upgrade has the command that upgrades agents, and waits until they run
+// the new version or have gone back. Package cli adds it to its own.
+package upgrade
 
 import (
 	"context"
@@ -11,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/cli/exit"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
@@ -31,7 +34,12 @@ type upgrading struct {
 	timeout  time.Duration
 }
 
-func (a *app) clusterUpgrade() *cobra.Command {
+type commands struct{ *command.Env }
+
+// Command is the command cluster upgrade.
+func Command(env *command.Env) *cobra.Command { return commands{env}.clusterUpgrade() }
+
+func (a commands) clusterUpgrade() *cobra.Command {
 	var u upgrading
 	c := &cobra.Command{
 		Use: "upgrade [NAME...] --image IMAGE", Short: "Upgrade agents; a version that fails to connect is rolled back automatically",
@@ -40,7 +48,7 @@ func (a *app) clusterUpgrade() *cobra.Command {
 			"in the agent's chart. With --batch so many clusters are upgraded at a time, and the first that fails stops the rest.",
 		Example: "  capstan cluster upgrade edge-7 --image registry.example.com/capstan-agent:v1.2.3 --wait\n  capstan cluster upgrade -l site=oslo --image registry.example.com/capstan-agent:v1.2.3 --batch 5",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := a.client()
+			api, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -104,7 +112,7 @@ func (u upgrading) choose(ctx context.Context, api *client.Client, names []strin
 }
 
 // upgradeAll orders batch after batch.
-func (a *app) upgradeAll(ctx context.Context, api *client.Client, names []string, u upgrading) error {
+func (a commands) upgradeAll(ctx context.Context, api *client.Client, names []string, u upgrading) error {
 	size := len(names)
 	if u.batch > 0 {
 		size, u.wait = u.batch, true
@@ -133,7 +141,7 @@ func (a *app) upgradeAll(ctx context.Context, api *client.Client, names []string
 
 // awaitUpgrades waits until every order is over, and fails if one did not
 // succeed.
-func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[string]string, u upgrading) error {
+func (a commands) awaitUpgrades(ctx context.Context, api *client.Client, orders map[string]string, u upgrading) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, u.timeout, exit.ErrTimeout)
 	defer cancel()
 	var failed []string
@@ -161,7 +169,7 @@ func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[
 
 // reportUpgrades prints the upgrades that are over, and returns the names of the
 // others and of those that failed.
-func (a *app) reportUpgrades(ctx context.Context, api *client.Client, names []string, orders map[string]string) (open, failed []string, err error) {
+func (a commands) reportUpgrades(ctx context.Context, api *client.Client, names []string, orders map[string]string) (open, failed []string, err error) {
 	for _, name := range names {
 		u, over, err := endedUpgrade(ctx, api, name, orders[name])
 		if err != nil {
@@ -194,8 +202,8 @@ func endedUpgrade(ctx context.Context, api *client.Client, name, order string) (
 	return u, u.Phase != "Pending" && u.Phase != "Running", nil
 }
 
-// lastUpgrade says how the newest upgrade of an agent stands.
-func lastUpgrade(c apimodel.Cluster) string {
+// Last says how the newest upgrade of an agent stands.
+func Last(c apimodel.Cluster) string {
 	u := c.Upgrade
 	if !client.Given(u) {
 		return "-"

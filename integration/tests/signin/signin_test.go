@@ -1,0 +1,229 @@
+// Package signin_test signs people in with an OpenID provider, in a real
+// browser, at a hub that runs as a process of its own.
+package signin_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/integration/rigs/oidc"
+	"github.com/capstan-cd/capstan/integration/rigs/stack"
+	"github.com/capstan-cd/capstan/integration/rigs/suite"
+)
+
+// s is the installation of all tests.
+var s *stack.Stack
+
+func TestMain(m *testing.M) { os.Exit(suite.Main(m, "signin", 20*time.Minute, begin)) }
+
+func begin(ctx context.Context, dir string) (stop func() error, err error) {
+	build := exec.CommandContext(ctx, "make", "web/dist/index.html")
+	build.Dir = filepath.Join("..", "..", "..")
+	build.Env = append(os.Environ(), "MAKEFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the console: %w\n%s", err, out)
+	}
+	s, err = suite.Installed(ctx, dir, stack.Options{Settings: map[string]any{"signIn": map[string]any{"allowPrivate": []string{"127.0.0.0/8"}}}})
+	if err != nil {
+		return nil, err
+	}
+	return s.Stop, nil
+}
+
+func alice(groups ...string) oidc.Claims {
+	return oidc.Claims{"email": "alice@example.com", "email_verified": true, "name": "Alice", "preferred_username": "alice", "groups": groups}
+}
+
+// provider starts one that the tenant default signs people in with. The group
+// devs may sync the applications of the project default.
+func provider(t *testing.T) *oidc.Provider {
+	t.Helper()
+	p := oidc.New(t, oidc.Options{
+		Clients: []oidc.Client{{
+			ID: "capstan", Secret: "a client secret", Callbacks: []string{s.URL() + "/auth/callback"}, AfterOut: []string{s.URL() + "/login"},
+		}},
+		Accounts: map[string]oidc.Claims{"alice": alice("devs")},
+	})
+	for _, manifest := range []string{
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: argocd-secret}\nstringData: {oidc.rig.clientSecret: a client secret}\n",
+		fmt.Sprintf(`apiVersion: v1
+kind: ConfigMap
+metadata: {name: argocd-cm}
+data:
+  url: %[1]s
+  oidc.config: |
+    name: Example ID
+    issuer: %[2]s
+    clientID: capstan
+    clientSecret: $oidc.rig.clientSecret
+    logoutURL: %[2]s/session/end?id_token_hint={{token}}&post_logout_redirect_uri={{logoutRedirectURL}}
+`, s.URL(), p.Issuer),
+		`apiVersion: argoproj.io/v1alpha1
+kind: AppProject
+metadata: {name: team}
+spec:
+  roles:
+    - {name: dev, groups: [devs], policies: ["p, proj:team:dev, applications, sync, team/*, allow"]}
+`,
+	} {
+		if _, err := s.API.Apply(t.Context(), manifest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// TestSignInPage runs the spec of the sign-in in a browser.
+func TestSignInPage(t *testing.T) {
+	p := provider(t)
+	acts := map[string]func(ctx context.Context) error{
+		"leave-the-group": func(ctx context.Context) error { return p.Set(ctx, "alice", alice("others")) },
+		"join-the-group":  func(ctx context.Context) error { return p.Set(ctx, "alice", alice("devs")) },
+		"disable": func(ctx context.Context) error {
+			return s.API.Do(ctx, http.MethodPut, "/api/v1/users/oidc:alice@example.com", map[string]any{"disabled": true}, nil)
+		},
+	}
+	token := rand.Text()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		act, known := acts[strings.TrimPrefix(r.URL.Path, "/")]
+		if r.Header.Get("Authorization") != "Bearer "+token || !known {
+			http.NotFound(w, r)
+			return
+		}
+		if err := act(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}))
+	defer server.Close()
+	work, shots := t.TempDir(), os.Getenv("CAPSTAN_SHOTS")
+	if shots == "" {
+		shots = t.TempDir()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	run := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
+	run.Dir = filepath.Join("..", "..", "..", "web")
+	run.Env = append(os.Environ(), "CAPSTAN_SPECS=sign-in", "CAPSTAN_URL="+s.URL(), "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work,
+		"CAPSTAN_ACTS="+server.URL, "CAPSTAN_ACTS_TOKEN="+token)
+	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) }
+	run.WaitDelay = 30 * time.Second
+	out, err := run.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Errorf("the spec failed: %v", err)
+	}
+	for title, why := range specs(t, filepath.Join(work, "report.json")) {
+		t.Run(title, func(t *testing.T) {
+			if why != "" {
+				t.Error(why)
+			}
+		})
+	}
+}
+
+// specs are the titles of a report of Playwright, and why each has failed.
+func specs(t *testing.T, path string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report struct {
+		Suites []struct {
+			Specs []struct {
+				Title string
+				OK    bool
+			}
+		}
+	}
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&report); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, file := range report.Suites {
+		for _, x := range file.Specs {
+			all[x.Title] = ""
+			if !x.OK {
+				all[x.Title] = "the browser did not get past this"
+			}
+		}
+	}
+	if len(all) == 0 {
+		t.Error("the report names no specs")
+	}
+	return all
+}
+
+// FT-W2: who is signed in stays so while the provider is away.
+func TestProviderAway(t *testing.T) {
+	p := provider(t)
+	b := oidc.NewBrowser(t)
+	begin := s.URL() + "/auth/login?return_url=/applications"
+	if end, _ := b.SignIn(begin, "alice", true); !strings.HasSuffix(end, "/applications") {
+		t.Fatalf("it ended at %s", end)
+	}
+	b.Halts = []string{s.URL() + "/auth/callback"}
+	at, _ := b.SignIn(begin, "alice", true)
+	p.Stop()
+	t.Run("FT-W2 a sign-in fails clearly while the provider is away", func(t *testing.T) {
+		b.Halts = nil
+		if end, _ := b.SignIn(at, "", true); !strings.Contains(end, "/login?problem=offline") {
+			t.Errorf("it ended at %s", end)
+		}
+	})
+	t.Run("FT-W2 sessions go on while the provider is away", func(t *testing.T) {
+		resp, err := b.Client.Get(s.URL() + "/api/v1/me")
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%v %v", resp, err)
+		}
+		_ = resp.Body.Close()
+	})
+	t.Run("FT-W2 a setup link signs an admin in while local accounts are switched off", func(t *testing.T) {
+		apply := func(value string) {
+			if _, err := s.API.Apply(t.Context(), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata: {admin.enabled: "+value+"}\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		apply(`"false"`)
+		defer apply("null")
+		link, err := s.SetupLink(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, secret, _ := strings.Cut(link, "#")
+		breaker, err := s.SecondAdmin(t.Context(), filepath.Join(t.TempDir(), "cli"), secret)
+		if err == nil {
+			t.Fatalf("a second account called admin was made: %v", breaker)
+		}
+		body, _ := json.Marshal(map[string]any{"token": secret, "username": "breakglass", "password": "a long enough password", "mode": "token"})
+		resp, err := http.Post(s.URL()+"/api/v1/setup", "application/json", bytes.NewReader(body))
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%v %v", resp, err)
+		}
+		_ = resp.Body.Close()
+		var log struct {
+			Items []struct{ Actor, Action, Result string }
+		}
+		if err := s.API.Do(t.Context(), http.MethodGet, "/api/v1/audit?limit=50", nil, &log); err != nil {
+			t.Fatal(err)
+		}
+		noted := false
+		for _, r := range log.Items {
+			noted = noted || r.Actor == "breakglass" && r.Action == "login" && r.Result == "allowed"
+		}
+		if !noted {
+			t.Errorf("the audit log does not say so: %+v", log.Items)
+		}
+	})
+}
