@@ -105,6 +105,13 @@ func (w *world) people(t testing.TB, ctx context.Context, tx *store.Tenant) {
 		ID: hub.NewID[hub.TokenID](), User: w.user.ID, Name: w.mark, Prefix: w.mark, CreatedAt: now(), Hash: sha256.Sum256([]byte(w.tenant + "token")),
 	}
 	check(t, tx.PutToken(ctx, w.token))
+	check(t, tx.PutSignIn(ctx, hub.SignIn{
+		Hash: sha256.Sum256([]byte(w.tenant + "state")), Browser: sha256.Sum256([]byte(w.tenant)), Provider: w.mark, Callback: w.mark, ReturnTo: w.mark,
+		ExpiresAt: now().Add(time.Hour),
+	}))
+	check(t, tx.PutSessionClaims(ctx, hub.SessionClaims{
+		Hash: sha256.Sum256([]byte(w.tenant + "claims")), User: w.user.ID, Provider: w.mark, Groups: []string{w.mark}, Proof: w.mark, ExpiresAt: now().Add(time.Hour),
+	}))
 	check(t, tx.SetPolicy(ctx, "p, "+w.mark+", *, *, *, allow"))
 	check(t, tx.PutQuotas(ctx, hub.Quotas{hub.QuotaApplications: 1000, hub.QuotaUsers: 1000}, nil))
 	w.project = must[hub.Project](t)(tx.CreateProject(ctx, hub.Project{Meta: hub.Meta{Name: w.mark}, Spec: []byte(`{"description":"` + w.mark + `"}`)}))
