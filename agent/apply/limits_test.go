@@ -35,3 +35,15 @@ func TestLimitsReadPatternsAsTheHub(t *testing.T) {
 		t.Error("PROJ-09 a rule with alternatives does not match one of them")
 	}
 }
+
+func TestManagedNamespaces(t *testing.T) {
+	t.Parallel()
+	l := &linkv1.Limits{ManagedNamespaces: []string{"bank"}, ClusterAllow: []*linkv1.KindRule{{Group: "*", Kind: "*"}}}
+	secret, role := manifest.Key{Kind: "Secret", Namespace: "shop", Name: "x"}, manifest.Key{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "x"}
+	if permit(l, "shop", secret, true) == nil {
+		t.Error("CLU-06 an object in a namespace that is not managed is permitted")
+	}
+	if permit(l, "shop", role, false) == nil {
+		t.Error("CLU-06 a cluster-scoped object is permitted without clusterResources")
+	}
+}
