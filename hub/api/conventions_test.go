@@ -38,7 +38,9 @@ func (m *matrix) admins(op method) matrixCaller {
 // elsewhere reports whether requests of the operation come from other hosts by
 // design, with a proof of their own: events of Git hosts, and browsers that an
 // identity provider sends back.
-func (m method) elsewhere() bool { return m.action == "webhook" || m.action == "sign-in" }
+func (m method) elsewhere() bool {
+	return m.action == "webhook" || m.action == "callback" || m.action == "sign-in"
+}
 
 // isProblem says why an answer is not an error in the one shape.
 func isProblem(a answer) string {
