@@ -41,9 +41,6 @@ func (s *Service) brokered(set hub.SignInSettings) []provider {
 			if issuer != "" {
 				p.realm = issuer
 			}
-			if p.exchange = resolved[i].Exchange; p.exchange != nil {
-				p.realm = p.exchange.Issuer
-			}
 		}
 		out[i] = p
 	}

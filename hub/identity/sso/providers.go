@@ -10,7 +10,6 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/identity/connector"
-	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/hub/identity/connector/oidc"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -50,9 +49,8 @@ type provider struct {
 	posts    bool   // the browser comes back with a form
 	redirect connector.Redirect
 	password connector.Password
-	exchange *exchange.Issuer // whose tokens machines exchange; nil: none
-	machine  bool             // only machines have tokens of the issuer
-	err      error            // why it cannot be used; nil: it can
+	machine  bool  // only machines have tokens of the issuer
+	err      error // why it cannot be used; nil: it can
 }
 
 // providers builds what a tenant has configured. One that cannot be built

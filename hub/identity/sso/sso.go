@@ -24,7 +24,6 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/hub/identity/connector"
-	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/hub/lru"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -86,13 +85,12 @@ type Parts struct {
 // A Service signs people in. Many goroutines may use it.
 type Service struct {
 	Parts
-	built    *lru.Cache[[32]byte, []provider] // by what they were built from
-	machines *exchange.Verifier
+	built *lru.Cache[[32]byte, []provider] // by what they were built from
 }
 
 // New makes the service.
 func New(p Parts) *Service {
-	return &Service{Parts: p, built: lru.New[[32]byte, []provider](maxTenants), machines: exchange.New(p.Now)}
+	return &Service{Parts: p, built: lru.New[[32]byte, []provider](maxTenants)}
 }
 
 const (

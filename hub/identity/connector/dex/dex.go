@@ -15,7 +15,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/capstan-cd/capstan/hub/identity/connector"
-	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/yamltext"
 )
@@ -34,8 +33,6 @@ type Connector struct {
 	// Prompt is the label of the field for the name, of connectors that ask for
 	// a password; empty: the usual one.
 	Prompt string
-	// Exchange is the issuer whose tokens machines may exchange; nil: none.
-	Exchange *exchange.Issuer
 	// Machine reports that only machines have tokens of the issuer, so that no
 	// person signs in with the connector.
 	Machine bool
@@ -201,7 +198,7 @@ func (p *parser) connector(n *yaml.Node, path string) error {
 	for _, w := range made.warnings {
 		p.warn(config.Line, "%s: %s", path, w)
 	}
-	p.connectors = append(p.connectors, Connector{Type: e.Type, ID: e.ID, Name: e.Name, Prompt: made.prompt, Exchange: made.exchange, Machine: made.machine, Build: made.build})
+	p.connectors = append(p.connectors, Connector{Type: e.Type, ID: e.ID, Name: e.Name, Prompt: made.prompt, Machine: made.machine, Build: made.build})
 	return nil
 }
 

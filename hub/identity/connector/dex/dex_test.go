@@ -14,7 +14,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/capstan-cd/capstan/hub/identity/connector"
-	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/integration/rigs/pki"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -217,36 +216,14 @@ connectors:
     userNameKey: sub
     insecureSkipEmailVerified: true
 `
-	t.Run("AUTH-10 reads a connector of GitHub Actions as Argo CD documents it, and says what it lacks", func(t *testing.T) {
+	t.Run("reads a connector of GitHub Actions as Argo CD documents it, and says where its tokens are exchanged", func(t *testing.T) {
 		t.Parallel()
 		got, warnings, err := Parse(text, secrets(nil), given(new(OIDCConfig)))
-		if err != nil || len(got) != 1 || got[0].Exchange != nil || !got[0].Machine {
+		if err != nil || len(got) != 1 || !got[0].Machine {
 			t.Fatalf("%+v %v", got, err)
 		}
-		if len(warnings) != 1 || !strings.Contains(warnings[0], "add tokenExchange") {
+		if len(warnings) != 1 || !strings.Contains(warnings[0], "tokenExchange of argocd-cm") {
 			t.Errorf("%v", warnings)
-		}
-	})
-	t.Run("AUTH-10 reads whose tokens are exchanged", func(t *testing.T) {
-		t.Parallel()
-		rules := "    tokenExchange:\n      rules:\n      - sub: repo:my-org/*:ref:refs/heads/main\n"
-		got, warnings, err := Parse(text+rules, secrets(nil), given(new(OIDCConfig)))
-		if err != nil || len(warnings) != 0 {
-			t.Fatalf("%v %v", warnings, err)
-		}
-		want := &exchange.Issuer{
-			ID: "github-actions", Issuer: exchange.GitHubActions, Audiences: []string{"https://hub.example.com"}, UsernameClaim: "sub",
-			Rules: []exchange.Rule{{"sub": "repo:my-org/*:ref:refs/heads/main"}},
-		}
-		if diff := cmp.Diff(want, got[0].Exchange); diff != "" {
-			t.Error(diff)
-		}
-	})
-	t.Run("refuses rules for everybody", func(t *testing.T) {
-		t.Parallel()
-		_, _, err := Parse(text+"    tokenExchange: {rules: [{ref: refs/heads/main}]}\n", secrets(nil), given(new(OIDCConfig)))
-		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Sentence(err), "whose tokens") {
-			t.Errorf("%v", err)
 		}
 	})
 }

@@ -47,7 +47,6 @@ type part struct {
 type made struct {
 	build    build
 	prompt   string
-	exchange *exchange.Issuer
 	machine  bool
 	warnings []string
 }
@@ -166,15 +165,15 @@ func readOIDC(p part) (made, error) {
 		issuer := field(p.node, "issuer")
 		return made{build: unresolved, machine: issuer != nil && exchange.Machine(issuer.Value)}, err
 	}
-	out := made{exchange: c.exchange(p.id), machine: exchange.Machine(c.Issuer), build: func(client *http.Client) (connector.Redirect, connector.Password, error) {
+	out := made{machine: exchange.Machine(c.Issuer), build: func(client *http.Client) (connector.Redirect, connector.Password, error) {
 		r, err := p.builders.OIDC(c, client)
 		if err != nil {
 			return nil, nil, err
 		}
 		return r, nil, nil
 	}}
-	if out.machine && out.exchange == nil {
-		out.warnings = append(out.warnings, "no job can exchange its token: add tokenExchange with rules that say whose jobs may")
+	if out.machine {
+		out.warnings = append(out.warnings, "nobody signs in by it: jobs exchange their tokens by tokenExchange of argocd-cm")
 	}
 	return out, nil
 }

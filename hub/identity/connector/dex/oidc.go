@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub/identity/connector"
-	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -45,39 +44,6 @@ type OIDCConfig struct {
 	OverrideClaimMapping bool             `json:"overrideClaimMapping"`
 	ClaimMapping         OIDCClaims       `json:"claimMapping"`
 	ClaimModifications   OIDCModification `json:"claimModifications"`
-	// TokenExchange lets machines exchange tokens of the issuer; nil: none may.
-	// Dex has no such field, and exchanges the tokens of every issuer.
-	TokenExchange *OIDCExchange `json:"tokenExchange"`
-}
-
-// An OIDCExchange says whose tokens are exchanged.
-type OIDCExchange struct {
-	Audiences []string        `json:"audiences"` // the hub's names in tokens; empty: clientID
-	Rules     []exchange.Rule `json:"rules"`     // one has to match
-}
-
-// exchange is the issuer whose tokens are exchanged, or nil.
-func (c OIDCConfig) exchange(id string) *exchange.Issuer {
-	if c.TokenExchange == nil {
-		return nil
-	}
-	out := &exchange.Issuer{
-		ID: id, Issuer: c.Issuer, Audiences: c.TokenExchange.Audiences, Rules: c.TokenExchange.Rules,
-		SubjectClaim: c.UserIDKey, UsernameClaim: c.UserNameKey,
-	}
-	if authorities, err := c.Authorities(); err == nil {
-		out.Authorities = string(authorities)
-	}
-	if len(out.Audiences) == 0 {
-		out.Audiences = []string{c.ClientID}
-	}
-	if c.InsecureEnableGroups {
-		out.GroupsClaim = "groups"
-		if c.ClaimMapping.Groups != "" {
-			out.GroupsClaim = c.ClaimMapping.Groups
-		}
-	}
-	return out
 }
 
 // OIDCEndpoints replace those that the provider publishes.
@@ -126,11 +92,6 @@ func (c OIDCConfig) Validate() error {
 		return fault.New(fault.Invalid, "clientID is missing")
 	case c.PKCEChallenge == "plain":
 		return fault.New(fault.Invalid, "pkceChallenge: plain proves nothing; leave the field out")
-	}
-	if issuer := c.exchange(""); issuer != nil {
-		if err := issuer.Validate(); err != nil {
-			return err
-		}
 	}
 	_, err := c.Authorities()
 	return err
