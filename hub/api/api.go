@@ -211,7 +211,6 @@ func (s *Server) routes() *echo.Echo {
 	group.GET(sso.DirectCallback, s.finishSignIn)
 	group.GET(sso.DexCallback, s.finishSignIn)
 	group.POST(sso.DexCallback, s.finishSignIn)
-	group.POST(sso.TokenPath, s.exchangeToken)
 	s.console(e)
 	return e
 }

@@ -49,7 +49,10 @@ func (s *Server) exchange(c echo.Context) error {
 	if name == "" {
 		name = defaultTenant
 	}
-	answer, err := s.exchanged(r.Context(), name, form.Get("connector_id"), token)
+	answer, served, err := s.exchangedBy(r.Context(), name, form)
+	if !served && err == nil {
+		answer, err = s.exchanged(r.Context(), name, form.Get("connector_id"), token)
+	}
 	if err != nil {
 		return s.exchangeFailed(c, err)
 	}

@@ -55,7 +55,7 @@ func rights() map[string]string {
 		"healthz": "none", "livez": "none", "readyz": "none", "getOpenAPI": "none", "getOpenAPIJSON": "none", "getReference": "none", "getReferenceStyle": "none", "receiveWebhook": "none", "receiveWebhookArgo": "none",
 		"setup": "none", "checkSetup": "none", "login": "none",
 		"listSignInProviders": "none", "exchangeSignInCode": "none",
-		"beginSignIn": "none", "finishSignIn": "none", "finishSignInByConnector": "none", "finishSignInByForm": "none", "exchangeToken": "none",
+		"beginSignIn": "none", "finishSignIn": "none", "finishSignInByConnector": "none", "finishSignInByForm": "none",
 
 		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "getClientSettings": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
 		"apply": "all", "streamChanges": "all", // the rights are those of each object

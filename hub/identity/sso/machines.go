@@ -3,15 +3,13 @@ package sso
 import (
 	"context"
 	"net/url"
+	"slices"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
-
-// TokenPath is where machines exchange tokens, as with Argo CD's Dex.
-const TokenPath = "/api/dex/token" //nolint:gosec // a path
 
 // errNoExchange is the same for a tenant and for a connector that there is not.
 func errNoExchange() error {
@@ -42,6 +40,23 @@ func (s *Service) ExchangeToken(ctx context.Context, from hub.Caller, tenant str
 		s.refused(ctx, from, t, dexPrefix+request.Connector, err)
 	}
 	return out, err
+}
+
+// Exchanges reports whether a tenant has a connector that exchanges tokens.
+func (s *Service) Exchanges(ctx context.Context, tenant, connector string) (bool, error) {
+	t, err := s.TenantByName(ctx, tenant)
+	if fault.KindOf(err) == fault.Missing || err == nil && t.Suspended {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	set, err := s.SignInSettings(ctx, t.ID)
+	if err != nil {
+		return false, err
+	}
+	all, err := s.providers(t.ID, set)
+	return slices.ContainsFunc(all, func(p provider) bool { return p.ID == dexPrefix+connector && p.exchange != nil }), err
 }
 
 func (s *Service) exchangeToken(ctx context.Context, from hub.Caller, t hub.Tenant, request exchange.Request) (Session, error) {

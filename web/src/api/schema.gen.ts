@@ -297,26 +297,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/dex/token": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Gives a machine a session for the token of its issuer (RFC 8693)
-         * @description A job of a CI system sends its ID token as subject_token, with subject_token_type, grant_type and connector_id as a form, and tenant if it is not the first one. Answers and errors are those of OAuth.
-         */
-        post: operations["exchangeToken"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/logout": {
         parameters: {
             query?: never;
@@ -3524,36 +3504,6 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
-            };
-            default: components["responses"]["ErrorAnswer"];
-        };
-    };
-    exchangeToken: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The session, whose secret is access_token. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        access_token: string;
-                        issued_token_type: string;
-                        token_type: string;
-                        /**
-                         * Format: int64
-                         * @description Seconds.
-                         */
-                        expires_in: number;
-                    };
-                };
             };
             default: components["responses"]["ErrorAnswer"];
         };

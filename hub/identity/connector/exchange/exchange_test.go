@@ -480,16 +480,6 @@ func TestReadRequest(t *testing.T) {
 			}
 		})
 	}
-	t.Run("AUTH-10 names errors as OAuth does", func(t *testing.T) {
-		t.Parallel()
-		for kind, want := range map[fault.Kind]string{
-			fault.Invalid: "invalid_request", fault.Unknown: "invalid_grant", fault.Denied: "invalid_grant", fault.Offline: "temporarily_unavailable", fault.Internal: "server_error",
-		} {
-			if got := ErrorCode(fault.New(kind, "x")); got != want {
-				t.Errorf("%s: %s", kind, got)
-			}
-		}
-	})
 }
 
 func FuzzVerify(f *testing.F) {

@@ -45,24 +45,3 @@ func ReadRequest(form url.Values) (Request, error) {
 	}
 	return Request{Connector: form.Get("connector_id"), Token: form.Get("subject_token")}, nil
 }
-
-// A Response is the answer to a request (RFC 8693, 2.2.1).
-type Response struct {
-	AccessToken     string `json:"access_token"`
-	IssuedTokenType string `json:"issued_token_type"`
-	TokenType       string `json:"token_type"`
-	ExpiresIn       int64  `json:"expires_in"` // seconds
-}
-
-// ErrorCode is the code of an error in an answer (RFC 6749, 5.2).
-func ErrorCode(err error) string {
-	switch fault.KindOf(err) {
-	case fault.Invalid:
-		return "invalid_request"
-	case fault.Unknown, fault.Denied:
-		return "invalid_grant"
-	case fault.Offline, fault.Exceeded:
-		return "temporarily_unavailable"
-	}
-	return "server_error"
-}
