@@ -15,7 +15,7 @@ import (
 func (a *app) projectCommand() *cobra.Command {
 	c := project.Commands{Printer: &a.Printer, Connect: a.client, Confirm: a.confirm}
 	role := c.Role()
-	role.AddCommand(a.projectRole().Commands()...)
+	role.AddCommand(a.roleCreateToken(), a.roleListTokens(), a.roleDeleteToken())
 	return c.Noun(a.projectWindows(), role)
 }
 

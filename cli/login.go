@@ -26,9 +26,10 @@ func (a *app) loginCommand() *cobra.Command {
 	var tenant, username, name string
 	var passwordIn, tokenIn bool
 	var browser singleSignOn
+	var job jobToken
 	c := &cobra.Command{
 		Use: "login URL", Short: "Sign in to a hub", Args: cobra.MaximumNArgs(1),
-		Example: "  capstan login https://capstan.example.com\n  capstan login https://capstan.example.com --username jane --password-stdin < secret\n  capstan login https://capstan.example.com --token-stdin < token\n  capstan login https://capstan.example.com --sso --tenant acme",
+		Example: "  capstan login https://capstan.example.com\n  capstan login https://capstan.example.com --username jane --password-stdin < secret\n  capstan login https://capstan.example.com --token-stdin < token\n  capstan login https://capstan.example.com --sso --tenant acme\n  capstan login https://capstan.example.com --tenant acme --id-token-file token.jwt",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := a.target(args)
 			if err != nil {
@@ -37,6 +38,9 @@ func (a *app) loginCommand() *cobra.Command {
 			cfg.Name = cmp.Or(name, cfg.Name)
 			if browser.on {
 				return a.signInByBrowser(cmd.Context(), cfg, tenant, browser)
+			}
+			if job.file != "" {
+				return a.signInByJob(cmd.Context(), cfg, tenant, job)
 			}
 			return a.signIn(cmd.Context(), cfg, credentials{tenant, username, passwordIn, tokenIn})
 		},
@@ -47,7 +51,8 @@ func (a *app) loginCommand() *cobra.Command {
 	c.Flags().BoolVar(&tokenIn, "token-stdin", false, "read an API token from standard input")
 	c.Flags().StringVar(&name, "name", "", "name of the context for this sign-in (default: the host of the hub)")
 	browser.flags(c.Flags())
-	c.MarkFlagsMutuallyExclusive("sso", "password-stdin", "token-stdin")
+	job.flags(c.Flags())
+	c.MarkFlagsMutuallyExclusive("sso", "password-stdin", "token-stdin", "id-token-file")
 	c.MarkFlagsMutuallyExclusive("sso", "username")
 	return c
 }

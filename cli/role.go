@@ -8,10 +8,6 @@ import (
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
-func (a *app) projectRole() *cobra.Command {
-	return noun("role", "Tokens of a project's roles", []string{"roles"}, a.roleCreateToken(), a.roleListTokens(), a.roleDeleteToken())
-}
-
 func (a *app) roleCreateToken() *cobra.Command {
 	var id, life string
 	var only bool

@@ -126,26 +126,7 @@ func awaitCode(ctx context.Context, ln net.Listener, state string) (string, erro
 	ctx, cancel := context.WithTimeout(ctx, browserWaits)
 	defer cancel()
 	answers := make(chan url.Values, 1)
-	server := &http.Server{ReadHeaderTimeout: answerTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		w.Header().Set("Referrer-Policy", "no-referrer")
-		q := r.URL.Query()
-		if r.Method != http.MethodGet || r.URL.Path != callbackPath || q.Get("code") == "" && q.Get("error") == "" || subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(state)) != 1 {
-			w.WriteHeader(http.StatusNotFound)
-			fmt.Fprint(w, page("This address belongs to no sign-in.")) //nolint:errcheck // the browser has gone
-			return
-		}
-		said := "You are signed in."
-		if q.Get("code") == "" {
-			said = "You are not signed in."
-		}
-		fmt.Fprint(w, page(said+" Go back to the command line; this page can be closed.")) //nolint:errcheck // the browser has gone
-		select {
-		case answers <- q:
-		default: // there is one already
-		}
-	})}
+	server := &http.Server{ReadHeaderTimeout: answerTimeout, Handler: receiver(state, answers)}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(ln) })
 	defer serving.Wait()
@@ -169,6 +150,31 @@ func awaitCode(ctx context.Context, ln net.Listener, state string) (string, erro
 		}
 		return "", ctx.Err()
 	}
+}
+
+// receiver takes the first answer that has the state.
+func receiver(state string, answers chan<- url.Values) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		q := r.URL.Query()
+		known := subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(state)) == 1 && q.Get("code")+q.Get("error") != ""
+		if r.Method != http.MethodGet || r.URL.Path != callbackPath || !known {
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, page("This address belongs to no sign-in.")) //nolint:errcheck // the browser has gone
+			return
+		}
+		message := "You are signed in."
+		if q.Get("code") == "" {
+			message = "You are not signed in."
+		}
+		fmt.Fprint(w, page(message+" Go back to the command line; this page can be closed.")) //nolint:errcheck // the browser has gone
+		select {
+		case answers <- q:
+		default: // there is one already
+		}
+	})
 }
 
 // refusedBecause is the error for a reason of the hub. Others are not repeated.

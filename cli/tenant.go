@@ -168,21 +168,10 @@ func (a *app) tenantDelete() *cobra.Command {
 				}
 				return a.Print(raw, t)
 			}
-			if confirm == "" {
-				for _, e := range d.Effects {
-					fmt.Fprintln(a.Err, "- "+e)
-				}
-				if !a.interactive() {
-					return usage.Errorf("a deletion needs the name of the organisation once more. There is no terminal to ask; add --confirm %s", name)
-				}
-				if confirm, err = a.promptFor("Type the name of the organisation to delete it: "); err != nil {
-					return err
-				}
+			if err := a.confirmTenant(name, confirm, d.Effects); err != nil {
+				return err
 			}
-			if confirm != name {
-				return usage.Errorf("cancelled: %s is not %s", strconv.Quote(confirm), name)
-			}
-			t, raw, err := client.Call[apimodel.Tenant](api.DeleteTenant(cmd.Context(), name, apimodel.DeleteTenantParams{Confirm: confirm}))
+			t, raw, err := client.Call[apimodel.Tenant](api.DeleteTenant(cmd.Context(), name, apimodel.DeleteTenantParams{Confirm: name}))
 			if err != nil {
 				return err
 			}
@@ -191,4 +180,24 @@ func (a *app) tenantDelete() *cobra.Command {
 	c.Flags().StringVar(&confirm, "confirm", "", "the name of the organisation once more; without it you are asked")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would happen, and change nothing")
 	return c
+}
+
+// confirmTenant has the name of an organisation typed once more, after it has
+// said what its deletion does.
+func (a *app) confirmTenant(name, confirm string, effects []string) (err error) {
+	if confirm == "" {
+		for _, e := range effects {
+			fmt.Fprintln(a.Err, "- "+e)
+		}
+		if !a.interactive() {
+			return usage.Errorf("a deletion needs the name of the organisation once more. There is no terminal to ask; add --confirm %s", name)
+		}
+		if confirm, err = a.promptFor("Type the name of the organisation to delete it: "); err != nil {
+			return err
+		}
+	}
+	if confirm != name {
+		return usage.Errorf("cancelled: %s is not %s", strconv.Quote(confirm), name)
+	}
+	return nil
 }

@@ -49,14 +49,16 @@ var mayImport = map[string][]string{
 	"hub/relay":    {"hub", "hub/repourl", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/repourl", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/...", "hub/settings", "shared/*"},
-	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/identity/connector/federation", "hub/identity/sso", "hub/access", "hub/audit", "hub/feed", "hub/relay", "hub/signature", "shared/*", "proto/*/*"},
+	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/identity/connector", "hub/identity/connector/exchange", "hub/identity/sso", "hub/access", "hub/audit", "hub/feed", "hub/relay", "hub/signature", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
 	"hub/settings": {"hub", "hub/repourl", "hub/identity/connector/...", "hub/signature", "shared/*", "proto/*/*"},
 	"hub/pacing":   {"hub", "hub/repourl"},
 
 	"hub/identity/sso": {"hub", "hub/identity", "hub/identity/connector", "hub/identity/connector/...", "hub/lru", "hub/settings", "shared/*"},
 
+	"hub/api/apitest":   {"hub", "hub/repourl", "hub/*", "hub/*/*", "hub/identity/connector/exchange", "shared/*", "proto/*/*"},
 	"hub/api/openapi":   {"shared/fault"},
+	"hub/api/scim":      {"hub", "shared/fault"},
 	"hub/api/console":   {"shared/fault"},
 	"hub/api/ratelimit": {},
 	"hub/api/fields":    {},

@@ -31,7 +31,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
-	"github.com/capstan-cd/capstan/hub/identity/connector/federation"
+	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/hub/identity/sso"
 	"github.com/capstan-cd/capstan/hub/relay"
 	"github.com/capstan-cd/capstan/shared/clientip"
@@ -98,15 +98,16 @@ type Parts struct {
 	Catalog  *catalog.Catalog
 	Identity *identity.Service
 	SignIn   *sso.Service
-	// Federation verifies tokens of other issuers.
-	Federation *federation.Verifier
-	Passwords  *identity.Passwords
-	Feed       *feed.Feed
-	Relay      *relay.Relay
-	Webhook    Webhook
-	Ready      func(ctx context.Context) error // nil error: the hub can serve
-	Alive      func(ctx context.Context) error // nil error: the process works; nil: it always does
-	Log        *slog.Logger
+	// Exchange verifies tokens of other issuers, whom it asks with the client.
+	Exchange       *exchange.Verifier
+	ExchangeClient *http.Client
+	Passwords      *identity.Passwords
+	Feed           *feed.Feed
+	Relay          *relay.Relay
+	Webhook        Webhook
+	Ready          func(ctx context.Context) error // nil error: the hub can serve
+	Alive          func(ctx context.Context) error // nil error: the process works; nil: it always does
+	Log            *slog.Logger
 	// Metrics counts each response; nil: none.
 	Metrics Metrics
 	// Quotas limits the requests of tenants; nil: none.
@@ -205,8 +206,8 @@ func (s *Server) routes() *echo.Echo {
 	group.POST("/api/v1/webhook", s.webhook)
 	group.POST("/api/webhook", s.webhook)
 	e.Any("/scim/v2/*", s.scim)
-	e.POST("/api/dex/token", s.exchange)
-	e.POST("/api/v1/token", s.exchange)
+	e.POST("/api/dex/token", s.exchangeToken)
+	e.POST("/api/v1/token", s.exchangeToken)
 	group.GET("/auth/login", s.beginSignIn)
 	group.GET(sso.DirectCallback, s.finishSignIn)
 	group.GET(sso.DexCallback, s.finishSignIn)

@@ -3,30 +3,29 @@ package api
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/identity"
-	"github.com/capstan-cd/capstan/hub/identity/connector/federation"
+	"github.com/capstan-cd/capstan/hub/identity/connector"
+	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
+	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-const (
-	grantExchange = "urn:ietf:params:oauth:grant-type:token-exchange"
-	typeIDToken   = "urn:ietf:params:oauth:token-type:id_token"
-	typeJWT       = "urn:ietf:params:oauth:token-type:jwt"
-	typeAccess    = "urn:ietf:params:oauth:token-type:access_token"
-	maxExchange   = 256 << 10
-)
+// maxExchange is how many bytes the form of an exchange has at most.
+const maxExchange = 64 << 10
 
-// exchange gives a token of the hub for one of another issuer that the tenant
+// exchangeToken gives a token of the hub for one of another issuer that the tenant
 // trusts (RFC 8693). The form and the answer are those of OAuth. tenant names
 // the tenant; without it, it is the one called default.
-func (s *Server) exchange(c echo.Context) error {
+func (s *Server) exchangeToken(c echo.Context) error {
 	r := c.Request()
 	from := callerOf(r.Context())
 	address := clientip.Key(from.Address)
@@ -40,9 +39,9 @@ func (s *Server) exchange(c echo.Context) error {
 	form := r.PostForm
 	token := form.Get("subject_token")
 	switch kind := form.Get("subject_token_type"); {
-	case form.Get("grant_type") != grantExchange:
-		return s.exchangeFailed(c, fault.With(fault.New(fault.Invalid, "grant_type is not %s", grantExchange), "unsupported_grant_type", ""))
-	case kind != typeIDToken && kind != typeJWT && kind != typeAccess, token == "":
+	case form.Get("grant_type") != exchange.GrantType:
+		return s.exchangeFailed(c, fault.With(fault.New(fault.Invalid, "grant_type is not %s", exchange.GrantType), "unsupported_grant_type", ""))
+	case kind != exchange.TypeIDToken && kind != exchange.TypeJWT, token == "":
 		return s.exchangeFailed(c, fault.New(fault.Invalid, "subject_token or subject_token_type is missing, or of another type"))
 	}
 	name := form.Get("tenant")
@@ -80,26 +79,37 @@ func (s *Server) exchanged(ctx context.Context, tenantName, trust, token string)
 	if err != nil {
 		return exchangeAnswer{}, err
 	}
-	issuer := federation.Issuer(token)
 	last := error(refused)
 	for _, f := range trusts {
-		if f.Issuer != issuer || issuer == "" || trust != "" && trust != f.Name {
+		if trust != "" && trust != f.Name {
 			continue
 		}
-		claims, subject, expires, err := s.Federation.Verify(ctx, f.Issuer, f.Audience, token)
-		if err != nil {
-			last = err
-			continue
+		for _, rule := range f.Rules {
+			id, err := s.Exchange.Verify(ctx, s.ExchangeClient, string(tenant.ID), settings.Issuer(f, rule), token)
+			if err != nil {
+				last = err
+				continue
+			}
+			return s.exchangedAs(ctx, tenant.ID, f, rule, id, token)
 		}
-		secret, t := identity.NewExchangedToken()
-		proof := tenancy.Proof{Trust: f.Name, Claims: claims, Subject: subject, Expires: expires, Hash: identity.Hash(token)}
-		if t, err = s.Catalog.ExchangeToken(ctx, tenant.ID, callerOf(ctx), proof, t); err != nil {
-			last = err
-			continue
-		}
-		return exchangeAnswer{secret, typeAccess, "bearer", int(time.Until(t.ExpiresAt).Seconds())}, nil
 	}
 	return exchangeAnswer{}, last
+}
+
+// exchangedAs gives a token for one that a rule accepts.
+func (s *Server) exchangedAs(ctx context.Context, tenant hub.TenantID, f hub.Federation, rule hub.FederationRule, id connector.Identity, token string) (exchangeAnswer, error) {
+	seconds, err := strconv.ParseFloat(strings.Join(id.Claims["exp"], ""), 64)
+	if err != nil {
+		return exchangeAnswer{}, fault.New(fault.Unknown, "the token does not say when it ends")
+	}
+	secret, t := identity.NewExchangedToken()
+	t, err = s.Catalog.ExchangeToken(ctx, tenant, callerOf(ctx), tenancy.Proof{
+		Trust: f.Name, Rule: rule, Subject: id.Subject, Expires: time.Unix(int64(seconds), 0), Hash: identity.Hash(token),
+	}, t)
+	if err != nil {
+		return exchangeAnswer{}, err
+	}
+	return exchangeAnswer{secret, exchange.TypeAccessToken, "bearer", int(time.Until(t.ExpiresAt).Seconds())}, nil
 }
 
 // exchangeFailed answers an error in the shape of RFC 6749, section 5.2.

@@ -16,6 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/hub/objects"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/relay"
@@ -68,11 +69,16 @@ func (p *parts) addConsole(ctx context.Context) error {
 		return err
 	}
 	p.identity.Store(sessions)
+	issuers, err := p.issuers()
+	if err != nil {
+		return err
+	}
 	p.api, err = api.New(api.Config{
 		ExternalURL: p.cfg.publicURL(), Console: console,
 		TrustedProxies: p.proxies, Rates: p.cfg.Limits.rates(), AgentHelm: p.cfg.AgentChart.install(),
 	}, api.Parts{
 		Catalog: cat, Identity: sessions, SignIn: signIn, Passwords: passwords,
+		Exchange: exchange.New(time.Now), ExchangeClient: issuers,
 		Feed: p.feed, Relay: relay.New(p.replicas), Webhook: hooks, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
 		Metrics: face{p.instruments, p.monitor}, Quotas: p.rates,
 	})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -96,7 +97,18 @@ func checkFederation(n node, f hub.Federation) error {
 	case f.Lifetime <= 0 || f.Lifetime > mostExchange:
 		return n.fail("the lifetime is not between 1s and %s", mostExchange)
 	}
+	for _, r := range f.Rules {
+		if err := Issuer(f, r).Validate(); err != nil {
+			e, _ := fault.As(err)
+			return n.fail("%s", e.Cause)
+		}
+	}
 	return nil
+}
+
+// Issuer is an issuer with one of its rules, as tokens are checked against it.
+func Issuer(f hub.Federation, r hub.FederationRule) exchange.Issuer {
+	return exchange.Issuer{ID: f.Name, Issuer: f.Issuer, Audiences: []string{f.Audience}, Rules: []exchange.Rule{r.Claims}}
 }
 
 func readRules(n node) ([]hub.FederationRule, error) {
@@ -106,13 +118,16 @@ func readRules(n node) ([]hub.FederationRule, error) {
 	}
 	var out []hub.FederationRule
 	for _, item := range items {
-		r := hub.FederationRule{Claims: map[string][]string{}}
+		r := hub.FederationRule{Claims: map[string]string{}}
 		target := ""
 		err := item.fields(map[string]func(node) error{
 			"account": func(n node) (err error) { r.Account, err = n.text(); return err },
 			"role":    func(n node) (err error) { target, err = n.text(); return err },
 			"claims": func(n node) error {
-				return n.each("the claims", func(key, value node) error { return readClaim(r.Claims, key, value) })
+				return n.each("the claims", func(key, value node) (err error) {
+					r.Claims[key.Value], err = value.text()
+					return err
+				})
 			},
 		})
 		if err != nil {
@@ -129,37 +144,6 @@ func readRules(n node) ([]hub.FederationRule, error) {
 		out = append(out, r)
 	}
 	return out, nil
-}
-
-// readClaim reads the values that a claim may have. One that everything matches
-// would trust whoever the issuer serves.
-func readClaim(into map[string][]string, key, value node) error {
-	var values []string
-	if text, err := value.text(); err == nil {
-		values = []string{text}
-	} else {
-		items, err := value.list("the values")
-		if err != nil {
-			return err
-		}
-		for _, item := range items {
-			text, err := item.text()
-			if err != nil {
-				return err
-			}
-			values = append(values, text)
-		}
-	}
-	for _, v := range values {
-		if v == "" || v == "*" {
-			return value.fail("a claim has a value, and * alone is none")
-		}
-	}
-	if len(values) == 0 || key.Value == "iss" || key.Value == "aud" {
-		return value.fail("a rule names claims other than iss and aud, with at least one value each")
-	}
-	into[key.Value] = values
-	return nil
 }
 
 func projectRoleOf(s string) (project, role string, err error) {

@@ -60,13 +60,10 @@ func (t *Tenant) grows(name hub.Quota) {
 // held, so that all transactions of the tenant that add something do this one
 // after the other, each seeing what those before it have committed.
 func (t *Tenant) checkQuotas(ctx context.Context, own []byte) error {
-	quotas := hub.Quotas{}
-	if len(own) > 0 {
-		if err := json.Unmarshal(own, &quotas); err != nil {
-			return fmt.Errorf("read quotas: %w", err)
-		}
+	quotas, err := t.limits(own)
+	if err != nil {
+		return err
 	}
-	quotas = quotas.Over(t.db.quotas)
 	b := &pgx.Batch{}
 	var over error
 	for _, name := range hub.AllQuotas() {
@@ -92,6 +89,17 @@ func (t *Tenant) checkQuotas(ctx context.Context, own []byte) error {
 		return err
 	}
 	return over
+}
+
+// limits are what counts for the tenant, which has some of its own, in JSON.
+func (t *Tenant) limits(own []byte) (hub.Quotas, error) {
+	quotas := hub.Quotas{}
+	if len(own) > 0 {
+		if err := json.Unmarshal(own, &quotas); err != nil {
+			return nil, fmt.Errorf("read quotas: %w", err)
+		}
+	}
+	return quotas.Over(t.db.quotas), nil
 }
 
 // Quotas returns the limits that the tenant has of its own.

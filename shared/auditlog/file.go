@@ -119,56 +119,78 @@ const maxLine = 1 << 20
 // see is called with each good record; it may be nil. The error names the first
 // wrong line and is fault.Invalid.
 func Verify(r io.Reader, see func(Record)) (Report, error) {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
-	var out Report
-	n := 0
-	bad := func(cause string) error {
-		return &fault.Error{Kind: fault.Invalid, Object: "audit file", Cause: cause, Fix: "export the log again; if the hub's copy is the same, somebody has changed it", Line: n}
-	}
-	for lines.Scan() {
-		n++
-		b := lines.Bytes()
-		var kind struct{ Kind string }
-		if err := json.Unmarshal(b, &kind); err != nil {
-			return out, bad(fmt.Sprintf("line %d is no JSON", n))
-		}
-		switch {
-		case n == 1:
-			if json.Unmarshal(b, &out.Header) != nil || kind.Kind != kindHeader || out.Header.Version != version {
-				return out, bad("it does not begin like an audit file of this version")
-			}
-			out.Head = out.Header.Anchor
-		case kind.Kind == kindEnd:
-			return out, checkEnd(lines, b, out, bad)
-		default:
-			var rec Record
-			if err := json.Unmarshal(b, &rec); err != nil {
-				return out, bad(fmt.Sprintf("line %d is no record", n))
-			}
-			if !rec.follows(out.Head) {
-				return out, bad(fmt.Sprintf("record %d in line %d was changed, or one before it was removed or added", rec.Seq, n))
-			}
-			out.Head, out.Records = Mark{rec.Seq, rec.Hash}, out.Records+1
-			if see != nil {
-				see(rec)
-			}
+	v := &verifier{lines: bufio.NewScanner(r), see: see}
+	v.lines.Buffer(make([]byte, 0, 64<<10), maxLine)
+	for v.lines.Scan() {
+		v.n++
+		ended, err := v.line(v.lines.Bytes())
+		if ended || err != nil {
+			return v.out, err
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return out, bad(fmt.Sprintf("line %d cannot be read: %v", n+1, err))
+	if err := v.lines.Err(); err != nil {
+		return v.out, v.bad("line %d cannot be read: %v", v.n+1, err)
 	}
-	return out, bad("its end is missing: it was cut off")
+	return v.out, v.bad("its end is missing: it was cut off")
 }
 
-// checkEnd checks the end line, behind which nothing may stand.
-func checkEnd(lines *bufio.Scanner, b []byte, so Report, bad func(string) error) error {
-	var e end
-	if json.Unmarshal(b, &e) != nil || e.Records != so.Records || e.Head.Seq != so.Head.Seq || !bytes.Equal(e.Head.Hash, so.Head.Hash) {
-		return bad("the end line does not fit the records before it")
+// A verifier is the check of one file.
+type verifier struct {
+	lines *bufio.Scanner
+	see   func(Record)
+	out   Report
+	n     int // of the line
+}
+
+func (v *verifier) bad(format string, args ...any) error {
+	return &fault.Error{
+		Kind: fault.Invalid, Object: "audit file", Cause: fmt.Sprintf(format, args...), Line: v.n,
+		Fix: "export the log again; if the hub's copy is the same, somebody has changed it",
 	}
-	if lines.Scan() {
-		return bad("there is text behind the end line")
+}
+
+// line checks one line, and reports whether it is the last.
+func (v *verifier) line(b []byte) (ended bool, err error) {
+	var kind struct{ Kind string }
+	if err := json.Unmarshal(b, &kind); err != nil {
+		return false, v.bad("line %d is no JSON", v.n)
+	}
+	switch {
+	case v.n == 1:
+		if json.Unmarshal(b, &v.out.Header) != nil || kind.Kind != kindHeader || v.out.Header.Version != version {
+			return false, v.bad("it does not begin like an audit file of this version")
+		}
+		v.out.Head = v.out.Header.Anchor
+		return false, nil
+	case kind.Kind == kindEnd:
+		return true, v.end(b)
+	}
+	return false, v.record(b)
+}
+
+func (v *verifier) record(b []byte) error {
+	var r Record
+	if err := json.Unmarshal(b, &r); err != nil {
+		return v.bad("line %d is no record", v.n)
+	}
+	if !r.follows(v.out.Head) {
+		return v.bad("record %d in line %d was changed, or one before it was removed or added", r.Seq, v.n)
+	}
+	v.out.Head, v.out.Records = Mark{r.Seq, r.Hash}, v.out.Records+1
+	if v.see != nil {
+		v.see(r)
+	}
+	return nil
+}
+
+// end checks the end line, behind which nothing may stand.
+func (v *verifier) end(b []byte) error {
+	var e end
+	if json.Unmarshal(b, &e) != nil || e.Records != v.out.Records || e.Head.Seq != v.out.Head.Seq || !bytes.Equal(e.Head.Hash, v.out.Head.Hash) {
+		return v.bad("the end line does not fit the records before it")
+	}
+	if v.lines.Scan() {
+		return v.bad("there is text behind the end line")
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/hub/identity/sso"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/relay"
@@ -52,6 +53,10 @@ type Hub struct {
 	Client    *http.Client
 	Log       *Buffer
 	Superuser string // URL of the database for its superuser
+
+	// Issuers is the client with which keys of issuers are read, whose tokens are
+	// exchanged.
+	Issuers *http.Client
 
 	mu    sync.Mutex
 	users map[string]string // secret by "tenant/name"
@@ -184,6 +189,9 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 	for _, c := range change {
 		c(&cfg)
 	}
+	if h.Issuers, err = guard.Client([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "", false); err != nil {
+		t.Fatal(err)
+	}
 	sessions := identity.New(storeports.Identity(h.DB.System()), h.Catalog, passwords, identity.Config{Trust: time.Nanosecond}, log)
 	s, err := api.New(cfg, api.Parts{
 		Catalog: h.Catalog, Identity: sessions, Passwords: passwords, SignIn: sso.New(sso.Parts{
@@ -194,6 +202,7 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 			Dial:    guard.Dialer([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}).DialContext,
 			Console: cfg.ExternalURL, Log: log, Now: time.Now,
 		}),
+		Exchange: exchange.New(time.Now), ExchangeClient: h.Issuers,
 		Feed: f, Relay: relay.New(noAgents{}), Webhook: pushes{}, Ready: h.DB.Ping, Log: log,
 	})
 	if err != nil {

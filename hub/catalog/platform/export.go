@@ -266,32 +266,38 @@ func (e *Export) accounts(ctx context.Context, l *lines) error {
 }
 
 func (e *Export) history(ctx context.Context, l *lines) error {
-	type entry struct {
-		Application string `json:"application"`
-		hub.HistoryEntry
-	}
 	return e.eachApplication(ctx, func(page []hub.Application) error {
 		for _, a := range page {
-			for before := int64(0); ; {
-				part, err := read(ctx, e, func(ctx context.Context, tx transact.Tx) ([]hub.HistoryEntry, error) {
-					return tx.HistoryPage(ctx, a.ID, before, exportPage)
-				})
-				if err != nil {
-					return err
-				}
-				for _, h := range part {
-					if err := l.put(entry{a.Namespace + "/" + a.Name, h}); err != nil {
-						return err
-					}
-				}
-				if len(part) < exportPage {
-					break
-				}
-				before = part[len(part)-1].ID
+			if err := e.historyOf(ctx, l, a); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
+}
+
+func (e *Export) historyOf(ctx context.Context, l *lines, a hub.Application) error {
+	type entry struct {
+		Application string `json:"application"`
+		hub.HistoryEntry
+	}
+	for before := int64(0); ; {
+		part, err := read(ctx, e, func(ctx context.Context, tx transact.Tx) ([]hub.HistoryEntry, error) {
+			return tx.HistoryPage(ctx, a.ID, before, exportPage)
+		})
+		if err != nil {
+			return err
+		}
+		for _, h := range part {
+			if err := l.put(entry{a.Namespace + "/" + a.Name, h}); err != nil {
+				return err
+			}
+		}
+		if len(part) < exportPage {
+			return nil
+		}
+		before = part[len(part)-1].ID
+	}
 }
 
 func (e *Export) audit(ctx context.Context, l *lines) error {

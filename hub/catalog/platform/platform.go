@@ -92,6 +92,11 @@ func (p *Platform) carryOut(ctx context.Context, by hub.Caller, name, action str
 	if err != nil {
 		return t, err
 	}
+	return p.finish(ctx, by, t, a, now)
+}
+
+// finish records an act in the log of the tenant that it touches, and does it.
+func (p *Platform) finish(ctx context.Context, by hub.Caller, t hub.Tenant, a act, now time.Time) (hub.Tenant, error) {
 	entry := audit.Entry{Action: a.action, Resource: access.Tenants, Object: t.Name, Result: audit.Allowed, Reason: a.reason, Before: a.before, After: a.after}
 	if t.ID != by.Tenant {
 		if err := p.transact.Record(ctx, onBehalf(by, t), entry); err != nil {
@@ -110,7 +115,7 @@ func (p *Platform) carryOut(ctx context.Context, by hub.Caller, name, action str
 		}
 		return t, err
 	}
-	return p.directory.TenantByName(ctx, name)
+	return p.directory.TenantByName(ctx, t.Name)
 }
 
 // onBehalf is a platform admin as the log of a tenant names them.

@@ -2,6 +2,7 @@ package tenancy
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"time"
 
@@ -29,8 +30,8 @@ func federations(ctx context.Context, tx transact.Tx) ([]hub.Federation, error) 
 
 // A Proof is a token of another issuer that was verified.
 type Proof struct {
-	Trust   string // name of the federation
-	Claims  map[string]any
+	Trust   string             // name of the federation
+	Rule    hub.FederationRule // that it was verified against
 	Subject string
 	Expires time.Time
 	Hash    [32]byte
@@ -50,9 +51,9 @@ func (c *Tenancy) ExchangeToken(ctx context.Context, tenant hub.TenantID, from h
 		if i < 0 {
 			return errExchange()
 		}
-		rule, matches := all[i].Match(p.Claims)
-		if !matches {
-			return w.Refuse(access.Accounts, "exchange-token", p.Subject, fault.With(fault.New(fault.Denied, "no rule of the organisation admits this token"), "", "compare its claims with "+hub.FederationKey+" of argocd-cm"))
+		rule := p.Rule
+		if !slices.ContainsFunc(all[i].Rules, func(r hub.FederationRule) bool { return reflect.DeepEqual(r, rule) }) {
+			return errExchange() // it was taken away meanwhile
 		}
 		if err := w.exchangeTarget(ctx, rule, &t); err != nil {
 			return err
@@ -62,20 +63,15 @@ func (c *Tenancy) ExchangeToken(ctx context.Context, tenant hub.TenantID, from h
 		if p.Expires.Before(t.ExpiresAt) {
 			t.ExpiresAt = p.Expires
 		}
-		w.Note("exchange-token", access.Accounts, rule.Account+hub.RoleSubject(rule.Project, rule.Role)[:roleLength(rule)], "token of "+p.Trust+" for "+p.Subject, nil,
+		as := rule.Account
+		if as == "" {
+			as = hub.RoleSubject(rule.Project, rule.Role)
+		}
+		w.Note("exchange-token", access.Accounts, as, "token of "+p.Trust+" for "+p.Subject, nil,
 			map[string]any{"id": t.ID, "expiresAt": t.ExpiresAt})
 		return w.PutExchangedToken(ctx, t)
 	})
 	return t, err
-}
-
-// roleLength is how much of a role's subject names a rule's target: all, or
-// nothing for an account.
-func roleLength(r hub.FederationRule) int {
-	if r.Role == "" {
-		return 0
-	}
-	return len(hub.RoleSubject(r.Project, r.Role))
 }
 
 // errExchange is the one answer to tokens that prove nothing here.

@@ -54,9 +54,9 @@ type Password interface {
 	Check(ctx context.Context, username, password string) (Identity, error)
 }
 
-// A Farewell connector knows where to send the browser of a person who signs
+// A SessionEnder knows where to send the browser of a person who signs
 // out, so that the session with the provider ends as well.
-type Farewell interface {
+type SessionEnder interface {
 	// SignOut returns that address, or an empty text if there is none. proof is
 	// that of the Identity; the provider sends the browser back to the address
 	// that is given.

@@ -31,7 +31,7 @@ type Start struct {
 // Begin returns the address of the provider to send the browser to, and whether
 // the browser will come back with a form.
 func (s *Service) Begin(ctx context.Context, r Start) (address string, posts bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	t, err := s.TenantByName(ctx, r.Tenant)
 	if err != nil || t.Suspended {
@@ -140,7 +140,7 @@ type Session struct {
 // Finish ends a sign-in at a provider. With an error, Client is the address
 // that tells a command line the reason, if one waits.
 func (s *Service) Finish(ctx context.Context, from hub.Caller, a Answer) (Session, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	state := a.Values.Get("state")
 	if state == "" {
@@ -332,43 +332,44 @@ func (s *Service) Exchange(ctx context.Context, from hub.Caller, code, verifier 
 
 // Login begins the session of a person whose name and password a provider
 // checks. The error is fault.Unknown if they are wrong.
-func (s *Service) Login(ctx context.Context, from hub.Caller, providerID string, c identity.Credential) (Session, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (s *Service) Login(ctx context.Context, from hub.Caller, providerID string, c identity.Credential) (out Session, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	var out Session
-	var err error
 	out.Secret, out.Caller, out.Expires, err = s.Sessions.LoginBy(ctx, from, providerID, c, func(ctx context.Context) (identity.Proven, error) {
-		wrong := fault.New(fault.Unknown, "the user name or the password is wrong")
-		t, err := s.TenantByName(ctx, c.Tenant)
-		if fault.KindOf(err) == fault.Missing || err == nil && t.Suspended {
-			return identity.Proven{}, wrong
-		}
-		if err != nil {
-			return identity.Proven{}, err
-		}
-		proven := identity.Proven{Tenant: t}
-		set, err := s.SignInSettings(ctx, t.ID)
-		if err != nil {
-			return proven, err
-		}
-		all, err := s.providers(t.ID, set)
-		if err != nil {
-			return proven, err
-		}
-		p, err := find(all, providerID)
-		if err != nil {
-			return proven, err
-		}
-		if p.password == nil {
-			return proven, fault.With(fault.New(fault.Invalid, "this provider checks no password"), "provider "+p.Name, "choose it on the sign-in page")
-		}
-		id, err := p.password.Check(ctx, c.Username, c.Password)
-		if err != nil {
-			return proven, err
-		}
-		return s.proven(ctx, from, t, set, p, id)
+		return s.checkPassword(ctx, from, providerID, c)
 	})
 	return out, err
+}
+
+func (s *Service) checkPassword(ctx context.Context, from hub.Caller, providerID string, c identity.Credential) (identity.Proven, error) {
+	t, err := s.TenantByName(ctx, c.Tenant)
+	if fault.KindOf(err) == fault.Missing || err == nil && t.Suspended {
+		return identity.Proven{}, fault.New(fault.Unknown, "the user name or the password is wrong")
+	}
+	if err != nil {
+		return identity.Proven{}, err
+	}
+	proven := identity.Proven{Tenant: t}
+	set, err := s.SignInSettings(ctx, t.ID)
+	if err != nil {
+		return proven, err
+	}
+	all, err := s.providers(t.ID, set)
+	if err != nil {
+		return proven, err
+	}
+	p, err := find(all, providerID)
+	if err != nil {
+		return proven, err
+	}
+	if p.password == nil {
+		return proven, fault.With(fault.New(fault.Invalid, "this provider checks no password"), "provider "+p.Name, "choose it on the sign-in page")
+	}
+	id, err := p.password.Check(ctx, c.Username, c.Password)
+	if err != nil {
+		return proven, err
+	}
+	return s.proven(ctx, from, t, set, p, id)
 }
 
 // SignOut returns where to send the browser of who signs out, so that the
@@ -391,7 +392,7 @@ func (s *Service) SignOut(ctx context.Context, who hub.Caller, secret, host stri
 		return "", err
 	}
 	p, err := find(all, claims.Provider)
-	farewell, ok := p.redirect.(connector.Farewell)
+	ender, ok := p.redirect.(connector.SessionEnder)
 	if err != nil || !ok { // the provider is gone, or knows no sign-out
 		return "", nil
 	}
@@ -399,5 +400,5 @@ func (s *Service) SignOut(ctx context.Context, who hub.Caller, secret, host stri
 	if err != nil {
 		base = s.Console
 	}
-	return farewell.SignOut(claims.Proof, base+"/login"), nil
+	return ender.SignOut(claims.Proof, base+"/login"), nil
 }

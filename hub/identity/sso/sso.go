@@ -96,10 +96,10 @@ func New(p Parts) *Service {
 }
 
 const (
-	maxTenants = 1000             // whose providers are kept
-	lasts      = 10 * time.Minute // a sign-in that has begun
-	codeLasts  = time.Minute      // what a command line exchanges for a session
-	patience   = 20 * time.Second // for all requests of one step to a provider
+	maxTenants  = 1000             // whose providers are kept
+	lasts       = 10 * time.Minute // a sign-in that has begun
+	codeLasts   = time.Minute      // what a command line exchanges for a session
+	stepTimeout = 20 * time.Second // for all requests of one step to a provider
 )
 
 // What the console has words of its own for, besides connector.Overage.

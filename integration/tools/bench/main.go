@@ -112,7 +112,7 @@ func (b *bench) run(ctx context.Context, bin string) (err error) {
 		}
 	}
 	defer keep()
-	if b.wants("B01", "B04", "B02", "B02P", "B09", "B12", "B13", "B15", "B21", "B28", "NULL") {
+	if b.wants("B01", "B04", "B02", "B02P", "B09", "B12", "B13", "B15", "B21", "B25", "B28", "NULL") {
 		if err := b.clustered(ctx, bin, dir); err != nil {
 			return err
 		}
@@ -145,6 +145,7 @@ func (b *bench) clustered(ctx context.Context, bin, dir string) (err error) {
 		{[]string{"B02", "B09", "B13"}, b.many},
 		{[]string{"B02P"}, b.singly},
 		{[]string{"NULL"}, b.nullSystem},
+		{[]string{"B25"}, b.noisy},
 		{[]string{"B12"}, b.requests},
 		{[]string{"B21"}, b.big},
 		{[]string{"B28"}, b.growth},

@@ -16,17 +16,8 @@ import (
 // identity reads a person from the claims of a token that was checked.
 func (p *Provider) identity(ctx context.Context, d *document, claims map[string]any, token *oauth2.Token) (connector.Identity, error) {
 	var id connector.Identity
-	if p.cfg.UserInfo {
-		more, err := p.userInfo(ctx, d, token)
-		if err != nil {
-			return id, err
-		}
-		if !equal(text(more["sub"]), text(claims["sub"])) {
-			return id, unproven(nil, "the userinfo endpoint answers for somebody else")
-		}
-		if groups, there := more[p.cfg.GroupsClaim]; there {
-			claims[p.cfg.GroupsClaim] = groups
-		}
+	if err := p.addUserInfo(ctx, d, claims, token); err != nil {
+		return id, err
 	}
 	id.Subject = text(claims[p.cfg.SubjectClaim])
 	if id.Subject == "" || len(id.Subject) > maxClaim {
@@ -41,18 +32,43 @@ func (p *Provider) identity(ctx context.Context, d *document, claims map[string]
 			id.Claims[name] = values
 		}
 	}
-	if p.cfg.NoGroups {
-		return id, nil
-	}
 	var err error
-	if id.Groups, err = p.groups(ctx, claims, token); err != nil {
-		return id, err
+	id.Groups, err = p.admitted(ctx, claims, token)
+	return id, err
+}
+
+// addUserInfo replaces the groups by those of the userinfo endpoint.
+func (p *Provider) addUserInfo(ctx context.Context, d *document, claims map[string]any, token *oauth2.Token) error {
+	if !p.cfg.UserInfo {
+		return nil
 	}
-	admitted := len(p.cfg.AllowedGroups) == 0 || slices.ContainsFunc(id.Groups, func(g string) bool { return slices.Contains(p.cfg.AllowedGroups, g) })
-	if !admitted {
-		return id, fault.With(fault.New(fault.Denied, "you are in none of the groups that may sign in"), "provider "+hostOf(p.cfg.Issuer), "ask an admin of the tenant")
+	more, err := p.userInfo(ctx, d, token)
+	if err != nil {
+		return err
 	}
-	return id, nil
+	if !equal(text(more["sub"]), text(claims["sub"])) {
+		return unproven(nil, "the userinfo endpoint answers for somebody else")
+	}
+	if groups, there := more[p.cfg.GroupsClaim]; there {
+		claims[p.cfg.GroupsClaim] = groups
+	}
+	return nil
+}
+
+// admitted returns the groups of a person, who must have one of those that are
+// allowed.
+func (p *Provider) admitted(ctx context.Context, claims map[string]any, token *oauth2.Token) ([]string, error) {
+	if p.cfg.NoGroups {
+		return nil, nil
+	}
+	groups, err := p.groups(ctx, claims, token)
+	if err != nil || len(p.cfg.AllowedGroups) == 0 {
+		return groups, err
+	}
+	if !slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(p.cfg.AllowedGroups, g) }) {
+		return nil, fault.With(fault.New(fault.Denied, "you are in none of the groups that may sign in"), "provider "+hostOf(p.cfg.Issuer), "ask an admin of the tenant")
+	}
+	return groups, nil
 }
 
 // groups returns the groups of a person. A provider that left them out is

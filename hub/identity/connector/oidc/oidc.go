@@ -41,9 +41,9 @@ type Config struct {
 	UserInfoURL string
 	// Graph is the base URL of Microsoft Graph, which is asked for the groups of
 	// those who have too many for a token; empty: they are refused.
-	Graph      string
-	DomainHint string
-	SignOutURL string // with {{token}} and {{logoutRedirectURL}}
+	Graph       string
+	LoginDomain string
+	SignOutURL  string // with {{token}} and {{logoutRedirectURL}}
 	// The names of claims; empty: groups, preferred_username, email, sub.
 	GroupsClaim, UsernameClaim, EmailClaim, SubjectClaim string
 	// NoGroups ignores the groups. AllowedGroups are those of which a person
@@ -183,7 +183,7 @@ func (p *Provider) Begin(ctx context.Context, r connector.Request) (string, erro
 	for name, value := range p.cfg.Extra {
 		add(name, value)
 	}
-	add("domain_hint", p.cfg.DomainHint)
+	add("domain_hint", p.cfg.LoginDomain)
 	add("login_hint", r.Hint)
 	if len(p.cfg.RequestClaims) > 0 {
 		text, err := json.Marshal(map[string]any{"id_token": p.cfg.RequestClaims})

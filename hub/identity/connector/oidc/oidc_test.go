@@ -164,7 +164,7 @@ func TestSignIn(t *testing.T) {
 	p := l.provider(func(c *oidc.Config) {
 		c.Scopes = []string{"profile", "groups"}
 		c.RequestClaims = map[string]*oidc.Claim{"groups": {Essential: true}}
-		c.DomainHint = "example.com"
+		c.LoginDomain = "example.com"
 		c.SignOutURL = l.URL + "/out?h={{token}}&r={{ logoutRedirectURL }}"
 	})
 	t.Run("AUTH-09 the browser is sent with state, nonce, PKCE, scopes, claims and hints", func(t *testing.T) {

@@ -32,7 +32,7 @@ type Settings struct {
 	LogoutURL      string            `json:"logoutURL"`
 	RootCA         string            `json:"rootCA"`
 	Refresh        string            `json:"refreshTokenThreshold"` // a session does not end with the ID token
-	DomainHint     string            `json:"domainHint"`
+	LoginDomain    string            `json:"domainHint"`
 	Azure          *Azure            `json:"azure"`
 }
 
@@ -70,54 +70,85 @@ func Parse(text string) (Settings, error) {
 
 // check reports the first value that cannot be.
 func (s Settings) check(text string) error {
-	bad := func(field, format string, args ...any) error {
-		line := lineOf(text, field)
+	for _, c := range []struct {
+		field string
+		err   error
+	}{
+		{"issuer", checkEndpoint(s.Issuer)},
+		{"clientID", s.checkClient()},
+		{"useWorkloadIdentity", s.Azure.checkIdentity()},
+		{"graphApiEndpoint", s.Azure.checkGraph()},
+		{"userInfoPath", s.checkUserInfoPath()},
+		{"userInfoBaseURL", checkOptional(s.UserInfoBase)},
+		{"logoutURL", checkOptional(strings.NewReplacer(tokenTemplate, "x", backTemplate, "x").Replace(s.LogoutURL))},
+		{"userInfoCacheExpiration", checkDuration(s.UserInfoExpiry)},
+		{"refreshTokenThreshold", checkDuration(s.Refresh)},
+		{"rootCA", s.checkAuthority()},
+	} {
+		if c.err == nil {
+			continue
+		}
+		line := lineOf(text, c.field)
 		where := "oidc.config"
 		if line > 0 {
 			where += fmt.Sprintf(", line %d", line)
 		}
-		return &fault.Error{Kind: fault.Invalid, Object: where, Line: line, Cause: field + ": " + fmt.Sprintf(format, args...)}
+		return &fault.Error{Kind: fault.Invalid, Object: where, Line: line, Cause: c.field + ": " + fault.Sentence(c.err)}
 	}
-	if err := checkEndpoint(s.Issuer); err != nil {
-		return bad("issuer", "%s", fault.Sentence(err))
-	}
+	return nil
+}
+
+func (s Settings) checkClient() error {
 	if s.ClientID == "" {
-		return bad("clientID", "it is missing; it is what the provider calls this client")
+		return fault.New(fault.Invalid, "it is missing; it is what the provider calls this client")
 	}
-	if s.Azure != nil {
-		if s.Azure.WorkloadIdentity {
-			return bad("useWorkloadIdentity", "the hub has no workload identity that a tenant may use; use a client secret")
-		}
-		if s.Azure.Graph != "" {
-			if err := checkEndpoint(s.Azure.Graph); err != nil {
-				return bad("graphApiEndpoint", "%s", fault.Sentence(err))
-			}
-		}
-	}
+	return nil
+}
+
+func (s Settings) checkUserInfoPath() error {
 	if s.UserInfoPath != "" && (!strings.HasPrefix(s.UserInfoPath, "/") || strings.HasPrefix(s.UserInfoPath, "//")) {
-		return bad("userInfoPath", "it must begin with one /; it is a path below the issuer or userInfoBaseURL")
+		return fault.New(fault.Invalid, "it must begin with one /; it is a path below the issuer or userInfoBaseURL")
 	}
-	for field, address := range map[string]string{"userInfoBaseURL": s.UserInfoBase, "logoutURL": strings.NewReplacer(tokenTemplate, "x", backTemplate, "x").Replace(s.LogoutURL)} {
-		if address == "" {
-			continue
-		}
-		if err := checkEndpoint(address); err != nil {
-			return bad(field, "%s", fault.Sentence(err))
-		}
-	}
-	for field, text := range map[string]string{"userInfoCacheExpiration": s.UserInfoExpiry, "refreshTokenThreshold": s.Refresh} {
-		if text == "" {
-			continue
-		}
-		if d, err := time.ParseDuration(text); err != nil || d < 0 {
-			return bad(field, "it is no duration; write it like 5m")
-		}
-	}
+	return nil
+}
+
+func (s Settings) checkAuthority() error {
 	if len(s.RootCA) > maxAuthority {
-		return bad("rootCA", "it is longer than %d bytes", maxAuthority)
+		return fault.New(fault.Invalid, "it is longer than %d bytes", maxAuthority)
 	}
 	if s.RootCA != "" && !strings.HasPrefix(s.RootCA, "$") && !strings.Contains(s.RootCA, "-----BEGIN CERTIFICATE-----") {
-		return bad("rootCA", "it contains no certificate in PEM")
+		return fault.New(fault.Invalid, "it contains no certificate in PEM")
+	}
+	return nil
+}
+
+func (a *Azure) checkIdentity() error {
+	if a != nil && a.WorkloadIdentity {
+		return fault.New(fault.Invalid, "the hub has no workload identity that a tenant may use; use a client secret")
+	}
+	return nil
+}
+
+func (a *Azure) checkGraph() error {
+	if a == nil {
+		return nil
+	}
+	return checkOptional(a.Graph)
+}
+
+func checkOptional(address string) error {
+	if address == "" {
+		return nil
+	}
+	return checkEndpoint(address)
+}
+
+func checkDuration(text string) error {
+	if text == "" {
+		return nil
+	}
+	if d, err := time.ParseDuration(text); err != nil || d < 0 {
+		return fault.New(fault.Invalid, "it is no duration; write it like 5m")
 	}
 	return nil
 }
@@ -156,7 +187,7 @@ func loopback(host string) bool {
 // Resolve replaces the values that refer to secrets; secret returns the value
 // of a reference without its $. Argo CD replaces whole values alone (AUTH-13).
 func (s Settings) Resolve(secret func(ref string) (string, error)) (Settings, error) {
-	for _, value := range []*string{&s.Name, &s.Issuer, &s.ClientID, &s.ClientSecret, &s.CLIClientID, &s.RootCA, &s.LogoutURL, &s.DomainHint} {
+	for _, value := range []*string{&s.Name, &s.Issuer, &s.ClientID, &s.ClientSecret, &s.CLIClientID, &s.RootCA, &s.LogoutURL, &s.LoginDomain} {
 		if !strings.HasPrefix(*value, "$") || len(*value) < 2 {
 			continue
 		}
@@ -176,7 +207,7 @@ func (s Settings) Config() (Config, error) {
 	}
 	c := Config{
 		Issuer: s.Issuer, ClientID: s.ClientID, ClientSecret: s.ClientSecret, Scopes: s.Scopes, RequestClaims: s.IDTokenClaims,
-		Audiences: s.Audiences, NoAudienceFine: s.NoAudienceFine, DomainHint: s.DomainHint, SignOutURL: s.LogoutURL,
+		Audiences: s.Audiences, NoAudienceFine: s.NoAudienceFine, LoginDomain: s.LoginDomain, SignOutURL: s.LogoutURL,
 	}
 	if len(c.Scopes) == 0 {
 		c.Scopes = []string{"openid", "profile", "email", "groups"}
