@@ -4,12 +4,16 @@ import (
 	"context"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
+
+// exchangeLasts bounds all requests of one exchange to an issuer.
+const exchangeLasts = 20 * time.Second
 
 // errNoExchange is the same for a tenant and for a connector that there is not.
 func errNoExchange() error {
@@ -22,7 +26,7 @@ func errNoExchange() error {
 // the kinds of exchange.Verify; fault.Invalid is also for a request that is
 // wrong.
 func (s *Service) ExchangeToken(ctx context.Context, from hub.Caller, tenant string, form url.Values) (Session, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, exchangeLasts)
 	defer cancel()
 	request, err := exchange.ReadRequest(form)
 	if err != nil {
