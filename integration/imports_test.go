@@ -37,6 +37,7 @@ var mayImport = map[string][]string{
 	"shared/telemetry":   {"shared/fault", "shared/logkey", "shared/lifecycle", "shared/trace", "shared/version"},
 	"shared/selector":    {"shared/fault", "shared/manifest", "shared/suggest"},
 	"shared/bundled":     {},
+	"shared/rbac":        {"shared/fault", "shared/glob"},
 	"shared/action":      {"shared/bundled", "shared/fault", "shared/lua"},
 	"proto/*/*":          {},
 
@@ -100,7 +101,7 @@ var mayImport = map[string][]string{
 	"agent/daemon": {"agent/...", "shared/*", "proto/*/*"},
 	"agent/cmd/*":  {"agent/daemon", "shared/*"},
 
-	"cli":        {"cli/...", "shared/action", "shared/apimodel", "shared/fault", "shared/version", "shared/yamltext"},
+	"cli":        {"cli/...", "shared/action", "shared/apimodel", "shared/fault", "shared/rbac", "shared/version", "shared/yamltext"},
 	"cli/*":      {"cli/...", "shared/apimodel", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
 	"cli/cmd/*":  {"cli"},
 	"cli/client": {"shared/apimodel", "shared/fault"},

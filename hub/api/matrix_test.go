@@ -27,7 +27,7 @@ func rights() map[string]string {
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
 
 		"listTenants": platform, "createTenant": platform, "getTenant": platform, "createSetupLink": platform,
-		"listUsers": writes, "createUser": writes, "updateUser": writes, "deleteUser": writes,
+		"listUsers": reads, "createUser": writes, "updateUser": writes, "deleteUser": writes,
 		"listProjects": reads, "getProject": reads, "getProjectWindows": reads, "createProject": writes, "updateProject": writes, "deleteProject": writes,
 		"listRepositories": reads, "getRepository": reads, "refreshRepository": reads, "listRepositoryCredentials": reads,
 		"putRepository": writes, "deleteRepository": writes, "deleteRepositoryCredential": writes,

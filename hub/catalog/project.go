@@ -55,7 +55,7 @@ func (c *Catalog) Project(ctx context.Context, by hub.Caller, name string) (hub.
 // warnings for people.
 func (c *Catalog) PutProject(ctx context.Context, by hub.Caller, p hub.Project, o PutOptions) (hub.Project, transact.Outcome, []string, error) {
 	_, warnings, err := validation.CheckProject(&p, func(name string, spec hub.ProjectSpec) error {
-		_, _, err := access.ParseProject(name, spec)
+		_, _, err := access.ParseProject(name, spec, false)
 		return err
 	})
 	if err != nil {
@@ -74,6 +74,9 @@ func (c *Catalog) PutProject(ctx context.Context, by hub.Caller, p hub.Project, 
 }
 
 func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (hub.Project, transact.Outcome, error) {
+	if err := w.checkExpressions(p); err != nil {
+		return p, "", err
+	}
 	old, err := w.Tx.Project(ctx, p.Name)
 	there := err == nil
 	if err != nil && fault.KindOf(err) != fault.Missing {

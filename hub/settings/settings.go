@@ -12,6 +12,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/rbac"
 )
 
 // A Known is a key, or a family of keys, that this release knows.
@@ -83,7 +84,7 @@ func Catalogue() []Known {
 			Map: hub.CertificatesMap, Key: anyKey, About: "By the name of a Git server's host: the authorities, in PEM, that its certificate must come from.",
 			Sample: sampleCertificate, Used: true, read: (*set).readCertificates,
 		},
-	}, slices.Concat(webhooks(), timers(), sessions())...)
+	}, slices.Concat(webhooks(), timers(), sessions(), policies())...)
 }
 
 // webhooks are what events of Git hosts prove their sender by, one kind of
@@ -144,7 +145,7 @@ func Find(name, key string) (Known, bool) {
 		if k.Map != name {
 			continue
 		}
-		if k.Key == key || k.Key == anyKey || (strings.HasSuffix(k.Key, ".") && strings.HasPrefix(key, k.Key) && len(key) > len(k.Key)) {
+		if k.Key == key || k.Key == anyKey || k.Key == overlayKey && rbac.IsOverlay(key) || (strings.HasSuffix(k.Key, ".") && strings.HasPrefix(key, k.Key) && len(key) > len(k.Key)) {
 			return k, true
 		}
 	}

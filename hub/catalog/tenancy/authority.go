@@ -79,7 +79,7 @@ func (c *Tenancy) PutAuthorities(ctx context.Context, by hub.Caller, given []Aut
 		if err := w.knownAuthorities(ctx, changes, upsert); err != nil {
 			return err
 		}
-		_, _, err := w.patchSettings(ctx, changes, 0)
+		_, _, _, err := w.patchSettings(ctx, changes, 0)
 		return err
 	})
 	return out, err
@@ -223,7 +223,7 @@ func (w *writer) dropAuthorities(ctx context.Context, server, kind, keyType stri
 		return nil, false, err
 	}
 	gone, _ := hub.ParseAuthorities(server, text)
-	_, _, err = w.patchSettings(ctx, []hub.SettingChange{{Map: hub.CertificatesMap, Key: server}}, 0)
+	_, _, _, err = w.patchSettings(ctx, []hub.SettingChange{{Map: hub.CertificatesMap, Key: server}}, 0)
 	return gone, true, err
 }
 

@@ -63,60 +63,68 @@ func (c *Tenancy) PatchSettings(ctx context.Context, by hub.Caller, changes []hu
 	}
 	err := c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
 		var err error
-		out.Version, out.Outcome, err = w.patchSettings(ctx, changes, expect)
+		var doubts []string
+		out.Version, out.Outcome, doubts, err = w.patchSettings(ctx, changes, expect)
+		out.Warnings = append(out.Warnings, doubts...)
 		return err
 	})
 	return out, err
 }
 
-func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange, expect int64) (int64, transact.Outcome, error) {
+// patchSettings makes the changes. Doubts are what people should know of a
+// policy that is fine as it is.
+func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange, expect int64) (_ int64, _ transact.Outcome, doubts []string, err error) {
 	if err := w.LockSettings(ctx); err != nil {
-		return 0, "", err
+		return 0, "", nil, err
 	}
 	if err := w.needSettings(ctx, changes); err != nil {
-		return 0, "", err
+		return 0, "", nil, err
 	}
 	before, version, err := w.Tx.Settings(ctx)
 	if err != nil {
-		return 0, "", err
+		return 0, "", nil, err
 	}
 	if expect != 0 && expect != version {
-		return version, "", transact.ErrStale("settings")
+		return version, "", nil, transact.ErrStale("settings")
 	}
 	after, put, drop, outcome, err := w.applySettings(ctx, before, changes)
 	if err != nil || len(put)+len(drop) == 0 {
-		return version, transact.Unchanged, err
+		return version, transact.Unchanged, nil, err
 	}
 	if err := validation.CheckSizes(after); err != nil {
-		return version, "", err
+		return version, "", nil, err
+	}
+	if doubts, err = w.changePolicy(ctx, before, after, changes); err != nil {
+		return version, "", nil, err
 	}
 	if err := w.ChangeSettings(ctx, put, drop); err != nil {
-		return version, "", err
+		return version, "", nil, err
 	}
-	if validation.Sets(changes, settings.PollKeys()...) {
-		if err := w.refreshRepositories(ctx); err != nil {
-			return version, "", err
-		}
-	}
-	if err := w.refreshOverTLS(ctx, changes); err != nil {
-		return version, "", err
-	}
-	if validation.Sets(changes, settings.RollbackKey) {
-		if err := w.RaisePolicy(ctx); err != nil {
-			return version, "", err
-		}
-	}
-	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, func(c hub.SettingChange) bool { return hub.Renders(c.Map, c.Key) }) {
-		if err := w.RefreshApplications(ctx); err != nil {
-			return version, "", err
-		}
-		w.Due = append(w.Due, hub.WorkRefresh)
+	if err := w.followSettings(ctx, changes); err != nil {
+		return version, "", nil, err
 	}
 	clusters, err := w.Tx.Clusters(ctx)
 	if err != nil {
-		return version, "", err
+		return version, "", nil, err
 	}
-	return version + 1, outcome, w.deliver(ctx, settingsScope{before, clusters}, settingsScope{after, clusters}, version+1)
+	return version + 1, outcome, doubts, w.deliver(ctx, settingsScope{before, clusters}, settingsScope{after, clusters}, version+1)
+}
+
+// followSettings has done what follows from changes that have been stored.
+func (w *writer) followSettings(ctx context.Context, changes []hub.SettingChange) error {
+	if validation.Sets(changes, settings.PollKeys()...) {
+		if err := w.refreshRepositories(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.refreshOverTLS(ctx, changes); err != nil {
+		return err
+	}
+	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, func(c hub.SettingChange) bool { return hub.Renders(c.Map, c.Key) }) {
+		w.Due = append(w.Due, hub.WorkRefresh)
+		return w.RefreshApplications(ctx)
+	}
+	return nil
 }
 
 // refreshRepositories has all repositories looked at now, so that how long they are

@@ -36,7 +36,6 @@ type Tx struct {
 type PolicyReader interface {
 	ID() hub.TenantID
 	PolicyVersion() int64
-	Policy(ctx context.Context) (text string, version int64, err error)
 }
 
 // AccountPorts are those for people and their tokens.
@@ -261,6 +260,9 @@ type SettingReader interface {
 	Settings(ctx context.Context) (all []hub.Setting, version int64, err error)
 	// SettingValues returns those of some keys that are set and no secrets.
 	SettingValues(ctx context.Context, name string, keys []string) (map[string]string, error)
+	// SettingsOf returns the settings of some maps that have one of the keys, or
+	// one that begins with prefix, and are no secrets.
+	SettingsOf(ctx context.Context, maps, keys []string, prefix string) ([]hub.Setting, error)
 	SettingSecret(ctx context.Context, name, key string) (value string, found bool, err error)
 }
 
