@@ -151,6 +151,7 @@ func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.failed
+	e.Pre(slashedObject)
 	e.Use(s.identify, s.observed, s.recovered, s.headers, compressed())
 	group := e.Group("", s.findOperation, s.limited, s.signedIn, s.sameSite, s.limitBody, s.valid, s.idempotent)
 	gen.RegisterHandlers(group, gen.NewStrictHandler(s, nil))

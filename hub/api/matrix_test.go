@@ -42,6 +42,7 @@ func rights() map[string]string {
 		"approveOperation": writes, "abandonApplication": writes, "deleteLiveResource": writes,
 		"listAudit": writes, "verifyAudit": writes,
 		"getSettings": writes, "patchSettings": writes,
+		"getPolicyState": writes, "previewPolicy": writes, "canI": "all", "explainRights": "all",
 	}
 }
 
@@ -63,6 +64,8 @@ func bodies() map[string]any {
 		"rollbackApplication": map[string]any{"id": 1}, "resumeApplication": map[string]any{}, "apply": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
 		"runResourceAction": map[string]any{"version": "v1", "kind": "ConfigMap", "resourceName": "x", "action": "restart"},
 		"receiveWebhook":    map[string]any{}, "receiveWebhookArgo": map[string]any{},
+		"previewPolicy":    map[string]any{"values": map[string]any{"policy.default": "role:readonly"}},
+		"explainRights":    map[string]any{"questions": []any{map[string]any{"resource": "applications", "action": "get", "object": "shop/web"}}},
 		"approveOperation": map[string]any{}, "abandonApplication": map[string]any{},
 		"deleteLiveResource": map[string]any{"version": "v1", "kind": "Pod", "name": "x"},
 	}
@@ -141,7 +144,7 @@ func TestRightsMatrix(t *testing.T) {
 			if m.id == "logout" && c.role != "" {
 				continue // it would end the session that the other rows need
 			}
-			if c.role == "stranger" && m.resource != "tenants" && !strings.Contains(m.path, "{") {
+			if c.role == "stranger" && (m.id == "canI" || m.resource != "tenants" && !strings.Contains(m.path, "{")) {
 				continue // it concerns the stranger's own tenant
 			}
 			if stale {
@@ -214,7 +217,7 @@ func concrete(path string, ids map[string]string) string {
 	case strings.Contains(path, "/tenants/"):
 		name = "acme"
 	}
-	path = strings.NewReplacer("{namespace}", "argocd", "{name}", name, "{username}", "victim").Replace(path)
+	path = strings.NewReplacer("{resource}", "applications", "{action}", "get", "{subresource}", "shop", "{namespace}", "argocd", "{name}", name, "{username}", "victim").Replace(path)
 	if path == "/api/v1/certificates" {
 		path += "?serverName=git.example.com"
 	}

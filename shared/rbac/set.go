@@ -2,7 +2,11 @@ package rbac
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
+
+	"github.com/capstan-cd/capstan/shared/glob"
 )
 
 // A Set is a compiled policy. It never changes. Many goroutines may use it.
@@ -115,4 +119,34 @@ func collectLines(rules map[string][]*line, subjects []string) (out []*line) {
 	}
 	slices.SortStableFunc(out, func(a, b *line) int { return cmp.Compare(a.order, b.order) })
 	return out
+}
+
+// Subjects returns all that rules and bindings name, roles too, sorted.
+func (s *Set) Subjects() []string {
+	out := map[string]bool{}
+	for _, names := range []map[string][]*line{s.rules, s.org} {
+		for name := range names {
+			out[name] = true
+		}
+	}
+	for name := range s.roles {
+		out[name] = true
+	}
+	return slices.Sorted(maps.Keys(out))
+}
+
+// Actions returns the fine-grained actions on applications that globs name
+// literally.
+func (s *Set) Actions() []string {
+	out := map[string]bool{}
+	for _, rules := range []map[string][]*line{s.rules, s.org} {
+		for _, lines := range rules {
+			for _, l := range lines {
+				if l.act.re == nil && l.res.match("applications") && strings.Contains(l.Action, "/") && glob.Literal(l.Action) {
+					out[l.Action] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(out))
 }

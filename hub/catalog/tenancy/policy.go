@@ -34,7 +34,7 @@ func (w *writer) changePolicy(ctx context.Context, before, after []hub.Setting, 
 	if err := refuseProblems(access.Compile(w.ID(), transact.PolicyOf(before, projects)).Problems(), next.Problems()); err != nil {
 		return nil, err
 	}
-	roles, err := w.accountRoles(ctx)
+	roles, err := w.AccountRoles(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -99,14 +99,4 @@ func (w *writer) refuseLockout(next *access.Rights, changes []hub.SettingChange)
 		}
 	}
 	return nil
-}
-
-// accountRoles returns the roles of the tenant's local accounts by name.
-func (r *reader) accountRoles(ctx context.Context) (map[string][]string, error) {
-	users, err := r.Users(ctx)
-	out := make(map[string][]string, len(users))
-	for _, u := range users {
-		out[u.Name] = u.Roles
-	}
-	return out, err
 }

@@ -1,6 +1,8 @@
 package transact
 
 import (
+	"context"
+
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/settings"
@@ -22,4 +24,14 @@ func PolicyOf(all []hub.Setting, projects []hub.Project) access.Policy {
 	}
 	p.RollbackApart, p.Inherits = settings.RollbackApart(cm), settings.Inherits(cm)
 	return p
+}
+
+// AccountRoles returns the roles of the tenant's local accounts by name.
+func (r *Reader) AccountRoles(ctx context.Context) (map[string][]string, error) {
+	users, err := r.Users(ctx)
+	out := make(map[string][]string, len(users))
+	for _, u := range users {
+		out[u.Name] = u.Roles
+	}
+	return out, err
 }

@@ -178,6 +178,7 @@ type TrustWriter interface {
 // ApplicationPorts are those for applications and what became of them.
 type ApplicationPorts struct {
 	ApplicationReader
+	PlaceReader
 	ApplicationLocks
 	ApplicationWriter
 	RenderedStore
@@ -194,6 +195,12 @@ type ApplicationReader interface {
 	Applications(ctx context.Context, f hub.ApplicationFilter) ([]hub.Application, error)
 	// ApplicationsNamed returns those that there are.
 	ApplicationsNamed(ctx context.Context, keys []hub.ApplicationKey) ([]hub.Application, error)
+}
+
+// PlaceReader finds what policies call applications.
+type PlaceReader interface {
+	// ApplicationPlaces returns all applications with id, project and name alone.
+	ApplicationPlaces(ctx context.Context) ([]hub.ApplicationPlace, error)
 }
 
 // ApplicationLocks finds applications that are about to be written.
