@@ -76,7 +76,7 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	root.AddCommand(
 		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), a.whoamiCommand(), a.versionCommand(),
 		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(),
-		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), exitCodesTopic(),
+		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.accountCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), exitCodesTopic(),
 	)
 	return root
 }

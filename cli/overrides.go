@@ -18,7 +18,8 @@ import (
 func (a *app) adminCommand() *cobra.Command {
 	return noun("admin", "Try out settings on this machine, without a hub", nil,
 		noun("settings", "Try out settings", nil,
-			noun("resource-overrides", "Try out customisations of kinds", nil, a.tryActions(), a.tryAction())))
+			noun("resource-overrides", "Try out customisations of kinds", nil, a.tryActions(), a.tryAction()),
+			noun("rbac", "Access policies: can, validate, preview", nil, a.rights().Policy()...)))
 }
 
 func (a *app) tryActions() *cobra.Command {

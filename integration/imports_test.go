@@ -101,11 +101,12 @@ var mayImport = map[string][]string{
 	"agent/daemon": {"agent/...", "shared/*", "proto/*/*"},
 	"agent/cmd/*":  {"agent/daemon", "shared/*"},
 
-	"cli":        {"cli/...", "shared/action", "shared/apimodel", "shared/fault", "shared/rbac", "shared/version", "shared/yamltext"},
+	"cli":        {"cli/...", "shared/action", "shared/apimodel", "shared/fault", "shared/version", "shared/yamltext"},
 	"cli/*":      {"cli/...", "shared/apimodel", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
 	"cli/cmd/*":  {"cli"},
 	"cli/client": {"shared/apimodel", "shared/fault"},
 	"cli/usage":  {"shared/suggest"},
+	"cli/rights": {"cli/client", "cli/exit", "cli/output", "cli/usage", "shared/apimodel", "shared/fault", "shared/rbac"},
 
 	"cli/overrides": {"shared/action", "shared/fault", "shared/yamltext"},
 
@@ -124,7 +125,6 @@ var homes = map[string][]string{
 	"github.com/go-git/go-git/v5":            {"hub/source/git/..."},
 	"helm.sh/helm/v3":                        {"hub/render/helm"},
 	"sigs.k8s.io/kustomize":                  {"hub/render/kustomize"},
-	"github.com/casbin/casbin/v2":            {"hub/access"},
 	"github.com/hashicorp/yamux":             {"shared/tunnel"},
 	"github.com/coder/websocket":             {"shared/tunnel", "integration/..."},
 	"k8s.io/client-go":                       {"agent/...", "integration/..."},

@@ -189,8 +189,8 @@ func (r *Rights) Unmet(accounts map[string][]string) []rbac.Failure {
 // in may be a role itself.
 func (r *Rights) named(names []string, accounts map[string][]string) *rbac.Index {
 	all := slices.Clone(names)
-	for _, n := range names {
-		for _, role := range accounts[n] {
+	if len(names) > 0 { // the others are groups, which may be named like an account
+		for _, role := range accounts[names[0]] {
 			all = append(all, rbac.RolePrefix+role)
 		}
 	}

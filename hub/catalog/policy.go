@@ -186,8 +186,7 @@ func (c *Catalog) PreviewPolicy(ctx context.Context, by hub.Caller, values map[s
 	return out, err
 }
 
-// policyObjects returns what there is, as policies call it, by resource. A
-// resource that is absent is asked about for "*".
+// policyObjects returns what there is, as policies call it, by resource.
 func (r *reader) policyObjects(ctx context.Context, projects []hub.Project, accounts []string) (map[string][][]string, error) {
 	out := map[string][][]string{}
 	add := func(resource string, names ...string) { out[resource] = append(out[resource], names) }
@@ -233,8 +232,8 @@ func (c comparison) effects() (out []PolicyEffect, more bool) {
 	slices.SortFunc(questions, func(a, b access.Question) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Action, b.Action))
 	})
-	subjects := unique(slices.Concat([]string{""}, slices.Sorted(maps.Keys(c.roles)), c.before.Subjects(), c.after.Subjects()))
-	for _, subject := range subjects {
+	everybody := map[access.Question]PolicyEffect{}
+	for _, subject := range unique(slices.Concat([]string{""}, slices.Sorted(maps.Keys(c.roles)), c.before.Subjects(), c.after.Subjects())) {
 		var names []string
 		if subject != "" {
 			names = []string{subject}
@@ -247,20 +246,32 @@ func (c comparison) effects() (out []PolicyEffect, more bool) {
 			if len(out) >= maxEffects {
 				return out, true
 			}
-			if e := c.effect(was, is, q); e.GainedCount+e.LostCount > 0 {
-				e.Subject = subject
-				out = append(out, e)
+			e := c.effect(was, is, q)
+			if subject == "" {
+				everybody[q] = e
 			}
+			if e.GainedCount+e.LostCount == 0 || subject != "" && e.same(everybody[q]) {
+				continue // what everybody gains, nobody gains in particular
+			}
+			e.Subject = subject
+			out = append(out, e)
 		}
 	}
 	return out, false
 }
 
+// same reports whether two effects are on the same objects.
+func (e PolicyEffect) same(other PolicyEffect) bool {
+	return e.GainedCount == other.GainedCount && e.LostCount == other.LostCount && slices.Equal(e.Gained, other.Gained) && slices.Equal(e.Lost, other.Lost)
+}
+
 func (c comparison) effect(was, is *access.Index, q access.Question) PolicyEffect {
 	e := PolicyEffect{Question: q}
 	objects := c.objects[q.Resource]
-	if len(objects) == 0 {
-		objects = [][]string{{"*"}}
+	if len(objects) == 0 { // then the rules say what there may be
+		for _, pattern := range unique(append(was.Patterns(q.Resource, q.Action), is.Patterns(q.Resource, q.Action)...)) {
+			objects = append(objects, []string{pattern})
+		}
 	}
 	note := func(list *[]string, count *int, name string) {
 		if *count++; len(*list) < maxSamples {

@@ -217,6 +217,18 @@ func (ix *Index) Same(other *Index, resource, action string) bool {
 	return ix == other || alike(ix.org, other.org) && alike(ix.base, other.base) && alike(ix.own, other.own)
 }
 
+// Patterns returns what the rules that speak of a question call objects.
+func (ix *Index) Patterns(resource, action string) (out []string) {
+	for _, lines := range [][]*line{ix.org, ix.base, ix.own} {
+		for _, l := range lines {
+			if l.about(resource, action) && !slices.Contains(out, l.Object) {
+				out = append(out, l.Object)
+			}
+		}
+	}
+	return out
+}
+
 func filter(lines []*line, keep func(*line) bool) (out []*line) {
 	for _, l := range lines {
 		if keep(l) {
