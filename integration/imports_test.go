@@ -125,6 +125,7 @@ var homes = map[string][]string{
 	"github.com/go-git/go-git/v5":            {"hub/source/git/..."},
 	"helm.sh/helm/v3":                        {"hub/render/helm"},
 	"sigs.k8s.io/kustomize":                  {"hub/render/kustomize"},
+	"github.com/casbin/casbin/v2":            {"integration/tools/bench"}, // the reference, and of tests
 	"github.com/hashicorp/yamux":             {"shared/tunnel"},
 	"github.com/coder/websocket":             {"shared/tunnel", "integration/..."},
 	"k8s.io/client-go":                       {"agent/...", "integration/..."},

@@ -111,10 +111,8 @@ func Compile(_ hub.TenantID, p Policy) *Rights {
 	} else {
 		r.complete(&policy, p.Projects)
 	}
-	options := rbac.Options{RollbackApart: p.RollbackApart, Inherits: p.Inherits, Projects: r.projects}
-	r.set = rbac.Compile(policy, options)
-	policy.Default = ""
-	r.nobody = rbac.Compile(policy, options)
+	r.set = rbac.Compile(policy, rbac.Options{RollbackApart: p.RollbackApart, Inherits: p.Inherits, Projects: r.projects})
+	r.nobody = r.set.WithoutDefault()
 	return r
 }
 

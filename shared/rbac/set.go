@@ -53,6 +53,13 @@ func Compile(p Policy, o Options) *Set {
 	return s
 }
 
+// WithoutDefault returns the same policy without a default role.
+func (s *Set) WithoutDefault() *Set {
+	out := *s
+	out.base = nil
+	return &out
+}
+
 // lines returns a rule and those that follow from it.
 func (o Options) lines(r Rule, order int) []*line {
 	l := newLine(r, order)

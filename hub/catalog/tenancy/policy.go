@@ -31,7 +31,8 @@ func (w *writer) changePolicy(ctx context.Context, before, after []hub.Setting, 
 		return nil, err
 	}
 	next := access.Compile(w.ID(), transact.PolicyOf(after, projects))
-	if err := refuseProblems(access.Compile(w.ID(), transact.PolicyOf(before, projects)).Problems(), next.Problems()); err != nil {
+	_, had := rbac.Read(transact.PolicyOf(before, nil).Values)
+	if err := refuseProblems(had, next.Problems()); err != nil {
 		return nil, err
 	}
 	roles, err := w.AccountRoles(ctx)
