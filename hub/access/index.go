@@ -1,6 +1,10 @@
 package access
 
 import (
+	"fmt"
+	"hash/fnv"
+	"sync"
+
 	"github.com/capstan-cd/capstan/shared/rbac"
 )
 
@@ -12,6 +16,9 @@ type Index struct {
 	above    *rbac.Index // above tenants
 	problems []error
 	regex    bool
+
+	sightOnce sync.Once
+	sight     string
 }
 
 // OfApplication returns the rights with which an application writes the objects
@@ -82,3 +89,23 @@ func (ix *Index) Problems() []error { return ix.problems }
 
 // Regex reports whether patterns of the policy are regular expressions.
 func (ix *Index) Regex() bool { return ix.regex }
+
+// Seen are the resources whose objects the event stream shows.
+func Seen() []string { return []string{Applications, Projects, Clusters, Repositories} }
+
+// Sight is a hash of what the subject may see: while it is the same, so is what
+// is visible of the same objects.
+func (ix *Index) Sight() string {
+	ix.sightOnce.Do(func() {
+		sum := fnv.New64a()
+		for _, resource := range Seen() {
+			for _, text := range ix.Decisive(resource, Get) {
+				sum.Write([]byte(text))
+				sum.Write([]byte{0})
+			}
+			sum.Write([]byte{1})
+		}
+		ix.sight = fmt.Sprintf("%016x", sum.Sum64())
+	})
+	return ix.sight
+}

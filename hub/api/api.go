@@ -118,6 +118,7 @@ type Server struct {
 	operations map[string]*openapi.Operation // by method and echo path
 	limits     *ratelimit.Limits
 	streams    streams
+	versions   policyVersions
 	echo       *echo.Echo
 }
 

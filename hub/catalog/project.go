@@ -23,7 +23,7 @@ func (c *Catalog) Projects(ctx context.Context, by hub.Caller) ([]hub.Project, s
 			return err
 		}
 		var err error
-		if cursor, err = r.FeedCursor(ctx); err != nil {
+		if cursor, err = r.cursor(ctx); err != nil {
 			return err
 		}
 		all, err := r.Tx.Projects(ctx)

@@ -2,6 +2,7 @@ package rbac
 
 import (
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 )
@@ -208,13 +209,20 @@ func (ix *Index) Explain(resource, action string, objects ...string) Decision {
 
 // Same reports whether two indexes certainly answer a question alike.
 func (ix *Index) Same(other *Index, resource, action string) bool {
-	alike := func(a, b []*line) bool {
-		about := func(l *line) bool { return l.about(resource, action) }
-		return slices.EqualFunc(filter(a, about), filter(b, about), func(x, y *line) bool {
-			return x.Object == y.Object && x.Deny == y.Deny && x.Regex == y.Regex && x.Within == y.Within
-		})
+	return ix == other || slices.Equal(ix.Decisive(resource, action), other.Decisive(resource, action))
+}
+
+// Decisive returns the rules that speak of a question, as texts: if they are
+// equal, so are all answers.
+func (ix *Index) Decisive(resource, action string) (out []string) {
+	for i, lines := range [][]*line{ix.org, ix.base, ix.own} {
+		for _, l := range lines {
+			if l.about(resource, action) {
+				out = append(out, strconv.Itoa(i)+strconv.FormatBool(l.Deny)+strconv.FormatBool(l.Regex)+l.Within+"\x00"+l.Object)
+			}
+		}
 	}
-	return ix == other || alike(ix.org, other.org) && alike(ix.base, other.base) && alike(ix.own, other.own)
+	return out
 }
 
 // Patterns returns what the rules that speak of a question call objects.
@@ -224,15 +232,6 @@ func (ix *Index) Patterns(resource, action string) (out []string) {
 			if l.about(resource, action) && !slices.Contains(out, l.Object) {
 				out = append(out, l.Object)
 			}
-		}
-	}
-	return out
-}
-
-func filter(lines []*line, keep func(*line) bool) (out []*line) {
-	for _, l := range lines {
-		if keep(l) {
-			out = append(out, l)
 		}
 	}
 	return out

@@ -906,7 +906,9 @@ export interface paths {
          *     (`Last-Event-ID` or `cursor`). Event names: `application` (data is a
          *     StreamEvent with the object), `resources`, `operation`, `cluster`,
          *     `repository`, `project` (data is a StreamEvent), and `reset`: the
-         *     cursor is too old, list again and follow from the list's cursor. An
+         *     cursor is too old, or what the caller may see has changed much: list
+         *     again and follow from the list's cursor. A lost right removes objects
+         *     (`gone`), a new one brings them. An
          *     event `alive` without meaning comes after every 2 seconds of silence: a
          *     client without an event for 5 seconds is no longer connected.
          */
