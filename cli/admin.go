@@ -204,38 +204,6 @@ func (a *app) projectCreate() *cobra.Command {
 	return c
 }
 
-func (a *app) tenantCommand() *cobra.Command {
-	list := a.plain("list", "List organisations", "  capstan tenant list\n  capstan tenant list -o name", func(cmd *cobra.Command, api *client.Client) error {
-		l, raw, err := client.Call[struct {
-			Items []apimodel.Tenant `json:"items"`
-		}](api.ListTenants(cmd.Context()))
-		if err != nil {
-			return err
-		}
-		t := output.Table{Head: []string{"NAME", "DISPLAY NAME", "SUSPENDED", "CREATED"}}
-		for _, x := range l.Items {
-			t.Rows = append(t.Rows, []string{x.Name, output.Dash(x.DisplayName), strconv.FormatBool(x.Suspended), output.Ago(x.CreatedAt)})
-			t.Names = append(t.Names, "tenant/"+x.Name)
-		}
-		return a.Print(raw, t)
-	})
-	var display string
-	create := a.named("create NAME", "Make an organisation and a setup link for its first admin", "the name of the organisation",
-		"  capstan tenant create acme\n  capstan tenant create acme --display-name 'Acme Inc.'",
-		func(cmd *cobra.Command, api *client.Client, name string) error {
-			n, raw, err := client.Call[apimodel.NewTenant](api.CreateTenant(cmd.Context(), apimodel.CreateTenantJSONRequestBody{Name: name, DisplayName: display}))
-			if err != nil {
-				return err
-			}
-			return a.Print(raw, output.Table{
-				Head: []string{"NAME", "SETUP LINK (works once)", "UNTIL"}, Names: []string{"tenant/" + n.Tenant.Name},
-				Rows: [][]string{{n.Tenant.Name, n.SetupLink, n.ExpiresAt.Local().Format("2006-01-02 15:04 MST")}},
-			})
-		})
-	create.Flags().StringVar(&display, "display-name", "", "name to show")
-	return noun("tenant", "Organisations: create, list (platform admins)", []string{"tenants"}, list, create)
-}
-
 func (a *app) tokenCommand() *cobra.Command {
 	list := a.plain("list", "List your API tokens", "  capstan token list\n  capstan token list -o json", func(cmd *cobra.Command, api *client.Client) error {
 		l, raw, err := client.Call[struct {
@@ -271,24 +239,4 @@ func (a *app) tokenCommand() *cobra.Command {
 			return err
 		})
 	return noun("token", "API tokens of your account", []string{"tokens"}, list, create, revoke)
-}
-
-func (a *app) auditCommand() *cobra.Command {
-	list := a.plain("list", "List who did what, newest first", "  capstan audit list\n  capstan audit list -o json", func(cmd *cobra.Command, api *client.Client) error {
-		l, raw, err := client.Call[struct {
-			Items []apimodel.AuditRecord `json:"items"`
-		}](api.ListAudit(cmd.Context(), apimodel.ListAuditParams{}))
-		if err != nil {
-			return err
-		}
-		t := output.Table{Head: []string{"SEQ", "AT", "ACTOR", "ACTION", "OBJECT", "RESULT", "REASON"}}
-		for _, r := range l.Items {
-			t.Rows = append(t.Rows, []string{
-				strconv.FormatInt(r.Seq, 10), r.At.Local().Format("2006-01-02 15:04:05 -0700"), r.Actor, r.Action, r.Resource + "/" + r.Object, string(r.Result), output.Dash(r.Reason),
-			})
-			t.Names = append(t.Names, strconv.FormatInt(r.Seq, 10))
-		}
-		return a.Print(raw, t)
-	})
-	return noun("audit", "The record of writes and refused writes", nil, list)
 }

@@ -75,8 +75,8 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	}
 	root.AddCommand(
 		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), a.whoamiCommand(), a.versionCommand(),
-		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(),
-		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.accountCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), exitCodesTopic(),
+		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(), a.gpgCommand(),
+		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.accountCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), a.exportCommand(), a.importCommand(), exitCodesTopic(),
 	)
 	return root
 }

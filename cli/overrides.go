@@ -16,7 +16,8 @@ import (
 
 // adminCommand has commands that run on this machine, without a hub.
 func (a *app) adminCommand() *cobra.Command {
-	return noun("admin", "Try out settings on this machine, without a hub", nil,
+	return noun("admin", "Export, import, and try out settings without a hub", nil,
+		a.exportCommand(), a.importFiles("import FILE…", "  argocd admin export | capstan admin import -\n  capstan admin import backup.yaml --dry-run --verbose"),
 		noun("settings", "Try out settings", nil,
 			noun("resource-overrides", "Try out customisations of kinds", nil, a.tryActions(), a.tryAction()),
 			noun("rbac", "Access policies: can, validate, preview", nil, a.rights().Policy()...)))

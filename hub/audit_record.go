@@ -1,35 +1,45 @@
 package hub
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
+	"time"
+
+	"github.com/capstan-cd/capstan/shared/auditlog"
 )
 
-// ChainHash is the hash that links a record to the one before it: SHA-256
-// over a version text and every field but Hash, each with its length in
-// front, so that no two records give the same bytes. Times count in
-// microseconds.
-func (r AuditRecord) ChainHash() []byte {
-	h := sha256.New()
-	field := func(b []byte) {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
-		h.Write(n[:])
-		h.Write(b)
+// Line is the record as it leaves the hub.
+func (r AuditRecord) Line() auditlog.Record {
+	return auditlog.Record{
+		Seq: r.Seq, At: r.At, Actor: r.Actor, Via: r.Via, Address: r.Address, Action: r.Action, Resource: r.Resource, Object: r.Object,
+		Result: r.Result, Reason: r.Reason, Request: string(r.Request), Prev: r.Prev, Hash: r.Hash, Detail: r.Detail,
 	}
-	number := func(n int64) {
-		var b [8]byte
-		binary.BigEndian.PutUint64(b[:], uint64(n))
-		field(b[:])
-	}
-	field([]byte("capstan audit v1"))
-	field(r.Prev)
-	number(r.Seq)
-	number(r.At.UnixMicro())
-	for _, s := range []string{
-		r.Actor, r.Via, r.Address, r.Action, r.Resource, r.Object, r.Result, r.Reason, string(r.Detail), string(r.Request),
-	} {
-		field([]byte(s))
-	}
-	return h.Sum(nil)
+}
+
+// ChainHash is the hash that links the record to the one before it.
+func (r AuditRecord) ChainHash() []byte { return r.Line().ChainHash() }
+
+// An AuditFilter picks records of a tenant. Empty fields pick all.
+type AuditFilter struct {
+	Before   int64 // only smaller numbers; 0: from the newest on
+	Actor    string
+	Action   string
+	Resource string
+	Object   string // a part of it
+	Result   string
+	Text     string // a part of actor, address, object, reason or detail, in any case
+	From, To *time.Time
+	Limit    int
+}
+
+// An AuditPage is the newest records that a filter picks. A search looks at a
+// bounded number of records, so a page may be empty although there are more.
+type AuditPage struct {
+	Records []AuditRecord
+	Next    int64 // the filter's Before for the next page; 0: there is none
+}
+
+// An AuditHead is where a tenant's log ends and begins.
+type AuditHead struct {
+	Head     auditlog.Mark // the newest record
+	Anchor   auditlog.Mark // the newest record that was removed because of its age
+	KeepDays int           // records are removed when they are older; 0: never
 }

@@ -18,20 +18,11 @@ const ArgoNamespace = "argocd"
 // Unenforced are the fields of a project that restrict its applications and
 // that this release does not enforce. Such a project permits nothing new.
 type Unenforced struct {
-	SignatureKeys                   []json.RawMessage `json:"signatureKeys,omitempty"`
-	SourceIntegrity                 *SourceIntegrity  `json:"sourceIntegrity,omitempty"`
 	PermitOnlyProjectScopedClusters bool              `json:"permitOnlyProjectScopedClusters,omitempty"`
 	DestinationServiceAccounts      []json.RawMessage `json:"destinationServiceAccounts,omitempty"`
 	// Unknown are the fields of the spec that this release does not know: in an
 	// AppProject nearly every field restricts.
 	Unknown []string `json:"-"`
-}
-
-// SourceIntegrity says which commits have to be signed, and by whom.
-type SourceIntegrity struct {
-	Git *struct {
-		Policies []json.RawMessage `json:"policies"`
-	} `json:"git"`
 }
 
 // fields names those that are set, with what the restriction is about.
@@ -41,9 +32,6 @@ func (u Unenforced) fields() (names, about []string) {
 			names, about = append(names, "spec."+name), append(about, what)
 		}
 	}
-	const signatures = "signatures of commits are not checked"
-	add(len(u.SignatureKeys) > 0, "signatureKeys", signatures)
-	add(u.SourceIntegrity != nil && u.SourceIntegrity.Git != nil && len(u.SourceIntegrity.Git.Policies) > 0, "sourceIntegrity", signatures)
 	add(u.PermitOnlyProjectScopedClusters, "permitOnlyProjectScopedClusters", "clusters do not belong to projects")
 	add(len(u.DestinationServiceAccounts) > 0, "destinationServiceAccounts", "syncs act as the account of the cluster's agent")
 	for _, name := range u.Unknown {

@@ -39,6 +39,9 @@ type CommitInfo struct {
 	Author  string    `json:"author,omitempty"`
 	Message string    `json:"message,omitempty"` // first 500 characters
 	At      time.Time `json:"at,omitzero"`
+	// Integrity is the Integrity.Digest under which it was verified; empty: its
+	// project demanded nothing.
+	Integrity string `json:"integrity,omitempty"`
 }
 
 // InputKind says what a renderer saw at a path.

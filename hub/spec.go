@@ -280,6 +280,7 @@ type ProjectSpec struct {
 	SyncWindows                []syncwindow.Window `json:"syncWindows,omitempty"`
 	OrphanedResources          *OrphanedMonitor    `json:"orphanedResources,omitempty"`
 	SourceNamespaces           []string            `json:"sourceNamespaces,omitempty"`
+	Integrity
 	Unenforced
 	// Prunes is what one operation of an application may delete without
 	// approval; it comes from an annotation of the project.

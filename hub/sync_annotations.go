@@ -57,13 +57,13 @@ func (m Meta) Annotate(name, value string) map[string]string {
 // Follows reports whether new revisions of the application are applied without
 // being asked.
 func (a Application) Follows(spec ApplicationSpec) bool {
-	return a.flag(FollowAnnotation, spec.Automated())
+	return !a.Observed() && a.flag(FollowAnnotation, spec.Automated())
 }
 
 // KeepsLive reports whether drift from what was accepted is reverted, whether
 // or not new revisions are followed.
 func (a Application) KeepsLive(spec ApplicationSpec) bool {
-	return a.flag(KeepAnnotation, spec.SelfHeal())
+	return !a.Observed() && a.flag(KeepAnnotation, spec.SelfHeal())
 }
 
 // RunsRollbackHooks reports whether a rollback runs hooks unless it is asked not
@@ -100,7 +100,7 @@ func SameSwitches(a, b Meta) bool {
 			return false
 		}
 	}
-	return true
+	return a.Annotations[ImportedAnnotation] == b.Annotations[ImportedAnnotation]
 }
 
 // CheckSwitches refuses annotations that would be passed over.
@@ -122,7 +122,7 @@ func CheckSwitches(m Meta) error {
 			return err
 		}
 	}
-	return nil
+	return checkImported(m)
 }
 
 func cut(s string) string {

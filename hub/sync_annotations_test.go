@@ -56,6 +56,7 @@ func TestCheckSwitches(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []map[string]string{
 		{"capstan.dev/keep-live": "maybe"}, {"capstan.dev/follow-revision": ""}, {"argocd.argoproj.io/deletion-approved": "yes"}, {"capstan.dev/prune-limit": "half"},
+		{"capstan.dev/imported": "yes"},
 	} {
 		if err := hub.CheckSwitches(hub.Meta{Annotations: bad}); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("CheckSwitches(%v): %v; want Invalid", bad, err)

@@ -41,6 +41,7 @@ type Caller struct {
 	Address     string // remote address
 	Request     RequestID
 	Idempotency IdempotencyKey // set where the request must take effect at most once
+	Expect      int64          // version that the object of the write must have; 0: any
 }
 
 // ViaAnonymous is how somebody calls who has not signed in, where the tenant

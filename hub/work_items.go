@@ -15,6 +15,9 @@ type Refresh struct {
 	// Settings are those of the tenant that Renders names, by key. All
 	// applications of one load share the map.
 	Settings map[string]string
+	// PublicKeys are those that signatures of commits are checked with, as
+	// texts; they are there where a project demands signatures.
+	PublicKeys []string
 }
 
 // A DecodedSpec is what the spec of an application means at a version of it.

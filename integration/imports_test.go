@@ -44,14 +44,15 @@ var mayImport = map[string][]string{
 	"shared/failpoint": {},
 
 	"hub/repourl":  {"shared/fault"},
-	"hub":          {"hub/repourl", "shared/fault", "shared/glob", "shared/manifest", "shared/syncwindow"},
+	"hub":          {"hub/repourl", "shared/auditlog", "shared/fault", "shared/glob", "shared/manifest", "shared/syncwindow"},
 	"hub/*":        {"hub", "hub/repourl", "shared/*", "proto/*/*"},
 	"hub/*/*":      {"hub", "hub/repourl", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
 	"hub/relay":    {"hub", "hub/repourl", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/repourl", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/...", "hub/settings", "shared/*"},
-	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
+	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "hub/signature", "shared/*", "proto/*/*"},
 	"hub/lru":      {},
+	"hub/settings": {"hub", "hub/repourl", "hub/signature", "shared/*", "proto/*/*"},
 	"hub/pacing":   {"hub", "hub/repourl"},
 
 	"hub/api/openapi":   {"shared/fault"},
@@ -70,12 +71,13 @@ var mayImport = map[string][]string{
 	"hub/source/*": {"hub", "hub/repourl", "hub/lru", "hub/source", "hub/source/guard", "shared/*"},
 
 	"hub/source/guard":         {},
-	"hub/source/git":           {"hub", "hub/repourl", "hub/source", "hub/source/guard", "hub/source/git/packstore", "shared/*"},
+	"hub/source/git":           {"hub", "hub/repourl", "hub/signature", "hub/source", "hub/source/guard", "hub/source/git/packstore", "shared/*"},
 	"hub/source/git/packstore": {"hub/lru", "shared/*"},
 
 	"hub/source/charts/chartstest": {},
 
-	"hub/catalog/tenancy":    {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/transact", "hub/catalog/validation", "hub/settings", "shared/*"},
+	"hub/catalog/tenancy":    {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/signature", "hub/catalog/transact", "hub/catalog/validation", "hub/settings", "shared/*"},
+	"hub/catalog/platform":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/tenancy", "hub/catalog/transact", "hub/catalog/validation", "shared/*"},
 	"hub/catalog/transact":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/settings", "shared/*"},
 	"hub/catalog/validation": {"hub", "hub/repourl", "hub/settings", "shared/*"},
 
@@ -101,7 +103,7 @@ var mayImport = map[string][]string{
 	"agent/daemon": {"agent/...", "shared/*", "proto/*/*"},
 	"agent/cmd/*":  {"agent/daemon", "shared/*"},
 
-	"cli":        {"cli/...", "shared/action", "shared/apimodel", "shared/fault", "shared/version", "shared/yamltext"},
+	"cli":        {"cli/...", "shared/action", "shared/apimodel", "shared/auditlog", "shared/fault", "shared/version", "shared/yamltext"},
 	"cli/*":      {"cli/...", "shared/apimodel", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
 	"cli/cmd/*":  {"cli"},
 	"cli/client": {"shared/apimodel", "shared/fault"},

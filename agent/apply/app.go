@@ -378,6 +378,9 @@ func (a *app) syncObjectSet() {
 	a.listAll(a.accepted)
 	for key, x := range a.objects {
 		x.target, x.accepted = a.target.get(key), a.accepted.get(key)
+		if x.inherited() {
+			x.expected, x.examined = expectation{}, time.Time{} // the next comparison records it
+		}
 		if a.releaseSelf(x) {
 			continue
 		}

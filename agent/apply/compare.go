@@ -225,6 +225,10 @@ func (a *app) recordDryRun(ctx context.Context, x *object, d *desired, s *sendin
 		v.Equal, v.Fields = false, []string{"fields that are no longer in the manifests"}
 	}
 	seen := a.e.reduceLive(live, nil)
+	inherits, err := a.mayInherit(ctx, x, s, live)
+	if err != nil {
+		return err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was := x.healthState()
@@ -234,7 +238,9 @@ func (a *app) recordDryRun(ctx context.Context, x *object, d *desired, s *sendin
 	switch {
 	case v.Equal && x.accepted != nil && x.accepted.digest == d.digest && ((x.record == nil && ours) || void):
 		a.rerecord(ctx, x, d, s, live)
-	case !v.Equal && (void || (a.rebuild && ours && x.record == nil)):
+	case v.Equal && inherits && x.inherited():
+		x.inherit(owned, s, live)
+	case !v.Equal && (void || (a.rebuild && ours && x.record == nil) || inherits && x.inherited()):
 		x.drifted(d, owned, s)
 	}
 	a.after(ctx, x, was)

@@ -271,7 +271,7 @@ func (t *task) doom(ctx context.Context, it wave.Item, namespaced bool) (uid str
 	if err != nil {
 		return "", &wave.Outcome{Kept: true, Message: "kept: " + sentence(err)}
 	}
-	if m := x.live.foreign; x.live.known && x.live.found && m != nil && x.hook == "" {
+	if m := x.live.foreign; x.live.known && x.live.found && m != nil && x.hook == "" && !(a.names(m) && x.live.tracked == "") {
 		return "", &wave.Outcome{Kept: true, Message: "kept: it is tracked by " + m.Title() + " too"}
 	}
 	uid = x.record.Owned.UID

@@ -51,6 +51,13 @@ func (c *Client) GetApplication(ctx context.Context, namespace PathNamespace, na
 	return r.send(ctx, nil)
 }
 
+// PatchApplication is PATCH /api/v1/applications/{namespace}/{name}: Changes parts of an application's spec, labels, annotations and finalizers.
+func (c *Client) PatchApplication(ctx context.Context, namespace PathNamespace, name PathName, params PatchApplicationParams, body PatchApplicationJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPatch, "/api/v1/applications/{namespace}/{name}", namespace, name)
+	r.setHeader("If-Match", params.IfMatch)
+	return r.send(ctx, body)
+}
+
 // AbandonApplication is POST /api/v1/applications/{namespace}/{name}/abandon: Removes an application whose cluster no longer exists, and returns what it leaves in the cluster.
 func (c *Client) AbandonApplication(ctx context.Context, namespace PathNamespace, name PathName, body AbandonApplicationJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/applications/{namespace}/{name}/abandon", namespace, name)
@@ -157,11 +164,43 @@ func (c *Client) Apply(ctx context.Context, params ApplyParams, body Raw) (*http
 	return r.send(ctx, body)
 }
 
-// ListAudit is GET /api/v1/audit: Lists writes and refused writes, newest first.
+// ListAudit is GET /api/v1/audit: Searches the audit log, newest first.
 func (c *Client) ListAudit(ctx context.Context, params ListAuditParams) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/audit")
 	r.add("limit", params.Limit)
 	r.add("before", params.Before)
+	r.add("actor", params.Actor)
+	r.add("action", params.Action)
+	r.add("resource", params.Resource)
+	r.add("object", params.Object)
+	r.add("result", params.Result)
+	r.add("text", params.Text)
+	r.add("from", params.From)
+	r.add("to", params.To)
+	return r.send(ctx, nil)
+}
+
+// ExportAudit is GET /api/v1/audit/export: Returns the whole audit log as JSON lines, which can be checked without the hub.
+func (c *Client) ExportAudit(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/audit/export")
+	return r.send(ctx, nil)
+}
+
+// GetAuditRetention is GET /api/v1/audit/retention: Says after how many days audit records are removed.
+func (c *Client) GetAuditRetention(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/audit/retention")
+	return r.send(ctx, nil)
+}
+
+// PutAuditRetention is PUT /api/v1/audit/retention: Sets after how many days audit records are removed.
+func (c *Client) PutAuditRetention(ctx context.Context, body PutAuditRetentionJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/audit/retention")
+	return r.send(ctx, body)
+}
+
+// VerifyAudit is GET /api/v1/audit/verify: Checks the hash chain of the audit log.
+func (c *Client) VerifyAudit(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/audit/verify")
 	return r.send(ctx, nil)
 }
 
@@ -232,6 +271,30 @@ func (c *Client) RevokeAgent(ctx context.Context, name PathName) (*http.Response
 func (c *Client) UpgradeAgent(ctx context.Context, name PathName, body UpgradeAgentJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/clusters/{name}/upgrade", name)
 	return r.send(ctx, body)
+}
+
+// ListPublicKeys is GET /api/v1/gpgkeys: Lists the public keys that signatures of commits are checked with.
+func (c *Client) ListPublicKeys(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/gpgkeys")
+	return r.send(ctx, nil)
+}
+
+// AddPublicKeys is POST /api/v1/gpgkeys: Stores public keys, armored.
+func (c *Client) AddPublicKeys(ctx context.Context, body AddPublicKeysJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/gpgkeys")
+	return r.send(ctx, body)
+}
+
+// DeletePublicKey is DELETE /api/v1/gpgkeys/{keyID}: Deletes a public key, by its id.
+func (c *Client) DeletePublicKey(ctx context.Context, keyID string) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/gpgkeys/{keyID}", keyID)
+	return r.send(ctx, nil)
+}
+
+// GetPublicKey is GET /api/v1/gpgkeys/{keyID}: Answers one public key, by its id or fingerprint.
+func (c *Client) GetPublicKey(ctx context.Context, keyID string) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/gpgkeys/{keyID}", keyID)
+	return r.send(ctx, nil)
 }
 
 // Login is POST /api/v1/login: Signs a person in.
@@ -307,6 +370,18 @@ func (c *Client) DeleteRepository(ctx context.Context, id PathID) (*http.Respons
 	return r.send(ctx, nil)
 }
 
+// ListRepositoryCredentials is GET /api/v1/repository-credentials: Lists the credential templates.
+func (c *Client) ListRepositoryCredentials(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repository-credentials")
+	return r.send(ctx, nil)
+}
+
+// DeleteRepositoryCredential is DELETE /api/v1/repository-credentials/{id}: Deletes a credential template.
+func (c *Client) DeleteRepositoryCredential(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/repository-credentials/{id}", id)
+	return r.send(ctx, nil)
+}
+
 // GetSettings is GET /api/v1/settings: Returns the settings of the tenant; values of secrets are left out.
 func (c *Client) GetSettings(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/settings")
@@ -361,6 +436,67 @@ func (c *Client) CreateTenant(ctx context.Context, body CreateTenantJSONRequestB
 	return r.send(ctx, body)
 }
 
+// DeleteTenant is DELETE /api/v1/tenants/{name}: Deletes a tenant; it can be restored until the grace period ends.
+func (c *Client) DeleteTenant(ctx context.Context, name PathName, params DeleteTenantParams) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/tenants/{name}", name)
+	r.query.Set("confirm", params.Confirm)
+	return r.send(ctx, nil)
+}
+
+// GetTenant is GET /api/v1/tenants/{name}: Returns one tenant.
+func (c *Client) GetTenant(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/tenants/{name}", name)
+	return r.send(ctx, nil)
+}
+
+// UpdateTenant is PUT /api/v1/tenants/{name}: Changes what a tenant is called for people.
+func (c *Client) UpdateTenant(ctx context.Context, name PathName, body UpdateTenantJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/tenants/{name}", name)
+	return r.send(ctx, body)
+}
+
+// GetTenantDeletion is GET /api/v1/tenants/{name}/deletion: Says what the deletion of a tenant would do, and changes nothing.
+func (c *Client) GetTenantDeletion(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/tenants/{name}/deletion", name)
+	return r.send(ctx, nil)
+}
+
+// ExportTenant is GET /api/v1/tenants/{name}/export: Returns an archive of all that a tenant owns, without secrets.
+func (c *Client) ExportTenant(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/tenants/{name}/export", name)
+	return r.send(ctx, nil)
+}
+
+// SetTenantQuotas is PATCH /api/v1/tenants/{name}/quotas: Sets quotas of a tenant.
+func (c *Client) SetTenantQuotas(ctx context.Context, name PathName, body SetTenantQuotasJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPatch, "/api/v1/tenants/{name}/quotas", name)
+	return r.send(ctx, body)
+}
+
+// RestoreTenant is POST /api/v1/tenants/{name}/restore: Takes the deletion of a tenant back within its grace period.
+func (c *Client) RestoreTenant(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/tenants/{name}/restore", name)
+	return r.send(ctx, nil)
+}
+
+// ResumeTenant is POST /api/v1/tenants/{name}/resume: Takes the suspension of a tenant back.
+func (c *Client) ResumeTenant(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/tenants/{name}/resume", name)
+	return r.send(ctx, nil)
+}
+
+// SuspendTenant is POST /api/v1/tenants/{name}/suspend: Ends the service of a tenant until it is resumed.
+func (c *Client) SuspendTenant(ctx context.Context, name PathName, body SuspendTenantJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/tenants/{name}/suspend", name)
+	return r.send(ctx, body)
+}
+
+// GetTenantUsage is GET /api/v1/tenants/{name}/usage: Returns what a tenant may have and has.
+func (c *Client) GetTenantUsage(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/tenants/{name}/usage", name)
+	return r.send(ctx, nil)
+}
+
 // ListTokens is GET /api/v1/tokens: Lists the caller's API tokens.
 func (c *Client) ListTokens(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/tokens")
@@ -376,6 +512,12 @@ func (c *Client) CreateToken(ctx context.Context, body CreateTokenJSONRequestBod
 // DeleteToken is DELETE /api/v1/tokens/{id}: Revokes one of the caller's API tokens.
 func (c *Client) DeleteToken(ctx context.Context, id PathID) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/tokens/{id}", id)
+	return r.send(ctx, nil)
+}
+
+// GetUsage is GET /api/v1/usage: Returns what the caller's tenant may have and has.
+func (c *Client) GetUsage(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/usage")
 	return r.send(ctx, nil)
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+	"time"
 )
 
 // A Client calls the operations of one hub. Its generated methods return the
@@ -61,8 +62,11 @@ func (c *Client) request(method, path string, values ...string) request {
 // one parameter for each element.
 func (r request) add(name string, value any) {
 	v := reflect.ValueOf(value)
+	at, moment := value.(time.Time)
 	switch {
 	case v.IsZero():
+	case moment:
+		r.query.Add(name, at.UTC().Format(time.RFC3339Nano))
 	case v.Kind() == reflect.Slice:
 		for i := range v.Len() {
 			r.query.Add(name, fmt.Sprint(v.Index(i)))

@@ -61,3 +61,10 @@ func (c *Cache) keep(tenant hub.TenantID, version int64, rights *Rights) {
 	}
 	c.tenants[tenant] = versioned{version, rights}
 }
+
+// Forget drops the rights of a tenant that is gone.
+func (c *Cache) Forget(tenant hub.TenantID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.tenants, tenant)
+}

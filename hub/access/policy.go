@@ -22,6 +22,7 @@ const (
 	Clusters     = "clusters"
 	Repositories = "repositories"
 	Certificates = "certificates"
+	GPGKeys      = "gpgkeys"
 	Accounts     = "accounts"
 	Audit        = "audit"
 	Settings     = "settings"
@@ -29,7 +30,6 @@ const (
 	// Those of features that this release lacks: policies may name them.
 	ApplicationSets   = "applicationsets"
 	WriteRepositories = "write-repositories"
-	GPGKeys           = "gpgkeys"
 	Logs              = "logs"
 	Exec              = "exec"
 	Extensions        = "extensions"

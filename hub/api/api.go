@@ -19,6 +19,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/api/admin"
 	"github.com/capstan-cd/capstan/hub/api/console"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/api/openapi"
@@ -99,6 +101,16 @@ type Parts struct {
 	Log       *slog.Logger
 	// Metrics counts each response; nil: none.
 	Metrics Metrics
+	// Quotas limits the requests of tenants; nil: none.
+	Quotas Quotas
+}
+
+// Quotas limits how many requests a tenant may send.
+type Quotas interface {
+	// Request counts one. The error is fault.Exceeded if there are too many.
+	Request(ctx context.Context, tenant hub.TenantID) error
+	// Forget has limits read anew that have changed.
+	Forget(tenant hub.TenantID)
 }
 
 // A Metrics counts answers. The route is a pattern of the document, never the
@@ -113,9 +125,11 @@ type Metrics interface {
 // A Server is the HTTP face of one replica. Many goroutines may use it.
 type Server struct {
 	Parts
+	*admin.Handlers
 	cfg        Config
 	external   *url.URL
 	operations map[string]*openapi.Operation // by method and echo path
+	streamed   []*openapi.Operation          // those that answer with a stream
 	limits     *ratelimit.Limits
 	streams    streams
 	versions   policyVersions
@@ -137,14 +151,26 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Parts: parts, cfg: cfg, external: external, operations: operations, limits: ratelimit.New(cfg.Rates)}
+	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), cfg: cfg, external: external, operations: operations, limits: ratelimit.New(cfg.Rates)}
+	for _, o := range operations {
+		if o.Stream {
+			s.streamed = append(s.streamed, o)
+		}
+	}
 	s.streams.held, s.streams.over = map[string]int{}, make(chan struct{})
 	s.echo = s.routes()
 	return s, nil
 }
 
-// ServeHTTP answers one request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
+// ServeHTTP answers one request. HEAD is GET without a body, which the HTTP
+// server leaves out.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodHead && !s.endless(r.URL.Path) {
+		r = r.Clone(r.Context())
+		r.Method = http.MethodGet
+	}
+	s.echo.ServeHTTP(w, r)
+}
 
 // routes binds the generated server behind the layers that every request
 // passes, outermost first.
@@ -153,8 +179,8 @@ func (s *Server) routes() *echo.Echo {
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.failed
 	e.Pre(slashedObject)
-	e.Use(s.identify, s.observed, s.recovered, s.headers, compressed())
-	group := e.Group("", s.findOperation, s.limited, s.signedIn, s.sameSite, s.limitBody, s.valid, s.idempotent)
+	e.Use(s.identify, s.observed, s.recovered, s.headers, s.options, compressed(s.endless))
+	group := e.Group("", s.findOperation, s.limited, s.signedIn, s.sameSite, s.limitBody, s.valid, s.expecting, s.idempotent)
 	gen.RegisterHandlers(group, gen.NewStrictHandler(s, nil))
 	group.GET("/openapi.yaml", s.openAPI)
 	group.POST("/api/v1/apply", s.apply)
@@ -175,7 +201,13 @@ func (s *Server) console(e *echo.Echo) {
 	if s.cfg.Console == nil {
 		return
 	}
-	serve := console.Handler(s.cfg.Console, errNoOperation())
+	files := console.Handler(s.cfg.Console, errNoOperation())
+	serve := func(c echo.Context) error {
+		if s.allow(c) {
+			return errMethod(c.Request().Method)
+		}
+		return files(c)
+	}
 	e.GET("/", serve)
 	e.GET("/*", serve)
 	e.HEAD("/*", serve)

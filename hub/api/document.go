@@ -2,12 +2,8 @@ package api
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/labstack/echo/v4"
-
-	"github.com/capstan-cd/capstan/hub/api/openapi"
-	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // findOperation finds the operation of a request and stores it for the layers
@@ -25,18 +21,21 @@ func (s *Server) findOperation(next echo.HandlerFunc) echo.HandlerFunc {
 
 // noOperation distinguishes a wrong method from a wrong address.
 func (s *Server) noOperation(c echo.Context) error {
-	methods := openapi.MethodsAt(s.operations, c.Request().URL.Path)
-	if len(methods) == 0 {
+	if !s.allow(c) {
 		return errNoOperation()
 	}
-	c.Response().Header().Set("Allow", strings.Join(methods, ", "))
-	return coded(fault.New(fault.Invalid, "this address does not take the method %s", cut(c.Request().Method)), codeMethod)
+	return errMethod(c.Request().Method)
 }
 
 // valid checks a request against the document.
 func (s *Server) valid(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		o := operationOf(c)
+		if o.Action != "webhook" { // a Git host may add some of its own
+			if err := o.UnknownQuery(c.QueryParams()); err != nil {
+				return err
+			}
+		}
 		params := map[string]string{}
 		for _, name := range c.ParamNames() {
 			params[name] = c.Param(name)

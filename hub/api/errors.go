@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/openapi"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/shared/apimodel"
@@ -40,6 +41,9 @@ func (s *Server) failed(err error, c echo.Context) {
 		c.Response().Header().Set("Retry-After", "5")
 	case http.StatusServiceUnavailable:
 		c.Response().Header().Set("Retry-After", "2")
+	}
+	if status == http.StatusMethodNotAllowed {
+		s.allow(c)
 	}
 	if status == http.StatusUnauthorized {
 		c.Response().Header().Set("WWW-Authenticate", `Bearer realm="capstan"`)
@@ -106,7 +110,7 @@ func retryable(kind fault.Kind, code string) bool {
 	case fault.Offline:
 		return true
 	case fault.Exceeded:
-		return code != codeTooLarge
+		return code != codeTooLarge && code != hub.CodeQuota
 	}
 	return false
 }
@@ -135,6 +139,8 @@ func statusOf(e *fault.Error) (int, string) {
 		return http.StatusRequestEntityTooLarge, e.Code
 	case codeMethod:
 		return http.StatusMethodNotAllowed, e.Code
+	case hub.CodeQuota:
+		return http.StatusForbidden, e.Code
 	case "":
 		return status, fmt.Sprintf("CAP-1%d", status)
 	}
@@ -153,6 +159,10 @@ func coded(err error, code string) error {
 
 func errNoOperation() error {
 	return fault.New(fault.Missing, "there is nothing at this address")
+}
+
+func errMethod(method string) error {
+	return coded(fault.New(fault.Invalid, "this address does not take the method %s", cut(method)), codeMethod)
 }
 
 func errTooLarge(limit int64) error {

@@ -81,7 +81,7 @@ func (s *Server) storeAnswer(ctx context.Context, c echo.Context, o *openapi.Ope
 	if status >= http.StatusInternalServerError || status == http.StatusTooManyRequests || kept.Over {
 		status, body = 0, nil
 	}
-	if o.Secret {
+	if o.Secret && status < http.StatusBadRequest {
 		body = nil
 	}
 	if err := s.Catalog.Finish(ctx, callerOf(ctx), once, status, body); err != nil {

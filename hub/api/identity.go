@@ -6,6 +6,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/api/admin"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/identity"
@@ -205,7 +206,7 @@ func (s *Server) ListTenants(ctx context.Context, _ gen.ListTenantsRequestObject
 	if err != nil {
 		return nil, err
 	}
-	return gen.ListTenants200JSONResponse{Items: collect(tenants, presentTenant)}, nil
+	return gen.ListTenants200JSONResponse{Items: collect(tenants, admin.PresentTenant)}, nil
 }
 
 // GetTenant answers one tenant.
@@ -214,7 +215,7 @@ func (s *Server) GetTenant(ctx context.Context, r gen.GetTenantRequestObject) (g
 	if err != nil {
 		return nil, err
 	}
-	return gen.GetTenant200JSONResponse(presentTenant(t)), nil
+	return gen.GetTenant200JSONResponse(admin.PresentTenant(t)), nil
 }
 
 // CreateTenant makes a tenant with a setup link.
@@ -238,7 +239,7 @@ func (s *Server) CreateSetupLink(ctx context.Context, r gen.CreateSetupLinkReque
 }
 
 func (s *Server) newTenant(t hub.Tenant, secret string, until time.Time) apimodel.NewTenant {
-	return apimodel.NewTenant{Tenant: presentTenant(t), SetupToken: secret, SetupLink: SetupLink(s.cfg.ExternalURL, secret), ExpiresAt: until.UTC()}
+	return apimodel.NewTenant{Tenant: admin.PresentTenant(t), SetupToken: secret, SetupLink: SetupLink(s.cfg.ExternalURL, secret), ExpiresAt: until.UTC()}
 }
 
 // ListUsers answers the local accounts.

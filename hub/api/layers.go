@@ -101,10 +101,10 @@ func (s *Server) secure() bool { return s.external.Scheme == "https" }
 
 // compressed packs answers that are worth it. A stream is sent as it comes. It
 // is made once: its writers, which are large, serve one request after another.
-func compressed() echo.MiddlewareFunc {
+func compressed(stream func(path string) bool) echo.MiddlewareFunc {
 	return middleware.GzipWithConfig(middleware.GzipConfig{
 		Level: 5, MinLength: 1024,
-		Skipper: func(c echo.Context) bool { return c.Path() == "/api/v1/stream" },
+		Skipper: func(c echo.Context) bool { return stream(c.Request().URL.Path) },
 	})
 }
 
@@ -159,6 +159,11 @@ func (s *Server) signedIn(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		if !s.limits.Caller.Allow(who.Credential) || !s.limits.Tenant.Allow(string(who.Tenant)) {
 			return errTooFast()
+		}
+		if s.Quotas != nil {
+			if err := s.Quotas.Request(r.Context(), who.Tenant); err != nil {
+				return err
+			}
 		}
 		from := callerOf(r.Context())
 		who.Address, who.Request = from.Address, from.Request

@@ -340,17 +340,6 @@ func presentNode(r hub.Resource) apimodel.Node {
 	return out
 }
 
-func presentAudit(r hub.AuditRecord) apimodel.AuditRecord {
-	return apimodel.AuditRecord{
-		Seq: r.Seq, At: r.At.UTC(), Actor: r.Actor, Via: r.Via, Address: r.Address, Action: r.Action, Resource: r.Resource, Object: r.Object,
-		Result: r.Result, Reason: repourl.RedactText(r.Reason), Detail: repourl.RedactJSON(r.Detail), Request: string(r.Request), Prev: hex.EncodeToString(r.Prev), Hash: hex.EncodeToString(r.Hash),
-	}
-}
-
-func presentTenant(t hub.Tenant) apimodel.Tenant {
-	return apimodel.Tenant{Id: string(t.ID), Name: t.Name, DisplayName: t.DisplayName, Suspended: t.Suspended, CreatedAt: t.CreatedAt.UTC()}
-}
-
 func presentUser(u hub.User) apimodel.User {
 	roles := u.Roles
 	if roles == nil {

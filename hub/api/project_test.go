@@ -31,12 +31,10 @@ func TestProjectsThatAreNotEnforced(t *testing.T) {
 	admin := w.Admin("acme")
 	w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
 	ids := map[string]string{
-		"signatureKeys": "PROJ-15(refused) ", "sourceIntegrity": "PROJ-16(refused) ", "permitOnlyProjectScopedClusters": "PROJ-04(refused) ",
-		"destinationServiceAccounts": "PROJ-05(refused) ",
+		"permitOnlyProjectScopedClusters": "PROJ-04(refused) ",
+		"destinationServiceAccounts":      "PROJ-05(refused) ",
 	}
 	for name, value := range map[string]any{
-		"signatureKeys":                   []any{map[string]any{"keyID": "4AEE18F83AFDEB23"}},
-		"sourceIntegrity":                 map[string]any{"git": map[string]any{"policies": []any{map[string]any{"repos": []any{map[string]any{"url": "*"}}}}}},
 		"permitOnlyProjectScopedClusters": true,
 		"destinationServiceAccounts":      []any{map[string]any{"server": "*", "namespace": "*", "defaultServiceAccount": "deployer"}},
 		"somethingNewer":                  map[string]any{"deny": "all"},
@@ -77,10 +75,10 @@ func TestProjectsThatAreNotEnforced(t *testing.T) {
 		}))).ok(201)
 		w.call(admin, "POST", "/api/v1/applications", application("quiet", of("quiet"))).ok(201)
 	})
-	t.Run("PROJ-15(refused) an application stays when its project gains such a field, and is not changed", func(t *testing.T) {
+	t.Run("an application stays when its project gains such a field, and is not changed", func(t *testing.T) {
 		w.call(admin, "POST", "/api/v1/projects", project("later", open(nil))).ok(201)
 		w.call(admin, "POST", "/api/v1/applications", application("later", of("later"))).ok(201)
-		w.call(admin, "PUT", "/api/v1/projects/later", project("later", open(map[string]any{"signatureKeys": []any{map[string]any{"keyID": "4AEE18F83AFDEB23"}}}))).ok(200)
+		w.call(admin, "PUT", "/api/v1/projects/later", project("later", open(map[string]any{"somethingNewer": map[string]any{"deny": "all"}}))).ok(200)
 		changed := application("later", of("later"), func(spec map[string]any) { spec["info"] = []any{map[string]any{"name": "a", "value": "b"}} })
 		w.call(admin, "PUT", "/api/v1/applications/argocd/later", changed).fails(400)
 		w.call(admin, "PUT", "/api/v1/applications/argocd/later", application("later", of("later"))).ok(200)

@@ -248,29 +248,3 @@ func (s *Server) RevokeAgent(ctx context.Context, r gen.RevokeAgentRequestObject
 	}
 	return gen.RevokeAgent200JSONResponse(presentCluster(cl, nil)), nil
 }
-
-// ListAudit answers records of the audit log.
-func (s *Server) ListAudit(ctx context.Context, r gen.ListAuditRequestObject) (gen.ListAuditResponseObject, error) {
-	limit := r.Params.Limit
-	if limit == 0 {
-		limit = defaultPage
-	}
-	records, err := s.Catalog.Audit(ctx, callerOf(ctx), r.Params.Before, limit)
-	if err != nil {
-		return nil, err
-	}
-	return gen.ListAudit200JSONResponse{Items: collect(records, presentAudit)}, nil
-}
-
-// VerifyAudit checks the chain of the audit log.
-func (s *Server) VerifyAudit(ctx context.Context, _ gen.VerifyAuditRequestObject) (gen.VerifyAuditResponseObject, error) {
-	records, bad, err := s.Catalog.VerifyAudit(ctx, callerOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	out := gen.VerifyAudit200JSONResponse{Ok: bad == 0, Records: records, FirstBad: bad}
-	if bad != 0 {
-		out.Problem = "the record was altered, or one was removed or slipped in at this place"
-	}
-	return out, nil
-}

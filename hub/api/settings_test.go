@@ -81,7 +81,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		w.call(reader, "GET", "/api/v1/settings", nil).fails(403)
-		w.call(reader, "PATCH", "/api/v1/settings", patch(map[string]any{"url": "x"})).fails(403)
+		w.call(reader, "PATCH", "/api/v1/settings", patch(map[string]any{"url": "https://x.example.com"})).fails(403)
 	})
 	t.Run("CFG-03 a bad value changes nothing, and names ConfigMap, key and line", func(t *testing.T) {
 		before := get(admin)
@@ -192,7 +192,7 @@ func TestSettingsReachClusters(t *testing.T) {
 	}
 	enroll("one", "")
 	enroll("two", "https://two.example.com")
-	w.call(admin, "PATCH", "/api/v1/settings", patch(map[string]any{"url": "x"})).ok(200)
+	w.call(admin, "PATCH", "/api/v1/settings", patch(map[string]any{"url": "https://x.example.com"})).ok(200)
 	expect(map[string]string{"one": "none", "two": "none"}) // nothing that concerns agents
 	w.call(admin, "PATCH", "/api/v1/settings", patch(map[string]any{
 		"resource.exclusions": "- kinds: [A]\n- kinds: [B]\n  clusters: ['https://*.example.com']\n- kinds: [C]\n  clusters: [one, three]\n",
@@ -230,7 +230,10 @@ func TestSettingsOfTheGuide(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin := w.Admin("acme")
-	for _, file := range []string{"01-argocd-cm.yaml", "09-custom-health.yaml", "18-webhook-secret.yaml", "21-resource-actions.yaml", "23-cmd-params.yaml"} {
+	for _, file := range []string{
+		"01-argocd-cm.yaml", "07-repositories.yaml", "09-custom-health.yaml", "14-cluster-secret.yaml", "16-argocd-rbac-cm.yaml", "17-sso.yaml",
+		"18-webhook-secret.yaml", "19-notifications.yaml", "21-resource-actions.yaml", "23-cmd-params.yaml",
+	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "integration", "testdata", "guide", file))
 		if err != nil {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
 const (
@@ -107,8 +108,30 @@ func (s *Server) stream(c echo.Context) error {
 		return err
 	}
 	defer reader.Close()
+	watched := orAll(r.URL.Query().Get("application"))
+	if err := s.Catalog.StreamBegun(ctx, who, watched); err != nil {
+		return err
+	}
+	defer s.streamEnded(ctx, who, watched)
 	l.begin()
 	return l.follow(ctx, reader)
+}
+
+// streamEnded records the end of a stream, also when its client has gone.
+func (s *Server) streamEnded(ctx context.Context, who hub.Caller, watched string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	if err := s.Catalog.StreamEnded(ctx, who, watched, ""); err != nil {
+		s.Log.ErrorContext(ctx, "the end of a stream is not in the audit log", logkey.Error, err)
+	}
+}
+
+// orAll is what a stream is about in the audit log.
+func orAll(application string) string {
+	if application == "" {
+		return "*"
+	}
+	return application
 }
 
 // onlyApplication finds the application that a stream is about, if it is

@@ -70,7 +70,19 @@ func (w *writer) forWrite(ctx context.Context, namespace, name, action string) (
 	if !w.Rights.Check(access.Applications, access.Get, objectOf(a)) {
 		return a, w.Refuse(access.Applications, action, objectOf(a), transact.Missing(access.Applications, title(namespace, name)))
 	}
-	return a, w.Need(access.Applications, action, objectOf(a))
+	if err := w.Need(access.Applications, action, objectOf(a)); err != nil {
+		return a, err
+	}
+	return a, w.expects("application "+title(namespace, name), a.Version)
+}
+
+// expects refuses a write of an object that its caller has read in another
+// version.
+func (w *writer) expects(object string, version int64) error {
+	if w.By.Expect != 0 && w.By.Expect != version {
+		return transact.ErrStale(object)
+	}
+	return nil
 }
 
 // locked returns an application that nobody else changes until the transaction

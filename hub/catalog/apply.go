@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -152,13 +153,14 @@ func (c *Catalog) applySecret(ctx context.Context, by hub.Caller, o *manifest.Ob
 		return "", nil, fault.With(err, object, "")
 	}
 	kind := o.GetLabels()[validation.SecretType]
+	withheld := validation.Withheld(values)
 	var outcome transact.Outcome
 	var warnings []string
 	switch kind {
 	case "repository":
-		outcome, warnings, err = c.applyRepository(ctx, by, values, dryRun)
+		outcome, warnings, err = c.applyRepository(ctx, by, values, len(withheld) > 0, dryRun)
 	case "repo-creds":
-		outcome, warnings, err = c.applyTemplate(ctx, by, values, dryRun)
+		outcome, warnings, err = c.applyTemplate(ctx, by, values, len(withheld) > 0, dryRun)
 	case "cluster":
 		outcome, warnings, err = c.applyCluster(ctx, by, o, values, dryRun)
 	case "":
@@ -167,10 +169,12 @@ func (c *Catalog) applySecret(ctx context.Context, by hub.Caller, o *manifest.Ob
 	default:
 		err = fault.New(fault.Invalid, "Secrets of the type %q are not served yet", validation.Shorten(kind))
 	}
-	return outcome, warnings, fault.With(err, object, "")
+	return outcome, append(warnings, validation.WithheldWarning(withheld)...), fault.With(err, object, "")
 }
 
-func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[string]string, dryRun bool) (transact.Outcome, []string, error) {
+// applyRepository registers a repository. With withheld values its stored
+// credential stays.
+func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[string]string, withheld, dryRun bool) (transact.Outcome, []string, error) {
 	r := hub.Repository{
 		URL: validation.PopString(v, "url"), Type: hub.RepositoryKind(validation.PopString(v, "type")), Name: validation.PopString(v, "name"), Project: validation.PopString(v, "project"), Insecure: validation.PopString(v, "insecure") == "true",
 	}
@@ -182,19 +186,43 @@ func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[stri
 	if cred != nil {
 		r.Username = cred.Username
 	}
+	if withheld {
+		cred = nil
+	}
 	_, outcome, more, err := c.PutRepository(ctx, by, r, cred, dryRun)
 	return outcome, append(more, warnings...), err
 }
 
-func (c *Catalog) applyTemplate(ctx context.Context, by hub.Caller, v map[string]string, dryRun bool) (transact.Outcome, []string, error) {
+// applyTemplate makes or changes a credential template. With withheld values it
+// must be there, and stays as it is.
+func (c *Catalog) applyTemplate(ctx context.Context, by hub.Caller, v map[string]string, withheld, dryRun bool) (transact.Outcome, []string, error) {
 	t := hub.RepositoryTemplate{URL: validation.PopString(v, "url"), Type: hub.RepositoryKind(validation.PopString(v, "type")), Name: validation.PopString(v, "name")}
 	cred, warnings := validation.ReadCredential(v)
+	if withheld {
+		return c.keepTemplate(ctx, by, t.URL)
+	}
 	if cred == nil {
 		return "", nil, fault.With(fault.New(fault.Invalid, "it holds no credential"), "", "set username and password, or sshPrivateKey")
 	}
 	t.Username = cred.Username
 	_, outcome, err := c.PutRepositoryTemplate(ctx, by, t, cred, dryRun)
 	return outcome, warnings, err
+}
+
+// keepTemplate leaves a credential template as it is stored.
+func (c *Catalog) keepTemplate(ctx context.Context, by hub.Caller, given string) (transact.Outcome, []string, error) {
+	url, err := repourl.Normalize(given)
+	if err != nil {
+		return "", nil, err
+	}
+	all, err := c.RepositoryTemplates(ctx, by)
+	if err != nil {
+		return "", nil, err
+	}
+	if slices.ContainsFunc(all, func(t hub.RepositoryTemplate) bool { return t.URL == url }) {
+		return transact.Unchanged, nil, nil
+	}
+	return "", nil, fault.With(fault.New(fault.Invalid, "its credential was not exported, and none is stored"), "", "write its values into the file, and apply it again")
 }
 
 // applyCluster registers the name, server alias and labels of a cluster. The

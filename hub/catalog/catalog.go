@@ -13,28 +13,31 @@ import (
 	"context"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/catalog/platform"
 	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 )
 
 // Parts are what a catalogue works with. All are required.
 type Parts struct {
-	Service *transact.Service
-	Tenancy *tenancy.Tenancy
-	Pace    Pacer
-	Inviter Inviter
-	Permits Permits
+	Service  *transact.Service
+	Tenancy  *tenancy.Tenancy
+	Platform *platform.Platform
+	Pace     Pacer
+	Inviter  Inviter
+	Permits  Permits
 }
 
 // A Catalog is what a hub replica has one of. Many goroutines may use it. Its
 // parts are not exported: whoever has a catalogue writes by its methods alone.
 type Catalog struct {
 	*tenancy.Tenancy
+	*platform.Platform
 	parts Parts
 }
 
 // New makes a catalogue.
-func New(p Parts) *Catalog { return &Catalog{Tenancy: p.Tenancy, parts: p} }
+func New(p Parts) *Catalog { return &Catalog{Tenancy: p.Tenancy, Platform: p.Platform, parts: p} }
 
 // A reader is a transaction that reads for a caller.
 type reader struct{ *transact.Reader }

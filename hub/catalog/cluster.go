@@ -319,5 +319,8 @@ func (w *writer) clusterForWrite(ctx context.Context, name, action string) (hub.
 	if !w.seesCluster(cl) {
 		return cl, w.Refuse(access.Clusters, action, cl.Name, transact.Missing(access.Clusters, validation.Shorten(name)))
 	}
-	return cl, w.Need(access.Clusters, action, validation.ClusterNames(cl)...)
+	if err := w.Need(access.Clusters, action, validation.ClusterNames(cl)...); err != nil {
+		return cl, err
+	}
+	return cl, w.expects("cluster "+cl.Name, cl.Version)
 }

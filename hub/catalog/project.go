@@ -241,6 +241,9 @@ func (w *writer) deleteProject(ctx context.Context, p hub.Project) error {
 	if err := w.Need(access.Projects, access.Delete, p.Name); err != nil {
 		return err
 	}
+	if err := w.expects("project "+p.Name, p.Version); err != nil {
+		return err
+	}
 	if p.Name == "default" {
 		return fault.With(fault.New(fault.Conflict, "it cannot be deleted"), "project default", "restrict it instead")
 	}

@@ -136,13 +136,41 @@ func withSettings(ctx context.Context, t *store.Tenant, all []hub.Refresh) error
 			global = s.Value
 		}
 	}
+	keys, err := publicKeys(ctx, t, all)
+	if err != nil {
+		return err
+	}
 	for i := range all {
-		all[i].Settings = values
+		all[i].Settings, all[i].PublicKeys = values, keys
 		if p := all[i].Project; p != nil && global != "" {
 			all[i].Inherits = settings.Inherited(global, p.Name, p.Labels)
 		}
 	}
 	return nil
+}
+
+// publicKeys are those of the tenant, if a project of the applications demands
+// signatures of commits.
+func publicKeys(ctx context.Context, t *store.Tenant, all []hub.Refresh) ([]string, error) {
+	demanded := slices.ContainsFunc(all, func(r hub.Refresh) bool {
+		if r.Project == nil {
+			return false
+		}
+		spec, err := hub.DecodeProject(r.Project.Spec)
+		return err == nil && spec.Demands()
+	})
+	if !demanded {
+		return nil, nil
+	}
+	found, err := t.SettingsOf(ctx, []string{hub.GPGKeysMap}, nil, "")
+	if err != nil {
+		return nil, fmt.Errorf("read public keys: %w", err)
+	}
+	keys := make([]string, len(found))
+	for i, s := range found {
+		keys[i] = s.Value
+	}
+	return keys, nil
 }
 
 // observations is the store as observe sees it. Reports that come at the same

@@ -7,6 +7,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"time"
 
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
@@ -60,11 +61,26 @@ func (p *parts) collect(ctx context.Context) error {
 			})
 			return more, err
 		})
-		if err != nil {
-			errs = append(errs, fmt.Errorf("tenant %s: %w", t.ID, err))
-		}
+		errs = append(errs, inTenant(t.ID, err))
+		err = p.inParts(ctx, func() (more bool, err error) {
+			err = p.db.InTenant(ctx, t.ID, func(ctx context.Context, tx *store.Tenant) error {
+				more, err = tx.PruneAudit(ctx)
+				return err
+			})
+			return more, err
+		})
+		errs = append(errs, inTenant(t.ID, err))
+		err = p.db.InTenant(ctx, t.ID, func(ctx context.Context, tx *store.Tenant) error { return tx.MeasureStorage(ctx) })
+		errs = append(errs, inTenant(t.ID, err))
 	}
 	return errors.Join(errs...)
+}
+
+func inTenant(t hub.TenantID, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("tenant %s: %w", t, err)
 }
 
 // inParts collects part after part, each in a transaction of its own, with

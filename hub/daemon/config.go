@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/ratelimit"
 	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/shared/clientip"
@@ -54,6 +55,19 @@ type Config struct {
 	Limits     RateLimits `json:"limits"`
 	Metrics    Metrics    `json:"metrics"`
 	AgentChart AgentChart `json:"agentChart"` // what the command to install an agent names
+	Tenants    Tenants    `json:"tenants"`
+}
+
+// Tenants sets what holds for every tenant unless a platform admin says
+// otherwise.
+type Tenants struct {
+	// Grace is how long a deleted tenant can be restored before everything of
+	// it is removed; default 168h, at least 1h.
+	Grace Duration `json:"deletionGrace"`
+	// Quotas are what a tenant may have: applications, clusters, repositories,
+	// users, tokens, storageBytes, rendersPerMinute, requestsPerMinute. One that
+	// is not named, or 0, limits nothing.
+	Quotas hub.Quotas `json:"quotas"`
 }
 
 // Metrics says what listen.metrics serves besides the hub's own counters,
@@ -439,6 +453,12 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 		if n.value < 0 {
 			bad("%s is below zero", n.key)
 		}
+	}
+	if err := c.Tenants.Quotas.Check(); err != nil {
+		bad("tenants.quotas: %s", fault.Sentence(err))
+	}
+	if g := time.Duration(c.Tenants.Grace); g != 0 && g < time.Hour {
+		bad("tenants.deletionGrace: %s is less than 1h", g)
 	}
 	if c.Lease != 0 && time.Duration(c.Lease) < time.Second {
 		bad("lease: %s is less than 1s", time.Duration(c.Lease))

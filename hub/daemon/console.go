@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/platform"
 	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/daemon/storeports"
@@ -34,9 +34,9 @@ const (
 // catalog makes the one write path.
 func (p *parts) catalog() *catalog.Catalog {
 	permits := func(r hub.Refresh, spec hub.ApplicationSpec) error { return plan.Permits(r, spec) }
-	s := &transact.Service{Store: catalogStore{p.db}, Notify: notifications{p}, Now: time.Now, Log: p.log, Cache: access.NewCache()}
+	s := &transact.Service{Store: catalogStore{p.db}, Notify: notifications{p}, Now: time.Now, Log: p.log, Cache: p.rights}
 	return catalog.New(catalog.Parts{
-		Service: s, Tenancy: tenancy.New(s, p.db.System(), p.db.System()), Pace: notifications{p}, Inviter: p.inviter, Permits: permits,
+		Service: s, Tenancy: tenancy.New(s, p.db.System(), p.db.System()), Platform: platform.New(s, p.db.System(), time.Duration(p.cfg.Tenants.Grace), p.cfg.Tenants.Quotas), Pace: notifications{p}, Inviter: p.inviter, Permits: permits,
 	})
 }
 
@@ -68,7 +68,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 	}, api.Parts{
 		Catalog: cat, Identity: identity.New(storeports.Identity(p.db.System()), cat, passwords, identity.Config{}, p.log), Passwords: passwords,
 		Feed: p.feed, Relay: relay.New(p.replicas), Webhook: hooks, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
-		Metrics: face{p.instruments, p.monitor},
+		Metrics: face{p.instruments, p.monitor}, Quotas: p.rates,
 	})
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/metrics"
+	"github.com/capstan-cd/capstan/hub/quota"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -167,10 +168,14 @@ func elsewhere(replica string, apps []hub.ApplicationFigures, clusters *[]hub.Cl
 type metered struct {
 	next    render.Renderer
 	metrics *metrics.Metrics
+	rates   *quota.Rates
 }
 
-// Render renders one application.
+// Render renders one application, when its tenant may.
 func (m metered) Render(ctx context.Context, r render.Request) (render.Result, error) {
+	if err := m.rates.Render(ctx, r.Tenant); err != nil {
+		return render.Result{}, err
+	}
 	began := time.Now()
 	res, err := m.next.Render(ctx, r)
 	word := "ok"

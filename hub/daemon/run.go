@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/dispatch/stream"
@@ -35,6 +36,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/hub/observe"
 	"github.com/capstan-cd/capstan/hub/plan"
+	"github.com/capstan-cd/capstan/hub/quota"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/render/scheduler"
 	"github.com/capstan-cd/capstan/hub/replicas"
@@ -69,6 +71,8 @@ type parts struct {
 	replicas *replicas.Replicas
 	feed     *feed.Feed
 
+	rates *quota.Rates
+
 	pipeline
 	agentSide
 	webSide
@@ -80,6 +84,9 @@ type parts struct {
 // pipeline turns commits into rows of desired logs.
 type pipeline struct {
 	sources  *source.Registry
+	mirrors  *git.Mirrors
+	charts   *charts.Client
+	files    *web.Client
 	pool     *scheduler.Pool
 	stage    *render.Stage
 	dispatch *dispatch.Dispatcher
@@ -97,6 +104,7 @@ type agentSide struct {
 // webSide is what users connect to.
 type webSide struct {
 	api         *api.Server
+	rights      *access.Cache    // of all callers
 	proxies     clientip.Proxies // whose word on where clients are counts
 	connections *connections     // to the HTTP listeners
 }
@@ -113,7 +121,7 @@ type observers struct {
 // Run runs a hub until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
 	log, level := newLogger(cfg.Log)
-	p := &parts{cfg: cfg, replica: newReplicaID(cfg.Replica), clock: lifecycle.System{}}
+	p := &parts{cfg: cfg, replica: newReplicaID(cfg.Replica), clock: lifecycle.System{}, webSide: webSide{rights: access.NewCache()}}
 	p.log = log.With(logkey.Replica, p.replica)
 	var err error
 	if p.proxies, err = clientip.ParseProxies(cfg.TrustedProxies); err != nil {
@@ -130,7 +138,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer p.db.Close()
 	p.addLevel(level)
-	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector, p.addMemory} {
+	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addRates, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector, p.addTenants, p.addMemory} {
 		if err := add(ctx); err != nil {
 			return err
 		}
@@ -186,7 +194,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (*store.DB, error) 
 	}
 	return store.Open(ctx, store.Config{
 		AppURL: cfg.Database.App, SystemURL: cfg.Database.System, MaxConns: cfg.Database.MaxConns, Idle: time.Duration(cfg.Database.IdleTimeout),
-		Sleep: max(time.Duration(cfg.Lease), leastSleep),
+		Sleep: max(time.Duration(cfg.Lease), leastSleep), Quotas: cfg.Tenants.Quotas,
 	}, keys, log)
 }
 
@@ -287,15 +295,16 @@ func (p *parts) addFeed(context.Context) error {
 
 // addSources builds a source for each kind of repositories that is served.
 func (p *parts) addSources(networks []netip.Prefix) error {
-	mirrors, err := git.New(git.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks, Observe: p.instruments.Git}, credentials{p.db}, p.clock, p.log)
+	var err error
+	p.mirrors, err = git.New(git.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks, Observe: p.instruments.Git}, credentials{p.db}, p.clock, p.log)
 	if err != nil {
 		return err
 	}
-	p.sources, err = source.NewRegistry(map[hub.RepositoryKind]source.Source{hub.GitRepository: mirrors})
+	p.sources, err = source.NewRegistry(map[hub.RepositoryKind]source.Source{hub.GitRepository: p.mirrors})
 	if err != nil {
 		return err
 	}
-	p.add("mirrors", mirrors.Run)
+	p.add("mirrors", p.mirrors.Run)
 	return nil
 }
 
@@ -332,9 +341,12 @@ func (p *parts) addPipeline(context.Context) error {
 	p.streams.Elsewhere(p.replicas.Wake)
 	p.streams.Bursts(p.queue.pacer)
 	p.dispatch = dispatch.New(own, p.queue, p.streams, p.changed, p.log)
-	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
-	p.stage.Reads(web.New(web.Config{AllowedNetworks: networks}))
-	p.stage.Serves(charts.New(charts.Config{AllowedNetworks: networks, Observe: p.instruments.OCI}, chartRepositories{p.db}), plan.PermitsRepository)
+	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments, p.rates}, plan.Permits, p.log)
+	p.stage.Verifies(p.mirrors)
+	p.files = web.New(web.Config{AllowedNetworks: networks})
+	p.charts = charts.New(charts.Config{AllowedNetworks: networks, Observe: p.instruments.OCI}, chartRepositories{p.db})
+	p.stage.Reads(p.files)
+	p.stage.Serves(p.charts, plan.PermitsRepository)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.sources, p.clock, p.log)
 	p.add("render workers", p.pool.Run)
 	p.add("dispatch", p.dispatch.Run)

@@ -39,6 +39,28 @@ func (c *change) restricted(a hub.Application) error {
 	return c.projects[a.Project].Refusal(a.Project)
 }
 
+// verified refuses a snapshot whose commits were not verified as the project
+// demands now (PROJ-15, PROJ-16). What is enforced already is left alone.
+func (c *change) verified(a hub.Application, spec hub.ApplicationSpec, s hub.Snapshot) error {
+	demanded := c.projects[a.Project].Integrity.Digest(spec.EffectiveSources())
+	if demanded == "" || s.Commit.Integrity == demanded {
+		return nil
+	}
+	return fault.With(fault.New(fault.Conflict, "the signatures of revision %s were not verified under the present rules of project %q", s.Revision, a.Project),
+		"application "+a.Name, "refresh the application, or sync to that revision: both verify it")
+}
+
+// verifiedFor is verified for the sources that an operation overrides.
+func (c *change) verifiedFor(a hub.Application, spec hub.ApplicationSpec, op hub.Operation, s hub.Snapshot) error {
+	if op.Options.Override != nil {
+		var err error
+		if spec, err = op.Options.Override.Apply(spec); err != nil {
+			return err
+		}
+	}
+	return c.verified(a, spec, s)
+}
+
 // mayAct refuses what a person asks for while the application is left as it is.
 func (c *change) mayAct(a hub.Application) error {
 	why := c.skipped(a)

@@ -37,6 +37,9 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 		return c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), c.now, false)
 	}
 	candidate := c.snaps[r.Snapshot.ID]
+	if c.verified(app, spec, candidate) != nil { // the project has changed since
+		return c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), c.now, false)
+	}
 	candidate.Revision, candidate.Revisions = r.Revision, r.Revisions
 	s, err := c.planInput(ctx, app, spec, candidate)
 	if err != nil {

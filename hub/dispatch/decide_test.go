@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -314,6 +315,33 @@ func TestTerminate(t *testing.T) {
 	t.Run("SYNC-09 it is not tried again", func(t *testing.T) {
 		w.End(hub.Failed, "terminated")
 		if op := w.newest(); op.RetryAt != nil || op.Attempt != 0 {
+			t.Errorf("operation %+v", op)
+		}
+	})
+}
+
+func TestTerminateWithoutItsCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	w.Render("r1", "a")
+	var ended hub.Operation
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		app, err := tx.ApplicationByID(ctx, w.App.ID)
+		if err != nil {
+			return err
+		}
+		app.Cluster = ""
+		if _, err := tx.UpdateApplication(ctx, app, 0); err != nil {
+			return err
+		}
+		if err := tx.DeleteCluster(ctx, w.Cluster.ID); err != nil {
+			return err
+		}
+		ended, err = dispatch.Terminate(ctx, storeports.Dispatch(tx), w.App.ID, jane)
+		return err
+	})
+	t.Run("SYNC-09 CLU-19 an operation whose cluster was removed ends at once", func(t *testing.T) {
+		if op := w.newest(); op.ID != ended.ID || op.Phase != hub.Failed || !strings.Contains(op.Message, "cluster was removed") {
 			t.Errorf("operation %+v", op)
 		}
 	})

@@ -366,6 +366,9 @@ func (c *change) retry(ctx context.Context, op hub.Operation) error {
 		return c.giveUp(ctx, op, fault.With(fault.New(fault.Missing, "it is not tried again: the manifests of revision %s are not stored any more", op.Revision),
 			"operation "+string(op.ID), "start it anew"))
 	}
+	if c.verifiedFor(app, spec, op, c.snaps[target]) != nil {
+		return c.retryAt(ctx, op, c.now.Add(time.Minute))
+	}
 	if err := c.tx.SetOperationRetry(ctx, op.ID, nil, op.Options); err != nil {
 		return err
 	}

@@ -70,6 +70,9 @@ func (c *change) awaited(ctx context.Context, app hub.Application, r hub.Rendere
 		return err
 	}
 	own := c.snaps[r.Snapshot.ID]
+	if err := c.verifiedFor(app, spec, op, own); err != nil {
+		return c.tx.EndOperation(ctx, op.ID, hub.Failed, fault.Sentence(err))
+	}
 	op.Snapshot, op.Revision = own.ID, r.Revision
 	if err := c.selected(ctx, app, spec, &op, own); fault.KindOf(err) == fault.Invalid {
 		return c.tx.EndOperation(ctx, op.ID, hub.Failed, fault.Sentence(err))

@@ -140,9 +140,9 @@ func TestProjectIsChanged(t *testing.T) {
 func (w *world) restrict(on bool) {
 	w.T.Helper()
 	w.project(func(spec map[string]any) {
-		delete(spec, "signatureKeys")
+		delete(spec, "somethingNewer")
 		if on {
-			spec["signatureKeys"] = []map[string]any{{"keyID": "4AEE18F83AFDEB23"}}
+			spec["somethingNewer"] = map[string]any{"deny": "all"}
 		}
 	})
 }
@@ -154,20 +154,20 @@ func TestProjectGainsWhatIsNotEnforced(t *testing.T) {
 	w.End(hub.Succeeded, "")
 	first := w.Reload().Status.Accepted
 	w.restrict(true)
-	t.Run("PROJ-15(refused) what was rendered before the project gained the field is not deployed after", func(t *testing.T) {
+	t.Run("what was rendered before the project gained the field is not deployed after", func(t *testing.T) {
 		w.Render("r2", "a", "b")
 		if got := w.Reload().Status; got.Accepted != first || got.Target != first {
 			t.Errorf("accepted %s, target %s, want %s", got.Accepted, got.Target, first)
 		}
 	})
-	t.Run("PROJ-15(refused) a person's sync is refused, with project, field and fix", func(t *testing.T) {
+	t.Run("a person's sync is refused, with project, field and fix", func(t *testing.T) {
 		_, err := w.sync(hub.SyncRequest{})
 		written, _ := fault.As(err)
-		if fault.KindOf(err) != fault.Conflict || !strings.Contains(written.Cause, `project "default"`) || !strings.Contains(written.Cause, "spec.signatureKeys") || written.Fix == "" {
+		if fault.KindOf(err) != fault.Conflict || !strings.Contains(written.Cause, `project "default"`) || !strings.Contains(written.Cause, "spec.somethingNewer") || written.Fix == "" {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("PROJ-15(refused) without the field it continues", func(t *testing.T) {
+	t.Run("without the field it continues", func(t *testing.T) {
 		w.restrict(false)
 		w.Render("r3", "a", "c")
 		if got := w.Reload().Status; got.Accepted == first {

@@ -42,6 +42,9 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 	req.Override = nil
 	op := c.asked(a, spec, req)
 	newest := c.snaps[at.target]
+	if err := c.verified(a, spec, newest); err != nil {
+		return hub.Operation{}, err
+	}
 	op.Snapshot, op.Revision = at.target, at.revision
 	if err := c.selected(ctx, a, spec, &op, newest); err != nil {
 		return hub.Operation{}, err
@@ -125,6 +128,9 @@ func Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, entry int64, re
 	if !held {
 		return hub.Operation{}, fault.With(fault.New(fault.Missing, "history entry %d holds no stored manifests", entry), "application "+a.Name,
 			"choose another entry of `capstan app history "+a.Name+"`")
+	}
+	if err := c.verified(a, spec, snapshot); err != nil {
+		return hub.Operation{}, err
 	}
 	// Another commit may have given these manifests before: what the entry names
 	// was deployed.
@@ -259,8 +265,16 @@ func Terminate(ctx context.Context, tx Tx, app hub.ApplicationID, by hub.Initiat
 	if err := tx.SetOperationRetry(ctx, op.ID, nil, op.Options); err != nil {
 		return hub.Operation{}, err
 	}
-	if op.Snapshot == "" && op.Kind != hub.DeleteOperation {
+	homes, err := tx.ClustersByID(ctx, []hub.ClusterID{op.Cluster})
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	early := op.Snapshot == "" && op.Kind != hub.DeleteOperation
+	if early || len(homes) == 0 {
 		op.Phase, op.Message = hub.Failed, "terminated by "+by.Username+" before its manifests were there"
+		if !early {
+			op.Message = "terminated by " + by.Username + " after its cluster was removed"
+		}
 		return op, tx.EndOperation(ctx, op.ID, op.Phase, op.Message)
 	}
 	if err := c.terminate(op, by.Username); err != nil {

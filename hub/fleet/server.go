@@ -132,6 +132,15 @@ func (s *Server) Cut(cluster hub.ClusterID, reason error) {
 	}
 }
 
+// Part ends the sessions of tenants. Their agents may reconnect; Hello decides.
+func (s *Server) Part(of func(hub.TenantID) bool, reason error) {
+	for _, c := range s.agents.all() {
+		if _, proved := c.session.Peer(); proved && of(c.tenant()) {
+			c.part(reason)
+		}
+	}
+}
+
 // accept accepts connections until ctx ends, and returns once all have ended.
 func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 	var live sync.WaitGroup

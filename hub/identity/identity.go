@@ -321,6 +321,18 @@ func (s *Service) Forget(tenant hub.TenantID, username string) {
 	}
 }
 
+// ForgetTenant drops all cached credentials of a tenant, because it was
+// suspended. Other replicas do so within Trust.
+func (s *Service) ForgetTenant(tenant hub.TenantID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for hash, t := range s.trusted {
+		if t.caller.Tenant == tenant {
+			delete(s.trusted, hash)
+		}
+	}
+}
+
 // CheckPassword reports whether the password is the caller's, and counts a wrong
 // one like a failed sign-in.
 func (s *Service) CheckPassword(ctx context.Context, c hub.Caller, password string) error {

@@ -73,8 +73,11 @@ func Next(s Input) Decision {
 		}
 		d.Unpin = true
 	}
-	if !s.Application.Follows(s.Spec) {
+	if d.Hold = s.observed(); d.Hold != "" || !s.Application.Follows(s.Spec) {
 		return d
+	}
+	if imported, done := s.imported(d); done {
+		return imported
 	}
 	if st.Accepted == s.Candidate.ID && !retriable(s) {
 		return d

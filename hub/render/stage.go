@@ -105,6 +105,8 @@ type Stage struct {
 	remote   Downloads
 	charts   Charts
 
+	signatures Signatures
+
 	permitsRepository func(r hub.Refresh, repository string) error
 
 	tenantSlots chan struct{} // a token for each tenant that is being refreshed
@@ -153,6 +155,18 @@ type Charts interface {
 func (s *Stage) Serves(charts Charts, permits func(r hub.Refresh, repository string) error) {
 	s.charts, s.permitsRepository = charts, permits
 }
+
+// Signatures checks who signed the commits of a repository.
+type Signatures interface {
+	// Verified reports whether a demand was found fulfilled before. It is quick.
+	Verified(tenant hub.TenantID, repo hub.RepositoryID, d hub.SignatureDemand) bool
+	// Verify checks it. The error says what is wrong, for people.
+	Verify(ctx context.Context, tenant hub.TenantID, repo hub.Repository, d hub.SignatureDemand) error
+}
+
+// Verifies has commits checked where a project demands signatures. It comes
+// before Run; without it such projects render nothing.
+func (s *Stage) Verifies(signatures Signatures) { s.signatures = signatures }
 
 // connected lets the request of a job read what is not in its trees.
 func (r *round) connected(ctx context.Context, j *job, req Request) Request {
@@ -350,6 +364,15 @@ type job struct {
 	params  [sha256.Size]byte
 	old     *hub.Snapshot // reuse this one instead of rendering
 	trace   string        // that it continues; empty: none
+
+	integrity  string     // what the project demands of the commits; empty: nothing
+	unverified []unsigned // demands to check before anything comes of the job
+}
+
+// An unsigned is a demand whose answer is not known.
+type unsigned struct {
+	repo   hub.Repository
+	demand hub.SignatureDemand
 }
 
 // resolveApplication resolves one application and answers it from recorded inputs if it
@@ -379,7 +402,11 @@ func (r *round) resolveApplication(ctx context.Context, f hub.Refresh) *job {
 		r.fail(j, hub.ComparisonError, err)
 		return nil
 	}
-	j.params = ParamsHash(j.request(r.tenant, nil))
+	if err := r.demand(j); err != nil {
+		r.refuse(j, err)
+		return nil
+	}
+	j.params = j.parameters(r.tenant)
 	if f.Forced {
 		return j
 	}
@@ -391,7 +418,7 @@ func (r *round) resolveApplication(ctx context.Context, f hub.Refresh) *job {
 		return nil
 	case old == nil:
 		return j
-	case j.asked == "" && old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f, spec, old.ID):
+	case j.asked == "" && len(j.unverified) == 0 && old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f, spec, old.ID):
 		r.count(func(c *Counters) { c.Reused++ })
 		// Also without a change: a requested refresh waits for this time.
 		r.unchanged = append(r.unchanged, hub.Unchanged{

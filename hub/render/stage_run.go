@@ -292,6 +292,12 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	if j.asked == "" {
 		out.Spec = &hub.DecodedSpec{Version: app.Version, Spec: j.spec}
 	}
+	if err := r.verify(ctx, j); err != nil {
+		if ctx.Err() != nil {
+			return outcome{err: ctx.Err()}
+		}
+		return r.failure(j, err)
+	}
 	if j.old != nil {
 		r.count(func(c *Counters) { c.Reused++ })
 		out.Snapshot, out.Reused = *j.old, true
@@ -313,6 +319,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 		Inputs: res.Inputs, SourceType: res.SourceType, Impure: res.Impure, Warnings: res.Warnings,
 		Commit: opened[0].Info(), CreatedAt: r.now,
 	}
+	out.Snapshot.Commit.Integrity = j.integrity
 	for _, o := range res.Objects {
 		out.Snapshot.Objects = append(out.Snapshot.Objects, o.Ref)
 		out.Bodies = append(out.Bodies, o.JSON)

@@ -21,16 +21,23 @@ type Compiled struct{ set *set }
 // Compile reads all settings of a tenant. Keys of one kind win over the same
 // field of the map form.
 func Compile(all []hub.Setting) (*Compiled, error) {
-	s := newSet()
-	for _, known := range Catalogue() { // the map form comes before the single keys
-		for _, one := range all {
-			found, ok := Find(one.Map, one.Key)
-			if !ok || found.Map != known.Map || found.Key != known.Key {
-				continue
-			}
-			if err := known.read(s, strings.TrimPrefix(one.Key, known.Key), text{one.Value, 0}); err != nil {
-				return nil, fault.With(err, Title(one.Map, one.Key), "")
-			}
+	s, x := newSet(), catalogueIndex()
+	type placed struct {
+		place int
+		hub.Setting
+	}
+	var known []placed
+	for _, one := range all {
+		if i, ok := x.find(one.Map, one.Key); ok {
+			known = append(known, placed{i, one})
+		}
+	}
+	// The map form comes before the single keys.
+	slices.SortStableFunc(known, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
+	for _, one := range known {
+		k := x.all[one.place]
+		if err := k.read(s, strings.TrimPrefix(one.Key, k.Key), text{one.Value, 0}); err != nil {
+			return nil, fault.With(err, Title(one.Map, one.Key), "")
 		}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(s.kinds), func(a, b kind) int {

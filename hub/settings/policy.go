@@ -2,6 +2,7 @@ package settings
 
 import (
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/rbac"
 )
 
@@ -12,9 +13,6 @@ const InheritKey = "server.rbac.disableApplicationFineGrainedRBACInheritance"
 // AnonymousKey says whether people who have not signed in have the rights of the
 // default role (RBAC-17).
 const AnonymousKey = "users.anonymous.enabled"
-
-// overlayKey stands for the parts of a policy besides policy.csv.
-const overlayKey = "policy.overlay.csv"
 
 // PolicyKeys are the keys, besides those that begin with rbac.KeyPrefix, that
 // rights depend on.
@@ -53,7 +51,10 @@ func policies() []Known {
 	return []Known{
 		rule(rbac.PolicyKey, "Who may do what: lines p, subject, resource, action, object, allow|deny and g, subject, role.",
 			"p, role:dev, applications, sync, shop/*, allow\ng, my-org:developers, role:dev\n", (*set).readAny),
-		rule(overlayKey, "More lines of the policy; any name may stand in place of overlay.", "p, role:dev, logs, get, shop/*, allow\n", (*set).readAny),
+		{
+			Map: rbac.Map, Key: rbac.KeyPrefix, Example: "team.csv", About: "More lines of the policy, in keys that end in .csv.",
+			Sample: "p, role:dev, logs, get, shop/*, allow\n", Used: true, read: (*set).readOverlay,
+		},
 		rule(rbac.DefaultKey, "The role that everyone has; what it allows, only "+rbac.OrgKey+" denies.", "role:readonly", (*set).readDefaultRole),
 		rule(rbac.ScopesKey, "Claims of a single sign-on whose values policies may name as subjects.", "[groups, email]", (*set).readScopes),
 		rule(rbac.MatchModeKey, "Whether patterns of policies are globs or regular expressions (RE2): glob or regex.", "glob", (*set).readMatchMode),
@@ -66,6 +67,14 @@ func policies() []Known {
 			Sample: "true", Used: true, read: (*set).readSwitch,
 		},
 	}
+}
+
+// readOverlay checks the name alone.
+func (s *set) readOverlay(end string, _ text) error {
+	if rbac.IsOverlay(rbac.KeyPrefix + end) {
+		return nil
+	}
+	return s.whenSet(fault.With(fault.New(fault.Invalid, "it is no policy by its name"), "", "write policy.csv or policy.NAME.csv"))
 }
 
 func (s *set) readDefaultRole(_ string, t text) error {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/signature"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -342,6 +343,25 @@ func (s *set) readCertificates(key string, t text) error {
 		_, err = hub.ParseAuthorities(server, t.value)
 	}
 	return err
+}
+
+// readPublicKey checks a key and the name that it is stored under: an id that is
+// another's would let people believe that they trust that one.
+func (s *set) readPublicKey(key string, t text) error {
+	if !s.strict {
+		return nil // one that cannot be read is trusted by nobody
+	}
+	keys, err := signature.ParseKeys(t.value)
+	if err != nil {
+		return err
+	}
+	if len(keys) != 1 {
+		return fault.With(fault.New(fault.Invalid, "it holds %d keys", len(keys)), "", "store each key under an id of its own")
+	}
+	if key != keys[0].ID {
+		return fault.With(fault.New(fault.Invalid, "it is the key %s, not %s", keys[0].ID, short(key)), "", "name the entry "+keys[0].ID)
+	}
+	return nil
 }
 
 func (s *set) readKustomize(_ string, t text) error {

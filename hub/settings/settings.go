@@ -12,7 +12,6 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/rbac"
 )
 
 // A Known is a key, or a family of keys, that this release knows.
@@ -21,6 +20,8 @@ type Known struct {
 	Key    string // ends in a dot: the kind of object, or a version, follows; "*": any key of the map
 	About  string // one sentence for people
 	Sample string // a value that is fine
+	// Example is what may follow the key of a family; empty: a kind.
+	Example string
 	// Used means that it has an effect; otherwise it is checked and stored.
 	Used bool
 	// Instead says what happens instead of a key that changes nothing on
@@ -84,7 +85,11 @@ func Catalogue() []Known {
 			Map: hub.CertificatesMap, Key: anyKey, About: "By the name of a Git server's host: the authorities, in PEM, that its certificate must come from.",
 			Sample: sampleCertificate, Used: true, read: (*set).readCertificates,
 		},
-	}, slices.Concat(webhooks(), timers(), sessions(), policies())...)
+		{
+			Map: hub.GPGKeysMap, Key: anyKey, About: "By the id of a public key of OpenPGP: the key, which projects may demand signatures of commits with.",
+			Sample: sampleKey, Used: true, read: (*set).readPublicKey,
+		},
+	}, slices.Concat(webhooks(), timers(), sessions(), policies(), configKeys(), parameterKeys(), secretKeys(), otherMaps())...)
 }
 
 // webhooks are what events of Git hosts prove their sender by, one kind of
@@ -139,19 +144,6 @@ const noImpersonation = "syncs and comparisons act as the account of the cluster
 // anyKey stands for all keys of a map: they are names of the tenant's own.
 const anyKey = "*"
 
-// Find returns what is known of a key.
-func Find(name, key string) (Known, bool) {
-	for _, k := range Catalogue() {
-		if k.Map != name {
-			continue
-		}
-		if k.Key == key || k.Key == anyKey || k.Key == overlayKey && rbac.IsOverlay(key) || (strings.HasSuffix(k.Key, ".") && strings.HasPrefix(key, k.Key) && len(key) > len(k.Key)) {
-			return k, true
-		}
-	}
-	return Known{}, false
-}
-
 // Limits of what one tenant may set.
 const (
 	MaxValue = 1 << 20 // bytes of all values of one map, as in Kubernetes
@@ -161,7 +153,7 @@ const (
 
 // secretMaps are the Secrets that hold settings.
 func secretMaps() []string {
-	return []string{hub.SecretMap, "argocd-notifications-secret", "argocd-image-updater-secret"}
+	return []string{hub.SecretMap, notificationsSecret, imageUpdaterSecret}
 }
 
 // IsSecret reports whether the values of a map are secrets.
@@ -186,7 +178,7 @@ func Check(name, key, value string) error {
 	}
 	known, ok := Find(name, key)
 	if !ok {
-		return nil
+		return fault.With(unknown(name, key), object, "")
 	}
 	set := newSet()
 	set.strict = true

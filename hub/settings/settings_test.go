@@ -1,6 +1,7 @@
 package settings_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -128,7 +129,7 @@ func TestCheck(t *testing.T) {
 		"BadMap":   {"settings do not belong to other ConfigMaps", "kube-root-ca.crt", "a", "x", fault.Invalid, []string{"no settings"}},
 		"Large":    {"", "argocd-cm", "url", strings.Repeat("x", settings.MaxValue+1), fault.Exceeded, []string{"bytes"}},
 		"Secret":   {"the value must not be in the error", "argocd-secret", "a b", "hunter2", fault.Invalid, []string{"Secret argocd-secret"}},
-		"Unknown":  {"a key of a later release is kept", "argocd-cm", "some.new.key", "x: [", "", nil},
+		"Unknown":  {"a misspelt key would do nothing in silence", "argocd-cm", "some.new.key", "x: [", fault.Invalid, []string{"key some.new.key", "no setting of that name", "settings get --known"}},
 		"Params":   {"", "argocd-cmd-params-cm", "controller.status.processors", "50", "", nil},
 		"Replace":  {"", "argocd-cmd-params-cm", "server.sync.replace.allowed", "never", fault.Invalid, []string{"neither true nor false"}},
 		"Rollback": {"", "argocd-cm", "server.rbac.rollback.enforce.enable", "maybe", fault.Invalid, []string{"neither true nor false"}},
@@ -186,10 +187,11 @@ func TestCheck(t *testing.T) {
 		for _, k := range settings.Catalogue() {
 			key := k.Key
 			if strings.HasSuffix(key, ".") {
-				key += "example.com_Thing"
+				key += cmp.Or(k.Example, "example.com_Thing")
 			}
 			if key == "*" {
-				key = "git.example.com"
+				key = map[string]string{hub.GPGKeysMap: "D83EABE7E2474348"}[k.Map]
+				key = cmp.Or(key, "git.example.com")
 			}
 			if err := settings.Check(k.Map, key, k.Sample); err != nil {
 				t.Errorf("%s: %v", key, err)

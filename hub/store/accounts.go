@@ -98,6 +98,7 @@ func (t *Tenant) CreateUser(ctx context.Context, u hub.User, passwordHash string
 	if err != nil {
 		return hub.User{}, userFault(err, u.Name)
 	}
+	t.grows(hub.QuotaUsers)
 	return u, t.bumpPolicy(ctx)
 }
 
@@ -216,6 +217,7 @@ func (t *Tenant) PutToken(ctx context.Context, k hub.APIToken) error {
 	case err != nil:
 		return err
 	}
+	t.grows(hub.QuotaTokens)
 	_, err = exec(ctx, t.tx, "list token", putToken, k.Hash[:], k.ID, k.User, k.ExpiresAt)
 	return err
 }

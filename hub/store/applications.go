@@ -406,6 +406,7 @@ func (t *Tenant) CreateApplication(ctx context.Context, a hub.Application) (hub.
 		return hub.Application{}, appFault(err, a)
 	}
 	t.appChanged(a.ID)
+	t.grows(hub.QuotaApplications)
 	t.enqueue(hub.WorkRefresh, string(a.ID), time.Now(), false)
 	if len(stored) != 1 {
 		return hub.Application{}, noApp()

@@ -13,7 +13,11 @@ import (
 )
 
 const (
-	lockAuditHead = `SELECT seq, hash FROM audit_head WHERE tenant_id = $1 FOR UPDATE`
+	// The quotas come with it: who adds something waits for this lock, and then
+	// counts.
+	lockAuditHead = `
+		SELECT h.seq, h.hash, (SELECT json_object_agg(q.kind, q.most) FROM tenant_quota q WHERE q.tenant_id = $1)
+		FROM   audit_head h WHERE h.tenant_id = $1 FOR UPDATE OF h`
 	moveAuditHead = `UPDATE audit_head SET seq = $2, hash = $3 WHERE tenant_id = $1`
 	insertAudit   = `
 		INSERT INTO audit_record (tenant_id, seq, at, actor, via, address, action, resource, object, result, reason, detail, request, prev, hash)
@@ -24,13 +28,7 @@ const (
 		WHERE  tenant_id = $1 AND seq > $2
 		ORDER  BY seq
 		LIMIT  $3`
-	selectAuditBefore = `
-		SELECT seq, at, actor, via, address, action, resource, object, result, reason, detail::text AS detail, request, prev, hash
-		FROM   audit_record
-		WHERE  tenant_id = $1 AND seq < $2
-		ORDER  BY seq DESC
-		LIMIT  $3`
-	selectAuditHead = `SELECT seq, hash FROM audit_head WHERE tenant_id = $1`
+	selectAuditHead = `SELECT seq, hash, floor_seq, floor_hash, keep_days FROM audit_head WHERE tenant_id = $1`
 )
 
 // AppendAudit adds a record that is stored if and only if the transaction
@@ -49,15 +47,16 @@ func (t *Tenant) AppendAudit(_ context.Context, r hub.AuditRecord) error {
 
 // An auditHead is where a tenant's records end.
 type auditHead struct {
-	seq  int64
-	hash []byte
+	seq    int64
+	hash   []byte
+	quotas []byte // JSON; empty: the tenant has none of its own
 }
 
 // queueAuditHead locks the end of the records. It comes last in a batch,
 // because the lock orders all writers of the tenant until they have committed.
 func (t *Tenant) queueAuditHead(b *pgx.Batch, head *auditHead) {
 	b.Queue(lockAuditHead, t.id).QueryRow(func(row pgx.Row) error {
-		if err := row.Scan(&head.seq, &head.hash); err != nil {
+		if err := row.Scan(&head.seq, &head.hash, &head.quotas); err != nil {
 			return fmt.Errorf("lock audit head: %w", err)
 		}
 		return nil
@@ -129,26 +128,17 @@ func (t *Tenant) Audit(ctx context.Context, after int64, limit int) ([]hub.Audit
 	return list(ctx, t.tx, "audit records", scanAudit, selectAudit, t.id, after, limit)
 }
 
-// AuditBefore returns the records before seq, newest first; 0 means from the
-// newest on.
-func (t *Tenant) AuditBefore(ctx context.Context, before int64, limit int) ([]hub.AuditRecord, error) {
-	if before <= 0 {
-		before = 1<<63 - 1
-	}
-	return list(ctx, t.tx, "audit records", scanAudit, selectAuditBefore, t.id, before, limit)
-}
-
 // VerifyAudit checks every record of the tenant against its number, its link
 // and its hash, and the end against the head. It returns the number of the
-// first record that is wrong or missing, or 0.
+// first record that is wrong or missing, or 0. Records that were removed because
+// of their age are represented by the hash of the last one.
 func (t *Tenant) VerifyAudit(ctx context.Context) (int64, error) {
-	var headSeq int64
-	var headHash []byte
-	if err := t.tx.QueryRow(ctx, selectAuditHead, t.id).Scan(&headSeq, &headHash); err != nil {
-		return 0, fmt.Errorf("read audit head: %w", err)
+	at, err := t.AuditHead(ctx)
+	if err != nil {
+		return 0, err
 	}
-	var seq int64
-	var hash []byte
+	headSeq, headHash := at.Head.Seq, []byte(at.Head.Hash)
+	seq, hash := at.Anchor.Seq, []byte(at.Anchor.Hash)
 	for {
 		page, err := t.Audit(ctx, seq, 1000)
 		if err != nil {

@@ -53,7 +53,7 @@ func TestAudit(t *testing.T) {
 			if bad := must[int64](t)(tx.VerifyAudit(ctx)); bad != 0 {
 				t.Errorf("record %d is said to be wrong", bad)
 			}
-			newest := must[[]hub.AuditRecord](t)(tx.AuditBefore(ctx, 0, 2))
+			newest := must[hub.AuditPage](t)(tx.SearchAudit(ctx, hub.AuditFilter{Limit: 2})).Records
 			if len(newest) != 2 || newest[0].Seq != 60 || newest[1].Seq != 59 {
 				t.Errorf("the newest two are %+v", newest)
 			}

@@ -229,6 +229,7 @@ func (t *Tenant) CreateCluster(ctx context.Context, c hub.Cluster) (hub.Cluster,
 		return hub.Cluster{}, fmt.Errorf("begin desired log of cluster %q: %w", c.Name, err)
 	}
 	t.changed(changeCluster, string(c.ID))
+	t.grows(hub.QuotaClusters)
 	return c, nil
 }
 

@@ -106,6 +106,7 @@ func (w *world) people(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	}
 	check(t, tx.PutToken(ctx, w.token))
 	check(t, tx.SetPolicy(ctx, "p, "+w.mark+", *, *, *, allow"))
+	check(t, tx.PutQuotas(ctx, hub.Quotas{hub.QuotaApplications: 1000, hub.QuotaUsers: 1000}, nil))
 	w.project = must[hub.Project](t)(tx.CreateProject(ctx, hub.Project{Meta: hub.Meta{Name: w.mark}, Spec: []byte(`{"description":"` + w.mark + `"}`)}))
 	check(t, tx.AppendAudit(ctx, hub.AuditRecord{At: now(), Actor: w.mark, Action: "create", Resource: "projects", Object: w.mark, Result: "allowed", Detail: []byte(`{"b":1, "a":2}`)}))
 	_, _, _, err := tx.BeginIdempotent(ctx, "key", w.mark, [32]byte{1})

@@ -41,7 +41,7 @@ const (
 		ON CONFLICT (tenant_id, url) DO UPDATE
 		SET type = excluded.type, name = excluded.name, project = excluded.project, username = excluded.username,
 		    insecure = excluded.insecure, registered = r.registered OR excluded.registered, version = r.version + 1
-		RETURNING id`
+		RETURNING id, registered AND NOT EXISTS (SELECT FROM repository o WHERE o.tenant_id = @tenant AND o.id = r.id AND o.registered)`
 	updateCredential = `UPDATE repository SET credential = $3 WHERE tenant_id = $1 AND id = $2`
 	// A repository that applications name stays known, without its settings.
 	deleteRepository = `
@@ -136,10 +136,14 @@ func (t *Tenant) PutRepository(ctx context.Context, r hub.Repository, c *hub.Cre
 	if c != nil && r.Username == "" {
 		r.Username = c.Username
 	}
+	added := false // to those that are registered
 	err := t.tx.QueryRow(ctx, upsertRepository, pgx.StrictNamedArgs{
 		"tenant": t.id, "id": r.ID, "url": r.URL, "type": r.Type, "name": r.Name, "project": r.Project, "username": r.Username,
 		"insecure": r.Insecure, "registered": r.Registered, "now": micro(time.Now()),
-	}).Scan(&r.ID)
+	}).Scan(&r.ID, &added)
+	if added {
+		t.grows(hub.QuotaRepositories)
+	}
 	if err != nil {
 		return hub.Repository{}, fmt.Errorf("write repository %q: %w", r.URL, err)
 	}

@@ -54,6 +54,8 @@ type Config struct {
 	// HomeWait is how long an item of work waits for the replica that it
 	// belongs to, before it is anybody's. 0 means 5 s.
 	HomeWait time.Duration
+	// Quotas limit what each tenant may have that has no limits of its own.
+	Quotas hub.Quotas
 	// Sleep is after how long the database ends an idle transaction: a process
 	// that was frozen inside one would block all others with its locks. 0 means
 	// 15 s.
@@ -98,6 +100,7 @@ type DB struct {
 	log    *slog.Logger
 
 	homeWait time.Duration // of an item of work with its own replica
+	quotas   hub.Quotas    // of tenants without own ones
 
 	inputs, objects *snapshots // that were used last
 
@@ -116,7 +119,7 @@ func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, er
 	if conns == 0 {
 		conns = defaultConns
 	}
-	db := &DB{keys: keys, log: log, homeWait: cmp.Or(cfg.HomeWait, defaultHomeWait), known: map[hub.TenantID]hub.TenantKeys{}, inputs: newSnapshots(), objects: newSnapshots()}
+	db := &DB{keys: keys, log: log, homeWait: cmp.Or(cfg.HomeWait, defaultHomeWait), quotas: cfg.Quotas, known: map[hub.TenantID]hub.TenantKeys{}, inputs: newSnapshots(), objects: newSnapshots()}
 	cfg.Sleep, cfg.Idle = cmp.Or(cfg.Sleep, defaultSleep), cmp.Or(cfg.Idle, defaultIdle)
 	var err error
 	if db.app, err = openPool(ctx, cfg, cfg.AppURL, conns, nil); err != nil {
@@ -201,6 +204,7 @@ type Tenant struct {
 	touched  map[touch]bool
 	enqueued map[enqueue]request
 	audits   []hub.AuditRecord
+	grown    map[hub.Quota]bool            // what the transaction adds
 	heads    map[hub.ClusterID]hub.LogHead // of the logs that this transaction has locked
 }
 
@@ -305,11 +309,16 @@ func (t *Tenant) flush(ctx context.Context) error {
 	t.queueWork(b)
 	t.queueChanges(b)
 	var head auditHead
-	if len(t.audits) > 0 {
+	if len(t.audits) > 0 || len(t.grown) > 0 {
 		t.queueAuditHead(b, &head)
 	}
 	if b.Len() > 0 {
 		if err := send(ctx, t.tx, "write work and changes", b); err != nil {
+			return err
+		}
+	}
+	if len(t.grown) > 0 {
+		if err := t.checkQuotas(ctx, head.quotas); err != nil {
 			return err
 		}
 	}

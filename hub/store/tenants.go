@@ -19,22 +19,25 @@ const (
 	// is free again after a minute.
 	dropUnfinished = `
 		DELETE FROM directory.tenant
-		WHERE  name = $1 AND NOT ready AND created_at < now() - interval '1 minute'`
+		WHERE  name = $1 AND NOT ready AND purge_at IS NULL AND created_at < now() - interval '1 minute'`
 	readyTenant   = `UPDATE directory.tenant SET ready = true WHERE id = $1`
 	selectTenants = `
-		SELECT id, name, display_name, suspended, created_at
+		SELECT id, name, display_name, suspended, suspended_reason, suspended_at, deleted_at, purge_at, created_at
 		FROM   directory.tenant
 		WHERE  ready
 		ORDER  BY name`
 	selectTenant = `
-		SELECT id, name, display_name, suspended, created_at
+		SELECT id, name, display_name, suspended, suspended_reason, suspended_at, deleted_at, purge_at, created_at
 		FROM   directory.tenant
 		WHERE  ready AND id = $1`
 	selectTenantByName = `
-		SELECT id, name, display_name, suspended, created_at
+		SELECT id, name, display_name, suspended, suspended_reason, suspended_at, deleted_at, purge_at, created_at
 		FROM   directory.tenant
 		WHERE  ready AND name = $1`
-	updateSuspended = `UPDATE directory.tenant SET suspended = $2 WHERE ready AND id = $1`
+	updateSuspended = `
+		UPDATE directory.tenant
+		SET    suspended = $2, suspended_reason = '', suspended_at = CASE WHEN $2 THEN now() END
+		WHERE  ready AND purge_at IS NULL AND id = $1`
 
 	insertOrganisation = `INSERT INTO organisation (tenant_id, digest_key, data_key) VALUES ($1, $2, $3)`
 	insertAuditHead    = `INSERT INTO audit_head (tenant_id, seq, hash) VALUES ($1, 0, '')`

@@ -552,6 +552,27 @@ func (e ListApplicationsParamsView) Valid() bool {
 	}
 }
 
+// Defines values for ListAuditParamsResult.
+const (
+	ListAuditParamsResultAllowed ListAuditParamsResult = "allowed"
+	ListAuditParamsResultDenied  ListAuditParamsResult = "denied"
+	ListAuditParamsResultFailed  ListAuditParamsResult = "failed"
+)
+
+// Valid indicates whether the value is a known member of the ListAuditParamsResult enum.
+func (e ListAuditParamsResult) Valid() bool {
+	switch e {
+	case ListAuditParamsResultAllowed:
+		return true
+	case ListAuditParamsResultDenied:
+		return true
+	case ListAuditParamsResultFailed:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeleteCertificatesParamsType.
 const (
 	DeleteCertificatesParamsTypeHttps DeleteCertificatesParamsType = "https"
@@ -831,6 +852,13 @@ type ApplyResultItem struct {
 // ApplyResultItemResult defines model for ApplyResultItem.Result.
 type ApplyResultItemResult string
 
+// AuditMark A record, by its number and hash. The anchor is the newest that was removed because of its age; 0 means that none was.
+type AuditMark struct {
+	// Hash In hexadecimal digits.
+	Hash string `json:"hash"`
+	Seq  int64  `json:"seq"`
+}
+
 // AuditRecord defines model for AuditRecord.
 type AuditRecord struct {
 	Action  string    `json:"action"`
@@ -849,6 +877,15 @@ type AuditRecord struct {
 	Result   string    `json:"result"`
 	Seq      int64     `json:"seq"`
 	Via      string    `json:"via"`
+}
+
+// AuditRetention defines model for AuditRetention.
+type AuditRetention struct {
+	// Anchor A record, by its number and hash. The anchor is the newest that was removed because of its age; 0 means that none was.
+	Anchor AuditMark `json:"anchor"`
+
+	// Days 0: records are stored for ever.
+	Days int `json:"days"`
 }
 
 // Certificate The host key of an SSH server, or a TLS certificate that is stored for a Git server.
@@ -1491,6 +1528,37 @@ type PolicyState struct {
 // Propagation defines model for Propagation.
 type Propagation string
 
+// PublicKey defines model for PublicKey.
+type PublicKey struct {
+	CreatedAt   time.Time `json:"createdAt"`
+	ExpiresAt   time.Time `json:"expiresAt,omitempty,omitzero"`
+	Fingerprint string    `json:"fingerprint"`
+
+	// KeyData The key in ASCII armor.
+	KeyData string `json:"keyData"`
+
+	// KeyID 16 hexadecimal digits.
+	KeyID string `json:"keyID"`
+
+	// Owner The first identity of the key.
+	Owner   string `json:"owner"`
+	Revoked bool   `json:"revoked,omitempty,omitzero"`
+
+	// SubType Algorithm and bits, such as `rsa4096`.
+	SubType string `json:"subType"`
+}
+
+// PublicKeyList defines model for PublicKeyList.
+type PublicKeyList struct {
+	Items []PublicKey `json:"items"`
+}
+
+// PublicKeysAdded defines model for PublicKeysAdded.
+type PublicKeysAdded struct {
+	Created []PublicKey `json:"created"`
+	Skipped []string    `json:"skipped"`
+}
+
 // Quarantine Cloned? Two Kubernetes clusters use one identity. Both agents are refused until an admin chooses which one keeps it.
 type Quarantine struct {
 	// Address Where the later one came from.
@@ -1502,6 +1570,34 @@ type Quarantine struct {
 	// Other Fingerprint of the one that came later.
 	Other string    `json:"other"`
 	Since time.Time `json:"since"`
+}
+
+// QuotaItem defines model for QuotaItem.
+type QuotaItem struct {
+	// Limit Absent if nothing is limited.
+	Limit int64 `json:"limit,omitempty,omitzero"`
+
+	// MeasuredAt Of storage; absent for what is counted now.
+	MeasuredAt time.Time `json:"measuredAt,omitempty,omitzero"`
+
+	// Own A platform admin has set it for this tenant.
+	Own bool `json:"own,omitempty,omitzero"`
+
+	// Quota applications, clusters, repositories, users, tokens, storageBytes, rendersPerMinute or requestsPerMinute.
+	Quota string `json:"quota"`
+
+	// Rate It is a rate; nothing is counted.
+	Rate bool `json:"rate,omitempty,omitzero"`
+
+	// Reached Nothing can be added; for storage: nothing is rendered.
+	Reached bool  `json:"reached,omitempty,omitzero"`
+	Used    int64 `json:"used"`
+}
+
+// QuotaUsage defines model for QuotaUsage.
+type QuotaUsage struct {
+	Items  []QuotaItem `json:"items"`
+	Tenant string      `json:"tenant"`
 }
 
 // Ready defines model for Ready.
@@ -1861,11 +1957,44 @@ type SyncWindow struct {
 
 // Tenant defines model for Tenant.
 type Tenant struct {
-	CreatedAt   time.Time `json:"createdAt"`
+	CreatedAt time.Time `json:"createdAt"`
+
+	// DeletedAt When its deletion was requested.
+	DeletedAt   time.Time `json:"deletedAt,omitempty,omitzero"`
 	DisplayName string    `json:"displayName,omitempty,omitzero"`
 	Id          string    `json:"id"`
 	Name        string    `json:"name"`
-	Suspended   bool      `json:"suspended,omitempty,omitzero"`
+
+	// PurgeAt When everything of it is removed for ever. It can be restored until then.
+	PurgeAt time.Time `json:"purgeAt,omitempty,omitzero"`
+
+	// Suspended Nobody signs in, nothing is rendered or synced, and agents are not connected.
+	Suspended       bool      `json:"suspended,omitempty,omitzero"`
+	SuspendedAt     time.Time `json:"suspendedAt,omitempty,omitzero"`
+	SuspendedReason string    `json:"suspendedReason,omitempty,omitzero"`
+}
+
+// TenantCounts defines model for TenantCounts.
+type TenantCounts struct {
+	Applications int64 `json:"applications"`
+	AuditRecords int64 `json:"auditRecords"`
+	Clusters     int64 `json:"clusters"`
+	Projects     int64 `json:"projects"`
+	Repositories int64 `json:"repositories"`
+	Tokens       int64 `json:"tokens"`
+	Users        int64 `json:"users"`
+}
+
+// TenantDeletion defines model for TenantDeletion.
+type TenantDeletion struct {
+	Counts TenantCounts `json:"counts"`
+
+	// Effects What happens, one sentence each.
+	Effects []string `json:"effects"`
+
+	// PurgeAt When everything of it would be removed for ever.
+	PurgeAt time.Time `json:"purgeAt"`
+	Tenant  Tenant    `json:"tenant"`
 }
 
 // Token defines model for Token.
@@ -2196,8 +2325,29 @@ type ApplyParams struct {
 type ListAuditParams struct {
 	Limit int `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Before Records with smaller numbers only.
-	Before int64 `form:"before,omitempty" json:"before,omitempty,omitzero"`
+	// Before Records with smaller numbers only; the field next of the page before.
+	Before   int64  `form:"before,omitempty" json:"before,omitempty,omitzero"`
+	Actor    string `form:"actor,omitempty" json:"actor,omitempty,omitzero"`
+	Action   string `form:"action,omitempty" json:"action,omitempty,omitzero"`
+	Resource string `form:"resource,omitempty" json:"resource,omitempty,omitzero"`
+
+	// Object A part of the object.
+	Object string                `form:"object,omitempty" json:"object,omitempty,omitzero"`
+	Result ListAuditParamsResult `form:"result,omitempty" json:"result,omitempty,omitzero"`
+
+	// Text A part of actor, address, object, reason or detail, in any case.
+	Text string    `form:"text,omitempty" json:"text,omitempty,omitzero"`
+	From time.Time `form:"from,omitempty" json:"from,omitempty,omitzero"`
+	To   time.Time `form:"to,omitempty" json:"to,omitempty,omitzero"`
+}
+
+// ListAuditParamsResult defines parameters for ListAudit.
+type ListAuditParamsResult string
+
+// PutAuditRetentionJSONBody defines parameters for PutAuditRetention.
+type PutAuditRetentionJSONBody struct {
+	// Days 0: they are stored for ever; otherwise 30 or more.
+	Days int `json:"days"`
 }
 
 // DeleteCertificatesParams defines parameters for DeleteCertificates.
@@ -2275,6 +2425,21 @@ type UpgradeAgentJSONBody struct {
 
 	// Image Full reference of the new image, with a tag or a digest. The owner of the cluster decides which repositories are allowed.
 	Image string `json:"image"`
+}
+
+// AddPublicKeysJSONBody defines parameters for AddPublicKeys.
+type AddPublicKeysJSONBody struct {
+	// KeyData The output of `gpg --armor --export`.
+	KeyData string `json:"keyData"`
+
+	// Upsert Replace a key of the same id that is stored in another form; otherwise it is refused.
+	Upsert bool `json:"upsert,omitempty,omitzero"`
+}
+
+// AddPublicKeysParams defines parameters for AddPublicKeys.
+type AddPublicKeysParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
 // LoginJSONBody defines parameters for Login.
@@ -2414,10 +2579,36 @@ type CreateTenantParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
+// DeleteTenantParams defines parameters for DeleteTenant.
+type DeleteTenantParams struct {
+	// Confirm The name of the tenant once more.
+	Confirm string `form:"confirm" json:"confirm"`
+}
+
+// UpdateTenantJSONBody defines parameters for UpdateTenant.
+type UpdateTenantJSONBody struct {
+	DisplayName string `json:"displayName,omitempty,omitzero"`
+}
+
+// SetTenantQuotasJSONBody defines parameters for SetTenantQuotas.
+type SetTenantQuotasJSONBody struct {
+	// Quotas Limits by quota; 0 limits nothing. Others stay.
+	Quotas map[string]int64 `json:"quotas,omitempty,omitzero"`
+
+	// Reset Quotas that are the defaults of the hub again.
+	Reset []string `json:"reset,omitempty,omitzero"`
+}
+
 // CreateSetupLinkParams defines parameters for CreateSetupLink.
 type CreateSetupLinkParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// SuspendTenantJSONBody defines parameters for SuspendTenant.
+type SuspendTenantJSONBody struct {
+	// Reason Shown to platform admins and in the audit logs.
+	Reason string `json:"reason,omitempty,omitzero"`
 }
 
 // CreateTokenJSONBody defines parameters for CreateToken.
@@ -2502,6 +2693,9 @@ type UpdateApplicationSpecJSONRequestBody = ApplicationSpec
 // SyncApplicationJSONRequestBody defines body for SyncApplication for application/json ContentType.
 type SyncApplicationJSONRequestBody = SyncRequest
 
+// PutAuditRetentionJSONRequestBody defines body for PutAuditRetention for application/json ContentType.
+type PutAuditRetentionJSONRequestBody PutAuditRetentionJSONBody
+
 // AddCertificatesJSONRequestBody defines body for AddCertificates for application/json ContentType.
 type AddCertificatesJSONRequestBody AddCertificatesJSONBody
 
@@ -2516,6 +2710,9 @@ type KeepClusterJSONRequestBody KeepClusterJSONBody
 
 // UpgradeAgentJSONRequestBody defines body for UpgradeAgent for application/json ContentType.
 type UpgradeAgentJSONRequestBody UpgradeAgentJSONBody
+
+// AddPublicKeysJSONRequestBody defines body for AddPublicKeys for application/json ContentType.
+type AddPublicKeysJSONRequestBody AddPublicKeysJSONBody
 
 // LoginJSONRequestBody defines body for Login for application/json ContentType.
 type LoginJSONRequestBody LoginJSONBody
@@ -2546,6 +2743,15 @@ type CheckSetupJSONRequestBody CheckSetupJSONBody
 
 // CreateTenantJSONRequestBody defines body for CreateTenant for application/json ContentType.
 type CreateTenantJSONRequestBody CreateTenantJSONBody
+
+// UpdateTenantJSONRequestBody defines body for UpdateTenant for application/json ContentType.
+type UpdateTenantJSONRequestBody UpdateTenantJSONBody
+
+// SetTenantQuotasJSONRequestBody defines body for SetTenantQuotas for application/json ContentType.
+type SetTenantQuotasJSONRequestBody SetTenantQuotasJSONBody
+
+// SuspendTenantJSONRequestBody defines body for SuspendTenant for application/json ContentType.
+type SuspendTenantJSONRequestBody SuspendTenantJSONBody
 
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody CreateTokenJSONBody

@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/api/ratelimit"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/platform"
 	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/daemon/storeports"
@@ -172,7 +173,7 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 	f := feed.New(rows{h.DB}, lifecycle.System{}, log)
 	service := &transact.Service{Store: rows{h.DB}, Notify: notifications{f}, Now: time.Now, Log: log, Cache: access.NewCache()}
 	h.Catalog = catalog.New(catalog.Parts{
-		Service: service, Tenancy: tenancy.New(service, h.DB.System(), h.DB.System()), Pace: notifications{f}, Inviter: inviter{}, Permits: plan.Permits,
+		Service: service, Tenancy: tenancy.New(service, h.DB.System(), h.DB.System()), Platform: platform.New(service, h.DB.System(), 0, h.DB.DefaultQuotas()), Pace: notifications{f}, Inviter: inviter{}, Permits: plan.Permits,
 	})
 	cfg := config()
 	for _, c := range change {

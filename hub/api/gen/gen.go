@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -96,9 +98,18 @@ type ServerInterface interface {
 	// GetApplicationTree Returns the managed objects and their children
 	// (GET /api/v1/applications/{namespace}/{name}/tree)
 	GetApplicationTree(ctx echo.Context, namespace PathNamespace, name PathName) error
-	// ListAudit Lists writes and refused writes, newest first
+	// ListAudit Searches the audit log, newest first
 	// (GET /api/v1/audit)
 	ListAudit(ctx echo.Context, params ListAuditParams) error
+	// ExportAudit Returns the whole audit log as JSON lines, which can be checked without the hub
+	// (GET /api/v1/audit/export)
+	ExportAudit(ctx echo.Context) error
+	// GetAuditRetention Says after how many days audit records are removed
+	// (GET /api/v1/audit/retention)
+	GetAuditRetention(ctx echo.Context) error
+	// PutAuditRetention Sets after how many days audit records are removed
+	// (PUT /api/v1/audit/retention)
+	PutAuditRetention(ctx echo.Context) error
 	// VerifyAudit Checks the hash chain of the audit log
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(ctx echo.Context) error
@@ -138,6 +149,18 @@ type ServerInterface interface {
 	// UpgradeAgent Upgrades the agent of a cluster, and rolls back if the new version does not connect
 	// (POST /api/v1/clusters/{name}/upgrade)
 	UpgradeAgent(ctx echo.Context, name PathName) error
+	// ListPublicKeys Lists the public keys that signatures of commits are checked with
+	// (GET /api/v1/gpgkeys)
+	ListPublicKeys(ctx echo.Context) error
+	// AddPublicKeys Stores public keys, armored
+	// (POST /api/v1/gpgkeys)
+	AddPublicKeys(ctx echo.Context, params AddPublicKeysParams) error
+	// DeletePublicKey Deletes a public key, by its id
+	// (DELETE /api/v1/gpgkeys/{keyID})
+	DeletePublicKey(ctx echo.Context, keyID string) error
+	// GetPublicKey Answers one public key, by its id or fingerprint
+	// (GET /api/v1/gpgkeys/{keyID})
+	GetPublicKey(ctx echo.Context, keyID string) error
 	// Login Signs a person in
 	// (POST /api/v1/login)
 	Login(ctx echo.Context) error
@@ -213,12 +236,39 @@ type ServerInterface interface {
 	// CreateTenant Creates a tenant and a one-time setup link for its first admin
 	// (POST /api/v1/tenants)
 	CreateTenant(ctx echo.Context, params CreateTenantParams) error
+	// DeleteTenant Deletes a tenant; it can be restored until the grace period ends
+	// (DELETE /api/v1/tenants/{name})
+	DeleteTenant(ctx echo.Context, name PathName, params DeleteTenantParams) error
 	// GetTenant Returns one tenant
 	// (GET /api/v1/tenants/{name})
 	GetTenant(ctx echo.Context, name PathName) error
+	// UpdateTenant Changes what a tenant is called for people
+	// (PUT /api/v1/tenants/{name})
+	UpdateTenant(ctx echo.Context, name PathName) error
+	// GetTenantDeletion Says what the deletion of a tenant would do, and changes nothing
+	// (GET /api/v1/tenants/{name}/deletion)
+	GetTenantDeletion(ctx echo.Context, name PathName) error
+	// ExportTenant Returns an archive of all that a tenant owns, without secrets
+	// (GET /api/v1/tenants/{name}/export)
+	ExportTenant(ctx echo.Context, name PathName) error
+	// SetTenantQuotas Sets quotas of a tenant
+	// (PATCH /api/v1/tenants/{name}/quotas)
+	SetTenantQuotas(ctx echo.Context, name PathName) error
+	// RestoreTenant Takes the deletion of a tenant back within its grace period
+	// (POST /api/v1/tenants/{name}/restore)
+	RestoreTenant(ctx echo.Context, name PathName) error
+	// ResumeTenant Takes the suspension of a tenant back
+	// (POST /api/v1/tenants/{name}/resume)
+	ResumeTenant(ctx echo.Context, name PathName) error
 	// CreateSetupLink Creates a new one-time setup link for an admin of a tenant
 	// (POST /api/v1/tenants/{name}/setup-link)
 	CreateSetupLink(ctx echo.Context, name PathName, params CreateSetupLinkParams) error
+	// SuspendTenant Ends the service of a tenant until it is resumed
+	// (POST /api/v1/tenants/{name}/suspend)
+	SuspendTenant(ctx echo.Context, name PathName) error
+	// GetTenantUsage Returns what a tenant may have and has
+	// (GET /api/v1/tenants/{name}/usage)
+	GetTenantUsage(ctx echo.Context, name PathName) error
 	// ListTokens Lists the caller's API tokens
 	// (GET /api/v1/tokens)
 	ListTokens(ctx echo.Context) error
@@ -228,6 +278,9 @@ type ServerInterface interface {
 	// DeleteToken Revokes one of the caller's API tokens
 	// (DELETE /api/v1/tokens/{id})
 	DeleteToken(ctx echo.Context, id PathID) error
+	// GetUsage Returns what the caller's tenant may have and has
+	// (GET /api/v1/usage)
+	GetUsage(ctx echo.Context) error
 	// ListUsers Lists the local accounts of the tenant
 	// (GET /api/v1/users)
 	ListUsers(ctx echo.Context) error
@@ -1322,8 +1375,91 @@ func (w *ServerInterfaceWrapper) ListAudit(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter before: %s", err))
 	}
 
+	// ------------- Optional query parameter "actor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", ctx.QueryParams(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter actor: %s", err))
+	}
+
+	// ------------- Optional query parameter "action" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "action", ctx.QueryParams(), &params.Action, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter action: %s", err))
+	}
+
+	// ------------- Optional query parameter "resource" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "resource", ctx.QueryParams(), &params.Resource, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resource: %s", err))
+	}
+
+	// ------------- Optional query parameter "object" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "object", ctx.QueryParams(), &params.Object, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter object: %s", err))
+	}
+
+	// ------------- Optional query parameter "result" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "result", ctx.QueryParams(), &params.Result, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter result: %s", err))
+	}
+
+	// ------------- Optional query parameter "text" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "text", ctx.QueryParams(), &params.Text, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter text: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListAudit(ctx, params)
+	return err
+}
+
+// ExportAudit converts echo context to params.
+func (w *ServerInterfaceWrapper) ExportAudit(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ExportAudit(ctx)
+	return err
+}
+
+// GetAuditRetention converts echo context to params.
+func (w *ServerInterfaceWrapper) GetAuditRetention(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetAuditRetention(ctx)
+	return err
+}
+
+// PutAuditRetention converts echo context to params.
+func (w *ServerInterfaceWrapper) PutAuditRetention(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutAuditRetention(ctx)
 	return err
 }
 
@@ -1573,6 +1709,76 @@ func (w *ServerInterfaceWrapper) UpgradeAgent(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.UpgradeAgent(ctx, name)
+	return err
+}
+
+// ListPublicKeys converts echo context to params.
+func (w *ServerInterfaceWrapper) ListPublicKeys(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListPublicKeys(ctx)
+	return err
+}
+
+// AddPublicKeys converts echo context to params.
+func (w *ServerInterfaceWrapper) AddPublicKeys(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AddPublicKeysParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.AddPublicKeys(ctx, params)
+	return err
+}
+
+// DeletePublicKey converts echo context to params.
+func (w *ServerInterfaceWrapper) DeletePublicKey(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "keyID" -------------
+	var keyID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "keyID", ctx.Param("keyID"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter keyID: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeletePublicKey(ctx, keyID)
+	return err
+}
+
+// GetPublicKey converts echo context to params.
+func (w *ServerInterfaceWrapper) GetPublicKey(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "keyID" -------------
+	var keyID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "keyID", ctx.Param("keyID"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter keyID: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetPublicKey(ctx, keyID)
 	return err
 }
 
@@ -1963,6 +2169,31 @@ func (w *ServerInterfaceWrapper) CreateTenant(ctx echo.Context) error {
 	return err
 }
 
+// DeleteTenant converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteTenant(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteTenantParams
+	// ------------- Required query parameter "confirm" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "confirm", ctx.QueryParams(), &params.Confirm, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter confirm: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteTenant(ctx, name, params)
+	return err
+}
+
 // GetTenant converts echo context to params.
 func (w *ServerInterfaceWrapper) GetTenant(ctx echo.Context) error {
 	var err error
@@ -1976,6 +2207,102 @@ func (w *ServerInterfaceWrapper) GetTenant(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetTenant(ctx, name)
+	return err
+}
+
+// UpdateTenant converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateTenant(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateTenant(ctx, name)
+	return err
+}
+
+// GetTenantDeletion converts echo context to params.
+func (w *ServerInterfaceWrapper) GetTenantDeletion(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetTenantDeletion(ctx, name)
+	return err
+}
+
+// ExportTenant converts echo context to params.
+func (w *ServerInterfaceWrapper) ExportTenant(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ExportTenant(ctx, name)
+	return err
+}
+
+// SetTenantQuotas converts echo context to params.
+func (w *ServerInterfaceWrapper) SetTenantQuotas(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.SetTenantQuotas(ctx, name)
+	return err
+}
+
+// RestoreTenant converts echo context to params.
+func (w *ServerInterfaceWrapper) RestoreTenant(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RestoreTenant(ctx, name)
+	return err
+}
+
+// ResumeTenant converts echo context to params.
+func (w *ServerInterfaceWrapper) ResumeTenant(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ResumeTenant(ctx, name)
 	return err
 }
 
@@ -2012,6 +2339,38 @@ func (w *ServerInterfaceWrapper) CreateSetupLink(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.CreateSetupLink(ctx, name, params)
+	return err
+}
+
+// SuspendTenant converts echo context to params.
+func (w *ServerInterfaceWrapper) SuspendTenant(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.SuspendTenant(ctx, name)
+	return err
+}
+
+// GetTenantUsage converts echo context to params.
+func (w *ServerInterfaceWrapper) GetTenantUsage(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetTenantUsage(ctx, name)
 	return err
 }
 
@@ -2066,6 +2425,15 @@ func (w *ServerInterfaceWrapper) DeleteToken(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.DeleteToken(ctx, id)
+	return err
+}
+
+// GetUsage converts echo context to params.
+func (w *ServerInterfaceWrapper) GetUsage(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetUsage(ctx)
 	return err
 }
 
@@ -2237,7 +2605,16 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/api/v1/tokens/:id", wrapper.DeleteToken, options.OperationMiddlewares["deleteToken"]...)
 	router.GET(options.BaseURL+"/api/v1/tenants", wrapper.ListTenants, options.OperationMiddlewares["listTenants"]...)
 	router.POST(options.BaseURL+"/api/v1/tenants", wrapper.CreateTenant, options.OperationMiddlewares["createTenant"]...)
+	router.DELETE(options.BaseURL+"/api/v1/tenants/:name", wrapper.DeleteTenant, options.OperationMiddlewares["deleteTenant"]...)
 	router.GET(options.BaseURL+"/api/v1/tenants/:name", wrapper.GetTenant, options.OperationMiddlewares["getTenant"]...)
+	router.PUT(options.BaseURL+"/api/v1/tenants/:name", wrapper.UpdateTenant, options.OperationMiddlewares["updateTenant"]...)
+	router.GET(options.BaseURL+"/api/v1/tenants/:name/deletion", wrapper.GetTenantDeletion, options.OperationMiddlewares["getTenantDeletion"]...)
+	router.POST(options.BaseURL+"/api/v1/tenants/:name/restore", wrapper.RestoreTenant, options.OperationMiddlewares["restoreTenant"]...)
+	router.POST(options.BaseURL+"/api/v1/tenants/:name/suspend", wrapper.SuspendTenant, options.OperationMiddlewares["suspendTenant"]...)
+	router.POST(options.BaseURL+"/api/v1/tenants/:name/resume", wrapper.ResumeTenant, options.OperationMiddlewares["resumeTenant"]...)
+	router.GET(options.BaseURL+"/api/v1/tenants/:name/usage", wrapper.GetTenantUsage, options.OperationMiddlewares["getTenantUsage"]...)
+	router.PATCH(options.BaseURL+"/api/v1/tenants/:name/quotas", wrapper.SetTenantQuotas, options.OperationMiddlewares["setTenantQuotas"]...)
+	router.GET(options.BaseURL+"/api/v1/tenants/:name/export", wrapper.ExportTenant, options.OperationMiddlewares["exportTenant"]...)
 	router.POST(options.BaseURL+"/api/v1/tenants/:name/setup-link", wrapper.CreateSetupLink, options.OperationMiddlewares["createSetupLink"]...)
 	router.GET(options.BaseURL+"/api/v1/users", wrapper.ListUsers, options.OperationMiddlewares["listUsers"]...)
 	router.POST(options.BaseURL+"/api/v1/users", wrapper.CreateUser, options.OperationMiddlewares["createUser"]...)
@@ -2258,6 +2635,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/api/v1/certificates", wrapper.DeleteCertificates, options.OperationMiddlewares["deleteCertificates"]...)
 	router.GET(options.BaseURL+"/api/v1/certificates", wrapper.ListCertificates, options.OperationMiddlewares["listCertificates"]...)
 	router.POST(options.BaseURL+"/api/v1/certificates", wrapper.AddCertificates, options.OperationMiddlewares["addCertificates"]...)
+	router.GET(options.BaseURL+"/api/v1/gpgkeys", wrapper.ListPublicKeys, options.OperationMiddlewares["listPublicKeys"]...)
+	router.POST(options.BaseURL+"/api/v1/gpgkeys", wrapper.AddPublicKeys, options.OperationMiddlewares["addPublicKeys"]...)
+	router.DELETE(options.BaseURL+"/api/v1/gpgkeys/:keyID", wrapper.DeletePublicKey, options.OperationMiddlewares["deletePublicKey"]...)
+	router.GET(options.BaseURL+"/api/v1/gpgkeys/:keyID", wrapper.GetPublicKey, options.OperationMiddlewares["getPublicKey"]...)
 	router.GET(options.BaseURL+"/api/v1/clusters", wrapper.ListClusters, options.OperationMiddlewares["listClusters"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/enroll", wrapper.EnrollCluster, options.OperationMiddlewares["enrollCluster"]...)
 	router.DELETE(options.BaseURL+"/api/v1/clusters/:name", wrapper.DeleteCluster, options.OperationMiddlewares["deleteCluster"]...)
@@ -2287,6 +2668,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/operations", wrapper.ListOperations, options.OperationMiddlewares["listOperations"]...)
 	router.GET(options.BaseURL+"/api/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit, options.OperationMiddlewares["verifyAudit"]...)
+	router.GET(options.BaseURL+"/api/v1/audit/export", wrapper.ExportAudit, options.OperationMiddlewares["exportAudit"]...)
+	router.GET(options.BaseURL+"/api/v1/audit/retention", wrapper.GetAuditRetention, options.OperationMiddlewares["getAuditRetention"]...)
+	router.PUT(options.BaseURL+"/api/v1/audit/retention", wrapper.PutAuditRetention, options.OperationMiddlewares["putAuditRetention"]...)
+	router.GET(options.BaseURL+"/api/v1/usage", wrapper.GetUsage, options.OperationMiddlewares["getUsage"]...)
 	router.GET(options.BaseURL+"/api/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
 	router.PATCH(options.BaseURL+"/api/v1/settings", wrapper.PatchSettings, options.OperationMiddlewares["patchSettings"]...)
 	router.GET(options.BaseURL+"/api/v1/settings/rbac", wrapper.GetPolicyState, options.OperationMiddlewares["getPolicyState"]...)
@@ -3468,6 +3853,9 @@ type ListAuditResponseObject interface {
 
 type ListAudit200JSONResponse struct {
 	Items []AuditRecord `json:"items"`
+
+	// Next The parameter before of the next page; absent: there is none. A search looks at 20,000 records at once, so a page may be empty although there are more.
+	Next int64 `json:"next,omitempty,omitzero"`
 }
 
 func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
@@ -3499,6 +3887,150 @@ func (response ListAuditdefaultJSONResponse) VisitListAuditResponse(w http.Respo
 	return err
 }
 
+type ExportAuditRequestObject struct {
+}
+
+type ExportAuditResponseObject interface {
+	VisitExportAuditResponse(w http.ResponseWriter) error
+}
+
+type ExportAudit200ApplicationxNdjsonResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response ExportAudit200ApplicationxNdjsonResponse) VisitExportAuditResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type ExportAuditdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ExportAuditdefaultJSONResponse) VisitExportAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAuditRetentionRequestObject struct {
+}
+
+type GetAuditRetentionResponseObject interface {
+	VisitGetAuditRetentionResponse(w http.ResponseWriter) error
+}
+
+type GetAuditRetention200JSONResponse AuditRetention
+
+func (response GetAuditRetention200JSONResponse) VisitGetAuditRetentionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAuditRetentiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetAuditRetentiondefaultJSONResponse) VisitGetAuditRetentionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutAuditRetentionRequestObject struct {
+	Body *PutAuditRetentionJSONRequestBody
+}
+
+type PutAuditRetentionResponseObject interface {
+	VisitPutAuditRetentionResponse(w http.ResponseWriter) error
+}
+
+type PutAuditRetention200JSONResponse AuditRetention
+
+func (response PutAuditRetention200JSONResponse) VisitPutAuditRetentionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutAuditRetentiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response PutAuditRetentiondefaultJSONResponse) VisitPutAuditRetentionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type VerifyAuditRequestObject struct {
 }
 
@@ -3507,10 +4039,16 @@ type VerifyAuditResponseObject interface {
 }
 
 type VerifyAudit200JSONResponse struct {
+	// Anchor A record, by its number and hash. The anchor is the newest that was removed because of its age; 0 means that none was.
+	Anchor AuditMark `json:"anchor"`
+
 	// FirstBad Number of the first record that does not fit; absent when all fit.
-	FirstBad int64  `json:"firstBad,omitempty,omitzero"`
-	Ok       bool   `json:"ok"`
-	Problem  string `json:"problem,omitempty,omitzero"`
+	FirstBad int64 `json:"firstBad,omitempty,omitzero"`
+
+	// Head A record, by its number and hash. The anchor is the newest that was removed because of its age; 0 means that none was.
+	Head    AuditMark `json:"head"`
+	Ok      bool      `json:"ok"`
+	Problem string    `json:"problem,omitempty,omitzero"`
 
 	// Records Number of records checked.
 	Records int64 `json:"records"`
@@ -4020,6 +4558,156 @@ type UpgradeAgentdefaultJSONResponse struct {
 }
 
 func (response UpgradeAgentdefaultJSONResponse) VisitUpgradeAgentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPublicKeysRequestObject struct {
+}
+
+type ListPublicKeysResponseObject interface {
+	VisitListPublicKeysResponse(w http.ResponseWriter) error
+}
+
+type ListPublicKeys200JSONResponse PublicKeyList
+
+func (response ListPublicKeys200JSONResponse) VisitListPublicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPublicKeysdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListPublicKeysdefaultJSONResponse) VisitListPublicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddPublicKeysRequestObject struct {
+	Params AddPublicKeysParams
+	Body   *AddPublicKeysJSONRequestBody
+}
+
+type AddPublicKeysResponseObject interface {
+	VisitAddPublicKeysResponse(w http.ResponseWriter) error
+}
+
+type AddPublicKeys200JSONResponse PublicKeysAdded
+
+func (response AddPublicKeys200JSONResponse) VisitAddPublicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddPublicKeysdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AddPublicKeysdefaultJSONResponse) VisitAddPublicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeletePublicKeyRequestObject struct {
+	KeyID string `json:"keyID"`
+}
+
+type DeletePublicKeyResponseObject interface {
+	VisitDeletePublicKeyResponse(w http.ResponseWriter) error
+}
+
+type DeletePublicKey204Response struct {
+}
+
+func (response DeletePublicKey204Response) VisitDeletePublicKeyResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeletePublicKeydefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeletePublicKeydefaultJSONResponse) VisitDeletePublicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPublicKeyRequestObject struct {
+	KeyID string `json:"keyID"`
+}
+
+type GetPublicKeyResponseObject interface {
+	VisitGetPublicKeyResponse(w http.ResponseWriter) error
+}
+
+type GetPublicKey200JSONResponse PublicKey
+
+func (response GetPublicKey200JSONResponse) VisitGetPublicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPublicKeydefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetPublicKeydefaultJSONResponse) VisitGetPublicKeyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4999,6 +5687,46 @@ func (response CreateTenantdefaultJSONResponse) VisitCreateTenantResponse(w http
 	return err
 }
 
+type DeleteTenantRequestObject struct {
+	Name   PathName `json:"name"`
+	Params DeleteTenantParams
+}
+
+type DeleteTenantResponseObject interface {
+	VisitDeleteTenantResponse(w http.ResponseWriter) error
+}
+
+type DeleteTenant202JSONResponse Tenant
+
+func (response DeleteTenant202JSONResponse) VisitDeleteTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteTenantdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteTenantdefaultJSONResponse) VisitDeleteTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetTenantRequestObject struct {
 	Name PathName `json:"name"`
 }
@@ -5027,6 +5755,248 @@ type GetTenantdefaultJSONResponse struct {
 }
 
 func (response GetTenantdefaultJSONResponse) VisitGetTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateTenantRequestObject struct {
+	Name PathName `json:"name"`
+	Body *UpdateTenantJSONRequestBody
+}
+
+type UpdateTenantResponseObject interface {
+	VisitUpdateTenantResponse(w http.ResponseWriter) error
+}
+
+type UpdateTenant200JSONResponse Tenant
+
+func (response UpdateTenant200JSONResponse) VisitUpdateTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateTenantdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UpdateTenantdefaultJSONResponse) VisitUpdateTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTenantDeletionRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetTenantDeletionResponseObject interface {
+	VisitGetTenantDeletionResponse(w http.ResponseWriter) error
+}
+
+type GetTenantDeletion200JSONResponse TenantDeletion
+
+func (response GetTenantDeletion200JSONResponse) VisitGetTenantDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTenantDeletiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetTenantDeletiondefaultJSONResponse) VisitGetTenantDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportTenantRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type ExportTenantResponseObject interface {
+	VisitExportTenantResponse(w http.ResponseWriter) error
+}
+
+type ExportTenant200ApplicationzipResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response ExportTenant200ApplicationzipResponse) VisitExportTenantResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/zip")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type ExportTenantdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ExportTenantdefaultJSONResponse) VisitExportTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetTenantQuotasRequestObject struct {
+	Name PathName `json:"name"`
+	Body *SetTenantQuotasJSONRequestBody
+}
+
+type SetTenantQuotasResponseObject interface {
+	VisitSetTenantQuotasResponse(w http.ResponseWriter) error
+}
+
+type SetTenantQuotas200JSONResponse QuotaUsage
+
+func (response SetTenantQuotas200JSONResponse) VisitSetTenantQuotasResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetTenantQuotasdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response SetTenantQuotasdefaultJSONResponse) VisitSetTenantQuotasResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreTenantRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type RestoreTenantResponseObject interface {
+	VisitRestoreTenantResponse(w http.ResponseWriter) error
+}
+
+type RestoreTenant200JSONResponse Tenant
+
+func (response RestoreTenant200JSONResponse) VisitRestoreTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreTenantdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RestoreTenantdefaultJSONResponse) VisitRestoreTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeTenantRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type ResumeTenantResponseObject interface {
+	VisitResumeTenantResponse(w http.ResponseWriter) error
+}
+
+type ResumeTenant200JSONResponse Tenant
+
+func (response ResumeTenant200JSONResponse) VisitResumeTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeTenantdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ResumeTenantdefaultJSONResponse) VisitResumeTenantResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5067,6 +6037,85 @@ type CreateSetupLinkdefaultJSONResponse struct {
 }
 
 func (response CreateSetupLinkdefaultJSONResponse) VisitCreateSetupLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendTenantRequestObject struct {
+	Name PathName `json:"name"`
+	Body *SuspendTenantJSONRequestBody
+}
+
+type SuspendTenantResponseObject interface {
+	VisitSuspendTenantResponse(w http.ResponseWriter) error
+}
+
+type SuspendTenant200JSONResponse Tenant
+
+func (response SuspendTenant200JSONResponse) VisitSuspendTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendTenantdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response SuspendTenantdefaultJSONResponse) VisitSuspendTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTenantUsageRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetTenantUsageResponseObject interface {
+	VisitGetTenantUsageResponse(w http.ResponseWriter) error
+}
+
+type GetTenantUsage200JSONResponse QuotaUsage
+
+func (response GetTenantUsage200JSONResponse) VisitGetTenantUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTenantUsagedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetTenantUsagedefaultJSONResponse) VisitGetTenantUsageResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5180,6 +6229,44 @@ type DeleteTokendefaultJSONResponse struct {
 }
 
 func (response DeleteTokendefaultJSONResponse) VisitDeleteTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUsageRequestObject struct {
+}
+
+type GetUsageResponseObject interface {
+	VisitGetUsageResponse(w http.ResponseWriter) error
+}
+
+type GetUsage200JSONResponse QuotaUsage
+
+func (response GetUsage200JSONResponse) VisitGetUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUsagedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetUsagedefaultJSONResponse) VisitGetUsageResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5579,9 +6666,18 @@ type StrictServerInterface interface {
 	// GetApplicationTree Returns the managed objects and their children
 	// (GET /api/v1/applications/{namespace}/{name}/tree)
 	GetApplicationTree(ctx context.Context, request GetApplicationTreeRequestObject) (GetApplicationTreeResponseObject, error)
-	// ListAudit Lists writes and refused writes, newest first
+	// ListAudit Searches the audit log, newest first
 	// (GET /api/v1/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	// ExportAudit Returns the whole audit log as JSON lines, which can be checked without the hub
+	// (GET /api/v1/audit/export)
+	ExportAudit(ctx context.Context, request ExportAuditRequestObject) (ExportAuditResponseObject, error)
+	// GetAuditRetention Says after how many days audit records are removed
+	// (GET /api/v1/audit/retention)
+	GetAuditRetention(ctx context.Context, request GetAuditRetentionRequestObject) (GetAuditRetentionResponseObject, error)
+	// PutAuditRetention Sets after how many days audit records are removed
+	// (PUT /api/v1/audit/retention)
+	PutAuditRetention(ctx context.Context, request PutAuditRetentionRequestObject) (PutAuditRetentionResponseObject, error)
 	// VerifyAudit Checks the hash chain of the audit log
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
@@ -5621,6 +6717,18 @@ type StrictServerInterface interface {
 	// UpgradeAgent Upgrades the agent of a cluster, and rolls back if the new version does not connect
 	// (POST /api/v1/clusters/{name}/upgrade)
 	UpgradeAgent(ctx context.Context, request UpgradeAgentRequestObject) (UpgradeAgentResponseObject, error)
+	// ListPublicKeys Lists the public keys that signatures of commits are checked with
+	// (GET /api/v1/gpgkeys)
+	ListPublicKeys(ctx context.Context, request ListPublicKeysRequestObject) (ListPublicKeysResponseObject, error)
+	// AddPublicKeys Stores public keys, armored
+	// (POST /api/v1/gpgkeys)
+	AddPublicKeys(ctx context.Context, request AddPublicKeysRequestObject) (AddPublicKeysResponseObject, error)
+	// DeletePublicKey Deletes a public key, by its id
+	// (DELETE /api/v1/gpgkeys/{keyID})
+	DeletePublicKey(ctx context.Context, request DeletePublicKeyRequestObject) (DeletePublicKeyResponseObject, error)
+	// GetPublicKey Answers one public key, by its id or fingerprint
+	// (GET /api/v1/gpgkeys/{keyID})
+	GetPublicKey(ctx context.Context, request GetPublicKeyRequestObject) (GetPublicKeyResponseObject, error)
 	// Login Signs a person in
 	// (POST /api/v1/login)
 	Login(ctx context.Context, request LoginRequestObject) (LoginResponseObject, error)
@@ -5696,12 +6804,39 @@ type StrictServerInterface interface {
 	// CreateTenant Creates a tenant and a one-time setup link for its first admin
 	// (POST /api/v1/tenants)
 	CreateTenant(ctx context.Context, request CreateTenantRequestObject) (CreateTenantResponseObject, error)
+	// DeleteTenant Deletes a tenant; it can be restored until the grace period ends
+	// (DELETE /api/v1/tenants/{name})
+	DeleteTenant(ctx context.Context, request DeleteTenantRequestObject) (DeleteTenantResponseObject, error)
 	// GetTenant Returns one tenant
 	// (GET /api/v1/tenants/{name})
 	GetTenant(ctx context.Context, request GetTenantRequestObject) (GetTenantResponseObject, error)
+	// UpdateTenant Changes what a tenant is called for people
+	// (PUT /api/v1/tenants/{name})
+	UpdateTenant(ctx context.Context, request UpdateTenantRequestObject) (UpdateTenantResponseObject, error)
+	// GetTenantDeletion Says what the deletion of a tenant would do, and changes nothing
+	// (GET /api/v1/tenants/{name}/deletion)
+	GetTenantDeletion(ctx context.Context, request GetTenantDeletionRequestObject) (GetTenantDeletionResponseObject, error)
+	// ExportTenant Returns an archive of all that a tenant owns, without secrets
+	// (GET /api/v1/tenants/{name}/export)
+	ExportTenant(ctx context.Context, request ExportTenantRequestObject) (ExportTenantResponseObject, error)
+	// SetTenantQuotas Sets quotas of a tenant
+	// (PATCH /api/v1/tenants/{name}/quotas)
+	SetTenantQuotas(ctx context.Context, request SetTenantQuotasRequestObject) (SetTenantQuotasResponseObject, error)
+	// RestoreTenant Takes the deletion of a tenant back within its grace period
+	// (POST /api/v1/tenants/{name}/restore)
+	RestoreTenant(ctx context.Context, request RestoreTenantRequestObject) (RestoreTenantResponseObject, error)
+	// ResumeTenant Takes the suspension of a tenant back
+	// (POST /api/v1/tenants/{name}/resume)
+	ResumeTenant(ctx context.Context, request ResumeTenantRequestObject) (ResumeTenantResponseObject, error)
 	// CreateSetupLink Creates a new one-time setup link for an admin of a tenant
 	// (POST /api/v1/tenants/{name}/setup-link)
 	CreateSetupLink(ctx context.Context, request CreateSetupLinkRequestObject) (CreateSetupLinkResponseObject, error)
+	// SuspendTenant Ends the service of a tenant until it is resumed
+	// (POST /api/v1/tenants/{name}/suspend)
+	SuspendTenant(ctx context.Context, request SuspendTenantRequestObject) (SuspendTenantResponseObject, error)
+	// GetTenantUsage Returns what a tenant may have and has
+	// (GET /api/v1/tenants/{name}/usage)
+	GetTenantUsage(ctx context.Context, request GetTenantUsageRequestObject) (GetTenantUsageResponseObject, error)
 	// ListTokens Lists the caller's API tokens
 	// (GET /api/v1/tokens)
 	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
@@ -5711,6 +6846,9 @@ type StrictServerInterface interface {
 	// DeleteToken Revokes one of the caller's API tokens
 	// (DELETE /api/v1/tokens/{id})
 	DeleteToken(ctx context.Context, request DeleteTokenRequestObject) (DeleteTokenResponseObject, error)
+	// GetUsage Returns what the caller's tenant may have and has
+	// (GET /api/v1/usage)
+	GetUsage(ctx context.Context, request GetUsageRequestObject) (GetUsageResponseObject, error)
 	// ListUsers Lists the local accounts of the tenant
 	// (GET /api/v1/users)
 	ListUsers(ctx context.Context, request ListUsersRequestObject) (ListUsersResponseObject, error)
@@ -6738,6 +7876,98 @@ func (sh *strictHandler) ListAudit(ctx echo.Context, params ListAuditParams) err
 	return nil
 }
 
+// ExportAudit operation middleware
+func (sh *strictHandler) ExportAudit(ctx echo.Context) error {
+	var request ExportAuditRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportAudit(ctx.Request().Context(), request.(ExportAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportAudit")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ExportAuditResponseObject); ok {
+		return validResponse.VisitExportAuditResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetAuditRetention operation middleware
+func (sh *strictHandler) GetAuditRetention(ctx echo.Context) error {
+	var request GetAuditRetentionRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAuditRetention(ctx.Request().Context(), request.(GetAuditRetentionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAuditRetention")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetAuditRetentionResponseObject); ok {
+		return validResponse.VisitGetAuditRetentionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PutAuditRetention operation middleware
+func (sh *strictHandler) PutAuditRetention(ctx echo.Context) error {
+	var request PutAuditRetentionRequestObject
+
+	var body PutAuditRetentionJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PutAuditRetention(ctx.Request().Context(), request.(PutAuditRetentionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutAuditRetention")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PutAuditRetentionResponseObject); ok {
+		return validResponse.VisitPutAuditRetentionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // VerifyAudit operation middleware
 func (sh *strictHandler) VerifyAudit(ctx echo.Context) error {
 	var request VerifyAuditRequestObject
@@ -7167,6 +8397,127 @@ func (sh *strictHandler) UpgradeAgent(ctx echo.Context, name PathName) error {
 		return err
 	} else if validResponse, ok := response.(UpgradeAgentResponseObject); ok {
 		return validResponse.VisitUpgradeAgentResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListPublicKeys operation middleware
+func (sh *strictHandler) ListPublicKeys(ctx echo.Context) error {
+	var request ListPublicKeysRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListPublicKeys(ctx.Request().Context(), request.(ListPublicKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListPublicKeys")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListPublicKeysResponseObject); ok {
+		return validResponse.VisitListPublicKeysResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// AddPublicKeys operation middleware
+func (sh *strictHandler) AddPublicKeys(ctx echo.Context, params AddPublicKeysParams) error {
+	var request AddPublicKeysRequestObject
+
+	request.Params = params
+
+	var body AddPublicKeysJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.AddPublicKeys(ctx.Request().Context(), request.(AddPublicKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AddPublicKeys")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(AddPublicKeysResponseObject); ok {
+		return validResponse.VisitAddPublicKeysResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeletePublicKey operation middleware
+func (sh *strictHandler) DeletePublicKey(ctx echo.Context, keyID string) error {
+	var request DeletePublicKeyRequestObject
+
+	request.KeyID = keyID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeletePublicKey(ctx.Request().Context(), request.(DeletePublicKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeletePublicKey")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeletePublicKeyResponseObject); ok {
+		return validResponse.VisitDeletePublicKeyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetPublicKey operation middleware
+func (sh *strictHandler) GetPublicKey(ctx echo.Context, keyID string) error {
+	var request GetPublicKeyRequestObject
+
+	request.KeyID = keyID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetPublicKey(ctx.Request().Context(), request.(GetPublicKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetPublicKey")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetPublicKeyResponseObject); ok {
+		return validResponse.VisitGetPublicKeyResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -8003,6 +9354,32 @@ func (sh *strictHandler) CreateTenant(ctx echo.Context, params CreateTenantParam
 	return nil
 }
 
+// DeleteTenant operation middleware
+func (sh *strictHandler) DeleteTenant(ctx echo.Context, name PathName, params DeleteTenantParams) error {
+	var request DeleteTenantRequestObject
+
+	request.Name = name
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteTenant(ctx.Request().Context(), request.(DeleteTenantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteTenant")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteTenantResponseObject); ok {
+		return validResponse.VisitDeleteTenantResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetTenant operation middleware
 func (sh *strictHandler) GetTenant(ctx echo.Context, name PathName) error {
 	var request GetTenantRequestObject
@@ -8022,6 +9399,202 @@ func (sh *strictHandler) GetTenant(ctx echo.Context, name PathName) error {
 		return err
 	} else if validResponse, ok := response.(GetTenantResponseObject); ok {
 		return validResponse.VisitGetTenantResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateTenant operation middleware
+func (sh *strictHandler) UpdateTenant(ctx echo.Context, name PathName) error {
+	var request UpdateTenantRequestObject
+
+	request.Name = name
+
+	var body UpdateTenantJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateTenant(ctx.Request().Context(), request.(UpdateTenantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateTenant")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateTenantResponseObject); ok {
+		return validResponse.VisitUpdateTenantResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetTenantDeletion operation middleware
+func (sh *strictHandler) GetTenantDeletion(ctx echo.Context, name PathName) error {
+	var request GetTenantDeletionRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTenantDeletion(ctx.Request().Context(), request.(GetTenantDeletionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTenantDeletion")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetTenantDeletionResponseObject); ok {
+		return validResponse.VisitGetTenantDeletionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ExportTenant operation middleware
+func (sh *strictHandler) ExportTenant(ctx echo.Context, name PathName) error {
+	var request ExportTenantRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportTenant(ctx.Request().Context(), request.(ExportTenantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportTenant")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ExportTenantResponseObject); ok {
+		return validResponse.VisitExportTenantResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// SetTenantQuotas operation middleware
+func (sh *strictHandler) SetTenantQuotas(ctx echo.Context, name PathName) error {
+	var request SetTenantQuotasRequestObject
+
+	request.Name = name
+
+	var body SetTenantQuotasJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.SetTenantQuotas(ctx.Request().Context(), request.(SetTenantQuotasRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetTenantQuotas")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(SetTenantQuotasResponseObject); ok {
+		return validResponse.VisitSetTenantQuotasResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RestoreTenant operation middleware
+func (sh *strictHandler) RestoreTenant(ctx echo.Context, name PathName) error {
+	var request RestoreTenantRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RestoreTenant(ctx.Request().Context(), request.(RestoreTenantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RestoreTenant")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RestoreTenantResponseObject); ok {
+		return validResponse.VisitRestoreTenantResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ResumeTenant operation middleware
+func (sh *strictHandler) ResumeTenant(ctx echo.Context, name PathName) error {
+	var request ResumeTenantRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ResumeTenant(ctx.Request().Context(), request.(ResumeTenantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResumeTenant")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ResumeTenantResponseObject); ok {
+		return validResponse.VisitResumeTenantResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -8048,6 +9621,82 @@ func (sh *strictHandler) CreateSetupLink(ctx echo.Context, name PathName, params
 		return err
 	} else if validResponse, ok := response.(CreateSetupLinkResponseObject); ok {
 		return validResponse.VisitCreateSetupLinkResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// SuspendTenant operation middleware
+func (sh *strictHandler) SuspendTenant(ctx echo.Context, name PathName) error {
+	var request SuspendTenantRequestObject
+
+	request.Name = name
+
+	var body SuspendTenantJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.SuspendTenant(ctx.Request().Context(), request.(SuspendTenantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SuspendTenant")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(SuspendTenantResponseObject); ok {
+		return validResponse.VisitSuspendTenantResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetTenantUsage operation middleware
+func (sh *strictHandler) GetTenantUsage(ctx echo.Context, name PathName) error {
+	var request GetTenantUsageRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTenantUsage(ctx.Request().Context(), request.(GetTenantUsageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTenantUsage")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetTenantUsageResponseObject); ok {
+		return validResponse.VisitGetTenantUsageResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -8144,6 +9793,29 @@ func (sh *strictHandler) DeleteToken(ctx echo.Context, id PathID) error {
 		return err
 	} else if validResponse, ok := response.(DeleteTokenResponseObject); ok {
 		return validResponse.VisitDeleteTokenResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetUsage operation middleware
+func (sh *strictHandler) GetUsage(ctx echo.Context) error {
+	var request GetUsageRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetUsage(ctx.Request().Context(), request.(GetUsageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetUsage")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetUsageResponseObject); ok {
+		return validResponse.VisitGetUsageResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -23,6 +25,7 @@ const (
 	extResource = "x-capstan-resource"
 	extAction   = "x-capstan-action"
 	extSecret   = "x-capstan-secret"
+	extIfMatch  = "x-capstan-if-match"
 )
 
 // Resources that are no right: public needs no sign-in, self concerns the
@@ -39,6 +42,8 @@ type Operation struct {
 	Action   string
 	Secret   bool // its response contains a secret that is shown once
 	Raw      bool // its body is no JSON; the handler reads it
+	IfMatch  bool // it may be sent with If-Match, without a parameter of that name
+	Stream   bool // its answer does not end by itself
 	Route    *routers.Route
 }
 
@@ -65,6 +70,8 @@ func Read(text []byte) (map[string]*Operation, error) {
 			o.Resource, _ = op.Extensions[extResource].(string)
 			o.Action, _ = op.Extensions[extAction].(string)
 			o.Secret, _ = op.Extensions[extSecret].(bool)
+			o.IfMatch, _ = op.Extensions[extIfMatch].(bool)
+			o.Stream = streams(op)
 			if o.Resource == "" || o.Action == "" || o.id == "" {
 				return nil, fmt.Errorf("openapi.yaml: %s %s lacks operationId, %s or %s", method, path, extResource, extAction)
 			}
@@ -73,6 +80,49 @@ func Read(text []byte) (map[string]*Operation, error) {
 		}
 	}
 	return out, nil
+}
+
+// streams reports whether an answer is a stream of events.
+func streams(op *openapi3.Operation) bool {
+	ok := op.Responses.Status(http.StatusOK)
+	return ok != nil && ok.Value != nil && ok.Value.Content.Get("text/event-stream") != nil
+}
+
+// Declares reports whether the operation has a parameter of a name in a place:
+// query, header or path.
+func (o *Operation) Declares(in, name string) bool {
+	return o.Route.Operation.Parameters.GetByInAndName(in, name) != nil || o.Route.PathItem.Parameters.GetByInAndName(in, name) != nil
+}
+
+// queryNames are the query parameters of the operation, in order.
+func (o *Operation) queryNames() []string {
+	var names []string
+	for _, p := range slices.Concat(o.Route.PathItem.Parameters, o.Route.Operation.Parameters) {
+		if p.Value.In == openapi3.ParameterInQuery {
+			names = append(names, p.Value.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// UnknownQuery refuses parameters that the operation does not have: a filter
+// with a misspelt name would be no filter. The error names the first one.
+func (o *Operation) UnknownQuery(query url.Values) error {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if o.Declares(openapi3.ParameterInQuery, name) {
+			continue
+		}
+		fix := "leave it out; this operation takes no query parameters"
+		if known := o.queryNames(); len(known) > 0 {
+			fix = "this operation takes " + strings.Join(known, ", ")
+		}
+		if len(name) > 60 {
+			name = name[:60] + "…"
+		}
+		return fault.With(fault.New(fault.Invalid, "there is no query parameter %q", name), "", fix)
+	}
+	return nil
 }
 
 // interpret makes the library check values by the parsed schemas. For documents
@@ -114,6 +164,11 @@ func MethodsAt(operations map[string]*Operation, path string) []string {
 	}
 	slices.Sort(methods)
 	return methods
+}
+
+// At reports whether a path is one of the operation.
+func (o *Operation) At(path string) bool {
+	return matchesTemplate(strings.Split(o.Route.Path, "/"), strings.Split(path, "/"))
 }
 
 // matchesTemplate reports whether a path is one of a template.

@@ -79,7 +79,7 @@ func (c *Tenancy) PutAuthorities(ctx context.Context, by hub.Caller, given []Aut
 		if err := w.knownAuthorities(ctx, changes, upsert); err != nil {
 			return err
 		}
-		_, _, _, err := w.patchSettings(ctx, changes, 0)
+		_, _, err := w.patchSettings(ctx, changes, 0)
 		return err
 	})
 	return out, err
@@ -123,6 +123,12 @@ func fingerprints(server, text string) string {
 // needAuthority checks the right to change what is stored for a Git server: on
 // certificates, or on settings, where they are stored.
 func (w *writer) needAuthority(change hub.SettingChange, there bool) error {
+	return w.needStored(access.Certificates, change, there)
+}
+
+// needStored checks the right to change something that is stored as a setting:
+// on the resource that it is, or on settings.
+func (w *writer) needStored(resource string, change hub.SettingChange, there bool) error {
 	if w.Rights.Check(access.Settings, access.Update, validation.SettingName(change.Map, change.Key)) {
 		return nil
 	}
@@ -133,13 +139,15 @@ func (w *writer) needAuthority(change hub.SettingChange, there bool) error {
 	case there:
 		action = access.Update
 	}
-	return w.Need(access.Certificates, action, change.Key)
+	return w.Need(resource, action, change.Key)
 }
 
 // needSettings is the right to some changes of settings.
 func (w *writer) needSettings(ctx context.Context, changes []hub.SettingChange) error {
+	resources := map[string]string{hub.CertificatesMap: access.Certificates, hub.GPGKeysMap: access.GPGKeys}
 	for _, change := range changes {
-		if change.Map != hub.CertificatesMap {
+		resource, apart := resources[change.Map]
+		if !apart {
 			if err := w.Need(access.Settings, access.Update, validation.SettingName(change.Map, change.Key)); err != nil {
 				return err
 			}
@@ -150,7 +158,7 @@ func (w *writer) needSettings(ctx context.Context, changes []hub.SettingChange) 
 			return err
 		}
 		_, there := old[change.Key]
-		if err := w.needAuthority(change, there); err != nil {
+		if err := w.needStored(resource, change, there); err != nil {
 			return err
 		}
 	}
@@ -223,7 +231,7 @@ func (w *writer) dropAuthorities(ctx context.Context, server, kind, keyType stri
 		return nil, false, err
 	}
 	gone, _ := hub.ParseAuthorities(server, text)
-	_, _, _, err = w.patchSettings(ctx, []hub.SettingChange{{Map: hub.CertificatesMap, Key: server}}, 0)
+	_, _, err = w.patchSettings(ctx, []hub.SettingChange{{Map: hub.CertificatesMap, Key: server}}, 0)
 	return gone, true, err
 }
 

@@ -21,31 +21,32 @@ func aboutPolicy(c hub.SettingChange) bool {
 }
 
 // changePolicy checks the policy that changes lead to, and makes compiled rights
-// stale. It returns what people should know of a policy that is fine.
-func (w *writer) changePolicy(ctx context.Context, before, after []hub.Setting, changes []hub.SettingChange) (doubts []string, err error) {
+// stale. It notes what people should know of a policy that is fine.
+func (w *writer) changePolicy(ctx context.Context, before, after []hub.Setting, changes []hub.SettingChange) error {
 	if !slices.ContainsFunc(changes, aboutPolicy) {
-		return nil, nil
+		return nil
 	}
 	projects, err := w.Tx.Projects(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	next := access.Compile(w.ID(), transact.PolicyOf(after, projects))
 	_, had := rbac.Read(transact.PolicyOf(before, nil).Values)
 	if err := refuseProblems(had, next.Problems()); err != nil {
-		return nil, err
+		return err
 	}
 	roles, err := w.AccountRoles(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := refuseUnmet(next.Unmet(roles)); err != nil {
-		return nil, err
+		return err
 	}
 	if err := w.refuseLockout(next, changes); err != nil {
-		return nil, err
+		return err
 	}
-	return next.Doubts(), w.RaisePolicy(ctx)
+	w.doubts = next.Doubts()
+	return w.RaisePolicy(ctx)
 }
 
 // refuseProblems returns the first problem that a policy did not have before.

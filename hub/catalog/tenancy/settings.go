@@ -63,51 +63,48 @@ func (c *Tenancy) PatchSettings(ctx context.Context, by hub.Caller, changes []hu
 	}
 	err := c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
 		var err error
-		var doubts []string
-		out.Version, out.Outcome, doubts, err = w.patchSettings(ctx, changes, expect)
-		out.Warnings = append(out.Warnings, doubts...)
+		out.Version, out.Outcome, err = w.patchSettings(ctx, changes, expect)
+		out.Warnings = append(out.Warnings, w.doubts...)
 		return err
 	})
 	return out, err
 }
 
-// patchSettings makes the changes. Doubts are what people should know of a
-// policy that is fine as it is.
-func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange, expect int64) (_ int64, _ transact.Outcome, doubts []string, err error) {
+func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange, expect int64) (int64, transact.Outcome, error) {
 	if err := w.LockSettings(ctx); err != nil {
-		return 0, "", nil, err
+		return 0, "", err
 	}
 	if err := w.needSettings(ctx, changes); err != nil {
-		return 0, "", nil, err
+		return 0, "", err
 	}
 	before, version, err := w.Tx.Settings(ctx)
 	if err != nil {
-		return 0, "", nil, err
+		return 0, "", err
 	}
 	if expect != 0 && expect != version {
-		return version, "", nil, transact.ErrStale("settings")
+		return version, "", transact.ErrStale("settings")
 	}
 	after, put, drop, outcome, err := w.applySettings(ctx, before, changes)
 	if err != nil || len(put)+len(drop) == 0 {
-		return version, transact.Unchanged, nil, err
+		return version, transact.Unchanged, err
 	}
 	if err := validation.CheckSizes(after); err != nil {
-		return version, "", nil, err
+		return version, "", err
 	}
-	if doubts, err = w.changePolicy(ctx, before, after, changes); err != nil {
-		return version, "", nil, err
+	if err := w.changePolicy(ctx, before, after, changes); err != nil {
+		return version, "", err
 	}
 	if err := w.ChangeSettings(ctx, put, drop); err != nil {
-		return version, "", nil, err
+		return version, "", err
 	}
 	if err := w.followSettings(ctx, changes); err != nil {
-		return version, "", nil, err
+		return version, "", err
 	}
 	clusters, err := w.Tx.Clusters(ctx)
 	if err != nil {
-		return version, "", nil, err
+		return version, "", err
 	}
-	return version + 1, outcome, doubts, w.deliver(ctx, settingsScope{before, clusters}, settingsScope{after, clusters}, version+1)
+	return version + 1, outcome, w.deliver(ctx, settingsScope{before, clusters}, settingsScope{after, clusters}, version+1)
 }
 
 // followSettings has done what follows from changes that have been stored.
@@ -120,7 +117,8 @@ func (w *writer) followSettings(ctx context.Context, changes []hub.SettingChange
 	if err := w.refreshOverTLS(ctx, changes); err != nil {
 		return err
 	}
-	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, func(c hub.SettingChange) bool { return hub.Renders(c.Map, c.Key) }) {
+	decides := func(c hub.SettingChange) bool { return c.Map == hub.GPGKeysMap || hub.Renders(c.Map, c.Key) }
+	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, decides) {
 		w.Due = append(w.Due, hub.WorkRefresh)
 		return w.RefreshApplications(ctx)
 	}
@@ -187,7 +185,7 @@ func (w *writer) applySettings(ctx context.Context, before []hub.Setting, change
 // known to be no secret: people write passwords into other ConfigMaps, too.
 func (w *writer) noteSetting(action string, change hub.SettingChange, old *hub.Setting) {
 	var before, after any
-	if _, known := settings.Find(change.Map, change.Key); known && !settings.IsSecret(change.Map) {
+	if settings.Public(change.Map, change.Key) {
 		if old.Key != "" {
 			before = old.Value
 		}
@@ -272,7 +270,7 @@ func Redeliver(ctx context.Context, r *transact.Reader, ch *transact.Changes, un
 	if err != nil {
 		return err
 	}
-	w := &writer{reader{r}, ch}
+	w := &writer{reader: reader{r}, Changes: ch}
 	return w.deliver(ctx, settingsScope{all, undo(slices.Clone(after))}, settingsScope{all, after}, version)
 }
 

@@ -285,6 +285,8 @@ type SettingWriter interface {
 // RecordPorts are those for what a write leaves besides the object.
 type RecordPorts struct {
 	AuditLog
+	AuditKeeper
+	QuotaStore
 	FeedQueue
 	IdempotencyStore
 }
@@ -292,9 +294,27 @@ type RecordPorts struct {
 // AuditLog keeps who did what.
 type AuditLog interface {
 	AppendAudit(ctx context.Context, r hub.AuditRecord) error
-	AuditBefore(ctx context.Context, before int64, limit int) ([]hub.AuditRecord, error)
+	SearchAudit(ctx context.Context, f hub.AuditFilter) (hub.AuditPage, error)
+	// Audit returns the records after a number, oldest first.
+	Audit(ctx context.Context, after int64, limit int) ([]hub.AuditRecord, error)
+	AuditHead(ctx context.Context) (hub.AuditHead, error)
 	// VerifyAudit returns the number of the first record that does not fit, or 0.
 	VerifyAudit(ctx context.Context) (int64, error)
+}
+
+// AuditKeeper limits the age of the log.
+type AuditKeeper interface {
+	// KeepAudit sets after how many days records are removed; 0: never.
+	KeepAudit(ctx context.Context, days int) error
+}
+
+// QuotaStore keeps what the tenant may have, and counts what it has.
+type QuotaStore interface {
+	Counts(ctx context.Context) (hub.TenantCounts, error)
+	Usage(ctx context.Context) (hub.Usage, error)
+	// Quotas returns the tenant's own limits.
+	Quotas(ctx context.Context) (hub.Quotas, error)
+	PutQuotas(ctx context.Context, put hub.Quotas, drop []hub.Quota) error
 }
 
 // FeedQueue is the place of the transaction in the feed, and the work that

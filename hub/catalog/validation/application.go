@@ -207,6 +207,9 @@ func CheckProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) 
 	if err := checkWindows(spec); err != nil {
 		return spec, nil, err
 	}
+	if err := spec.Integrity.Validate(); err != nil {
+		return spec, nil, err
+	}
 	if err := rules(p.Name, spec); err != nil {
 		return spec, nil, err
 	}

@@ -117,6 +117,30 @@ func SecretValues(o *manifest.Object) (map[string]string, error) {
 	return out, nil
 }
 
+// WithheldValue stands in an export for the value of a secret, which no API
+// returns. Who applies it means the value that is stored.
+const WithheldValue = "<not exported>"
+
+// Withheld removes the values that an export left out, and returns their keys.
+func Withheld(values map[string]string) []string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		if values[k] == WithheldValue {
+			out = append(out, k)
+			delete(values, k)
+		}
+	}
+	return out
+}
+
+// WithheldWarning names values that an export left out; empty: there are none.
+func WithheldWarning(keys []string) []string {
+	if len(keys) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("exports contain no values of secrets: %s stays as it is stored, if it is; otherwise write its value into the file and apply it again", strings.Join(keys, ", "))}
+}
+
 // PopString removes a key and gives its value.
 func PopString(m map[string]string, key string) string {
 	v := m[key]

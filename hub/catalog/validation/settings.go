@@ -31,6 +31,7 @@ func SettingChanges(o *manifest.Object) ([]hub.SettingChange, []string, error) {
 		if values, err = SecretValues(o); err != nil {
 			return nil, nil, err
 		}
+		warnings = WithheldWarning(Withheld(values))
 	} else {
 		for k, v := range data {
 			s, ok := v.(string)

@@ -45,7 +45,7 @@ func Catalog(t *store.Tenant) transact.Tx {
 			HistoryReader: t, OperationReader: t, SnapshotReader: t,
 		},
 		SettingPorts: transact.SettingPorts{SettingReader: t, SettingWriter: t},
-		RecordPorts:  transact.RecordPorts{AuditLog: t, FeedQueue: t, IdempotencyStore: t},
+		RecordPorts:  transact.RecordPorts{AuditLog: t, AuditKeeper: t, QuotaStore: t, FeedQueue: t, IdempotencyStore: t},
 		Deploy:       transact.Deployer{Operator: d, Remover: d, AgentSettings: d},
 	}
 }

@@ -260,3 +260,11 @@ func short(s string) string {
 	}
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
+
+// Forget drops what was read for a tenant.
+func (c *Client) Forget(tenant hub.TenantID) {
+	of := func(k key) bool { return k.tenant == tenant }
+	c.indices.Drop(of)
+	c.chosen.Drop(of)
+	c.archives.Drop(of)
+}

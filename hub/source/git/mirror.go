@@ -237,6 +237,16 @@ func (m *mirror) load() ([]tip, error) {
 	if m.last.tips != nil {
 		return m.last.tips, nil
 	}
+	tips, err := m.stored()
+	if tips == nil || err != nil {
+		return nil, err
+	}
+	return m.withHead(tips), nil
+}
+
+// stored returns the tips on disk, without HEAD. It needs no turn: the file is
+// put in place whole.
+func (m *mirror) stored() ([]tip, error) {
 	f, err := os.Open(filepath.Join(m.dir, "packed-refs"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -260,7 +270,10 @@ func (m *mirror) load() ([]tip, error) {
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("%w: read refs: %w", packstore.ErrDamaged, err)
 	}
-	return m.withHead(tips), nil
+	if tips == nil {
+		tips = []tip{}
+	}
+	return tips, nil
 }
 
 // withHead adds what HEAD names to tips that were read from disk. A missing or

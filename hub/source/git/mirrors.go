@@ -130,7 +130,8 @@ type Mirrors struct {
 	log   *slog.Logger
 	lib   *packstore.Library
 
-	removed atomic.Uint64 // mirrors, so that each has a place of its own in the trash
+	verified verifiedDemands
+	removed  atomic.Uint64 // mirrors, so that each has a place of its own in the trash
 
 	mu  sync.Mutex
 	all map[mirrorKey]*mirror

@@ -2,7 +2,10 @@ package git_test
 
 import (
 	"context"
+	"io/fs"
 	"log/slog"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -88,4 +91,60 @@ func TestTenantsShareNoRepository(t *testing.T) {
 			t.Errorf("f = %q, %v, with %d transfers", data, err, s.Packs.Load()-packs)
 		}
 	})
+}
+
+// A tenant that is gone leaves nothing on the disk of a replica, whether the
+// replica has its mirrors open or finds them from an earlier run.
+func TestMirrorsOfATenantThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := gittest.New(t)
+	s.Set("right", nil)
+	const a, b = tenant, hub.TenantID("018f3c6e-0000-7000-8000-000000000002")
+	creds := &perTenant{of: map[hub.TenantID]string{a: "right", b: "right"}}
+	dir := t.TempDir()
+	open := func() *git.Mirrors {
+		m, err := git.New(git.Config{Dir: dir, AllowedNetworks: gittest.Loopback()}, creds, lifecycle.System{}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { gittest.CloseMirrors(t, m) })
+		return m
+	}
+	origin, other := s.Repo("app"), s.Repo("other")
+	origin.Commit("refs/heads/main", "first", gittest.Files{"f": "first"})
+	other.Commit("refs/heads/main", "first", gittest.Files{"f": "first"})
+	fetch := func(m *git.Mirrors) {
+		for _, who := range []hub.TenantID{a, b} {
+			for _, repo := range []hub.Repository{origin.Hub(), other.Hub()} {
+				if _, err := m.Fetch(gittest.Context(t), who, repo, hub.Credential{Username: "bob", Password: "right"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	first := open()
+	for _, c := range []struct {
+		name string
+		by   func() *git.Mirrors
+	}{{"of this run", func() *git.Mirrors { return first }}, {"of an earlier run", open}} {
+		t.Run("ISO-10 mirrors "+c.name+" are removed", func(t *testing.T) {
+			fetch(first)
+			m := c.by()
+			if got, err := m.Tenants(); err != nil || len(got) != 2 {
+				t.Fatalf("there are mirrors of %v, %v", got, err)
+			}
+			if err := m.RemoveTenant(gittest.Context(t), a); err != nil {
+				t.Fatal(err)
+			}
+			err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+				if strings.Contains(path, string(a)) {
+					t.Errorf("%s is left", path)
+				}
+				return err
+			})
+			if got, listed := m.Tenants(); err != nil || listed != nil || len(got) != 1 || got[0] != b {
+				t.Errorf("mirrors are left of %v: %v, %v", got, err, listed)
+			}
+		})
+	}
 }

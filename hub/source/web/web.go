@@ -274,3 +274,10 @@ func explain(address string, err error) error {
 	}
 	return fault.With(fault.New(fault.Offline, "the server of %s cannot be reached", shown), "", again)
 }
+
+// Forget drops what was read for a tenant.
+func (c *Client) Forget(tenant hub.TenantID) {
+	of := func(k key) bool { return k.tenant == tenant }
+	c.files.Drop(of)
+	c.failed.Drop(of)
+}

@@ -287,6 +287,127 @@ export interface paths {
         };
         /** Returns one tenant */
         get: operations["getTenant"];
+        /** Changes what a tenant is called for people */
+        put: operations["updateTenant"];
+        post?: never;
+        /** Deletes a tenant; it can be restored until the grace period ends */
+        delete: operations["deleteTenant"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/deletion": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says what the deletion of a tenant would do, and changes nothing */
+        get: operations["getTenantDeletion"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Takes the deletion of a tenant back within its grace period */
+        post: operations["restoreTenant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/suspend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Ends the service of a tenant until it is resumed */
+        post: operations["suspendTenant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Takes the suspension of a tenant back */
+        post: operations["resumeTenant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns what a tenant may have and has */
+        get: operations["getTenantUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** Sets quotas of a tenant */
+        patch: operations["setTenantQuotas"];
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns an archive of all that a tenant owns, without secrets */
+        get: operations["exportTenant"];
         put?: never;
         post?: never;
         delete?: never;
@@ -486,6 +607,45 @@ export interface paths {
         post: operations["addCertificates"];
         /** Forgets the host keys and the TLS certificates of a server */
         delete: operations["deleteCertificates"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/gpgkeys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the public keys that signatures of commits are checked with */
+        get: operations["listPublicKeys"];
+        put?: never;
+        /** Stores public keys, armored */
+        post: operations["addPublicKeys"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/gpgkeys/{keyID}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the key. */
+                keyID: string;
+            };
+            cookie?: never;
+        };
+        /** Answers one public key, by its id or fingerprint */
+        get: operations["getPublicKey"];
+        put?: never;
+        post?: never;
+        /** Deletes a public key, by its id */
+        delete: operations["deletePublicKey"];
         options?: never;
         head?: never;
         patch?: never;
@@ -928,7 +1088,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists writes and refused writes, newest first */
+        /** Searches the audit log, newest first */
         get: operations["listAudit"];
         put?: never;
         post?: never;
@@ -947,6 +1107,58 @@ export interface paths {
         };
         /** Checks the hash chain of the audit log */
         get: operations["verifyAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the whole audit log as JSON lines, which can be checked without the hub */
+        get: operations["exportAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit/retention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says after how many days audit records are removed */
+        get: operations["getAuditRetention"];
+        /** Sets after how many days audit records are removed */
+        put: operations["putAuditRetention"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns what the caller's tenant may have and has */
+        get: operations["getUsage"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1296,9 +1508,76 @@ export interface components {
             id: string;
             name: string;
             displayName?: string;
+            /** @description Nobody signs in, nothing is rendered or synced, and agents are not connected. */
             suspended?: boolean;
+            suspendedReason?: string;
+            /** Format: date-time */
+            suspendedAt?: string;
+            /**
+             * Format: date-time
+             * @description When its deletion was requested.
+             */
+            deletedAt?: string;
+            /**
+             * Format: date-time
+             * @description When everything of it is removed for ever. It can be restored until then.
+             */
+            purgeAt?: string;
             /** Format: date-time */
             createdAt: string;
+        };
+        TenantCounts: {
+            /** Format: int64 */
+            applications: number;
+            /** Format: int64 */
+            projects: number;
+            /** Format: int64 */
+            clusters: number;
+            /** Format: int64 */
+            repositories: number;
+            /** Format: int64 */
+            users: number;
+            /** Format: int64 */
+            tokens: number;
+            /** Format: int64 */
+            auditRecords: number;
+        };
+        QuotaUsage: {
+            tenant: string;
+            items: components["schemas"]["QuotaItem"][];
+        };
+        QuotaItem: {
+            /** @description It is a rate; nothing is counted. */
+            rate?: boolean;
+            /** @description applications, clusters, repositories, users, tokens, storageBytes, rendersPerMinute or requestsPerMinute. */
+            quota: string;
+            /**
+             * Format: int64
+             * @description Absent if nothing is limited.
+             */
+            limit?: number;
+            /** @description A platform admin has set it for this tenant. */
+            own?: boolean;
+            /** Format: int64 */
+            used: number;
+            /**
+             * Format: date-time
+             * @description Of storage; absent for what is counted now.
+             */
+            measuredAt?: string;
+            /** @description Nothing can be added; for storage: nothing is rendered. */
+            reached?: boolean;
+        };
+        TenantDeletion: {
+            tenant: components["schemas"]["Tenant"];
+            counts: components["schemas"]["TenantCounts"];
+            /**
+             * Format: date-time
+             * @description When everything of it would be removed for ever.
+             */
+            purgeAt: string;
+            /** @description What happens, one sentence each. */
+            effects: string[];
         };
         NewTenant: {
             tenant: components["schemas"]["Tenant"];
@@ -1852,6 +2131,29 @@ export interface components {
             /** Format: date-time */
             createdAt?: string;
         };
+        PublicKey: {
+            /** @description 16 hexadecimal digits. */
+            keyID: string;
+            fingerprint: string;
+            /** @description The first identity of the key. */
+            owner: string;
+            /** @description Algorithm and bits, such as `rsa4096`. */
+            subType: string;
+            /** @description The key in ASCII armor. */
+            keyData: string;
+            revoked?: boolean;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            expiresAt?: string;
+        };
+        PublicKeyList: {
+            items: components["schemas"]["PublicKey"][];
+        };
+        PublicKeysAdded: {
+            created: components["schemas"]["PublicKey"][];
+            skipped: string[];
+        };
         CertificateList: {
             items: components["schemas"]["Certificate"][];
         };
@@ -2059,6 +2361,18 @@ export interface components {
             cluster?: components["schemas"]["Cluster"];
             repository?: components["schemas"]["Repository"];
             operation?: components["schemas"]["OperationState"];
+        };
+        /** @description A record, by its number and hash. The anchor is the newest that was removed because of its age; 0 means that none was. */
+        AuditMark: {
+            /** Format: int64 */
+            seq: number;
+            /** @description In hexadecimal digits. */
+            hash: string;
+        };
+        AuditRetention: {
+            /** @description 0: records are stored for ever. */
+            days: number;
+            anchor: components["schemas"]["AuditMark"];
         };
         AuditRecord: {
             /** Format: int64 */
@@ -2819,6 +3133,240 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    updateTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    displayName?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The tenant. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tenant"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteTenant: {
+        parameters: {
+            query: {
+                /** @description The name of the tenant once more. */
+                confirm: string;
+            };
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tenant, and when everything of it will be removed. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tenant"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getTenantDeletion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What would happen. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantDeletion"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    restoreTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tenant. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tenant"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    suspendTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": {
+                    /** @description Shown to platform admins and in the audit logs. */
+                    reason?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The tenant. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tenant"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    resumeTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tenant. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tenant"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getTenantUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Quotas and usage. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaUsage"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    setTenantQuotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Limits by quota; 0 limits nothing. Others stay. */
+                    quotas?: {
+                        [key: string]: number;
+                    };
+                    /** @description Quotas that are the defaults of the hub again. */
+                    reset?: string[];
+                };
+            };
+        };
+        responses: {
+            /** @description Quotas and usage. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaUsage"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    exportTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A ZIP archive. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/zip": string;
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     createSetupLink: {
         parameters: {
             query?: never;
@@ -3313,6 +3861,106 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["CertificateList"];
                 };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listPublicKeys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description In order of their ids. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PublicKeyList"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    addPublicKeys: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description The output of `gpg --armor --export`. */
+                    keyData: string;
+                    /** @description Replace a key of the same id that is stored in another form; otherwise it is refused. */
+                    upsert?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description What was stored, and the ids that were there already. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PublicKeysAdded"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getPublicKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the key. */
+                keyID: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The key. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PublicKey"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deletePublicKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the key. */
+                keyID: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The key is gone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["ErrorAnswer"];
         };
@@ -4170,8 +4818,18 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
-                /** @description Records with smaller numbers only. */
+                /** @description Records with smaller numbers only; the field next of the page before. */
                 before?: number;
+                actor?: string;
+                action?: string;
+                resource?: string;
+                /** @description A part of the object. */
+                object?: string;
+                result?: "allowed" | "denied" | "failed";
+                /** @description A part of actor, address, object, reason or detail, in any case. */
+                text?: string;
+                from?: string;
+                to?: string;
             };
             header?: never;
             path?: never;
@@ -4187,6 +4845,11 @@ export interface operations {
                 content: {
                     "application/json": {
                         items: components["schemas"]["AuditRecord"][];
+                        /**
+                         * Format: int64
+                         * @description The parameter before of the next page; absent: there is none. A search looks at 20,000 records at once, so a page may be empty although there are more.
+                         */
+                        next?: number;
                     };
                 };
             };
@@ -4215,6 +4878,8 @@ export interface operations {
                          * @description Number of records checked.
                          */
                         records: number;
+                        head: components["schemas"]["AuditMark"];
+                        anchor: components["schemas"]["AuditMark"];
                         /**
                          * Format: int64
                          * @description Number of the first record that does not fit; absent when all fit.
@@ -4222,6 +4887,97 @@ export interface operations {
                         firstBad?: number;
                         problem?: string;
                     };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    exportAudit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A header line, every record in order, and an end line. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getAuditRetention: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The limit. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditRetention"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    putAuditRetention: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description 0: they are stored for ever; otherwise 30 or more. */
+                    days: number;
+                };
+            };
+        };
+        responses: {
+            /** @description The limit. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditRetention"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Quotas and usage. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaUsage"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];

@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/exit"
+	"github.com/capstan-cd/capstan/cli/exporter"
+	"github.com/capstan-cd/capstan/cli/files"
+	"github.com/capstan-cd/capstan/cli/importer"
+	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/usage"
+	"github.com/capstan-cd/capstan/shared/apimodel"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// kustomizeServed is the version of Kustomize that the hub builds with, as far
+// as its output depends on it.
+const kustomizeServed = "v5.8"
+
+// exportCommand is `export`, and `admin export` under Argo CD's name.
+func (a *app) exportCommand() *cobra.Command {
+	var to string
+	c := &cobra.Command{
+		Use: "export", Short: "Write all applications, projects, repositories, clusters and settings as YAML", Args: usage.Exactly(),
+		Long:    "Write all applications, projects, repositories, clusters and settings as YAML.\n\nArgo CD and Capstan take the text. Equal states have equal texts. Values of secrets are\nnot in it: each stands as \"" + exporter.Withheld + "\", and importing it leaves the stored value as it is.",
+		Example: "  capstan export > backup.yaml\n  capstan export --out backup.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			out := a.Out
+			if to != "-" {
+				f, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+				if err != nil {
+					return fault.Wrap(fault.Invalid, err, "the file %s cannot be written", to)
+				}
+				defer f.Close()
+				out = f
+			}
+			w := bufio.NewWriter(out)
+			if err := exporter.Run(cmd.Context(), api, w); err != nil {
+				return err
+			}
+			return w.Flush()
+		},
+	}
+	c.Flags().StringVar(&to, "out", "-", "file to write, or - for standard output")
+	return c
+}
+
+// importCommand is `import`.
+func (a *app) importCommand() *cobra.Command {
+	c := a.importFiles("import FILE…", "  argocd admin export | capstan import -\n  capstan import backup.yaml --dry-run\n  capstan import confirm --all")
+	c.AddCommand(a.importList(), a.importConfirm())
+	return c
+}
+
+func (a *app) importFiles(use, example string) *cobra.Command {
+	var o importer.Options
+	var yes, verbose bool
+	c := &cobra.Command{
+		Use: use, Short: "Import what Argo CD or Capstan exported; clusters stay as they are until you confirm", Args: cobra.MinimumNArgs(1),
+		Long: `Import what ` + "`argocd admin export`" + ` or ` + "`capstan export`" + ` wrote, or any manifests of Argo CD.
+
+New applications are only observed: they are rendered and compared, and nothing is applied,
+healed or pruned by itself until ` + "`capstan import confirm`" + `. Running objects that equal their
+manifests are then taken over without a change. The report names what was not taken, and why.`,
+		Example: example,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			input, err := files.Read(args, a.in)
+			if err != nil {
+				return err
+			}
+			if err := a.confirmImport(o, yes); err != nil {
+				return err
+			}
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			o.KustomizeServed = kustomizeServed
+			report, err := importer.Run(cmd.Context(), api, input, o)
+			if err != nil {
+				return err
+			}
+			return a.printReport(report, verbose)
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&o.DryRun, "dry-run", false, "check everything, change nothing")
+	f.BoolVar(&o.Start, "start", false, "start the automation of new applications at once, without a confirmation")
+	f.BoolVar(&o.Prune, "prune", false, "delete applications, projects and repositories that the files do not have; objects in clusters stay")
+	f.BoolVar(&o.StopOperation, "stop-operation", false, "end operations in progress of applications that are there already")
+	f.BoolVar(&o.OverrideOnConflict, "override-on-conflict", false, "try again if somebody else changes an object meanwhile")
+	f.BoolVar(&o.IgnoreTracking, "ignore-tracking", false, "leave the tracking marks of applications that are there already")
+	f.StringVar(&o.SkipLabel, "skip-resources-with-label", "", "leave out objects with this label, KEY=VALUE")
+	f.BoolVar(&o.Enroll, "enroll", true, "make join tokens for clusters without an agent, and print how to install it")
+	f.BoolVar(&verbose, "verbose", false, "list objects that did not change as well")
+	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
+}
+
+// confirmImport asks before an import that changes more than it adds.
+func (a *app) confirmImport(o importer.Options, yes bool) error {
+	switch {
+	case o.DryRun:
+		return nil
+	case o.Prune:
+		return a.confirm(yes, "Delete what the files do not have?")
+	case o.Start:
+		return a.confirm(yes, "Start the automation of all imported applications?")
+	}
+	return nil
+}
+
+func (a *app) printReport(r importer.Report, verbose bool) error {
+	failed := exit.Failures{Total: len(r.Items)}
+	for _, code := range r.Refused() {
+		failed.Add(exit.Of(&client.AnswerError{Status: client.StatusOf(code)}))
+	}
+	t := output.Table{Head: []string{"KIND", "NAME", "RESULT", "NOTE"}}
+	for _, it := range r.Items {
+		t.Names = append(t.Names, it.Kind+"/"+it.Name)
+		if it.Result == "unchanged" && len(it.Notes) == 0 && !verbose {
+			continue
+		}
+		name := it.Name
+		if it.Namespace != "" && it.Namespace != "argocd" {
+			name = it.Namespace + "/" + name
+		}
+		row := []string{it.Kind, name, it.Result, ""}
+		for _, note := range append(it.Notes, "") {
+			if row[3] = note; note != "" || row[0] != "" {
+				t.Rows = append(t.Rows, row)
+			}
+			row = []string{"", "", "", ""}
+		}
+	}
+	if err := a.PrintValue(r, t); err != nil {
+		return err
+	}
+	if a.Format == "table" || a.Format == "wide" {
+		a.adviseImport(r)
+	}
+	return failed.Err("documents", "were refused")
+}
+
+// adviseImport says what to do after an import.
+func (a *app) adviseImport(r importer.Report) {
+	for _, it := range r.Items {
+		if it.Install != "" {
+			fmt.Fprintf(a.Out, "\nCluster %s waits for its agent. In the cluster:\n\n%s\n", it.Name, it.Install)
+		}
+	}
+	for _, p := range r.Proposals {
+		a.Note("%s", p)
+	}
+	if r.Observed > 0 && !r.DryRun {
+		a.Note("%d applications are only observed. `capstan import list` shows them, `capstan import confirm` starts their automation.", r.Observed)
+	}
+}
+
+func (a *app) importList() *cobra.Command {
+	return a.plain("list", "List imported applications that wait for a confirmation", "  capstan import list\n  capstan import list -o name", func(cmd *cobra.Command, api *client.Client) error {
+		all, err := importer.Waiting(cmd.Context(), api)
+		if err != nil {
+			return err
+		}
+		return a.printWaiting(all)
+	})
+}
+
+func (a *app) printWaiting(all []apimodel.Application) error {
+	t := output.Table{Head: []string{"NAME", "SYNC", "HEALTH", "IF CONFIRMED"}}
+	for _, x := range all {
+		name := client.QualifiedName(x.Metadata)
+		t.Rows = append(t.Rows, []string{name, string(x.Status.Sync.Status), string(x.Status.Health.Status), importer.Consequence(x)})
+		t.Names = append(t.Names, "application/"+name)
+	}
+	return a.PrintValue(struct {
+		Items []apimodel.Application `json:"items"`
+	}{all}, t)
+}
+
+func (a *app) importConfirm() *cobra.Command {
+	var all, yes bool
+	c := &cobra.Command{
+		Use: "confirm [APPLICATION…]", Short: "Start the automation of imported applications", Args: cobra.ArbitraryArgs,
+		Example: "  capstan import confirm shop\n  capstan import confirm --all --yes",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return usage.Errorf("expected names of applications, or --all")
+			}
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			waiting, err := importer.Waiting(cmd.Context(), api)
+			if err == nil && !all {
+				waiting, err = chosen(waiting, args)
+			}
+			if err != nil {
+				return err
+			}
+			if err := a.printWaiting(waiting); err != nil || len(waiting) == 0 {
+				return err
+			}
+			if err := a.confirm(yes, fmt.Sprintf("Start the automation of %d applications?", len(waiting))); err != nil {
+				return err
+			}
+			failed := exit.Failures{Total: len(waiting)}
+			for _, x := range waiting {
+				if err := importer.Confirm(cmd.Context(), api, x.Metadata.Namespace, x.Metadata.Name); err != nil {
+					a.Note("capstan: application %s: %s", client.QualifiedName(x.Metadata), exit.Say(err))
+					failed.Add(exit.Of(err))
+				}
+			}
+			return failed.Err("applications", "were not confirmed")
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "confirm all that wait")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
+}
+
+// chosen returns the applications of some names.
+func chosen(waiting []apimodel.Application, names []string) (out []apimodel.Application, err error) {
+	for _, given := range names {
+		namespace, name := client.SplitName(given)
+		found := false
+		for _, x := range waiting {
+			if x.Metadata.Name == name && cmp.Or(x.Metadata.Namespace, "argocd") == namespace {
+				out, found = append(out, x), true
+			}
+		}
+		if !found {
+			return nil, fault.With(fault.New(fault.Missing, "no application %q waits for a confirmation", given), "", "see `capstan import list`")
+		}
+	}
+	return out, nil
+}

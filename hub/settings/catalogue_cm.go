@@ -1,0 +1,123 @@
+package settings
+
+import "github.com/capstan-cd/capstan/hub"
+
+// configKeys are the keys of argocd-cm that have no reader of their own.
+func configKeys() []Known {
+	return table(hub.SettingsMap, rowsOf(addressRows(), userRows(), resourceRows(), toolRows(), behaviourRows(), linkRows())...)
+}
+
+// addressRows are keys about the address of the hub and its console (CFG-01).
+func addressRows() []row {
+	return []row{
+		{"url", "The address at which users reach the hub.", "https://cd.example.com", address, "", ""},
+		{"additionalUrls", "Further addresses at which users reach the hub.", "- https://cd.example.org\n", sequence, "", ""},
+		{"statusbadge.enabled", "Whether pictures show the status of an application without signing in.", "true", truth, "", ""},
+		{"statusbadge.url", "The address that pictures of the status link to.", "https://cd.example.com", address, "", ""},
+		{"ui.cssurl", "A style sheet for the console.", "./custom/style.css", style, noStyle, ""},
+		{"ui.bannercontent", "A notice that the console shows to everybody.", "Maintenance on Saturday", anyText, "", ""},
+		{"ui.bannerurl", "The address that the notice links to.", "https://status.example.com", address, "", ""},
+		{"ui.bannerpermanent", "Whether the notice cannot be closed.", "true", truth, "", ""},
+		{"ui.bannerposition", "Where the notice is.", "top", among("top", "bottom", "both"), "", ""},
+		{"ui.view.resources.disabled", "Whether the console hides its page of all objects.", "true", truth, "", ""},
+		{"ui.loginButtonText", "The text of the button that begins a single sign-on.", "Sign in with Okta", anyText, "", ""},
+		{"help.chatUrl", "The address at which users get help.", "https://chat.example.com/cd", address, "", ""},
+		{"help.chatText", "The text of the link to that address.", "Ask the platform team", anyText, "", ""},
+		{"help.download.", "The address of the command line for a platform, such as linux-amd64.", "https://cd.example.com/capstan", address, "", "linux-amd64"},
+		{"ga.trackingid", "An account of Google Analytics.", "UA-12345-1", anyText, noAnalytics, ""},
+		{"ga.anonymizeusers", "Whether names of users are hashed for Google Analytics.", "true", truth, noAnalytics, ""},
+	}
+}
+
+const (
+	noAnalytics = "the console reports nothing about its users to anybody"
+	noStyle     = "the console loads nothing that is not part of it"
+)
+
+// userRows are keys about users and their sign-in (CFG-02).
+func userRows() []row {
+	return []row{
+		{"admin.enabled", "Whether the account admin may sign in.", "false", truth, "", ""},
+		{"accounts.", "By the name of a local account: what it may do, of login and apiKey; and whether it is enabled.", "apiKey, login", account, "", "ci"},
+		{"users.anonymous.enabled", "Whether requests without a sign-in have the rights of the default role.", "false", truth, "", ""},
+		{"passwordPattern", "A regular expression that new passwords must match.", "^.{12,64}$", pattern, "", ""},
+		{"dex.config", "Connectors of identity providers.", "connectors:\n  - type: github\n    id: github\n    name: GitHub\n", mapping, "", ""},
+		{"dex.auth.connectorId", "The connector that sign-ins use without asking.", "github", anyText, "", ""},
+		{"oidc.config", "A provider of OpenID Connect.", "name: Okta\nissuer: https://example.okta.com\nclientID: $oidc.clientID\n", mapping, "", ""},
+		{"oidc.tls.insecure.skip.verify", "Whether the provider's certificate is not checked.", "false", truth, "", ""},
+	}
+}
+
+// resourceRows are keys about objects of clusters (CFG-03).
+func resourceRows() []row {
+	return []row{
+		{"resource.respectRBAC", "Whether kinds that the agent may not list are left out.", "strict", among("strict", "normal", ""), noRespect, ""},
+		{"resource.includeEventLabelKeys", "Labels of an application that its Kubernetes events get, separated by commas.", "team,env-*", anyText, "", ""},
+		{"resource.excludeEventLabelKeys", "Labels that its Kubernetes events do not get, separated by commas.", "env-*", anyText, "", ""},
+		{"application.allowedNodeLabels", "Labels of nodes that are shown with pods, separated by commas.", "topology.kubernetes.io/zone", anyText, "", ""},
+	}
+}
+
+const noRespect = "an agent never asks for kinds that it may not list, and says which these are"
+
+// toolRows are keys about renderers (CFG-04).
+func toolRows() []row {
+	return []row{
+		{"helm.enable", "Whether Helm charts are rendered.", "true", truth, "", ""},
+		{"kustomize.enable", "Whether Kustomize is built.", "true", truth, "", ""},
+		{"jsonnet.enable", "Whether Jsonnet is evaluated.", "true", truth, "", ""},
+		{"configManagementPlugins", "Plugins in an older form.", "- name: mine\n", sequence, "plugins are declared as ConfigManagementPlugin objects", ""},
+		{"repositories", "Repositories in an older form.", "- url: https://git.example.com/a.git\n", sequence, byRepositorySecrets, ""},
+		{"repository.credentials", "Credentials in an older form.", "- url: https://git.example.com\n", sequence, byRepositorySecrets, ""},
+		{"helm.repositories", "Chart repositories in an older form.", "- url: https://charts.example.com\n", sequence, byRepositorySecrets, ""},
+	}
+}
+
+const byRepositorySecrets = "declare them as Secrets with the label argocd.argoproj.io/secret-type"
+
+// behaviourRows are switches of behaviour (CFG-05, CFG-06).
+func behaviourRows() []row {
+	return []row{
+		{"exec.enabled", "Whether users may open a terminal in a container.", "true", truth, "", ""},
+		{"exec.shells", "Shells that a terminal tries, separated by commas.", "bash,sh", anyText, "", ""},
+		{"server.maxPodLogsToRender", "Of how many pods the console shows logs at once.", "10", positive, "", ""},
+		{"server.enable.server.side.diff", "Whether the console compares by a dry run.", "true", truth, "every first comparison is a dry run by the API server", ""},
+		{"server.rbac.log.enforce.enable", "Whether logs need the right logs.", "true", truth, "logs always need the right logs", ""},
+	}
+}
+
+// linkRows are keys about webhooks, links, extensions and the hydrator (CFG-07).
+func linkRows() []row {
+	return []row{
+		{"webhook.maxPayloadSizeMB", "The size up to which an event of a Git host is read, in MB.", "50", positive, noEventSize, ""},
+		{"webhook.refresh.jitter", "A random delay of refreshes that an event causes.", "0s", period, noJitter, ""},
+		{"webhook.refresh.jitter.threshold", "The number of applications from which on refreshes are delayed.", "10", count, noJitter, ""},
+		{"project.links", "Links of projects.", sampleLinks, links, "", ""},
+		{"application.links", "Links of applications.", sampleLinks, links, "", ""},
+		{"resource.links", "Links of objects.", sampleLinks, links, "", ""},
+		{"extension.config", "Services behind extensions of the console.", "extensions: []\n", mapping, noExtensions, ""},
+		{"extension.config.", "The service behind one extension of the console.", "connectionTimeout: 2s\n", mapping, noExtensions, "metrics"},
+		{"commit.author.name", "The author of commits of the hydrator.", "Capstan", anyText, "", ""},
+		{"commit.author.email", "The email address of that author.", "cd@example.com", anyText, "", ""},
+		{"sourceHydrator.commitMessageTemplate", "The message of commits of the hydrator.", "{{.metadata.subject}}", anyText, "", ""},
+		{"sourceHydrator.readmeMessageTemplate", "The README of commits of the hydrator.", "# {{.repoURL}}", anyText, "", ""},
+	}
+}
+
+const (
+	noEventSize  = "the hub reads events up to a size of its own configuration, which holds for all tenants"
+	noJitter     = "refreshes of one event are rendered in turn, by as many workers as there are"
+	noExtensions = "the console loads nothing that is not part of it"
+)
+
+const sampleLinks = `- url: https://example.com/{{.app.metadata.name}}
+  title: Runbook
+  if: app.metadata.labels.team == "shop"
+`
+
+func rowsOf(parts ...[]row) (out []row) {
+	for _, p := range parts {
+		out = append(out, p...)
+	}
+	return out
+}
