@@ -144,7 +144,7 @@ demo-libraries:
 
 .PHONY: packages
 packages:
-	@integration/packages go git gpg sshd postgres $(if $(web),node)
+	@integration/packages go git gpg sshd postgres slapd $(if $(web),node)
 
 # TestConsole of integration/tests/stories runs the specs of web/e2e.
 .PHONY: test-browser

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-cd/capstan/cli/actions"
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
@@ -23,7 +24,7 @@ import (
 func (a *app) applicationCommand() *cobra.Command {
 	return noun("app", "Applications: list, show, sync, roll back", []string{"application", "applications"},
 		a.appList(), a.appGet(), a.appTree(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(), a.appResume(),
-		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appActions(), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource())
+		a.appRefresh(), a.appTerminate(), a.appManifests(), actions.App(a.env()), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource())
 }
 
 // one makes a verb that is about one application.

@@ -12,9 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-cd/capstan/cli/actions"
+	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/cli/exit"
+	"github.com/capstan-cd/capstan/cli/explain"
 	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/rights"
 	"github.com/capstan-cd/capstan/cli/session"
+	"github.com/capstan-cd/capstan/cli/transfer"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/version"
 )
@@ -76,16 +81,27 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	root.AddCommand(
 		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), a.whoamiCommand(), a.versionCommand(),
 		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(), a.gpgCommand(),
-		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.accountCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), a.exportCommand(), a.importCommand(), exitCodesTopic(),
+		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), rights.Account(a.env()), a.auditCommand(), a.settingsCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), exitCodesTopic(),
 	)
 	return root
 }
 
+// env is what commands of other packages work with.
+func (a *app) env() *command.Env {
+	return &command.Env{Printer: &a.Printer, In: a.in, Client: a.client, Confirm: a.confirm}
+}
+
+// adminCommand groups the commands of administration under their names in Argo
+// CD.
+func (a *app) adminCommand() *cobra.Command {
+	return noun("admin", "Export, import, and try out settings without a hub", nil,
+		transfer.Export(a.env()), transfer.AdminImport(a.env()),
+		noun("settings", "Try out settings", nil, actions.Overrides(a.env()), rights.Policy(a.env())))
+}
+
 // noun groups the verbs of one kind of thing.
 func noun(use, short string, aliases []string, verbs ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Aliases: aliases, Args: usage.Verb, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(verbs...)
-	return c
+	return command.Noun(use, short, aliases, verbs...)
 }
 
 // exitCodesTopic is a help page without a command behind it.

@@ -67,7 +67,7 @@ func TestScripts(t *testing.T) {
 			platform := h.User("default", "root", hub.RolePlatformAdmin, hub.RoleTenantAdmin)
 			for key, value := range map[string]string{
 				"HUB": h.URL, "PASSWORD": apitest.Password, "SETUP": h.SetupLink("acme", hub.RoleReadOnly),
-				"ADMIN": h.Admin("acme"), "FRESH": h.Admin("fresh"), "GUIDE": guide, "READER": reader, "ROOT": platform, "KEY": key,
+				"ADMIN": h.Admin("acme"), "FRESH": h.Admin("blank"), "GUIDE": guide, "READER": reader, "ROOT": platform, "KEY": key,
 				"XDG_CONFIG_HOME": filepath.Join(env.WorkDir, "config"), "HOME": env.WorkDir, "NO_COLOR": "1",
 				"CAPSTAN_SERVER": h.URL, "CAPSTAN_TOKEN": h.Admin("acme"),
 			} {

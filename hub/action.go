@@ -26,7 +26,7 @@ type ActionRequest struct {
 
 	Project     string // of the application
 	Limits      ProjectSpec
-	Destination Destination // that the limits are read for
+	Destination Placement // that the limits are read for
 }
 
 // An ActionChange is an object that an action wrote.

@@ -1,6 +1,9 @@
 package hub
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // ErrorGrace is how long a repository that could be read before may be
 // unreachable until its applications report it. What was fetched stays in use
@@ -12,6 +15,7 @@ type Cluster struct {
 	ID     ClusterID `json:"id"`
 	Tenant TenantID  `json:"-"`
 	Meta
+	ClusterScope
 	Server       string     `json:"server,omitempty"` // alias URL that destinations may name; not an address that the hub dials
 	KubeVersion  string     `json:"kubeVersion,omitempty"`
 	APIVersions  []string   `json:"apiVersions,omitempty"`
@@ -39,6 +43,52 @@ type Cluster struct {
 	// InClusterOff means that the tenant has disabled Argo CD's own cluster as
 	// a destination. It is read where destinations are checked.
 	InClusterOff bool `json:"-"`
+}
+
+// A ClusterScope is what the registration of a cluster limits it to (CLU-01).
+type ClusterScope struct {
+	// Project is the one whose applications may have the cluster as their
+	// destination without an entry in the project (CLU-07); empty: no project's.
+	Project string `json:"project,omitempty"`
+	// Namespaces are the only ones that are managed; empty: all (CLU-06).
+	Namespaces []string `json:"namespaces,omitempty"`
+	// ClusterResources permits cluster-scoped objects where Namespaces are set.
+	ClusterResources bool `json:"clusterResources,omitempty"`
+	// Shard is the one of Argo CD's controller; it is stored and has no effect,
+	// because every cluster has an agent of its own.
+	Shard *int64 `json:"shard,omitempty"`
+}
+
+// Same reports whether two scopes are equal.
+func (s ClusterScope) Same(o ClusterScope) bool {
+	shard := s.Shard == o.Shard || s.Shard != nil && o.Shard != nil && *s.Shard == *o.Shard
+	return shard && s.Limits(o)
+}
+
+// Limits reports whether two scopes limit applications alike.
+func (s ClusterScope) Limits(o ClusterScope) bool {
+	return s.Project == o.Project && slices.Equal(s.Namespaces, o.Namespaces) && s.ClusterResources == o.ClusterResources
+}
+
+// Manages reports whether objects of a namespace are managed.
+func (s ClusterScope) Manages(namespace string) bool {
+	return len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, namespace)
+}
+
+// A Placement is a cluster as an application's destination names it, with the
+// limits of its registration.
+type Placement struct {
+	Destination
+	ClusterScope
+}
+
+// PlacementOf is the cluster as a destination names it.
+func (c Cluster) PlacementOf(d Destination) Placement {
+	p := Placement{Destination{Name: c.Name, Server: c.Server, Namespace: d.Namespace}, c.ClusterScope}
+	if d.Server != "" {
+		p.Server = d.Server
+	}
+	return p
 }
 
 // A Refusal is the newest attempt of a cluster's agent to join or to connect

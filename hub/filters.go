@@ -24,6 +24,7 @@ type ApplicationFilter struct {
 	Sync         []SyncStatus
 	Health       []HealthStatus
 	Query        string      // part of the name, any case
+	Name         string      // exactly; empty: any
 	Labels       []LabelTerm // all must hold
 	After        ApplicationKey
 	Limit        int
@@ -97,4 +98,6 @@ type WriteContext struct {
 	Application *Application // of that name, as it is stored; nil: there is none
 	Project     *Project     // nil: there is none
 	Clusters    []Cluster    // that its destination may stand for
+	// AppNamespaces is the tenant's application.namespaces.
+	AppNamespaces string
 }

@@ -8,4 +8,11 @@ type Project struct {
 	Tenant TenantID  `json:"-"`
 	Meta
 	Spec json.RawMessage `json:"spec"` // a ProjectSpec as given
+
+	// Globals are the projects that it inherits from, and Broken is why they are
+	// not known. Both are empty where only the project itself was read.
+	Globals []Project `json:"-"`
+	Broken  string    `json:"-"`
+	// AppNamespaces is the tenant's application.namespaces, read with it.
+	AppNamespaces string `json:"-"`
 }

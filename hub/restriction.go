@@ -18,11 +18,13 @@ const ArgoNamespace = "argocd"
 // Unenforced are the fields of a project that restrict its applications and
 // that this release does not enforce. Such a project permits nothing new.
 type Unenforced struct {
-	PermitOnlyProjectScopedClusters bool              `json:"permitOnlyProjectScopedClusters,omitempty"`
-	DestinationServiceAccounts      []json.RawMessage `json:"destinationServiceAccounts,omitempty"`
 	// Unknown are the fields of the spec that this release does not know: in an
 	// AppProject nearly every field restricts.
 	Unknown []string `json:"-"`
+	// Broken is why it is unknown what the project inherits; empty: it is known.
+	Broken string `json:"-"`
+	// AppNamespaces is the tenant's application.namespaces.
+	AppNamespaces string `json:"-"`
 }
 
 // fields names those that are set, with what the restriction is about.
@@ -32,16 +34,32 @@ func (u Unenforced) fields() (names, about []string) {
 			names, about = append(names, "spec."+name), append(about, what)
 		}
 	}
-	add(u.PermitOnlyProjectScopedClusters, "permitOnlyProjectScopedClusters", "clusters do not belong to projects")
-	add(len(u.DestinationServiceAccounts) > 0, "destinationServiceAccounts", "syncs act as the account of the cluster's agent")
 	for _, name := range u.Unknown {
 		add(true, name, "this release does not know "+name)
 	}
 	return names, slices.Compact(about)
 }
 
+// UnenforcedFields names the fields of a project's spec that this release does
+// not enforce.
+func UnenforcedFields(raw json.RawMessage) []string {
+	spec, err := DecodeProject(raw)
+	if err != nil {
+		return nil
+	}
+	names, _ := spec.fields()
+	for i := range names {
+		names[i] = strings.TrimPrefix(names[i], "spec.")
+	}
+	return names
+}
+
 // Refusal says why nothing new may be deployed for a project; nil: it may.
 func (u Unenforced) Refusal(project string) error {
+	if u.Broken != "" {
+		return fault.With(fault.New(fault.Invalid, "the restrictions of project %q are not known: %s; so nothing new is deployed for its applications", project, u.Broken), "",
+			"correct "+GlobalProjectsKey+" of argocd-cm, or create the project that it names")
+	}
 	names, about := u.fields()
 	if len(names) == 0 {
 		return nil
@@ -89,15 +107,47 @@ func isZero(raw json.RawMessage) bool {
 	return slices.Contains([]string{"null", "false", `""`, "0", "[]", "{}"}, strings.TrimSpace(string(raw)))
 }
 
-// AdmitsNamespace reports whether applications of a namespace may use the
-// project: those of Argo CD's own always may, and, where the project lists
-// sourceNamespaces, those that a glob or a /regular expression/ matches
-// (PROJ-02).
-func (s ProjectSpec) AdmitsNamespace(namespace string) bool {
-	if len(s.SourceNamespaces) == 0 || namespace == ArgoNamespace {
-		return true
+// AdmitsNamespace refuses applications of a namespace that may not use the
+// project. Those of Argo CD's own always may. Others need an entry in the
+// project's sourceNamespaces, and one in the tenant's application.namespaces
+// (PROJ-02, ANY-01).
+func (s ProjectSpec) AdmitsNamespace(project, namespace string) error {
+	switch {
+	case namespace == "", namespace == ArgoNamespace: // an empty one stands for it
+		return nil
+	case !AppNamespaceEnabled(s.AppNamespaces, namespace):
+		return fault.With(fault.New(fault.Invalid, "applications in namespace %q are not enabled", namespace), "",
+			"add the namespace to "+ApplicationNamespacesKey+" of argocd-cmd-params-cm, or use the namespace "+ArgoNamespace)
+	case !matchesNamespace(s.SourceNamespaces, namespace):
+		return fault.With(fault.New(fault.Invalid, "project %q does not permit applications in namespace %q", project, namespace), "",
+			"add the namespace to the project's sourceNamespaces, or move the application")
 	}
-	return slices.ContainsFunc(s.SourceNamespaces, func(p string) bool {
+	return nil
+}
+
+// ApplicationNamespacesKey of ParamsMap lists the namespaces, besides Argo CD's
+// own, in which applications may be: globs and /regular expressions/, separated
+// by commas.
+const ApplicationNamespacesKey = "application.namespaces"
+
+// AppNamespaceEnabled reports whether applications may be in a namespace, by a
+// value of application.namespaces.
+func AppNamespaceEnabled(value, namespace string) bool {
+	return namespace == "" || namespace == ArgoNamespace || matchesNamespace(SplitNamespaces(value), namespace)
+}
+
+// SplitNamespaces are the entries of a list that commas separate.
+func SplitNamespaces(value string) (out []string) {
+	for _, n := range strings.Split(value, ",") {
+		if n = strings.TrimSpace(n); n != "" {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func matchesNamespace(patterns []string, namespace string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
 		if IsExpression(p) {
 			re, err := regexp.Compile(p[1 : len(p)-1])
 			return err == nil && re.MatchString(namespace)
@@ -111,7 +161,3 @@ func (s ProjectSpec) AdmitsNamespace(namespace string) bool {
 func IsExpression(pattern string) bool {
 	return len(pattern) > 1 && strings.HasPrefix(pattern, "/") && strings.HasSuffix(pattern, "/")
 }
-
-// GlobalProjectsKey of SettingsMap lists projects whose restrictions others
-// inherit.
-const GlobalProjectsKey = "globalProjects"

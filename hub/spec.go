@@ -280,6 +280,10 @@ type ProjectSpec struct {
 	SyncWindows                []syncwindow.Window `json:"syncWindows,omitempty"`
 	OrphanedResources          *OrphanedMonitor    `json:"orphanedResources,omitempty"`
 	SourceNamespaces           []string            `json:"sourceNamespaces,omitempty"`
+	// PermitOnlyProjectScopedClusters leaves only clusters that belong to the
+	// project as destinations (PROJ-04).
+	PermitOnlyProjectScopedClusters bool                        `json:"permitOnlyProjectScopedClusters,omitempty"`
+	DestinationServiceAccounts      []DestinationServiceAccount `json:"destinationServiceAccounts,omitempty"`
 	Integrity
 	Unenforced
 	// Prunes is what one operation of an application may delete without

@@ -7,7 +7,6 @@ import "time"
 type Refresh struct {
 	Application Application
 	Project     *Project // nil: there is none of that name
-	Inherits    string   // the project whose restrictions Project inherits by the settings; empty: none
 	Cluster     *Cluster // nil: the destination is unresolved
 	Sources     []SourceState
 	Recent      []Snapshot // newest first, with ParamsHash and Inputs, without Objects

@@ -60,6 +60,7 @@ var mayImport = map[string][]string{
 	"hub/api/ratelimit": {},
 	"hub/api/fields":    {},
 	"hub/api/recording": {},
+	"hub/api/reference": {},
 
 	"hub/store":    {"hub", "hub/repourl", "hub/lru", "hub/store/...", "shared/*"},
 	"hub/store/*":  {"hub", "hub/repourl", "hub/store", "hub/store/...", "shared/*"},
@@ -80,6 +81,10 @@ var mayImport = map[string][]string{
 	"hub/catalog/platform":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/tenancy", "hub/catalog/transact", "hub/catalog/validation", "shared/*"},
 	"hub/catalog/transact":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/settings", "shared/*"},
 	"hub/catalog/validation": {"hub", "hub/repourl", "hub/settings", "shared/*"},
+
+	"hub/identity/connector":     {"hub/source/guard", "shared/fault"},
+	"hub/identity/connector/*":   {"hub/identity/connector", "hub/identity/connector/oauth", "shared/*"},
+	"hub/identity/connector/dex": {"hub/identity/connector", "hub/identity/connector/*", "shared/*"},
 
 	"hub/render/scheduler": {"hub", "hub/repourl", "hub/render", "shared/*"},
 	"hub/dispatch/stream":  {"hub", "hub/repourl", "hub/batch", "hub/dispatch/wire", "shared/*", "proto/*/*"},
@@ -108,8 +113,9 @@ var mayImport = map[string][]string{
 	"cli/cmd/*":  {"cli"},
 	"cli/client": {"shared/apimodel", "shared/fault"},
 	"cli/usage":  {"shared/suggest"},
-	"cli/rights": {"cli/client", "cli/exit", "cli/output", "cli/usage", "shared/apimodel", "shared/fault", "shared/rbac"},
+	"cli/rights": {"cli/client", "cli/command", "cli/exit", "cli/output", "cli/usage", "shared/apimodel", "shared/fault", "shared/rbac"},
 
+	"cli/actions":   {"cli/...", "shared/action", "shared/apimodel", "shared/fault"},
 	"cli/overrides": {"shared/action", "shared/fault", "shared/yamltext"},
 
 	"web": {},
@@ -140,6 +146,12 @@ var homes = map[string][]string{
 	"go.opentelemetry.io/otel":               {"shared/trace", "integration/..."},
 	"go.etcd.io/bbolt":                       {"agent/inventory"},
 	"github.com/pires/go-proxyproto":         {"hub/daemon", "integration/..."},
+	"github.com/go-ldap/ldap/v3":             {"hub/identity/connector/ldap", "integration/..."},
+	"github.com/crewjam/saml":                {"hub/identity/connector/saml"},
+	"github.com/beevik/etree":                {"hub/identity/connector/saml"},
+	"github.com/coreos/go-oidc/v3":           {"hub/identity/connector/..."},
+	"github.com/russellhaering/goxmldsig":    {"hub/identity/connector/saml"},
+	"golang.org/x/oauth2":                    {"hub/identity/connector/..."},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
 }
 

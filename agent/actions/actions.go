@@ -30,8 +30,8 @@ type Cluster interface {
 	// Belongs reports whether an application manages the object, or something
 	// that owns it.
 	Belongs(app string, key manifest.Key) bool
-	// Read returns a live object, without managedFields.
-	Read(ctx context.Context, key manifest.Key, version string) (*manifest.Object, error)
+	// Read returns a live object of an application, without managedFields.
+	Read(ctx context.Context, app string, key manifest.Key, version string) (*manifest.Object, error)
 	// Act reads the object, calls do for the changes and writes them. Created
 	// objects are marked with the request's id, within its limits.
 	Act(ctx context.Context, wish *linkv1.RunActionRequest, key manifest.Key,
@@ -72,7 +72,7 @@ func (s *Server) ListActions(ctx context.Context, r *linkv1.ListActionsRequest) 
 	if err != nil {
 		return nil, err
 	}
-	live, err := s.cluster.Read(ctx, key, r.GetObject().GetVersion())
+	live, err := s.cluster.Read(ctx, r.GetObject().GetAppId(), key, r.GetObject().GetVersion())
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (c *cluster) Belongs(app string, k manifest.Key) bool {
 	return app == "a" && c.objects[k.Kind] != ""
 }
 
-func (c *cluster) Read(_ context.Context, k manifest.Key, _ string) (*manifest.Object, error) {
+func (c *cluster) Read(_ context.Context, _ string, k manifest.Key, _ string) (*manifest.Object, error) {
 	return manifest.FromCanonical([]byte(c.objects[k.Kind]))
 }
 
@@ -41,7 +41,7 @@ func (c *cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, k manifes
 		c.once.Do(func() { close(c.began) })
 		<-c.enter
 	}
-	live, err := c.Read(ctx, k, r.GetObject().GetVersion())
+	live, err := c.Read(ctx, r.GetObject().GetAppId(), k, r.GetObject().GetVersion())
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ type acting struct {
 
 // read returns the live object without the fields that only managers need.
 func (t acting) read(ctx context.Context) (*manifest.Object, error) {
-	live, err := t.e.kube.get(ctx, t.endpoint)
+	live, err := t.a.kube().get(ctx, t.endpoint)
 	if err != nil {
 		return nil, explain(err, t.key, "read")
 	}
@@ -219,11 +219,11 @@ func shortMark(mark string) string { return mark[max(len(mark)-8, 0):] }
 // create makes an object. An existing one with our mark was created by a
 // request whose response was lost.
 func (t acting) create(ctx context.Context, m making) (*manifest.Object, error) {
-	out, err := t.e.kube.createAs(ctx, m.endpoint, m.object, t.e.Manager+actManager)
+	out, err := t.a.kube().createAs(ctx, m.endpoint, m.object, t.e.Manager+actManager)
 	if !apierrors.IsAlreadyExists(err) {
 		return out, explain(err, manifest.KeyOf(m.object), "create")
 	}
-	live, getErr := t.e.kube.get(ctx, m.endpoint)
+	live, getErr := t.a.kube().get(ctx, m.endpoint)
 	if getErr == nil && live != nil && live.GetAnnotations()[actAnnotation] == t.ID {
 		return live, nil
 	}
@@ -273,7 +273,7 @@ func (t acting) send(ctx context.Context, live *manifest.Object, body map[string
 		return nil, fmt.Errorf("write the patch of %s: %w", t.key.Describe(), err)
 	}
 	was := live.GetResourceVersion()
-	return t.e.kube.patch(ctx, patch{endpoint: t.endpoint, kind: types.MergePatchType, body: text, manager: t.e.Manager + actManager, part: part},
+	return t.a.kube().patch(ctx, patch{endpoint: t.endpoint, kind: types.MergePatchType, body: text, manager: t.e.Manager + actManager, part: part},
 		func(now *manifest.Object) bool {
 			return now.GetUID() == live.GetUID() && now.GetResourceVersion() != was && merged(body, now.Object)
 		})

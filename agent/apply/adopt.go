@@ -87,7 +87,7 @@ func (a *app) patchOps(ctx context.Context, at endpoint, ops []any) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.e.kube.patch(ctx, patch{endpoint: at, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
+	_, err = a.kube().patch(ctx, patch{endpoint: at, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
 	return err
 }
 
@@ -105,7 +105,7 @@ func (a *app) mayAdopt(x *object, s *sending) bool {
 // readForeign reads an object and the mark of its former manager; a nil object
 // does not exist. It fails if that manager still enforces the object.
 func (a *app) readForeign(ctx context.Context, at endpoint, s *sending) (*manifest.Object, *tracking.Mark, error) {
-	live, err := a.e.kube.get(ctx, at)
+	live, err := a.kube().get(ctx, at)
 	if err != nil || live == nil {
 		return nil, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -26,6 +27,8 @@ import (
 type app struct {
 	e  *Engine
 	id string
+
+	account atomic.Pointer[account] // of the state; nil: there is none yet
 
 	mu                sync.Mutex
 	state             *linkv1.AppState // newest resolved one; nil: none yet
@@ -295,6 +298,7 @@ func (a *app) setDesired(ctx context.Context) {
 	// Events before the first state were processed without any rules.
 	again = again || a.ignore == nil || !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
 	a.state, a.target, a.accepted, a.ignore, a.tombstones = state, r.target, r.accepted, r.ignore, r.tombstones
+	a.account.Store(&account{user: state.GetPolicy().GetServiceAccount(), project: state.GetProject()})
 	a.problem, a.unresolved = "", false
 	a.windows = windowsOf(state)
 	a.schedule()
@@ -357,6 +361,7 @@ func (a *app) failed(ctx context.Context, state *linkv1.AppState, err error) {
 	defer a.mu.Unlock()
 	if a.state == nil {
 		a.state = state
+		a.account.Store(&account{user: state.GetPolicy().GetServiceAccount(), project: state.GetProject()})
 	}
 	a.problem = sentence(err)
 	a.scheduleReport()

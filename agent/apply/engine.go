@@ -87,6 +87,9 @@ type Config struct {
 	Links     func(*manifest.Object) []string // URLs for users
 	Log       *slog.Logger
 
+	// As returns a client that acts as a user; nil: the agent cannot.
+	As func(user string) (dynamic.Interface, error)
+
 	Hub      HubObjects                    // objects that live in the hub; nil: not available
 	Excluded func(group, kind string) bool // excluded kinds; nil: none
 	Happened func(Happening)               // receives what Kubernetes events may report; must not block; may be nil

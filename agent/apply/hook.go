@@ -121,7 +121,7 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 // make creates a hook, or finds what an earlier attempt of this operation
 // created.
 func (t *task) make(ctx context.Context, at endpoint, it wave.Item, body *manifest.Object) (*manifest.Object, string, error) {
-	k := t.app.e.kube
+	k := t.app.kube()
 	out, err := k.create(ctx, at, body, false)
 	if err == nil {
 		return out, "created", nil
@@ -164,7 +164,7 @@ func (t *task) tryHook(ctx context.Context, it wave.Item, s *sending) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.app.e.kube.create(ctx, endpoint{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}, body, true)
+	_, err = t.app.kube().create(ctx, endpoint{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}, body, true)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -213,7 +213,7 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		}
 	}
 	failpoint.Here(failpoint.AgentDeleteBefore)
-	err = a.e.kube.delete(ctx, at, uid, propagation(it.Options))
+	err = a.kube().delete(ctx, at, uid, propagation(it.Options))
 	failpoint.Here(failpoint.AgentDeleteAfter)
 	if apierrors.IsConflict(err) {
 		return t.another(it), nil
@@ -363,7 +363,7 @@ func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
 	at := endpoint{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
-	live, err := a.e.kube.get(ctx, at)
+	live, err := a.kube().get(ctx, at)
 	if err != nil {
 		return wave.Outcome{}, explain(err, it.Key, "read")
 	}
@@ -377,7 +377,7 @@ func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	if err := a.unhold(ctx, at, uid); err != nil {
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
-	err = a.e.kube.delete(ctx, at, uid, metav1.DeletePropagationBackground)
+	err = a.kube().delete(ctx, at, uid, metav1.DeletePropagationBackground)
 	failpoint.Here(failpoint.AgentHookRemoved)
 	if err != nil && !apierrors.IsConflict(err) {
 		return wave.Outcome{}, explain(err, it.Key, "delete")
@@ -412,7 +412,7 @@ func (t *task) Release(ctx context.Context, it wave.Item) error {
 // An object that is gone, or has no finalizer, is success.
 func (a *app) unhold(ctx context.Context, at endpoint, uid string) error {
 	for try := 1; ; try++ {
-		live, err := a.e.kube.get(ctx, at)
+		live, err := a.kube().get(ctx, at)
 		if err != nil || live == nil || (uid != "" && string(live.GetUID()) != uid) {
 			return err
 		}
@@ -423,7 +423,7 @@ func (a *app) unhold(ctx context.Context, at endpoint, uid string) error {
 		if err != nil {
 			return err
 		}
-		_, err = a.e.kube.patch(ctx, patch{endpoint: at, kind: types.MergePatchType, body: text, manager: a.e.Manager}, nil)
+		_, err = a.kube().patch(ctx, patch{endpoint: at, kind: types.MergePatchType, body: text, manager: a.e.Manager}, nil)
 		if isGone(err) {
 			return nil
 		}

@@ -99,7 +99,7 @@ func (e *Engine) hub() (HubObjects, error) {
 // there.
 func (a *app) get(ctx context.Context, at endpoint, key manifest.Key) (*manifest.Object, error) {
 	if !inHub(key) {
-		return a.e.kube.get(ctx, at)
+		return a.kube().get(ctx, at)
 	}
 	h, err := a.e.hub()
 	if err != nil {

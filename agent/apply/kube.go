@@ -51,12 +51,15 @@ type kube struct {
 	clock   lifecycle.Clock
 	slots   chan struct{}
 
+	accounts *accounts // clients of other users
+	refused  error     // why no request is sent; nil: they are
+
 	// lost classifies the server's reply that it does not know a resource.
 	lost func(ctx context.Context, gvr schema.GroupVersionResource, cause error) error
 }
 
 func newKube(c Config) *kube {
-	return &kube{client: c.Client, manager: c.Manager, lease: c.Lease, clock: c.Clock, slots: make(chan struct{}, c.Parallel), lost: c.Mapper.Lost}
+	return &kube{client: c.Client, manager: c.Manager, lease: c.Lease, clock: c.Clock, slots: make(chan struct{}, c.Parallel), lost: c.Mapper.Lost, accounts: &accounts{open: c.As}}
 }
 
 func (k *kube) at(p endpoint) dynamic.ResourceInterface {
@@ -69,6 +72,9 @@ func (k *kube) at(p endpoint) dynamic.ResourceInterface {
 
 // limited runs one request in a slot, within the timeout of a write.
 func (k *kube) limited(ctx context.Context, request func(ctx context.Context) error) error {
+	if k.refused != nil {
+		return k.refused
+	}
 	select {
 	case k.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -391,6 +397,9 @@ func sort(err error) (kind fault.Kind, fix string) {
 	case dying(err):
 		return fault.Missing, "wait until the definition of the kind is gone, and install it again"
 	case apierrors.IsForbidden(err):
+		if right, ok := lackedBy(err); ok {
+			return fault.Denied, right.fix()
+		}
 		return fault.Denied, "give the agent's ServiceAccount the right, or fix what the admission policy objects to"
 	case apierrors.IsUnauthorized(err):
 		return fault.Offline, "see whether the agent's ServiceAccount is there and its token is renewed"

@@ -161,9 +161,9 @@ func (a *app) manifest(ctx context.Context, d *desired) (*manifest.Object, error
 	return o, nil
 }
 
-// Read returns one live object, without its managedFields. The error is
-// fault.Missing if it does not exist.
-func (e *Engine) Read(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*manifest.Object, error) {
+// Read returns one live object of an application, without its managedFields. The
+// error is fault.Missing if it does not exist.
+func (e *Engine) Read(ctx context.Context, app string, gvk schema.GroupVersionKind, namespace, name string) (*manifest.Object, error) {
 	key := manifest.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: namespace, Name: name}
 	gvr, _, err := e.reach(ctx, gvk)
 	if err != nil {
@@ -173,7 +173,13 @@ func (e *Engine) Read(ctx context.Context, gvk schema.GroupVersionKind, namespac
 	if x, _ := e.viewsOf(key); inHub(key) && x != nil {
 		live, err = x.app.get(ctx, endpoint{}, key)
 	} else if !inHub(key) {
-		live, err = e.kube.get(ctx, endpoint{resource: gvr, namespace: namespace, name: name})
+		e.mu.RLock()
+		a := e.apps[app]
+		e.mu.RUnlock()
+		if a == nil {
+			return nil, fault.New(fault.Missing, "the agent does not have this application")
+		}
+		live, err = a.kube().get(ctx, endpoint{resource: gvr, namespace: namespace, name: name})
 	}
 	if err != nil {
 		return nil, explain(err, key, "read")

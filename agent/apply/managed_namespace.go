@@ -275,7 +275,7 @@ func (a *app) compareNamespace(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	live, err := a.e.kube.get(ctx, namespacePlace(m.namespace))
+	live, err := a.kube().get(ctx, namespacePlace(m.namespace))
 	<-a.e.tries
 	if ctx.Err() != nil {
 		return

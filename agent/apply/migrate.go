@@ -36,7 +36,7 @@ func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*m
 		if text == nil {
 			return out, nil
 		}
-		_, err := a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
+		_, err := a.kube().patch(ctx, patch{endpoint: s.endpoint, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
 		if err == nil {
 			s.note = "adopted the fields of " + manager
 			return a.applyServerSide(ctx, s)
@@ -44,7 +44,7 @@ func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*m
 		if outdated := apierrors.IsConflict(err) || apierrors.IsInvalid(err); !outdated || try == maxConflicts {
 			return nil, err
 		}
-		if out, err = a.e.kube.get(ctx, s.endpoint); err != nil || out == nil {
+		if out, err = a.kube().get(ctx, s.endpoint); err != nil || out == nil {
 			return a.applyServerSide(ctx, s)
 		}
 	}
@@ -82,7 +82,7 @@ func (a *app) adoptUnseen(ctx context.Context, s *sending, out *manifest.Object)
 	if err != nil {
 		return false, err
 	}
-	_, err = a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
+	_, err = a.kube().patch(ctx, patch{endpoint: s.endpoint, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
 	switch {
 	case err == nil:
 		s.note = "adopted from " + from

@@ -32,7 +32,7 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 	if bare && a.e.namespaceThere(name) {
 		return written{message: unchanged}, nil
 	}
-	live, err := a.e.kube.get(ctx, at)
+	live, err := a.kube().get(ctx, at)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return written{}, explain(err, key, "read")
 	}
@@ -65,6 +65,9 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 // mayEnter checks a namespace against the cluster's owner and the project.
 func (e *Engine) mayEnter(name string, limits *linkv1.Limits, project string) error {
 	if err := e.Guard.enters(namespaceKey(name), name); err != nil {
+		return err
+	}
+	if err := managedHere(limits, manifest.Key{Kind: "Namespace", Namespace: name, Name: name}, true); err != nil {
 		return err
 	}
 	if len(limits.GetNamespaces()) > 0 && !matchesNamespace(limits.GetNamespaces(), name) {
@@ -105,7 +108,7 @@ func (a *app) writeNamespace(ctx context.Context, m *nsMeta, live *manifest.Obje
 	if err != nil {
 		return nil, err
 	}
-	return a.e.kube.patch(ctx, patch{endpoint: namespacePlace(m.namespace), kind: types.ApplyPatchType, body: text, manager: manager}, nil)
+	return a.kube().patch(ctx, patch{endpoint: namespacePlace(m.namespace), kind: types.ApplyPatchType, body: text, manager: manager}, nil)
 }
 
 func namespacePlace(name string) endpoint {

@@ -88,7 +88,8 @@ func (a *app) refuses(o inventory.Operation, now time.Time) error {
 	case order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE && a.e.Inventory.Frozen() != "":
 		return fault.New(fault.Conflict, "nothing is deleted while hub and cluster disagree about the past: %s", a.e.Inventory.Frozen())
 	}
-	return nil
+	_, err := a.actsAs(a.e.tenantSettings())
+	return err
 }
 
 // runOperation plans and runs an operation. own ends with its deadline, outer with

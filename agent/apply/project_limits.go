@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"slices"
 	"strings"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -14,6 +15,9 @@ import (
 func permit(l *linkv1.Limits, project string, key manifest.Key, namespaced bool) error {
 	if l == nil {
 		return nil
+	}
+	if err := managedHere(l, key, namespaced); err != nil {
+		return err
 	}
 	if !namespaced {
 		if matchesKind(l.GetClusterDeny(), key) || !matchesKind(l.GetClusterAllow(), key) {
@@ -31,6 +35,21 @@ func permit(l *linkv1.Limits, project string, key manifest.Key, namespaced bool)
 		return denied(project, key, "objects in namespace "+key.Namespace)
 	}
 	return nil
+}
+
+// managedHere reports whether the registration of the cluster leaves an object
+// to the hub (CLU-06). It lists namespaces, and nothing else is managed then.
+func managedHere(l *linkv1.Limits, key manifest.Key, namespaced bool) error {
+	managed := l.GetManagedNamespaces()
+	switch {
+	case len(managed) == 0, !namespaced && l.GetClusterResources(), namespaced && slices.Contains(managed, key.Namespace):
+		return nil
+	case !namespaced:
+		return fault.With(fault.New(fault.Denied, "the registration of the cluster lists the namespaces %s, and permits nothing cluster-scoped", strings.Join(managed, ", ")), key.Describe(),
+			"set clusterResources of the cluster, or leave the object out")
+	}
+	return fault.With(fault.New(fault.Denied, "namespace %s is not managed: the registration of the cluster lists the namespaces %s", key.Namespace, strings.Join(managed, ", ")), key.Describe(),
+		"add the namespace to the cluster's namespaces")
 }
 
 func denied(project string, key manifest.Key, what string) error {

@@ -40,7 +40,7 @@ func (e *Engine) Delete(ctx context.Context, app string, gvk schema.GroupVersion
 		return err
 	}
 	at := endpoint{resource: gvr, namespace: key.Namespace, name: key.Name}
-	live, err := e.kube.get(ctx, at)
+	live, err := a.kube().get(ctx, at)
 	if err != nil {
 		return explain(err, key, "read")
 	}
@@ -52,5 +52,5 @@ func (e *Engine) Delete(ctx context.Context, app string, gvk schema.GroupVersion
 		grace = new(int64)
 	}
 	how := propagation([]string{"PrunePropagationPolicy=" + propagated})
-	return explain(e.kube.deleteWithin(ctx, at, string(live.GetUID()), how, grace), key, "delete")
+	return explain(a.kube().deleteWithin(ctx, at, string(live.GetUID()), how, grace), key, "delete")
 }

@@ -15,7 +15,11 @@ type Settings struct {
 	InstanceLabel  string               // label with which Argo CD may name its applications; empty: the default
 	Hidden         []string             // annotations of Secrets that are masked like their values
 	Marks          string               // Argo CD's marks, written in addition to ours: annotation, annotation+label or label; empty: none
-	WaveDelay      time.Duration        // pause between two waves, unless an application sets another
+	// Impersonate makes the agent act for each application as the service account
+	// that its project names, and ImpersonateOptional as itself where it names none.
+	Impersonate, ImpersonateOptional bool
+
+	WaveDelay time.Duration // pause between two waves, unless an application sets another
 }
 
 // tenantSettings returns the current settings.

@@ -193,7 +193,7 @@ func (a *app) applyServerSide(ctx context.Context, s *sending) (*manifest.Object
 		if err != nil {
 			return nil, err
 		}
-		out, err := a.e.kube.patch(ctx, patch{
+		out, err := a.kube().patch(ctx, patch{
 			endpoint: s.endpoint, kind: types.ApplyPatchType, body: text, manager: a.e.Manager, dryRun: s.dryRun,
 			lenient: hasOption(s.options, "Validate", "false"),
 		}, func(live *manifest.Object) bool { return carries(live, obj, a.e.Manager) })
@@ -216,7 +216,7 @@ func (a *app) applyServerSide(ctx context.Context, s *sending) (*manifest.Object
 func (a *app) outgoing(ctx context.Context, s *sending) (*manifest.Object, error) {
 	obj, guard := s.body, ""
 	if hasOption(s.options, "RespectIgnoreDifferences", "true") && !s.ignore.Empty(s.key) {
-		live, err := a.e.kube.get(ctx, s.endpoint)
+		live, err := a.kube().get(ctx, s.endpoint)
 		if err != nil {
 			return nil, err
 		}
@@ -280,12 +280,12 @@ func withinMap(part, whole map[string]any) bool {
 func (a *app) merge(ctx context.Context, s *sending) (*manifest.Object, error) {
 	s.merged = true
 	for try := 1; ; try++ {
-		live, err := a.e.kube.get(ctx, s.endpoint)
+		live, err := a.kube().get(ctx, s.endpoint)
 		if err != nil {
 			return nil, err
 		}
 		if live == nil {
-			out, err := a.e.kube.create(ctx, s.endpoint, s.body, s.dryRun)
+			out, err := a.kube().create(ctx, s.endpoint, s.body, s.dryRun)
 			if apierrors.IsAlreadyExists(err) && try < maxConflicts {
 				continue
 			}
@@ -310,7 +310,7 @@ func (a *app) mergeInto(ctx context.Context, s *sending, live *manifest.Object) 
 	if string(text) == "{}" {
 		return live, nil
 	}
-	return a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.MergePatchType, body: text, manager: a.e.Manager, dryRun: s.dryRun}, nil)
+	return a.kube().patch(ctx, patch{endpoint: s.endpoint, kind: types.MergePatchType, body: text, manager: a.e.Manager, dryRun: s.dryRun}, nil)
 }
 
 // threeWay makes the patch of a merge, guarded by the resource version of live.
@@ -356,19 +356,19 @@ func (a *app) replace(ctx context.Context, s *sending) (*manifest.Object, error)
 	s.merged = true
 	force := hasOption(s.options, "Force", "true") && s.key.Kind != "CustomResourceDefinition" && s.key.Kind != "Namespace"
 	for try := 1; ; try++ {
-		live, err := a.e.kube.get(ctx, s.endpoint)
+		live, err := a.kube().get(ctx, s.endpoint)
 		if err != nil {
 			return nil, err
 		}
 		if live == nil {
-			return a.e.kube.create(ctx, s.endpoint, s.body, s.dryRun)
+			return a.kube().create(ctx, s.endpoint, s.body, s.dryRun)
 		}
 		if force {
 			return a.recreate(ctx, s)
 		}
 		obj := s.body.DeepCopy()
 		obj.SetResourceVersion(live.GetResourceVersion())
-		out, err := a.e.kube.update(ctx, s.endpoint, obj, s.dryRun)
+		out, err := a.kube().update(ctx, s.endpoint, obj, s.dryRun)
 		if err == nil || try == maxConflicts || !apierrors.IsConflict(err) {
 			return out, err
 		}
@@ -377,7 +377,7 @@ func (a *app) replace(ctx context.Context, s *sending) (*manifest.Object, error)
 
 // recreate deletes an object, waits until it is gone, and creates it again.
 func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error) {
-	live, err := a.e.kube.get(ctx, s.endpoint)
+	live, err := a.kube().get(ctx, s.endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -388,7 +388,7 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 		if err := a.e.Guard.deletes(s.key, s.namespace != ""); err != nil {
 			return nil, err
 		}
-		if err := a.e.kube.delete(ctx, s.endpoint, string(live.GetUID()), propagation(s.options)); err != nil {
+		if err := a.kube().delete(ctx, s.endpoint, string(live.GetUID()), propagation(s.options)); err != nil {
 			return nil, err
 		}
 		if err := a.awaitGone(ctx, s.endpoint, live.GetUID()); err != nil {
@@ -397,7 +397,7 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 	}
 	s.uid, s.note = "", "deleted and recreated"
 	if s.merged {
-		return a.e.kube.create(ctx, s.endpoint, s.body, false)
+		return a.kube().create(ctx, s.endpoint, s.body, false)
 	}
 	return a.applyServerSide(ctx, s)
 }
@@ -405,7 +405,7 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 // awaitGone waits until an object with a uid is deleted.
 func (a *app) awaitGone(ctx context.Context, at endpoint, uid types.UID) error {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		now, err := a.e.kube.get(ctx, at)
+		now, err := a.kube().get(ctx, at)
 		if err != nil || now == nil || now.GetUID() != uid {
 			return err
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/capstan-cd/capstan/shared/logkey"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/action"
 	"github.com/capstan-cd/capstan/shared/compress"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
@@ -208,9 +209,9 @@ func (c cluster) Belongs(app string, key manifest.Key) bool {
 }
 
 // Read returns a live object.
-func (c cluster) Read(ctx context.Context, key manifest.Key, version string) (*manifest.Object, error) {
+func (c cluster) Read(ctx context.Context, app string, key manifest.Key, version string) (*manifest.Object, error) {
 	gvk := schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}
-	return c.a.engine.Read(ctx, gvk, key.Namespace, key.Name)
+	return c.a.engine.Read(ctx, app, gvk, key.Namespace, key.Name)
 }
 
 // Inspect returns desired and live.
@@ -244,6 +245,23 @@ func (c cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, key manife
 
 // Refresh compares again.
 func (c cluster) Refresh(ctx context.Context, app string) bool { return c.a.engine.Refresh(ctx, app) }
+
+// CheckAccess returns what the application's service account lacks.
+func (c cluster) CheckAccess(ctx context.Context, app string) (*linkv1.CheckAccessResponse, error) {
+	r, err := c.a.engine.CheckAccess(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	out := &linkv1.CheckAccessResponse{
+		ServiceAccount: r.User, Enabled: r.Enabled, Enforced: r.Enforced, Objects: uint32(min(r.Objects, math.MaxUint32)), Incomplete: r.Incomplete,
+	}
+	for _, m := range r.Missing {
+		out.Missing = append(out.Missing, &linkv1.MissingRight{
+			Verb: m.Verb, Group: m.Group, Resource: m.Resource, Namespace: m.Namespace, Name: m.Name, Fix: m.Fix(r.User),
+		})
+	}
+	return out, nil
+}
 
 // Confirm reports the current state of an application and waits until the hub
 // has stored it.

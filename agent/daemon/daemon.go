@@ -105,6 +105,7 @@ func openSecret(ctx context.Context, c Config, v *vault) (*inventory.Secret, err
 // kubernetes contains the clients of the cluster, with one connection pool.
 type kubernetes struct {
 	http    *http.Client
+	as      func(user string) (dynamic.Interface, error) // a client that acts as a user
 	dynamic dynamic.Interface
 	slim    dynamic.Interface // reads only metadata
 	api     *watch.API
@@ -136,7 +137,12 @@ func connect(conf *rest.Config) (kubernetes, error) {
 	if err != nil {
 		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
 	}
-	return kubernetes{http: client, dynamic: dyn, slim: metadata, api: watch.NewAPI(client, base)}, nil
+	as := func(user string) (dynamic.Interface, error) {
+		own := *client // the connections are shared
+		own.Transport = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{UserName: user}, client.Transport)
+		return dynamic.NewForConfigAndClient(conf, &own)
+	}
+	return kubernetes{as: as, http: client, dynamic: dyn, slim: metadata, api: watch.NewAPI(client, base)}, nil
 }
 
 // agent is the assembled parts.
@@ -189,7 +195,7 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	a.events = kubeevent.New(kubeevent.Config{Client: k.dynamic, Home: c.Namespace, Reasons: a.eventReasons, Write: a.lease.Check, Log: c.Log})
 	a.hub = hubobjects.New(a.control, lifecycle.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
-		Hub: a.hub, Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
+		Hub: a.hub, Client: k.dynamic, As: k.as, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.assessHealth, Columns: a.columns, Links: watch.Links, Log: c.Log,
 		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Metrics: t.metrics,
 		Excluded: func(group, kind string) bool { return a.settings.current.Get().Excluded(group, kind) },

@@ -37,5 +37,6 @@ func (a *agent) customize() {
 		Tenant: a.tenant(),
 		Ignore: now.IgnoreDifferences(), InstallationID: now.InstallationID(), InstanceLabel: now.InstanceLabelKey(),
 		Hidden: now.SensitiveAnnotations(), Marks: now.Marks(), WaveDelay: now.WaveDelay(a.Config.WaveDelay),
+		Impersonate: now.Impersonate(), ImpersonateOptional: now.ImpersonateOptional(),
 	})
 }

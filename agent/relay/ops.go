@@ -31,13 +31,15 @@ type Cluster interface {
 	// that owns it.
 	Belongs(app string, key manifest.Key) bool
 	// Read returns a live object, without managedFields.
-	Read(ctx context.Context, key manifest.Key, version string) (*manifest.Object, error)
+	Read(ctx context.Context, app string, key manifest.Key, version string) (*manifest.Object, error)
 	// Inspect returns the managed objects of an application that match pick:
 	// all, or those that differ. With predict, each has the result of a dry
 	// run.
 	Inspect(ctx context.Context, app string, all, predict bool, pick func(manifest.Key) bool) ([]Object, error)
 	// Delete deletes a live object of an application.
 	Delete(ctx context.Context, app string, key manifest.Key, version string, force bool, propagation string) error
+	// CheckAccess returns what the application's service account lacks.
+	CheckAccess(ctx context.Context, app string) (*linkv1.CheckAccessResponse, error)
 }
 
 // A Refresher compares applications again.
@@ -74,7 +76,7 @@ func (s *Server) Get(ctx context.Context, r *linkv1.GetRequest) (*linkv1.GetResp
 	if !s.cluster.Belongs(r.GetAppId(), key) {
 		return nil, fault.With(fault.New(fault.Missing, "it does not belong to the application"), key.Describe(), "")
 	}
-	o, err := s.cluster.Read(ctx, key, r.GetVersion())
+	o, err := s.cluster.Read(ctx, r.GetAppId(), key, r.GetVersion())
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +147,14 @@ func (s *Server) Confirm(ctx context.Context, r *linkv1.ConfirmRequest) (*linkv1
 		return nil, err
 	}
 	return &linkv1.ConfirmResponse{}, nil
+}
+
+// CheckAccess returns what the application's service account lacks.
+func (s *Server) CheckAccess(ctx context.Context, r *linkv1.CheckAccessRequest) (*linkv1.CheckAccessResponse, error) {
+	if r.GetAppId() == "" {
+		return nil, fault.New(fault.Invalid, "an application is checked by its id")
+	}
+	return s.cluster.CheckAccess(ctx, r.GetAppId())
 }
 
 // Delete deletes one live object.

@@ -22,7 +22,11 @@ type cluster struct {
 
 func (cluster) Belongs(app string, k manifest.Key) bool { return app == "a" && k.Name == "mine" }
 
-func (cluster) Read(context.Context, manifest.Key, string) (*manifest.Object, error) {
+func (cluster) CheckAccess(context.Context, string) (*linkv1.CheckAccessResponse, error) {
+	return &linkv1.CheckAccessResponse{ServiceAccount: "system:serviceaccount:shop:deployer"}, nil
+}
+
+func (cluster) Read(context.Context, string, manifest.Key, string) (*manifest.Object, error) {
 	return secret("aHVudGVyMg=="), nil
 }
 

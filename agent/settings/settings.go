@@ -244,6 +244,14 @@ func (v *Value) WaveDelay(otherwise time.Duration) time.Duration {
 	return time.Duration(v.raw.GetWaveDelaySeconds()) * time.Second
 }
 
+// Impersonate reports whether the agent acts for applications as the service
+// accounts that their projects name.
+func (v *Value) Impersonate() bool { return v.raw.GetImpersonate() }
+
+// ImpersonateOptional reports whether the agent acts as itself for an
+// application without service account.
+func (v *Value) ImpersonateOptional() bool { return v.raw.GetImpersonateOptional() }
+
 // EventReasons are those of the Kubernetes events to write; "all": every one;
 // empty: none.
 func (v *Value) EventReasons() []string { return v.raw.GetEventReasons() }

@@ -21,11 +21,6 @@ import (
 // maxFile bounds a policy in a file, in bytes.
 const maxFile = 16 << 20
 
-// Policy has the commands of `admin settings rbac`.
-func (c Commands) Policy() []*cobra.Command {
-	return []*cobra.Command{c.can(), c.validate(), c.preview()}
-}
-
 // A file is a policy on this machine.
 type file struct {
 	path        string
@@ -75,7 +70,7 @@ func (f *file) policy() (rbac.Policy, []error, error) {
 	return p, problems, nil
 }
 
-func (c Commands) can() *cobra.Command {
+func (c commands) can() *cobra.Command {
 	var f file
 	var quiet, strict bool
 	var groups []string
@@ -126,7 +121,7 @@ func known(resource, action string, strict bool) error {
 }
 
 // decide asks the file, or the hub if there is none.
-func (c Commands) decide(cmd *cobra.Command, f file, names, args []string) (bool, error) {
+func (c commands) decide(cmd *cobra.Command, f file, names, args []string) (bool, error) {
 	if f.path == "" {
 		d, _, err := c.ask(cmd, whom{user: names[0], groups: names[1:]}, args)
 		return d.Allowed, err
@@ -141,7 +136,7 @@ func (c Commands) decide(cmd *cobra.Command, f file, names, args []string) (bool
 	return rbac.Compile(p, rbac.Options{}).For(names).Check(args[1], args[0], object(args)), nil
 }
 
-func (c Commands) validate() *cobra.Command {
+func (c commands) validate() *cobra.Command {
 	f := file{builtin: true}
 	cmd := &cobra.Command{
 		Use: "validate", Short: "Check a policy and run its tests", Args: usage.Exactly(),
@@ -165,9 +160,9 @@ func (c Commands) validate() *cobra.Command {
 }
 
 // state checks the file, or asks the hub if there is none.
-func (c Commands) state(cmd *cobra.Command, f file) (apimodel.PolicyState, error) {
+func (c commands) state(cmd *cobra.Command, f file) (apimodel.PolicyState, error) {
 	if f.path == "" {
-		api, err := c.Connect()
+		api, err := c.Client()
 		if err != nil {
 			return apimodel.PolicyState{}, err
 		}
@@ -194,7 +189,7 @@ func (c Commands) state(cmd *cobra.Command, f file) (apimodel.PolicyState, error
 	return s, nil
 }
 
-func (c Commands) preview() *cobra.Command {
+func (c commands) preview() *cobra.Command {
 	var f file
 	cmd := &cobra.Command{
 		Use: "preview", Short: "Say who would gain and lose what by a policy in a file", Args: usage.Exactly(),
@@ -211,7 +206,7 @@ func (c Commands) preview() *cobra.Command {
 			for key, value := range values {
 				body.Values[key] = &value
 			}
-			api, err := c.Connect()
+			api, err := c.Client()
 			if err != nil {
 				return err
 			}

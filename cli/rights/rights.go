@@ -11,15 +11,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
-// Commands makes commands that write with a printer and call a hub.
-type Commands struct {
-	Printer *output.Printer
-	Connect func() (*client.Client, error)
+// commands share what they work with.
+type commands struct{ *command.Env }
+
+// Account is the command account.
+func Account(env *command.Env) *cobra.Command {
+	c := commands{env}
+	return command.Noun("account", "Accounts: what you may do, and why", nil, c.canI(), c.explain())
+}
+
+// Policy is the command rbac of `admin settings`.
+func Policy(env *command.Env) *cobra.Command {
+	c := commands{env}
+	return command.Noun("rbac", "Access policies: can, validate, preview", nil, c.can(), c.validate(), c.preview())
 }
 
 // whom is the subject that a command asks about.
@@ -33,8 +43,8 @@ func (w *whom) addFlags(c *cobra.Command) {
 	c.Flags().StringSliceVar(&w.groups, "groups", nil, "groups that the user has")
 }
 
-// CanI is `account can-i`.
-func (c Commands) CanI() *cobra.Command {
+// canI is `account can-i`.
+func (c commands) canI() *cobra.Command {
 	var who whom
 	cmd := &cobra.Command{
 		Use: "can-i ACTION RESOURCE [OBJECT]", Short: "Say whether you may do something: yes or no", Args: question,
@@ -56,8 +66,8 @@ func (c Commands) CanI() *cobra.Command {
 	return cmd
 }
 
-// Explain is `account explain`.
-func (c Commands) Explain() *cobra.Command {
+// explain is `account explain`.
+func (c commands) explain() *cobra.Command {
 	var who whom
 	cmd := &cobra.Command{
 		Use: "explain ACTION RESOURCE [OBJECT]", Short: "Say whether you may do something, and which rule decides", Args: question,
@@ -90,8 +100,8 @@ func object(args []string) string {
 	return "*"
 }
 
-func (c Commands) ask(cmd *cobra.Command, who whom, args []string) (apimodel.RightDecision, []byte, error) {
-	api, err := c.Connect()
+func (c commands) ask(cmd *cobra.Command, who whom, args []string) (apimodel.RightDecision, []byte, error) {
+	api, err := c.Client()
 	if err != nil {
 		return apimodel.RightDecision{}, nil, err
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/api/openapi"
 	"github.com/capstan-cd/capstan/hub/api/ratelimit"
+	"github.com/capstan-cd/capstan/hub/api/reference"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
@@ -130,6 +131,7 @@ type Server struct {
 	external   *url.URL
 	operations map[string]*openapi.Operation // by method and echo path
 	streamed   []*openapi.Operation          // those that answer with a stream
+	reference  reference.Reference
 	limits     *ratelimit.Limits
 	streams    streams
 	versions   policyVersions
@@ -151,7 +153,11 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), cfg: cfg, external: external, operations: operations, limits: ratelimit.New(cfg.Rates)}
+	shown, err := reference.New(document)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
 	for _, o := range operations {
 		if o.Stream {
 			s.streamed = append(s.streamed, o)
@@ -183,8 +189,12 @@ func (s *Server) routes() *echo.Echo {
 	group := e.Group("", s.findOperation, s.limited, s.signedIn, s.sameSite, s.limitBody, s.valid, s.expecting, s.idempotent)
 	gen.RegisterHandlers(group, gen.NewStrictHandler(s, nil))
 	group.GET("/openapi.yaml", s.openAPI)
+	group.GET("/openapi.json", blob("application/json", s.reference.JSON))
+	group.GET("/docs", blob("text/html; charset=utf-8", s.reference.Page))
+	group.GET("/docs/style.css", blob("text/css; charset=utf-8", s.reference.Style))
 	group.POST("/api/v1/apply", s.apply)
 	group.GET("/api/v1/stream", s.stream)
+	group.GET("/api/v1/applications/:namespace/:name/tree/stream", s.streamTree)
 	group.POST("/api/v1/webhook", s.webhook)
 	group.POST("/api/webhook", s.webhook)
 	s.console(e)
@@ -194,6 +204,11 @@ func (s *Server) routes() *echo.Echo {
 // openAPI returns the document.
 func (s *Server) openAPI(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/yaml", document)
+}
+
+// blob serves bytes that never change.
+func blob(kind string, content []byte) echo.HandlerFunc {
+	return func(c echo.Context) error { return c.Blob(http.StatusOK, kind, content) }
 }
 
 // console serves the browser application.

@@ -64,7 +64,10 @@ func listTag(l apimodel.ApplicationList) (string, error) {
 }
 
 func filter(p apimodel.ListApplicationsParams) (hub.ApplicationFilter, error) {
-	f := hub.ApplicationFilter{Projects: p.Project, Namespaces: p.Namespace, Query: p.Q, Limit: p.Limit}
+	f := hub.ApplicationFilter{Projects: append(p.Project, p.Projects...), Namespaces: p.Namespace, Query: p.Q, Name: p.Name, Limit: p.Limit}
+	if p.AppNamespace != "" {
+		f.Namespaces = append(f.Namespaces, p.AppNamespace)
+	}
 	for _, url := range p.Repo {
 		if normal, err := repourl.Normalize(url); err == nil {
 			url = normal
@@ -84,6 +87,11 @@ func filter(p apimodel.ListApplicationsParams) (hub.ApplicationFilter, error) {
 	if f.Labels, err = parseLabels(p.Labels); err != nil {
 		return f, err
 	}
+	selected, err := parseLabels(p.Selector)
+	if err != nil {
+		return f, err
+	}
+	f.Labels = append(f.Labels, selected...)
 	f.After, err = parsePage(p.Cursor)
 	return f, err
 }
@@ -269,13 +277,9 @@ func propagationOf(p apimodel.DeleteApplicationParams) (apimodel.Propagation, er
 
 // GetApplicationTree answers the managed objects and their children.
 func (s *Server) GetApplicationTree(ctx context.Context, r gen.GetApplicationTreeRequestObject) (gen.GetApplicationTreeResponseObject, error) {
-	t, err := s.Catalog.Tree(ctx, callerOf(ctx), r.Namespace, r.Name)
+	out, err := s.treeOf(ctx, callerOf(ctx), r.Namespace, r.Name)
 	if err != nil {
 		return nil, err
-	}
-	out := apimodel.Tree{Nodes: collect(t.Resources, presentNode), Cursor: t.Cursor, Paused: presentPaused(t.Application)}
-	if t.On != nil {
-		out.AsOf, out.Connected = at(t.On.LastSeen), t.On.Connected
 	}
 	return gen.GetApplicationTree200JSONResponse(out), nil
 }

@@ -53,16 +53,16 @@ func resources() []string {
 func rights() map[string]string {
 	const reads, writes, platform = "readonly tenant-admin", "tenant-admin", "platform-admin"
 	return map[string]string{
-		"healthz": "none", "livez": "none", "readyz": "none", "getOpenAPI": "none", "receiveWebhook": "none", "receiveWebhookArgo": "none",
+		"healthz": "none", "livez": "none", "readyz": "none", "getOpenAPI": "none", "getOpenAPIJSON": "none", "getReference": "none", "getReferenceStyle": "none", "receiveWebhook": "none", "receiveWebhookArgo": "none",
 		"setup": "none", "checkSetup": "none", "login": "none",
 
-		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
+		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "getClientSettings": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
 
 		"listTenants": platform, "createTenant": platform, "getTenant": platform, "createSetupLink": platform,
 		"updateTenant": platform, "deleteTenant": platform, "getTenantDeletion": platform, "restoreTenant": platform, "suspendTenant": platform, "resumeTenant": platform, "exportTenant": platform, "getTenantUsage": platform, "setTenantQuotas": platform,
 		"listUsers": reads, "createUser": writes, "updateUser": writes, "deleteUser": writes,
-		"listProjects": reads, "getProject": reads, "getProjectWindows": reads, "createProject": writes, "updateProject": writes, "deleteProject": writes,
+		"listProjects": reads, "getProject": reads, "getProjectWindows": reads, "getDetailedProject": reads, "getGlobalProjects": reads, "createProject": writes, "updateProject": writes, "deleteProject": writes,
 		"listRepositories": reads, "getRepository": reads, "refreshRepository": reads, "listRepositoryCredentials": reads,
 		"putRepository": writes, "deleteRepository": writes, "deleteRepositoryCredential": writes,
 		"listCertificates": reads, "addCertificates": writes, "deleteCertificates": writes,
@@ -70,7 +70,7 @@ func rights() map[string]string {
 		"listClusters": reads, "getCluster": reads, "enrollCluster": writes, "updateCluster": writes, "deleteCluster": writes,
 		"acceptHub": writes, "keepCluster": writes, "revokeAgent": writes, "upgradeAgent": writes,
 		"listApplications": reads, "getApplication": reads, "getApplicationTree": reads, "getLiveResource": reads, "diffApplication": reads,
-		"getManifests": reads, "getHistory": reads, "getApplicationWindows": reads, "listOperations": reads, "refreshApplication": reads,
+		"getManifests": reads, "checkImpersonation": reads, "getHistory": reads, "getApplicationWindows": reads, "listOperations": reads, "refreshApplication": reads,
 		"createApplication": writes, "updateApplication": writes, "patchApplication": writes, "updateApplicationSpec": writes, "deleteApplication": writes, "syncApplication": writes,
 		"rollbackApplication": writes, "resumeApplication": writes, "terminateOperation": writes,
 		"listResourceActions": reads, "runResourceAction": writes,

@@ -291,6 +291,9 @@ func presentCluster(c hub.Cluster, invitations []hub.Enrolment) apimodel.Cluster
 		CreatedAt: c.CreatedAt.UTC(), ResourceVersion: strconv.FormatInt(c.Version, 10),
 		Fingerprint: c.Fingerprint, Backlog: int64(c.Backlog), LagSeconds: float32(c.Lag.Seconds()), Held: c.Held, Upgradable: c.Upgradable,
 	}
+	if !c.Same(hub.ClusterScope{}) {
+		out.Scope = &apimodel.ClusterScope{Project: c.Project, Namespaces: c.Namespaces, ClusterResources: c.ClusterResources, Shard: c.Shard}
+	}
 	if r := c.Rewind; r != nil {
 		out.Rewind = apimodel.Rewind{Since: r.Since.UTC(), SeenAt: r.SeenAt.UTC(), Reason: r.Reason, Proven: r.Proven, AgentSeq: r.AgentSeq, HubSeq: r.HubSeq}
 	}
@@ -325,6 +328,14 @@ func presentCluster(c hub.Cluster, invitations []hub.Enrolment) apimodel.Cluster
 		out.Enrolments = append(out.Enrolments, info)
 	}
 	return out
+}
+
+// givenScope is what a request says of a cluster's scope; nil: nothing.
+func givenScope(s *apimodel.ClusterScope) *hub.ClusterScope {
+	if s == nil {
+		return nil
+	}
+	return &hub.ClusterScope{Project: s.Project, Namespaces: s.Namespaces, ClusterResources: s.ClusterResources, Shard: s.Shard}
 }
 
 func presentNode(r hub.Resource) apimodel.Node {

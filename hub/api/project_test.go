@@ -30,16 +30,10 @@ func TestProjectsThatAreNotEnforced(t *testing.T) {
 	w := newWorld(t)
 	admin := w.Admin("acme")
 	w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
-	ids := map[string]string{
-		"permitOnlyProjectScopedClusters": "PROJ-04(refused) ",
-		"destinationServiceAccounts":      "PROJ-05(refused) ",
-	}
 	for name, value := range map[string]any{
-		"permitOnlyProjectScopedClusters": true,
-		"destinationServiceAccounts":      []any{map[string]any{"server": "*", "namespace": "*", "defaultServiceAccount": "deployer"}},
-		"somethingNewer":                  map[string]any{"deny": "all"},
+		"somethingNewer": map[string]any{"deny": "all"},
 	} {
-		t.Run(ids[name]+name+" is stored, said, and permits no application", func(t *testing.T) {
+		t.Run(name+" is stored, said, and permits no application", func(t *testing.T) {
 			p := strings.ToLower(name)
 			var stored struct {
 				Spec     map[string]json.RawMessage
@@ -84,7 +78,32 @@ func TestProjectsThatAreNotEnforced(t *testing.T) {
 		w.call(admin, "PUT", "/api/v1/applications/argocd/later", application("later", of("later"))).ok(200)
 		w.call(admin, "PUT", "/api/v1/applications/argocd/later", application("later", of("default"))).ok(200)
 	})
-	t.Run("PROJ-02 only the listed namespaces' applications may use the project", func(t *testing.T) {
+	t.Run("ANY-01(refused) an application in a namespace that is not enabled is not created", func(t *testing.T) {
+		a := application("elsewhere")
+		a["metadata"].(map[string]any)["namespace"] = "team-a"
+		if why := w.call(admin, "POST", "/api/v1/applications", a).fails(400); !strings.Contains(why.Message+why.Fix, "application.namespaces") {
+			t.Errorf("%+v", why)
+		}
+	})
+	namespaces := func(value string) map[string]any {
+		return map[string]any{"values": map[string]any{"argocd-cmd-params-cm": map[string]any{"application.namespaces": value}}}
+	}
+	w.call(admin, "PATCH", "/api/v1/settings", namespaces("team-*, /^(blue|blues|other)$/")).ok(200)
+	t.Run("ANY-01 PROJ-02 ANY-02 a project without sourceNamespaces is argocd's alone", func(t *testing.T) {
+		a := application("elsewhere")
+		a["metadata"].(map[string]any)["namespace"] = "team-a"
+		var made struct{ Warnings []string }
+		w.call(admin, "POST", "/api/v1/applications", a).ok(201).into(&made)
+		if !strings.Contains(strings.Join(made.Warnings, "\n"), "does not permit applications in namespace") {
+			t.Errorf("%q", made.Warnings)
+		}
+	})
+	t.Run("ANY-01(refused) patterns that cannot be read", func(t *testing.T) {
+		for _, bad := range []string{"{a", "/(/"} {
+			w.call(admin, "PATCH", "/api/v1/settings", namespaces(bad)).fails(400)
+		}
+	})
+	t.Run("PROJ-02 ANY-02 only the listed namespaces' applications may use the project", func(t *testing.T) {
 		w.call(admin, "POST", "/api/v1/projects", project("homes", open(map[string]any{"sourceNamespaces": []any{"team-*", "/^blue$/"}}))).ok(201)
 		for namespace, permitted := range map[string]bool{"argocd": true, "team-a": true, "blue": true, "blues": false, "other": false} {
 			a := application("in-"+namespace, of("homes"))
@@ -94,26 +113,6 @@ func TestProjectsThatAreNotEnforced(t *testing.T) {
 			if refused := strings.Contains(strings.Join(made.Warnings, "\n"), "does not permit applications in namespace"); refused == permitted {
 				t.Errorf("%s: %q", namespace, made.Warnings)
 			}
-		}
-	})
-	t.Run("PROJ-18(refused) globalProjects is refused, and an empty list is not", func(t *testing.T) {
-		set := func(value string) map[string]any {
-			return map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"globalProjects": value}}}
-		}
-		why := w.call(admin, "PATCH", "/api/v1/settings", set("- labelSelector: {matchLabels: {team: blue}}\n  projectName: base\n")).fails(400)
-		if !strings.Contains(why.Message, "globalProjects") || why.Fix == "" {
-			t.Errorf("%+v", why)
-		}
-		w.call(admin, "PATCH", "/api/v1/settings", set("[]")).ok(200)
-	})
-	t.Run("CLU-01(refused) a cluster that is restricted to namespaces is refused", func(t *testing.T) {
-		var applied struct {
-			Failed  int
-			Results []struct{ Error struct{ Message string } }
-		}
-		w.call(admin, "POST", "/api/v1/apply", "apiVersion: v1\nkind: Secret\nmetadata: {name: c, labels: {argocd.argoproj.io/secret-type: cluster}}\nstringData: {name: narrow, server: 'https://n', namespaces: 'a,b'}\n").ok(200).into(&applied)
-		if applied.Failed != 1 || !strings.Contains(applied.Results[0].Error.Message, "namespaces") {
-			t.Errorf("%+v", applied)
 		}
 	})
 }

@@ -170,7 +170,7 @@ func (s *Server) ListClusters(ctx context.Context, _ gen.ListClustersRequestObje
 // EnrollCluster makes a cluster with a join token.
 func (s *Server) EnrollCluster(ctx context.Context, r gen.EnrollClusterRequestObject) (gen.EnrollClusterResponseObject, error) {
 	cl := hub.Cluster{Meta: hub.Meta{Name: r.Body.Name, Labels: r.Body.Labels}, Server: r.Body.Server}
-	in, err := s.Catalog.Enroll(ctx, callerOf(ctx), cl, r.Body.ExpiresIn)
+	in, err := s.Catalog.Enroll(ctx, callerOf(ctx), cl, givenScope(r.Body.Scope), r.Body.ExpiresIn)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (s *Server) UpdateCluster(ctx context.Context, r gen.UpdateClusterRequestOb
 	}
 	cl, err := s.Catalog.UpdateCluster(ctx, callerOf(ctx), hub.Cluster{
 		Meta: hub.Meta{Name: r.Name, Labels: r.Body.Labels, Annotations: r.Body.Annotations}, Server: r.Body.Server,
-	}, expect)
+	}, givenScope(r.Body.Scope), expect)
 	if err != nil {
 		return nil, err
 	}

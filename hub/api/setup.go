@@ -34,10 +34,15 @@ func (a signedOut) VisitLogoutResponse(w http.ResponseWriter) error {
 	return nil
 }
 
-// Healthz answers like Livez.
-func (s *Server) Healthz(ctx context.Context, _ gen.HealthzRequestObject) (gen.HealthzResponseObject, error) {
+// Healthz answers like Livez, or like both probes.
+func (s *Server) Healthz(ctx context.Context, r gen.HealthzRequestObject) (gen.HealthzResponseObject, error) {
 	if err := s.alive(ctx); err != nil {
 		return nil, err
+	}
+	if r.Params.Full {
+		if err := s.ready(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return gen.Healthz200JSONResponse{Status: apimodel.Ok}, nil
 }
@@ -59,11 +64,16 @@ func (s *Server) alive(ctx context.Context) error {
 
 // Readyz answers whether the hub can serve.
 func (s *Server) Readyz(ctx context.Context, _ gen.ReadyzRequestObject) (gen.ReadyzResponseObject, error) {
-	if err := s.Ready(ctx); err != nil {
-		if fault.KindOf(err) == fault.Internal {
-			err = fault.Wrap(fault.Offline, err, "the hub is not ready")
-		}
+	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
 	return gen.Readyz200JSONResponse{Status: apimodel.Ok}, nil
+}
+
+func (s *Server) ready(ctx context.Context) error {
+	err := s.Ready(ctx)
+	if err != nil && fault.KindOf(err) == fault.Internal {
+		return fault.Wrap(fault.Offline, err, "the hub is not ready")
+	}
+	return err
 }

@@ -77,7 +77,7 @@ func (s *Server) stream(c echo.Context) error {
 	r := c.Request()
 	who := callerOf(r.Context())
 	if !s.streams.enter(who.Credential) {
-		return fault.With(fault.New(fault.Exceeded, "you have %d open streams", maxStreams), "", "close some of them")
+		return errManyStreams()
 	}
 	defer s.streams.leave(who.Credential)
 	only, err := s.onlyApplication(r.Context(), who, r.URL.Query().Get("application"))

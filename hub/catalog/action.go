@@ -60,7 +60,7 @@ func (c *Catalog) BeginAction(ctx context.Context, by hub.Caller, namespace, nam
 
 // limit adds what the project permits now: the cluster may know an older state.
 func (w *writer) limit(ctx context.Context, a *hub.ActionRequest, on View) error {
-	p, err := w.Tx.Project(ctx, on.Project)
+	p, err := w.EffectiveProject(ctx, on.Project)
 	if err != nil {
 		return fault.With(err, "application "+title(on.Namespace, on.Name), "")
 	}
@@ -68,11 +68,8 @@ func (w *writer) limit(ctx context.Context, a *hub.ActionRequest, on View) error
 	if err != nil {
 		return err
 	}
-	a.Project, a.Destination = p.Name, hub.Destination{Name: on.On.Name, Server: on.On.Server}
-	if spec.Destination.Server != "" {
-		a.Destination.Server = spec.Destination.Server
-	}
-	a.Limits, err = hub.DecodeProject(p.Spec)
+	a.Project, a.Destination = p.Name, on.On.PlacementOf(spec.Destination)
+	a.Limits, err = p.Effective()
 	return err
 }
 

@@ -310,7 +310,7 @@ func enforced(p *hub.Project, a hub.Application) error {
 	if p == nil {
 		return nil
 	}
-	spec, err := hub.DecodeProject(p.Spec)
+	spec, err := p.Effective()
 	if err != nil {
 		return err
 	}
@@ -334,6 +334,9 @@ func (w *writer) putApplication(ctx context.Context, there hub.WriteContext, a h
 	}
 	if err := w.Need(access.Applications, access.Create, objectOf(a)); err != nil {
 		return a, nil, "", err
+	}
+	if !hub.AppNamespaceEnabled(there.AppNamespaces, a.Namespace) {
+		return a, nil, "", fault.With(hub.ProjectSpec{}.AdmitsNamespace(a.Project, a.Namespace), "application "+title(a.Namespace, a.Name), "")
 	}
 	if err := enforced(there.Project, a); err != nil {
 		return a, nil, "", err

@@ -236,7 +236,8 @@ func (c *Catalog) applyCluster(ctx context.Context, by hub.Caller, o *manifest.O
 	delete(cl.Labels, validation.SecretType)
 	cl.Annotations = maps.Clone(o.GetAnnotations())
 	delete(cl.Annotations, manifest.LastApplied)
-	if err := validation.CheckUnscoped(v); err != nil {
+	var err error
+	if cl.ClusterScope, err = validation.ReadScope(v); err != nil {
 		return "", nil, err
 	}
 	var warnings []string

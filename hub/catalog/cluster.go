@@ -87,8 +87,12 @@ type Invitation struct {
 }
 
 // Enroll makes a cluster, or takes an existing one, and a join token for its
-// agent. Labels and server nil leave an existing cluster's as they are.
-func (c *Catalog) Enroll(ctx context.Context, by hub.Caller, cl hub.Cluster, lifetime string) (Invitation, error) {
+// agent. Labels and server nil leave an existing cluster's as they are, and so
+// does scope.
+func (c *Catalog) Enroll(ctx context.Context, by hub.Caller, cl hub.Cluster, scope *hub.ClusterScope, lifetime string) (Invitation, error) {
+	if scope != nil {
+		cl.ClusterScope = *scope
+	}
 	if err := validation.CheckCluster(cl); err != nil {
 		return Invitation{}, err
 	}
@@ -102,7 +106,7 @@ func (c *Catalog) Enroll(ctx context.Context, by hub.Caller, cl hub.Cluster, lif
 	}
 	out := Invitation{Token: token}
 	err = c.write(ctx, by, func(ctx context.Context, w *writer) error {
-		made, _, err := w.putCluster(ctx, cl, true)
+		made, _, err := w.putCluster(ctx, cl, clusterPut{enroll: true, keepScope: scope == nil})
 		if err != nil {
 			return err
 		}
@@ -114,12 +118,18 @@ func (c *Catalog) Enroll(ctx context.Context, by hub.Caller, cl hub.Cluster, lif
 	return out, err
 }
 
+// A clusterPut says how a cluster is put.
+type clusterPut struct {
+	enroll    bool // with a join token
+	keepScope bool // an existing cluster keeps its scope
+}
+
 // putCluster makes a cluster or merges what is given into the one of that
 // name.
-func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (hub.Cluster, transact.Outcome, error) {
+func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, o clusterPut) (hub.Cluster, transact.Outcome, error) {
 	old, err := w.Tx.Cluster(ctx, cl.Name)
 	if fault.KindOf(err) == fault.Missing {
-		if err := w.Need(access.Clusters, access.Create, cl.Name); err != nil {
+		if err := w.Need(access.Clusters, access.Create, validation.ClusterNames(cl)...); err != nil {
 			return cl, "", err
 		}
 		made, err := w.CreateCluster(ctx, cl)
@@ -139,7 +149,7 @@ func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (h
 		return cl, "", w.Refuse(access.Clusters, access.Create, cl.Name, transact.Denied(access.Rule{Resource: access.Clusters, Action: access.Create, Object: cl.Name}))
 	}
 	action := access.Update
-	if enroll {
+	if o.enroll {
 		action = access.Create // a join token takes the place of the present agent
 	}
 	if err := w.Need(access.Clusters, action, validation.ClusterNames(old)...); err != nil {
@@ -154,21 +164,29 @@ func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (h
 	if cl.Annotations == nil {
 		cl.Annotations = old.Annotations
 	}
+	if o.keepScope {
+		cl.ClusterScope = old.ClusterScope
+	}
 	return w.changeCluster(ctx, old, cl, 0)
 }
 
 func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect int64) (hub.Cluster, transact.Outcome, error) {
-	if old.Server == cl.Server && validation.SameMap(old.Labels, cl.Labels) && validation.SameMap(old.Annotations, cl.Annotations) {
+	if old.Project != cl.Project { // it is to be called otherwise
+		if err := w.Need(access.Clusters, access.Update, validation.ClusterNames(cl)...); err != nil {
+			return cl, "", err
+		}
+	}
+	if old.Server == cl.Server && old.ClusterScope.Same(cl.ClusterScope) && validation.SameMap(old.Labels, cl.Labels) && validation.SameMap(old.Annotations, cl.Annotations) {
 		return old, transact.Unchanged, nil
 	}
 	now := old
-	now.Server, now.Labels, now.Annotations = cl.Server, cl.Labels, cl.Annotations
+	now.Server, now.Labels, now.Annotations, now.ClusterScope = cl.Server, cl.Labels, cl.Annotations, cl.ClusterScope
 	stored, err := w.UpdateCluster(ctx, now, expect)
 	if err != nil {
 		return cl, "", err
 	}
 	w.Note(access.Update, access.Clusters, old.Name, "", clusterText(old), clusterText(stored))
-	if old.Skips() != stored.Skips() {
+	if old.Skips() != stored.Skips() || !old.Limits(stored.ClusterScope) {
 		if err := w.refreshCluster(ctx, stored.ID); err != nil {
 			return cl, "", err
 		}
@@ -205,11 +223,19 @@ func (w *writer) refreshCluster(ctx context.Context, cluster hub.ClusterID) erro
 
 // clusterText is what a person wrote of a cluster.
 func clusterText(c hub.Cluster) any {
-	return map[string]any{"server": c.Server, "labels": c.Labels, "annotations": c.Annotations}
+	text := map[string]any{"server": c.Server, "labels": c.Labels, "annotations": c.Annotations}
+	if !c.Same(hub.ClusterScope{}) {
+		text["scope"] = c.ClusterScope
+	}
+	return text
 }
 
-// UpdateCluster changes what people wrote of a cluster.
-func (c *Catalog) UpdateCluster(ctx context.Context, by hub.Caller, cl hub.Cluster, expect int64) (hub.Cluster, error) {
+// UpdateCluster changes what people wrote of a cluster; a scope of nil leaves
+// that as it is.
+func (c *Catalog) UpdateCluster(ctx context.Context, by hub.Caller, cl hub.Cluster, scope *hub.ClusterScope, expect int64) (hub.Cluster, error) {
+	if scope != nil {
+		cl.ClusterScope = *scope
+	}
 	if err := validation.CheckCluster(cl); err != nil {
 		return cl, err
 	}
@@ -218,6 +244,9 @@ func (c *Catalog) UpdateCluster(ctx context.Context, by hub.Caller, cl hub.Clust
 		old, err := w.clusterForWrite(ctx, cl.Name, access.Update)
 		if err != nil {
 			return err
+		}
+		if scope == nil {
+			cl.ClusterScope = old.ClusterScope
 		}
 		if expect != 0 && expect != old.Version {
 			return transact.ErrStale("cluster " + cl.Name)
@@ -237,7 +266,7 @@ func (c *Catalog) PutCluster(ctx context.Context, by hub.Caller, cl hub.Cluster,
 	var outcome transact.Outcome
 	err := c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
 		var err error
-		out, outcome, err = w.putCluster(ctx, cl, false)
+		out, outcome, err = w.putCluster(ctx, cl, clusterPut{})
 		return err
 	})
 	return out, outcome, err

@@ -2,8 +2,6 @@ package catalog
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -97,6 +95,7 @@ func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (h
 		stored, err := w.CreateProject(ctx, p)
 		if err == nil {
 			w.Note(access.Create, access.Projects, p.Name, "", nil, validation.Written(p.Meta, p.Spec))
+			err = w.refreshHeirs(ctx, p.Name)
 		}
 		return stored, transact.Created, err
 	case !seen:
@@ -125,93 +124,9 @@ func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (h
 	stored, err := w.UpdateProject(ctx, p, old.Version)
 	if err == nil {
 		w.Note(access.Update, access.Projects, p.Name, "", validation.Written(old.Meta, old.Spec), validation.Written(p.Meta, p.Spec))
+		err = w.refreshHeirs(ctx, p.Name)
 	}
 	return stored, transact.Configured, err
-}
-
-// maxInvalidated is how many applications an error lists.
-const maxInvalidated = 20
-
-// keepsApplications refuses a change of a project that would invalidate
-// applications, and lists them (PROJ-21). Restrictions that are not enforced
-// invalidate none: the applications' conditions report them.
-func (w *writer) keepsApplications(ctx context.Context, old, changed hub.Project) error {
-	if validation.SameJSON(old.Spec, changed.Spec) {
-		return nil
-	}
-	before, err := enforceable(old)
-	if err != nil {
-		return nil
-	}
-	after, err := enforceable(changed)
-	if err != nil {
-		return err
-	}
-	var invalid []string
-	hidden := 0
-	filter := hub.ApplicationFilter{All: true, Projects: []string{old.Name}, Limit: 500}
-	for {
-		apps, err := w.Tx.Applications(ctx, filter)
-		if err != nil {
-			return err
-		}
-		views, err := w.views(ctx, apps)
-		if err != nil {
-			return err
-		}
-		for _, v := range views {
-			filter.After = hub.ApplicationKey{Namespace: v.Namespace, Name: v.Name}
-			switch why := w.invalidated(v, before, after); {
-			case why == nil:
-			case !w.Rights.Check(access.Applications, access.Get, objectOf(v.Application)):
-				hidden++
-			default:
-				invalid = append(invalid, title(v.Namespace, v.Name)+" ("+causeOf(why)+")")
-			}
-		}
-		if len(apps) < filter.Limit {
-			break
-		}
-	}
-	if len(invalid)+hidden == 0 {
-		return nil
-	}
-	if more := len(invalid) - maxInvalidated; more > 0 {
-		invalid = append(invalid[:maxInvalidated], fmt.Sprintf("%d more", more))
-	}
-	if hidden > 0 {
-		invalid = append(invalid, fmt.Sprintf("%d that you may not see", hidden))
-	}
-	return fault.With(fault.New(fault.Conflict, "applications would become invalid: %s", strings.Join(invalid, "; ")), "project "+old.Name,
-		"change, move or delete these applications first")
-}
-
-// invalidated says why an application that was permitted is permitted no more.
-func (w *writer) invalidated(v View, before, after hub.Project) error {
-	if v.DeletingAt != nil {
-		return nil
-	}
-	spec, err := hub.DecodeSpec(v.Spec)
-	if err != nil {
-		return nil
-	}
-	r := hub.Refresh{Application: v.Application, Cluster: v.On, Project: &before}
-	if w.catalog.parts.Permits(r, spec) != nil {
-		return nil
-	}
-	r.Project = &after
-	return w.catalog.parts.Permits(r, spec)
-}
-
-// enforceable is a project without what is not enforced.
-func enforceable(p hub.Project) (hub.Project, error) {
-	spec, err := hub.DecodeProject(p.Spec)
-	if err != nil {
-		return p, err
-	}
-	spec.Unenforced = hub.Unenforced{}
-	p.Spec, err = json.Marshal(spec)
-	return p, err
 }
 
 func causeOf(err error) string {
@@ -246,6 +161,14 @@ func (w *writer) deleteProject(ctx context.Context, p hub.Project) error {
 	}
 	if p.Name == "default" {
 		return fault.With(fault.New(fault.Conflict, "it cannot be deleted"), "project default", "restrict it instead")
+	}
+	heirs, err := w.heirs(ctx, p.Name)
+	if err != nil {
+		return err
+	}
+	if len(heirs) > 0 {
+		return fault.With(fault.New(fault.Conflict, "projects inherit from it by %s of argocd-cm: %s", hub.GlobalProjectsKey, strings.Join(heirs, ", ")), "project "+p.Name,
+			"take it out of "+hub.GlobalProjectsKey+" first")
 	}
 	w.Note(access.Delete, access.Projects, p.Name, "", validation.Written(p.Meta, p.Spec), nil)
 	return w.Tx.DeleteProject(ctx, p.Name)

@@ -46,11 +46,11 @@ func parentOf(ctx context.Context, apps transact.ApplicationReader, projects tra
 	if p.spec, err = hub.DecodeSpec(a.Spec); err != nil {
 		return nil, err
 	}
-	project, err := projects.Project(ctx, a.Project)
+	project, err := projects.EffectiveProject(ctx, a.Project)
 	if err != nil {
 		return nil, err
 	}
-	p.project, err = hub.DecodeProject(project.Spec)
+	p.project, err = project.Effective()
 	return p, err
 }
 

@@ -79,7 +79,7 @@ func (l *lookup) load(ctx context.Context, refs []hub.RenderedRef) error {
 		if p.spec, err = hub.DecodeSpec(a.Spec); err != nil || a.Cluster != l.cluster {
 			continue
 		}
-		if p.project, err = hub.DecodeProject(l.projects[a.Project].Spec); err == nil {
+		if p.project, err = l.projects[a.Project].Effective(); err == nil {
 			l.parents[id] = p
 		}
 	}

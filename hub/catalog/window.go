@@ -38,14 +38,14 @@ func (c *Catalog) Windows(ctx context.Context, by hub.Caller, namespace, name st
 		if err != nil {
 			return err
 		}
-		p, err := r.Tx.Project(ctx, a.Project)
+		p, err := r.EffectiveProject(ctx, a.Project)
 		if fault.KindOf(err) == fault.Missing {
 			p, err = hub.Project{Spec: []byte("{}")}, nil // its condition says so
 		}
 		if err != nil {
 			return err
 		}
-		project, err := hub.DecodeProject(p.Spec)
+		project, err := p.Effective()
 		if err != nil {
 			return err
 		}

@@ -119,21 +119,16 @@ func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.Ap
 	return out, err
 }
 
-// withSettings gives applications what the tenant's settings say about renders, and
-// notes which projects inherit restrictions by a setting that an earlier
-// release has stored.
+// withSettings gives applications what the tenant's settings say about renders.
 func withSettings(ctx context.Context, t *store.Tenant, all []hub.Refresh) error {
-	found, err := t.SettingsOf(ctx, []string{hub.SettingsMap, hub.ParamsMap}, []string{hub.GlobalProjectsKey, hub.HiddenDirectoriesKey, hub.KustomizeVersionsKey, hub.ValueSchemesKey}, hub.KustomizeOptionsKey)
+	found, err := t.SettingsOf(ctx, []string{hub.SettingsMap, hub.ParamsMap}, []string{hub.HiddenDirectoriesKey, hub.KustomizeVersionsKey, hub.ValueSchemesKey}, hub.KustomizeOptionsKey)
 	if err != nil {
 		return fmt.Errorf("read what is set about renders: %w", err)
 	}
-	values, global := map[string]string{}, ""
+	values := map[string]string{}
 	for _, s := range found {
-		switch {
-		case hub.Renders(s.Map, s.Key):
+		if hub.Renders(s.Map, s.Key) {
 			values[s.Key] = s.Value
-		case s.Map == hub.SettingsMap && s.Key == hub.GlobalProjectsKey:
-			global = s.Value
 		}
 	}
 	keys, err := publicKeys(ctx, t, all)
@@ -142,9 +137,6 @@ func withSettings(ctx context.Context, t *store.Tenant, all []hub.Refresh) error
 	}
 	for i := range all {
 		all[i].Settings, all[i].PublicKeys = values, keys
-		if p := all[i].Project; p != nil && global != "" {
-			all[i].Inherits = settings.Inherited(global, p.Name, p.Labels)
-		}
 	}
 	return nil
 }

@@ -266,7 +266,7 @@ func (c *change) loadPlaces(ctx context.Context) error {
 	}
 	c.projects, c.versions = map[string]hub.ProjectSpec{}, map[string]int64{}
 	for name, p := range projects {
-		c.versions[name] = p.Version
+		c.versions[name] = p.Revision()
 		if c.projects[name], err = projectSpec(p); err != nil {
 			return err
 		}
@@ -572,11 +572,7 @@ func (c *change) isWritten(ctx context.Context, st wire.State, m move) (bool, er
 
 // state begins a state row with what does not depend on snapshots.
 func (c *change) state(app hub.Application, spec hub.ApplicationSpec, generation int64) wire.State {
-	cluster := hub.Destination{Name: c.clusters[app.Cluster].Name, Server: c.clusters[app.Cluster].Server}
-	if spec.Destination.Server != "" {
-		cluster.Server = spec.Destination.Server
-	}
-	return wire.State{App: app, Still: c.skipped(app) != "", Spec: spec, Project: c.projects[app.Project], Cluster: cluster, Generation: generation}
+	return wire.State{App: app, Still: c.skipped(app) != "", Spec: spec, Project: c.projects[app.Project], Cluster: c.clusters[app.Cluster].PlacementOf(spec.Destination), Generation: generation}
 }
 
 func ordinary(s hub.Snapshot) int {

@@ -47,8 +47,10 @@ type ApplicationLocks interface {
 // Destinations are what an application is judged by besides itself.
 type Destinations interface {
 	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
-	// ClusterPlaces returns names, servers, annotations and times of change.
+	// ClusterPlaces returns names, servers, annotations, scopes and times of
+	// change.
 	ClusterPlaces(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
+	// ProjectSpecs returns projects with what they inherit.
 	ProjectSpecs(ctx context.Context, names []string) (map[string]hub.Project, error)
 	RepositoryFor(ctx context.Context, url, project string) (hub.Repository, error)
 }

@@ -9,17 +9,25 @@ import (
 
 // Limits reduces the project to what concerns the destination's cluster. A
 // destination that is written by server alone is matched by server, and one
-// by name by name; the application was permitted before by both.
-func Limits(cluster hub.Destination, project hub.ProjectSpec) *linkv1.Limits {
+// by name by name; the application was permitted before by both. A cluster that belongs
+// to the project is permitted as a whole, except what an entry denies.
+func Limits(cluster hub.Placement, name string, project hub.ProjectSpec) *linkv1.Limits {
 	l := &linkv1.Limits{
 		ClusterAllow: kindRules(project.ClusterResourceWhitelist), ClusterDeny: kindRules(project.ClusterResourceBlacklist),
 		NamespacedAllow: kindRules(project.NamespaceResourceWhitelist), NamespacedAllowSet: project.NamespaceResourceWhitelist != nil,
-		NamespacedDeny: kindRules(project.NamespaceResourceBlacklist),
+		NamespacedDeny:    kindRules(project.NamespaceResourceBlacklist),
+		ManagedNamespaces: cluster.Namespaces, ClusterResources: cluster.ClusterResources,
 	}
 	for _, d := range project.Destinations {
-		if SameCluster(d, cluster) {
+		if SameCluster(d, cluster.Destination) {
 			l.Namespaces = append(l.Namespaces, namespaceRule(d))
 		}
+	}
+	if cluster.Project != "" && cluster.Project == name {
+		l.Namespaces = append(l.Namespaces, "*") // managed_namespaces narrow it
+	}
+	if len(l.Namespaces) == 0 { // the agent takes an empty list for every namespace
+		l.Namespaces, l.ClusterAllow = []string{"!*"}, nil
 	}
 	return l
 }

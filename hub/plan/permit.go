@@ -18,20 +18,15 @@ func Permits(r hub.Refresh, spec hub.ApplicationSpec) error {
 	if r.Project == nil {
 		return fault.With(fault.New(fault.Invalid, "project %q does not exist", name), "", "create it with `capstan project create "+name+"` or apply its AppProject")
 	}
-	project, err := hub.DecodeProject(r.Project.Spec)
+	project, err := r.Project.Effective()
 	if err != nil {
 		return err
 	}
 	if err := project.Refusal(name); err != nil {
 		return err
 	}
-	if r.Inherits != "" {
-		return fault.With(fault.New(fault.Invalid, "project %q inherits restrictions of project %q by globalProjects of argocd-cm, which is not enforced; so nothing new is deployed", name, r.Inherits), "",
-			"write the restrictions into the project, and unset globalProjects")
-	}
-	if !project.AdmitsNamespace(r.Application.Namespace) {
-		return fault.With(fault.New(fault.Invalid, "project %q does not permit applications in namespace %q", name, r.Application.Namespace), "",
-			"add the namespace to the project's sourceNamespaces, or move the application")
+	if err := project.AdmitsNamespace(name, r.Application.Namespace); err != nil {
+		return err
 	}
 	if err := destination(r, spec, project); err != nil {
 		return err
@@ -70,13 +65,27 @@ func destination(r hub.Refresh, spec hub.ApplicationSpec, project hub.ProjectSpe
 	if err := r.Cluster.Admits(d); err != nil {
 		return err
 	}
+	if d.Namespace != "" && !r.Cluster.Manages(d.Namespace) {
+		return fault.With(fault.New(fault.Invalid, "namespace %q of cluster %s is not managed: its registration lists the namespaces %s", d.Namespace, shown(d), strings.Join(r.Cluster.Namespaces, ", ")),
+			"", "add the namespace to the cluster's namespaces, or choose one of them")
+	}
+	if err := permitsDestination(r, d, project); err != nil {
+		return err
+	}
+	if project.PermitOnlyProjectScopedClusters && r.Cluster.Project != r.Project.Name {
+		return fault.With(fault.New(fault.Invalid, "project %q permits only clusters that belong to it, and cluster %q does not", r.Project.Name, r.Cluster.Name),
+			"", "give the cluster to the project with `capstan cluster set "+r.Cluster.Name+" --project "+r.Project.Name+"`, or unset permitOnlyProjectScopedClusters")
+	}
+	return nil
+}
+
+// permitsDestination checks a destination against the project's entries. A
+// cluster that belongs to the project needs none (CLU-07), but one may deny it.
+func permitsDestination(r hub.Refresh, d hub.Destination, project hub.ProjectSpec) error {
 	// A destination may be written by name or by server; the project may use
 	// either for the same cluster.
-	whole := hub.Destination{Server: r.Cluster.Server, Name: r.Cluster.Name, Namespace: d.Namespace}
-	if d.Server != "" {
-		whole.Server = d.Server
-	}
-	allowed := false
+	whole := r.Cluster.PlacementOf(d).Destination
+	allowed := r.Cluster.Project != "" && r.Cluster.Project == r.Project.Name
 	for _, p := range project.Destinations {
 		server, cluster, namespace := p.Server, p.Name, p.Namespace
 		deny := strings.HasPrefix(server, "!") || strings.HasPrefix(cluster, "!") || strings.HasPrefix(namespace, "!")
@@ -138,7 +147,7 @@ func PermitsRepository(r hub.Refresh, url string) error {
 	if r.Project == nil {
 		return fault.New(fault.Invalid, "project %q does not exist", r.Application.Project)
 	}
-	project, err := hub.DecodeProject(r.Project.Spec)
+	project, err := r.Project.Effective()
 	if err != nil {
 		return fmt.Errorf("project %q: %w", r.Project.Name, err)
 	}

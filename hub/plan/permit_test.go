@@ -137,6 +137,12 @@ func TestPermitsWithoutItsParts(t *testing.T) {
 
 func TestPermitsInherited(t *testing.T) {
 	t.Parallel()
+	inherits := func(r *hub.Refresh, spec string) {
+		r.Project.Labels = map[string]string{"team": "blue"}
+		r.Project.Inherit("- {projectName: base, labelSelector: {matchLabels: {team: blue}}}",
+			map[string]hub.Project{"base": {Meta: hub.Meta{Name: "base"}, Spec: json.RawMessage(spec)}})
+	}
+	onlyOwn := json.RawMessage(`{"sourceRepos":["*"],"destinations":[{"name":"*","namespace":"*"}],"permitOnlyProjectScopedClusters":true}`)
 	base := func() (hub.Refresh, hub.ApplicationSpec) {
 		source := hub.Source{RepoURL: "https://git.example.com/team/shop.git", Path: "."}
 		return hub.Refresh{
@@ -150,10 +156,39 @@ func TestPermitsInherited(t *testing.T) {
 		change func(*hub.Refresh)
 		says   string
 	}{
-		"a project that inherits nothing":                   {func(*hub.Refresh) {}, ""},
-		"PROJ-18(refused) restrictions of a global project": {func(r *hub.Refresh) { r.Inherits = "base" }, `project "base" by globalProjects`},
-		"CRED-15 the repository of its own project":         {func(r *hub.Refresh) { r.Sources[0].Repository.Project = "shop" }, ""},
-		"CRED-15 another project's credential is not used":  {func(r *hub.Refresh) { r.Sources[0].Repository.Project = "other" }, `belongs to project "other"`},
+		"a project that inherits nothing": {func(*hub.Refresh) {}, ""},
+		"PROJ-18 a global project denies a repository": {func(r *hub.Refresh) {
+			inherits(r, `{"sourceRepos":["!https://git.example.com/team/*"]}`)
+		}, `denies the repository`},
+		"PROJ-18 a global project denies a destination": {func(r *hub.Refresh) {
+			inherits(r, `{"destinations":[{"name":"prod","namespace":"!shop"}]}`)
+		}, `denies the destination`},
+		"PROJ-18 a global project permits what the project does not": {func(r *hub.Refresh) {
+			r.Project.Spec = json.RawMessage(`{}`)
+			inherits(r, `{"sourceRepos":["*"],"destinations":[{"name":"prod","namespace":"*"}]}`)
+		}, ""},
+		"PROJ-18(refused) a global project that does not exist stops deployments": {func(r *hub.Refresh) {
+			r.Project.Inherit("- projectName: base", nil)
+		}, `there is no such project`},
+		"PROJ-18(refused) a setting that cannot be read stops deployments": {func(r *hub.Refresh) { r.Project.Inherit("{", nil) }, `cannot be read`},
+		"CLU-07 a cluster of the project needs no entry": {func(r *hub.Refresh) {
+			r.Project.Spec, r.Cluster.Project = json.RawMessage(`{"sourceRepos":["*"]}`), "shop"
+		}, ""},
+		"CLU-07 a cluster of another project needs one": {func(r *hub.Refresh) {
+			r.Project.Spec, r.Cluster.Project = json.RawMessage(`{"sourceRepos":["*"]}`), "bank"
+		}, "does not permit the destination"},
+		"CLU-07 an entry may deny a namespace of the project's cluster": {func(r *hub.Refresh) {
+			r.Project.Spec, r.Cluster.Project = json.RawMessage(`{"sourceRepos":["*"],"destinations":[{"name":"*","namespace":"!shop"}]}`), "shop"
+		}, "denies the destination"},
+		"PROJ-04 CLU-07 only clusters of the project": {func(r *hub.Refresh) { r.Project.Spec = onlyOwn }, "only clusters that belong to it"},
+		"PROJ-04 CLU-07 a cluster of another project is none of it": {func(r *hub.Refresh) {
+			r.Project.Spec, r.Cluster.Project = onlyOwn, "bank"
+		}, "only clusters that belong to it"},
+		"PROJ-04 CLU-07 a cluster of the project is permitted":       {func(r *hub.Refresh) { r.Project.Spec, r.Cluster.Project = onlyOwn, "shop" }, ""},
+		"CLU-01 CLU-06 a namespace that the cluster does not manage": {func(r *hub.Refresh) { r.Cluster.Namespaces = []string{"bank"} }, `"shop" of cluster "prod" is not managed`},
+		"CLU-01 CLU-06 a namespace that the cluster manages":         {func(r *hub.Refresh) { r.Cluster.Namespaces = []string{"bank", "shop"} }, ""},
+		"CRED-15 the repository of its own project":                  {func(r *hub.Refresh) { r.Sources[0].Repository.Project = "shop" }, ""},
+		"CRED-15 another project's credential is not used":           {func(r *hub.Refresh) { r.Sources[0].Repository.Project = "other" }, `belongs to project "other"`},
 		"CRED-15 another project's public repository needs no right": {func(r *hub.Refresh) {
 			r.Sources[0].Repository.Project, r.Sources[0].Repository.HasCredential = "other", false
 		}, ""},

@@ -57,7 +57,7 @@ func (r *Relay) Act(ctx context.Context, cluster hub.Cluster, app hub.Applicatio
 	defer cancel()
 	request := &linkv1.RunActionRequest{
 		Id: a.ID, Object: actionObject(app, o), Action: a.Name, Params: a.Params,
-		Project: a.Project, Limits: plan.Limits(a.Destination, a.Limits),
+		Project: a.Project, Limits: plan.Limits(a.Destination, a.Project, a.Limits),
 	}
 	reply, err := linkv1.NewActsClient(conn).RunAction(ctx, request)
 	if tunnel.IsNotHere(err) {
@@ -121,7 +121,7 @@ func unknown(cluster hub.Cluster, err error, sentence string) error {
 // old explains an agent that does not know of actions.
 func old(answer, err error, cluster hub.Cluster) error {
 	if status.Code(err) == codes.Unimplemented {
-		return fault.With(fault.Wrap(fault.Conflict, err, "its agent is too old for actions"), "cluster "+cluster.Name, "update the agent")
+		return fault.With(fault.Wrap(fault.Conflict, err, "its agent is too old for this"), "cluster "+cluster.Name, "update the agent")
 	}
 	return answer
 }

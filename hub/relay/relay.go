@@ -135,6 +135,30 @@ func (r *Relay) Confirm(ctx context.Context, cluster hub.Cluster, app hub.Applic
 	return false, broken(ctx, err, cluster)
 }
 
+// CheckAccess returns what the service account of an application lacks in its
+// cluster.
+func (r *Relay) CheckAccess(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID) (hub.AccessReport, error) {
+	client, ctx, cancel, err := r.client(ctx, cluster)
+	if err != nil {
+		return hub.AccessReport{}, err
+	}
+	defer cancel()
+	reply, err := client.CheckAccess(ctx, &linkv1.CheckAccessRequest{AppId: string(app)})
+	if err != nil {
+		return hub.AccessReport{}, old(broken(ctx, err, cluster), err, cluster)
+	}
+	out := hub.AccessReport{
+		ServiceAccount: reply.GetServiceAccount(), Enabled: reply.GetEnabled(), Enforced: reply.GetEnforced(),
+		Objects: int(reply.GetObjects()), Incomplete: reply.GetIncomplete(),
+	}
+	for _, m := range reply.GetMissing() {
+		out.Missing = append(out.Missing, hub.MissingRight{
+			Verb: m.GetVerb(), Group: m.GetGroup(), Resource: m.GetResource(), Namespace: m.GetNamespace(), Name: m.GetName(), Fix: m.GetFix(),
+		})
+	}
+	return out, nil
+}
+
 // Delete deletes one live object of an application.
 func (r *Relay) Delete(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, o hub.ObjectRef, how hub.ObjectDeletion) error {
 	client, ctx, cancel, err := r.client(ctx, cluster)

@@ -3,58 +3,31 @@ package settings_test
 import (
 	"testing"
 
-	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 func TestGlobalProjects(t *testing.T) {
 	t.Parallel()
-	const value = `
-- projectName: base
-  labelSelector:
-    matchLabels: {team: blue}
-    matchExpressions:
-    - {key: stage, operator: In, values: [prod, test]}
-    - {key: free, operator: DoesNotExist}
-`
-	t.Run("PROJ-18(refused) a list that is not empty is refused", func(t *testing.T) {
-		t.Parallel()
-		if err := settings.Check("argocd-cm", "globalProjects", value); fault.KindOf(err) != fault.Invalid {
-			t.Errorf("error %v", err)
-		}
-		for _, empty := range []string{"", "[]", "null"} {
-			if err := settings.Check("argocd-cm", "globalProjects", empty); err != nil {
-				t.Errorf("%q: %v", empty, err)
-			}
-		}
-	})
-	t.Run("PROJ-18(refused) what an earlier release stored breaks no other setting", func(t *testing.T) {
-		t.Parallel()
-		if _, err := settings.Compile([]hub.Setting{{Map: "argocd-cm", Key: "globalProjects", Value: value}}); err != nil {
-			t.Error(err)
-		}
-	})
 	for name, c := range map[string]struct {
-		value, project string
-		labels         map[string]string
-		want           string
+		value string
+		good  bool
 	}{
-		"all terms hold":          {value, "shop", map[string]string{"team": "blue", "stage": "prod"}, "base"},
-		"a label is another":      {value, "shop", map[string]string{"team": "red", "stage": "prod"}, ""},
-		"a value is not listed":   {value, "shop", map[string]string{"team": "blue", "stage": "dev"}, ""},
-		"a label must not be":     {value, "shop", map[string]string{"team": "blue", "stage": "prod", "free": ""}, ""},
-		"it is the project":       {value, "base", map[string]string{"team": "blue", "stage": "prod"}, ""},
-		"no selector means all":   {"- projectName: base", "shop", nil, "base"},
-		"nothing is set":          {"", "shop", nil, ""},
-		"what cannot be read":     {"{", "shop", nil, "that cannot be read"},
-		"not in, and not there":   {"- projectName: base\n  labelSelector: {matchExpressions: [{key: a, operator: NotIn, values: [b]}]}", "shop", nil, "base"},
-		"not in, and it is there": {"- projectName: base\n  labelSelector: {matchExpressions: [{key: a, operator: NotIn, values: [b]}]}", "shop", map[string]string{"a": "b"}, ""},
+		"PROJ-18 labels and expressions":               {"- projectName: base\n  labelSelector:\n    matchLabels: {team: blue}\n    matchExpressions:\n    - {key: stage, operator: In, values: [prod]}\n    - {key: free, operator: DoesNotExist}\n", true},
+		"PROJ-18 an empty list":                        {"[]", true},
+		"PROJ-18 nothing":                              {"", true},
+		"PROJ-18(refused) no project":                  {"- labelSelector: {matchLabels: {team: blue}}", false},
+		"PROJ-18(refused) an operator of another kind": {"- projectName: base\n  labelSelector: {matchExpressions: [{key: a, operator: Gt, values: ['1']}]}", false},
+		"PROJ-18(refused) In without values":           {"- projectName: base\n  labelSelector: {matchExpressions: [{key: a, operator: In}]}", false},
+		"PROJ-18(refused) Exists with values":          {"- projectName: base\n  labelSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}", false},
+		"PROJ-18(refused) a misspelt field":            {"- projectName: base\n  labelSelectors: {}", false},
+		"PROJ-18(refused) no list":                     {"projectName: base", false},
 	} {
-		t.Run("PROJ-18(refused) "+name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := settings.Inherited(c.value, c.project, c.labels); got != c.want {
-				t.Errorf("inherits from %q, want %q", got, c.want)
+			err := settings.Check("argocd-cm", "globalProjects", c.value)
+			if (err == nil) != c.good || err != nil && fault.KindOf(err) != fault.Invalid {
+				t.Errorf("error %v", err)
 			}
 		})
 	}

@@ -389,17 +389,6 @@ func (s *set) readSchemes(_ string, t text) error {
 	return nil
 }
 
-// readImpersonation refuses impersonation, which this release does not do: its
-// users rely on the rights of another account (DIFF-05).
-func (s *set) readImpersonation(_ string, t text) error {
-	on, err := t.truth()
-	if err != nil || !on {
-		return err
-	}
-	return fault.With(fault.New(fault.Invalid, "impersonation is not carried out: %s", noImpersonation), "",
-		"leave it false, bound the agent's account in its chart, and let projects permit no more than they need")
-}
-
 func (s *set) readReplace(_ string, t text) error {
 	v, err := t.truth()
 	s.noReplace = !v

@@ -63,3 +63,10 @@ DwEA2n8otxgpP7MWo2Qwj8aEH9/2zhz4j6i9N/ICzmxJeQo=
 ignoreResourceStatusField: crd
 `
 )
+
+const sampleGlobals = `- projectName: base
+  labelSelector:
+    matchLabels: {team: blue}
+    matchExpressions:
+      - {key: stage, operator: In, values: [prod, test]}
+`

@@ -34,9 +34,6 @@ type Known struct {
 // Catalogue lists the keys that are known, in the order in which people look
 // for them.
 func Catalogue() []Known {
-	cm := func(key, about, sample string, used bool, read func(*set, string, text) error) Known {
-		return Known{Map: hub.SettingsMap, Key: key, About: about, Sample: sample, Used: used, read: read}
-	}
 	moot := func(key, about, sample, instead string, read func(*set, string, text) error) Known {
 		known := cm(key, about+" It changes nothing: "+instead+".", sample, false, read)
 		known.Instead = instead
@@ -70,12 +67,14 @@ func Catalogue() []Known {
 		moot(hub.KustomizePathKey, "The binary of a version of Kustomize.", "/custom-tools/kustomize_5_4_1", noBinary, (*set).readAny),
 		moot("kustomize.version.", "The binary of a version of Kustomize, in an older form.", "/custom-tools/kustomize_5_4_1", noBinary, (*set).readAny),
 		cm(hub.InClusterKey, "Whether applications may have Argo CD's own cluster, in-cluster, as their destination.", "false", true, (*set).readSwitch),
-		moot("application.sync.impersonation.enabled", "Whether syncs and comparisons act as an account that the project names; true is refused.", "false", noImpersonation, (*set).readImpersonation),
-		moot(hub.GlobalProjectsKey, "Projects whose restrictions others inherit; a list that is not empty is refused.", "[]", noGlobalProjects, (*set).readGlobalProjects),
-		moot("application.sync.impersonation.enforced", "Whether a sync fails for which the project names no account.", "true", noImpersonation, (*set).readSwitch),
+		cm(hub.GlobalProjectsKey, "Projects that others, by their labels, inherit from.", sampleGlobals, true, (*set).readGlobalProjects),
 		{
 			Map: hub.ParamsMap, Key: replaceAllowed, About: "Whether users may sync with Replace or Force; options of objects in Git still apply.",
 			Sample: "false", Used: true, read: (*set).readReplace,
+		},
+		{
+			Map: hub.ParamsMap, Key: hub.ApplicationNamespacesKey, About: "Namespaces, besides argocd, in which applications may be: globs and /regular expressions/, separated by commas.",
+			Sample: "team-*, /^prod-.*$/", Used: true, read: (*set).readNamespaces,
 		},
 		{
 			Map: hub.ParamsMap, Key: hub.HiddenDirectoriesKey, About: "Whether manifests are read from directories whose names begin with a dot, too.",
@@ -89,7 +88,12 @@ func Catalogue() []Known {
 			Map: hub.GPGKeysMap, Key: anyKey, About: "By the id of a public key of OpenPGP: the key, which projects may demand signatures of commits with.",
 			Sample: sampleKey, Used: true, read: (*set).readPublicKey,
 		},
-	}, slices.Concat(webhooks(), timers(), sessions(), policies(), configKeys(), parameterKeys(), secretKeys(), otherMaps())...)
+	}, slices.Concat(webhooks(), timers(), sessions(), policies(), impersonation(), configKeys(), parameterKeys(), secretKeys(), otherMaps(), clients())...)
+}
+
+// cm is a key of argocd-cm.
+func cm(key, about, sample string, used bool, read func(*set, string, text) error) Known {
+	return Known{Map: hub.SettingsMap, Key: key, About: about, Sample: sample, Used: used, read: read}
 }
 
 // webhooks are what events of Git hosts prove their sender by, one kind of
@@ -138,8 +142,6 @@ const replaceAllowed = "server.sync.replace.allowed"
 const noBinary = "no other program is run for a build; list the version in " + hub.KustomizeVersionsKey + " to have it built with Kustomize " + hub.KustomizeVersion
 
 const noUpdates = "an update of fields that are not ours changes no result and costs no request"
-
-const noImpersonation = "syncs and comparisons act as the account of the cluster's agent"
 
 // anyKey stands for all keys of a map: they are names of the tenant's own.
 const anyKey = "*"

@@ -72,9 +72,9 @@ const (
 	applicationByName = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
 	applicationsByID  = selectApplications + ` AND a.id = ANY ($3::uuid[])`
 	applicationPage   = selectApplications + applicationFilter + `
-		  AND  (a.name, a.namespace) > ($13, $14)
+		  AND  (a.name, a.namespace) > ($14, $15)
 		ORDER  BY a.name, a.namespace
-		LIMIT  $15`
+		LIMIT  $16`
 	applicationFilter = `
 		  AND  ($3 OR a.project = ANY ($4::text[]))
 		  AND  (cardinality($5::text[]) = 0 OR a.project = ANY ($5))
@@ -90,7 +90,8 @@ const (
 		  AND  (cardinality($12::text[]) = 0 OR EXISTS (
 		         SELECT FROM app_source v
 		         JOIN   repository w ON w.tenant_id = v.tenant_id AND w.id = v.repository_id
-		         WHERE  v.tenant_id = a.tenant_id AND v.application_id = a.id AND w.address = ANY ($12)))`
+		         WHERE  v.tenant_id = a.tenant_id AND v.application_id = a.id AND w.address = ANY ($12)))
+		  AND  ($13 = '' OR a.name = $13)`
 	// Destinations are compared as package catalog does. A destination that
 	// means Argo CD's own cluster does not move after it was resolved to a
 	// cluster.
@@ -136,6 +137,12 @@ const (
 		WHERE  tenant_id = $1 AND application_id = ANY ($2::uuid[])
 		ORDER  BY application_id
 		FOR UPDATE`
+	// What is set about the applications, projects and destinations that may be.
+	selectJudging = `
+		SELECT key, value
+		FROM   setting
+		WHERE  tenant_id = $1 AND sealed IS NULL
+		  AND  (map = '` + hub.SettingsMap + `' AND key IN ('` + hub.InClusterKey + `', '` + hub.GlobalProjectsKey + `') OR map = '` + hub.ParamsMap + `' AND key = '` + hub.ApplicationNamespacesKey + `')`
 	lockNamed = `
 		SELECT s.application_id
 		FROM   application a
@@ -278,7 +285,7 @@ func (t *Tenant) CountApplications(ctx context.Context, f hub.ApplicationFilter)
 	return list(ctx, t.tx, "application counts", pgx.RowToStructByPos[StatusCount], countApplications, args...)
 }
 
-// filterArgs are the parameters $1 to $12 of the page and the count.
+// filterArgs are the parameters $1 to $13 of the page and the count.
 func (t *Tenant) filterArgs(f hub.ApplicationFilter) ([]any, error) {
 	type term struct {
 		Key  string   `json:"key"`
@@ -301,7 +308,7 @@ func (t *Tenant) filterArgs(f hub.ApplicationFilter) ([]any, error) {
 	}
 	return []any{
 		t.id, false, f.All, nonNil(f.Allowed), nonNil(f.Projects), nonNil(f.Namespaces), clusters,
-		texts(f.Sync), texts(f.Health), f.Query, text, nonNil(f.Repositories),
+		texts(f.Sync), texts(f.Health), f.Query, text, nonNil(f.Repositories), f.Name,
 	}, nil
 }
 
@@ -341,13 +348,13 @@ func (t *Tenant) ForPut(ctx context.Context, key hub.ApplicationKey, project, cl
 	var locked []hub.ApplicationID
 	var apps []hub.Application
 	var projects []hub.Project
-	var inCluster []string
+	judged := map[string]string{} // settings by key
 	var found hub.WriteContext
 	b := &pgx.Batch{}
 	queueList(b, "application lock", pgx.RowTo[hub.ApplicationID], &locked, lockNamed, t.id, key.Name, key.Namespace)
 	queueList(b, "application", scanApplications(), &apps, applicationByName, t.id, false, key.Name, key.Namespace)
 	queueList(b, "project", scanProject, &projects, selectProject, t.id, project)
-	queueList(b, "setting of the destination in-cluster", pgx.RowTo[string], &inCluster, selectInCluster, t.id)
+	queueSettings(b, judged, selectJudging, t.id)
 	if cluster == "" {
 		queueList(b, "clusters", scanCluster, &found.Clusters, selectClusters, t.id)
 	} else {
@@ -361,11 +368,16 @@ func (t *Tenant) ForPut(ctx context.Context, key hub.ApplicationKey, project, cl
 	if len(locked) == 1 && len(apps) == 1 && apps[0].ID == locked[0] {
 		found.Application = &apps[0]
 	}
+	if err := t.inherit(ctx, projects, judged[hub.GlobalProjectsKey]); err != nil {
+		return hub.WriteContext{}, err
+	}
+	found.AppNamespaces = judged[hub.ApplicationNamespacesKey]
 	if len(projects) == 1 {
 		found.Project = &projects[0]
+		found.Project.AppNamespaces = found.AppNamespaces
 	}
 	for i := range found.Clusters {
-		found.Clusters[i].InClusterOff = len(inCluster) == 1 && hub.InClusterOff(inCluster[0])
+		found.Clusters[i].InClusterOff = hub.InClusterOff(judged[hub.InClusterKey])
 	}
 	return found, nil
 }

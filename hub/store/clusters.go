@@ -16,7 +16,7 @@ import (
 const (
 	clusterColumns = `
 		       c.id, c.tenant_id, c.namespace, c.name, c.labels, c.annotations, c.finalizers, c.version, c.created_at, c.updated_at,
-		       c.server, c.kube_version, c.api_versions, c.fingerprint, c.agent_id, c.agent_version,
+		       c.server, c.project, c.namespaces, c.cluster_resources, c.shard, c.kube_version, c.api_versions, c.fingerprint, c.agent_id, c.agent_version,
 		       coalesce(p.connected, false), p.seen_at, coalesce(h.seq, 0), coalesce(a.acked_seq, 0), a.receipt_seq, a.receipt_root, a.receipt_at,
 		       c.refusal, c.upgradable, c.upgrade, coalesce(p.backlog, 0), coalesce(p.lag_ms, 0), coalesce(p.refused, ''), p.refused_at, (SELECT directory.held()),
 		       r.since, r.seen_at, r.reason, r.proven, r.agent_incarnation, r.agent_seq, r.hub_seq,
@@ -47,26 +47,28 @@ const (
 	selectClustersByID = `SELECT` + someClusters + ` AND c.id = ANY ($2::uuid[]) ORDER BY c.name`
 	// What planning and rendering need to know of clusters, for very many
 	// applications at once.
-	selectClusterPlaces = `SELECT id, name, server, annotations, updated_at` + inCluster + ` FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
+	selectClusterPlaces = `SELECT id, name, server, annotations, updated_at` + clusterScope + inCluster + ` FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
 	// The APIs that many clusters serve alike come with the first of them.
 	selectClusterPlatforms = `
-		SELECT id, name, server, annotations, updated_at` + inCluster + `, kube_version,
+		SELECT id, name, server, annotations, updated_at` + clusterScope + inCluster + `, kube_version,
 		       CASE WHEN row_number() OVER (PARTITION BY api_sum ORDER BY id) = 1 THEN api_versions END
 		FROM   cluster
 		WHERE  tenant_id = $1 AND id = ANY ($2::uuid[])
 		ORDER  BY api_sum, id`
+	clusterScope       = `, project, namespaces, cluster_resources`
 	inCluster          = `, coalesce((` + selectInCluster + `), '')`
 	selectInCluster    = `SELECT value FROM setting WHERE tenant_id = $1 AND map = '` + hub.SettingsMap + `' AND key = '` + hub.InClusterKey + `' AND sealed IS NULL`
 	selectClusterNames = `SELECT id, name, server FROM cluster WHERE tenant_id = $1 ORDER BY name`
 	insertCluster      = `
-		INSERT INTO cluster (tenant_id, id, namespace, name, labels, annotations, finalizers, server, created_at, updated_at)
-		VALUES (@tenant, @id, @namespace, @name, @labels, @annotations, @finalizers, @server, @now, @now)`
+		INSERT INTO cluster (tenant_id, id, namespace, name, labels, annotations, finalizers, server, project, namespaces, cluster_resources, shard, created_at, updated_at)
+		VALUES (@tenant, @id, @namespace, @name, @labels, @annotations, @finalizers, @server, @project, @namespaces, @cluster_resources, @shard, @now, @now)`
 	insertLogHead  = `INSERT INTO log_head (tenant_id, cluster_id, incarnation, chain) VALUES ($1, $2, $3, $4)`
 	insertLogAck   = `INSERT INTO log_ack (tenant_id, cluster_id) VALUES ($1, $2)`
 	insertObserved = `INSERT INTO observed (tenant_id, cluster_id) VALUES ($1, $2)`
 	updateCluster  = `
 		UPDATE cluster
-		SET    namespace = @namespace, name = @name, labels = @labels, annotations = @annotations, finalizers = @finalizers, server = @server, version = version + 1, updated_at = @now
+		SET    namespace = @namespace, name = @name, labels = @labels, annotations = @annotations, finalizers = @finalizers, server = @server,
+		       project = @project, namespaces = @namespaces, cluster_resources = @cluster_resources, shard = @shard, version = version + 1, updated_at = @now
 		WHERE  tenant_id = @tenant AND id = @id AND (@version = 0 OR version = @version)`
 	clusterUsers   = `SELECT count(*) FROM application WHERE tenant_id = $1 AND cluster_id = $2`
 	selectAgent    = `SELECT agent_id FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`
@@ -97,7 +99,7 @@ func scanCluster(row pgx.CollectableRow) (c hub.Cluster, err error) {
 	var proven *bool
 	var agentSeq, hubSeq *int64
 	err = row.Scan(&c.ID, &c.Tenant, &c.Namespace, &c.Name, &c.Labels, &c.Annotations, &c.Finalizers, &c.Version, &c.CreatedAt, &c.UpdatedAt,
-		&c.Server, &c.KubeVersion, &c.APIVersions, &c.Fingerprint, &c.AgentID, &c.AgentVersion,
+		&c.Server, &c.Project, &c.Namespaces, &c.ClusterResources, &c.Shard, &c.KubeVersion, &c.APIVersions, &c.Fingerprint, &c.AgentID, &c.AgentVersion,
 		&c.Connected, &c.LastSeen, &c.Seq, &c.AckedSeq, &receiptSeq, &root, &at, &c.Refusal, &c.Upgradable, &c.Upgrade,
 		&c.Backlog, &lag, &refused, &refusedAt, &c.Held,
 		&rewoundAt, &rewindSeen, &reason, &proven, &incarnation, &agentSeq, &hubSeq, &cloneAt, &known, &other, &address)
@@ -153,14 +155,14 @@ func (t *Tenant) ClustersByID(ctx context.Context, want []hub.ClusterID) (map[hu
 }
 
 // ClusterPlaces returns the clusters that exist, with their names, servers,
-// annotations and the time of their last change. Each has InClusterOff set if
+// annotations, scopes and the time of their last change. Each has InClusterOff set if
 // the tenant has disabled the destination in-cluster.
 func (t *Tenant) ClusterPlaces(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
 	out := make(map[hub.ClusterID]hub.Cluster, len(want))
 	_, err := list(ctx, t.tx, "places of clusters", func(row pgx.CollectableRow) (none struct{}, err error) {
 		c := hub.Cluster{Tenant: t.id}
 		var enabled string
-		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.Annotations, &c.UpdatedAt, &enabled)
+		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.Annotations, &c.UpdatedAt, &c.Project, &c.Namespaces, &c.ClusterResources, &enabled)
 		c.InClusterOff = hub.InClusterOff(enabled)
 		out[c.ID] = c
 		return none, err
@@ -177,7 +179,7 @@ func (t *Tenant) clusterPlatforms(ctx context.Context, want []hub.ClusterID) (ma
 		c := hub.Cluster{Tenant: t.id}
 		var enabled string
 		var first []string
-		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.Annotations, &c.UpdatedAt, &enabled, &c.KubeVersion, &first)
+		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.Annotations, &c.UpdatedAt, &c.Project, &c.Namespaces, &c.ClusterResources, &enabled, &c.KubeVersion, &first)
 		if first != nil {
 			served = first
 		}
@@ -216,6 +218,7 @@ func (t *Tenant) CreateCluster(ctx context.Context, c hub.Cluster) (hub.Cluster,
 	_, err := exec(ctx, t.tx, "insert cluster", insertCluster, pgx.StrictNamedArgs{
 		"tenant": t.id, "id": c.ID, "namespace": c.Namespace, "name": c.Name, "labels": labels(c.Labels),
 		"annotations": labels(c.Annotations), "finalizers": nonNil(c.Finalizers), "server": c.Server, "now": c.CreatedAt,
+		"project": c.Project, "namespaces": nonNil(c.Namespaces), "cluster_resources": c.ClusterResources, "shard": c.Shard,
 	})
 	if err != nil {
 		return hub.Cluster{}, clusterFault(err, c)
@@ -255,6 +258,7 @@ func (t *Tenant) UpdateCluster(ctx context.Context, c hub.Cluster, expect int64)
 	n, err := exec(ctx, t.tx, "update cluster", updateCluster, pgx.StrictNamedArgs{
 		"tenant": t.id, "id": c.ID, "version": expect, "namespace": c.Namespace, "name": c.Name, "labels": labels(c.Labels),
 		"annotations": labels(c.Annotations), "finalizers": nonNil(c.Finalizers), "server": c.Server, "now": micro(time.Now()),
+		"project": c.Project, "namespaces": nonNil(c.Namespaces), "cluster_resources": c.ClusterResources, "shard": c.Shard,
 	})
 	if err != nil {
 		return hub.Cluster{}, clusterFault(err, c)

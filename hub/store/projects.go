@@ -26,6 +26,12 @@ const (
 		SELECT id, tenant_id, namespace, name, labels, annotations, finalizers, spec::text, version, created_at, updated_at
 		FROM   project
 		WHERE  tenant_id = $1 AND name = ANY ($2)`
+	// What is set about all projects.
+	selectProjectSettings = `
+		SELECT key, value
+		FROM   setting
+		WHERE  tenant_id = $1 AND sealed IS NULL
+		  AND  (map = '` + hub.SettingsMap + `' AND key = '` + hub.GlobalProjectsKey + `' OR map = '` + hub.ParamsMap + `' AND key = '` + hub.ApplicationNamespacesKey + `')`
 	insertProject = `
 		INSERT INTO project (tenant_id, id, namespace, name, labels, annotations, finalizers, spec, created_at, updated_at)
 		VALUES (@tenant, @id, @namespace, @name, @labels, @annotations, @finalizers, @spec, @now, @now)`
@@ -60,17 +66,86 @@ func (t *Tenant) Project(ctx context.Context, name string) (hub.Project, error) 
 	return p, missing(err, "there is no project %q", name)
 }
 
-// ProjectSpecs returns those of the named projects that there are.
+// ProjectSpecs returns those of the named projects that there are, with what
+// they inherit.
 func (t *Tenant) ProjectSpecs(ctx context.Context, names []string) (map[string]hub.Project, error) {
-	found, err := list(ctx, t.tx, "projects", scanProject, selectProjectsByName, t.id, nonNil(names))
-	if err != nil {
+	var found []hub.Project
+	values := map[string]string{}
+	b := &pgx.Batch{}
+	queueList(b, "projects", scanProject, &found, selectProjectsByName, t.id, nonNil(names))
+	queueSettings(b, values, selectProjectSettings, t.id)
+	if err := send(ctx, t.tx, "read projects", b); err != nil {
+		return nil, err
+	}
+	if err := t.inherit(ctx, found, values[hub.GlobalProjectsKey]); err != nil {
 		return nil, err
 	}
 	out := make(map[string]hub.Project, len(found))
 	for _, p := range found {
+		p.AppNamespaces = values[hub.ApplicationNamespacesKey]
 		out[p.Name] = p
 	}
 	return out, nil
+}
+
+// queueSettings reads settings by key, of a statement that selects both.
+func queueSettings(b *pgx.Batch, into map[string]string, statement string, args ...any) {
+	queueList(b, "settings", func(row pgx.CollectableRow) (key string, err error) {
+		var value string
+		err = row.Scan(&key, &value)
+		into[key] = value
+		return key, err
+	}, new([]string), statement, args...)
+}
+
+// EffectiveProject is Project with what the project inherits.
+func (t *Tenant) EffectiveProject(ctx context.Context, name string) (hub.Project, error) {
+	found, err := t.ProjectSpecs(ctx, []string{name})
+	if err != nil {
+		return hub.Project{}, err
+	}
+	p, there := found[name]
+	if !there {
+		return p, fault.New(fault.Missing, "there is no project %q", name)
+	}
+	return p, nil
+}
+
+// inherit sets what projects inherit by a value of globalProjects; empty:
+// nothing.
+func (t *Tenant) inherit(ctx context.Context, projects []hub.Project, setting string) error {
+	if setting == "" || len(projects) == 0 {
+		return nil
+	}
+	all, _ := hub.ParseGlobalProjects(setting) // Inherit reports what is wrong with it
+	var names []string
+	for _, p := range projects {
+		names = append(names, hub.GlobalsOf(all, p)...)
+	}
+	found := map[string]hub.Project{}
+	if len(names) > 0 {
+		globals, err := list(ctx, t.tx, "global projects", scanProject, selectProjectsByName, t.id, names)
+		if err != nil {
+			return err
+		}
+		for _, g := range globals {
+			found[g.Name] = g
+		}
+	}
+	for i := range projects {
+		projects[i].Inherit(setting, found)
+	}
+	return nil
+}
+
+// RefreshProject lets the applications of a project be checked again.
+func (t *Tenant) RefreshProject(ctx context.Context, name string) error {
+	apps, err := list(ctx, t.tx, "applications of project", pgx.RowTo[string], selectProjectApps, t.id, name)
+	now := time.Now()
+	for _, app := range apps {
+		t.enqueue(hub.WorkRefresh, app, now, false)
+	}
+	return err
 }
 
 // CreateProject makes a project. An empty ID or time is filled in.
@@ -127,13 +202,8 @@ func (t *Tenant) UpdateProject(ctx context.Context, p hub.Project, expect int64)
 // projectChanged invalidates rights, because projects have roles, and lets the
 // project's applications be checked again.
 func (t *Tenant) projectChanged(ctx context.Context, p hub.Project) error {
-	apps, err := list(ctx, t.tx, "applications of project", pgx.RowTo[string], selectProjectApps, t.id, p.Name)
-	if err != nil {
+	if err := t.RefreshProject(ctx, p.Name); err != nil {
 		return err
-	}
-	now := time.Now()
-	for _, app := range apps {
-		t.enqueue(hub.WorkRefresh, app, now, false)
 	}
 	t.changed(changeProject, string(p.ID))
 	return t.bumpPolicy(ctx)

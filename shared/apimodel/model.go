@@ -96,6 +96,27 @@ func (e CertificateType) Valid() bool {
 	}
 }
 
+// Defines values for ClientSettingsBannerPosition.
+const (
+	Both   ClientSettingsBannerPosition = "both"
+	Bottom ClientSettingsBannerPosition = "bottom"
+	Top    ClientSettingsBannerPosition = "top"
+)
+
+// Valid indicates whether the value is a known member of the ClientSettingsBannerPosition enum.
+func (e ClientSettingsBannerPosition) Valid() bool {
+	switch e {
+	case Both:
+		return true
+	case Bottom:
+		return true
+	case Top:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ClusterConnection.
 const (
 	ClusterConnectionConnected      ClusterConnection = "Connected"
@@ -918,6 +939,40 @@ type CertificateList struct {
 	Items []Certificate `json:"items"`
 }
 
+// ClientSettings What clients show and which features are on. Absent texts are not set.
+type ClientSettings struct {
+	AppLabelKey string `json:"appLabelKey"`
+	Banner      struct {
+		Content string `json:"content"`
+
+		// Permanent It cannot be closed.
+		Permanent bool                         `json:"permanent"`
+		Position  ClientSettingsBannerPosition `json:"position"`
+		Url       string                       `json:"url,omitempty,omitzero"`
+	} `json:"banner,omitempty,omitzero"`
+	Features struct {
+		// Exec A shell in pods.
+		Exec          bool `json:"exec"`
+		Impersonation bool `json:"impersonation"`
+
+		// Replace Syncs with Replace or Force.
+		Replace     bool `json:"replace"`
+		StatusBadge bool `json:"statusBadge"`
+	} `json:"features"`
+	Help struct {
+		BinaryUrls StringMap `json:"binaryUrls,omitempty,omitzero"`
+		ChatText   string    `json:"chatText,omitempty,omitzero"`
+		ChatUrl    string    `json:"chatUrl,omitempty,omitzero"`
+	} `json:"help,omitempty,omitzero"`
+	TrackingMethod string `json:"trackingMethod"`
+
+	// Url The address of this hub for people.
+	Url string `json:"url,omitempty,omitzero"`
+}
+
+// ClientSettingsBannerPosition defines model for ClientSettings.Banner.Position.
+type ClientSettingsBannerPosition string
+
 // Cluster defines model for Cluster.
 type Cluster struct {
 	// AckedSeq Newest row that the agent has stored.
@@ -975,6 +1030,9 @@ type Cluster struct {
 	// Rewind HUB_REWOUND: the agent has another log than the hub, as after a restore from a backup. It accepts no change and enforces what it has until an admin accepts the hub's state.
 	Rewind Rewind `json:"rewind,omitempty,omitzero"`
 
+	// Scope What the registration of a cluster limits it to. Absent in a request, it stays as it is.
+	Scope *ClusterScope `json:"scope,omitempty"`
+
 	// Seq Newest row of desired state.
 	Seq    int64  `json:"seq,omitempty,omitzero"`
 	Server string `json:"server,omitempty,omitzero"`
@@ -988,6 +1046,21 @@ type Cluster struct {
 
 // ClusterConnection defines model for Cluster.Connection.
 type ClusterConnection string
+
+// ClusterScope What the registration of a cluster limits it to. Absent in a request, it stays as it is.
+type ClusterScope struct {
+	// ClusterResources With namespaces: cluster-scoped objects are managed, too.
+	ClusterResources bool `json:"clusterResources,omitempty,omitzero"`
+
+	// Namespaces The only namespaces that are managed; empty means all.
+	Namespaces []string `json:"namespaces,omitempty,omitzero"`
+
+	// Project The project whose applications may have the cluster as their destination without an entry in the project.
+	Project string `json:"project,omitempty,omitzero"`
+
+	// Shard Stored without effect.
+	Shard *int64 `json:"shard,omitempty"`
+}
 
 // Commit The commit that was applied; absent where another commit gave the same manifests before.
 type Commit struct {
@@ -1049,6 +1122,25 @@ type Destination struct {
 	Namespace            string                 `json:"namespace,omitempty,omitzero"`
 	Server               string                 `json:"server,omitempty,omitzero"`
 	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// DetailedProject defines model for DetailedProject.
+type DetailedProject struct {
+	// Clusters Those that belong to it.
+	Clusters []Cluster `json:"clusters"`
+
+	// EffectiveSpec A Kubernetes object.
+	EffectiveSpec AnyObject `json:"effectiveSpec,omitempty,omitzero"`
+
+	// GlobalProjects Those that it inherits from, in the order of the setting.
+	GlobalProjects []AppProject `json:"globalProjects"`
+
+	// Problem Why it is unknown what it inherits. Nothing new is deployed for its applications then.
+	Problem string     `json:"problem,omitempty,omitzero"`
+	Project AppProject `json:"project"`
+
+	// Repositories Those that belong to it.
+	Repositories []Repository `json:"repositories"`
 }
 
 // Enrolment defines model for Enrolment.
@@ -1217,6 +1309,25 @@ type HubStatusAutomation string
 // HubStatusConnection defines model for HubStatus.Connection.
 type HubStatusConnection string
 
+// ImpersonationReport What the service account of an application lacks for the application's objects.
+type ImpersonationReport struct {
+	// Enabled Impersonation is enabled.
+	Enabled bool `json:"enabled"`
+
+	// Enforced An application without service account is refused.
+	Enforced bool `json:"enforced"`
+
+	// Incomplete There were too many rights to check all.
+	Incomplete bool           `json:"incomplete,omitempty,omitzero"`
+	Missing    []MissingRight `json:"missing"`
+
+	// Objects Objects that were checked.
+	Objects int64 `json:"objects"`
+
+	// ServiceAccount User name, such as `system:serviceaccount:shop:deployer`; empty: the project names none for the destination.
+	ServiceAccount string `json:"serviceAccount"`
+}
+
 // Info defines model for Info.
 type Info struct {
 	Name  string `json:"name"`
@@ -1277,6 +1388,20 @@ type Metadata struct {
 	Namespace         string    `json:"namespace,omitempty,omitzero"`
 	ResourceVersion   string    `json:"resourceVersion,omitempty,omitzero"`
 	Uid               string    `json:"uid,omitempty,omitzero"`
+}
+
+// MissingRight A right that a service account lacks.
+type MissingRight struct {
+	Fix   string `json:"fix"`
+	Group string `json:"group,omitempty,omitzero"`
+
+	// Name Of the object; absent means any.
+	Name      string `json:"name,omitempty,omitzero"`
+	Namespace string `json:"namespace,omitempty,omitzero"`
+	Resource  string `json:"resource"`
+
+	// Verb `impersonate` means that the agent may not act as the account.
+	Verb string `json:"verb"`
 }
 
 // Name defines model for Name.
@@ -1613,6 +1738,13 @@ type Reason struct {
 	Reason string `json:"reason,omitempty,omitzero"`
 }
 
+// Ref defines model for Ref.
+type Ref struct {
+	// Commit The full hash; that of the commit behind an annotated tag.
+	Commit string `json:"commit"`
+	Name   string `json:"name"`
+}
+
 // RefusedAgent A second process with the same identity that was refused last.
 type RefusedAgent struct {
 	Address string    `json:"address"`
@@ -1712,6 +1844,27 @@ type ResourceSelector struct {
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
 	Namespace string `json:"namespace,omitempty,omitzero"`
+}
+
+// Revision defines model for Revision.
+type Revision struct {
+	Author string        `json:"author,omitempty,omitzero"`
+	Chart  RevisionChart `json:"chart,omitempty,omitzero"`
+	Date   time.Time     `json:"date,omitempty,omitzero"`
+
+	// Message Its first 500 characters.
+	Message  string `json:"message,omitempty,omitzero"`
+	Revision string `json:"revision"`
+
+	// Signature Whether the commit has a good signature; absent: signatures were not verified.
+	Signature string `json:"signature,omitempty,omitzero"`
+}
+
+// RevisionChart defines model for RevisionChart.
+type RevisionChart struct {
+	Name       string `json:"name"`
+	Repository string `json:"repository"`
+	Version    string `json:"version"`
 }
 
 // Rewind HUB_REWOUND: the agent has another log than the hub, as after a restore from a backup. It accepts no change and enforces what it has until an admin accepts the hub's state.
@@ -2144,6 +2297,21 @@ type ListApplicationsParams struct {
 	// Q Part of the name, any case.
 	Q string `form:"q,omitempty" json:"q,omitempty,omitzero"`
 
+	// Name The one name, exactly.
+	Name string `form:"name,omitempty" json:"name,omitempty,omitzero"`
+
+	// Projects The same as project, by Argo CD's name.
+	Projects []string `form:"projects,omitempty" json:"projects,omitempty,omitzero"`
+
+	// Selector The same as labels, by Argo CD's name.
+	Selector string `form:"selector,omitempty" json:"selector,omitempty,omitzero"`
+
+	// AppNamespace The same as namespace, by Argo CD's name.
+	AppNamespace string `form:"appNamespace,omitempty" json:"appNamespace,omitempty,omitzero"`
+
+	// ResourceVersion An answer is never older than the request, so any version is fulfilled. To follow changes from a list on, give its cursor to the stream.
+	ResourceVersion string `form:"resourceVersion,omitempty" json:"resourceVersion,omitempty,omitzero"`
+
 	// Labels A label selector: `a=b,c!=d,e in (f,g),h,!i`.
 	Labels string `form:"labels,omitempty" json:"labels,omitempty,omitzero"`
 
@@ -2208,6 +2376,18 @@ type UpdateApplicationParams struct {
 	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
 }
 
+// AbandonApplicationParams defines parameters for AbandonApplication.
+type AbandonApplicationParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// ApproveOperationParams defines parameters for ApproveOperation.
+type ApproveOperationParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // DiffApplicationParams defines parameters for DiffApplication.
 type DiffApplicationParams struct {
 	// All Also objects that are equal.
@@ -2246,6 +2426,9 @@ type ListOperationsParams struct {
 type RefreshApplicationParams struct {
 	// Hard Render even if nothing changed.
 	Hard bool `form:"hard,omitempty" json:"hard,omitempty,omitzero"`
+
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
 // GetLiveResourceParams defines parameters for GetLiveResource.
@@ -2268,6 +2451,12 @@ type ListResourceActionsParams struct {
 
 // RunResourceActionParams defines parameters for RunResourceAction.
 type RunResourceActionParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// DeleteLiveResourceParams defines parameters for DeleteLiveResource.
+type DeleteLiveResourceParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
@@ -2308,6 +2497,12 @@ type UpdateApplicationSpecParams struct {
 
 // SyncApplicationParams defines parameters for SyncApplication.
 type SyncApplicationParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// TerminateOperationParams defines parameters for TerminateOperation.
+type TerminateOperationParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
@@ -2389,6 +2584,9 @@ type EnrollClusterJSONBody struct {
 	Labels    StringMap `json:"labels,omitempty,omitzero"`
 	Name      Name      `json:"name"`
 
+	// Scope What the registration of a cluster limits it to. Absent in a request, it stays as it is.
+	Scope *ClusterScope `json:"scope,omitempty"`
+
 	// Server A URL that destinations may name this cluster by. The hub never dials it.
 	Server string `json:"server,omitempty,omitzero"`
 }
@@ -2403,7 +2601,10 @@ type EnrollClusterParams struct {
 type UpdateClusterJSONBody struct {
 	Annotations StringMap `json:"annotations,omitempty,omitzero"`
 	Labels      StringMap `json:"labels,omitempty,omitzero"`
-	Server      string    `json:"server,omitempty,omitzero"`
+
+	// Scope What the registration of a cluster limits it to. Absent in a request, it stays as it is.
+	Scope  *ClusterScope `json:"scope,omitempty"`
+	Server string        `json:"server,omitempty,omitzero"`
 }
 
 // UpdateClusterParams defines parameters for UpdateCluster.
@@ -2412,10 +2613,28 @@ type UpdateClusterParams struct {
 	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
 }
 
+// AcceptHubParams defines parameters for AcceptHub.
+type AcceptHubParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // KeepClusterJSONBody defines parameters for KeepCluster.
 type KeepClusterJSONBody struct {
 	// Fingerprint UID of the namespace kube-system of the cluster that keeps it.
 	Fingerprint string `json:"fingerprint"`
+}
+
+// KeepClusterParams defines parameters for KeepCluster.
+type KeepClusterParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// RevokeAgentParams defines parameters for RevokeAgent.
+type RevokeAgentParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
 // UpgradeAgentJSONBody defines parameters for UpgradeAgent.
@@ -2425,6 +2644,12 @@ type UpgradeAgentJSONBody struct {
 
 	// Image Full reference of the new image, with a tag or a digest. The owner of the cluster decides which repositories are allowed.
 	Image string `json:"image"`
+}
+
+// UpgradeAgentParams defines parameters for UpgradeAgent.
+type UpgradeAgentParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
 // AddPublicKeysJSONBody defines parameters for AddPublicKeys.
@@ -2506,6 +2731,12 @@ type PutRepositoryParams struct {
 
 // PutRepositoryJSONBodyType defines parameters for PutRepository.
 type PutRepositoryJSONBodyType string
+
+// RefreshRepositoryParams defines parameters for RefreshRepository.
+type RefreshRepositoryParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
 
 // PatchSettingsJSONBody defines parameters for PatchSettings.
 type PatchSettingsJSONBody struct {
@@ -2656,6 +2887,12 @@ type ReceiveWebhookJSONBody = interface{}
 
 // ReceiveWebhookArgoJSONBody defines parameters for ReceiveWebhookArgo.
 type ReceiveWebhookArgoJSONBody = interface{}
+
+// HealthzParams defines parameters for Healthz.
+type HealthzParams struct {
+	// Full Whether the database can be reached, too. The hub has no connection to the API servers of clusters; how their agents are stands in /api/v1/clusters.
+	Full bool `form:"full,omitempty" json:"full,omitempty,omitzero"`
+}
 
 // ExplainRightsJSONRequestBody defines body for ExplainRights for application/json ContentType.
 type ExplainRightsJSONRequestBody ExplainRightsJSONBody

@@ -56,6 +56,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and .Values.events.enabled (not $observes) }}
 {{ .Files.Get "files/events.yaml" }}
 {{- end }}
+{{- if and .Values.impersonation.enabled (not $observes) }}
+{{ .Files.Get "files/impersonate.yaml" }}
+{{- with .Values.impersonation.serviceAccounts }}
+  resourceNames: {{ toJson . }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "agent.guard" -}}

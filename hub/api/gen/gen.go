@@ -46,16 +46,19 @@ type ServerInterface interface {
 	UpdateApplication(ctx echo.Context, namespace PathNamespace, name PathName, params UpdateApplicationParams) error
 	// AbandonApplication Removes an application whose cluster no longer exists, and returns what it leaves in the cluster
 	// (POST /api/v1/applications/{namespace}/{name}/abandon)
-	AbandonApplication(ctx echo.Context, namespace PathNamespace, name PathName) error
+	AbandonApplication(ctx echo.Context, namespace PathNamespace, name PathName, params AbandonApplicationParams) error
 	// ApproveOperation Approves what the operation in progress deletes
 	// (POST /api/v1/applications/{namespace}/{name}/approve)
-	ApproveOperation(ctx echo.Context, namespace PathNamespace, name PathName) error
+	ApproveOperation(ctx echo.Context, namespace PathNamespace, name PathName, params ApproveOperationParams) error
 	// DiffApplication Returns what differs between target and cluster
 	// (GET /api/v1/applications/{namespace}/{name}/diff)
 	DiffApplication(ctx echo.Context, namespace PathNamespace, name PathName, params DiffApplicationParams) error
 	// GetHistory Lists what was applied, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/history)
 	GetHistory(ctx echo.Context, namespace PathNamespace, name PathName, params GetHistoryParams) error
+	// CheckImpersonation Says which rights the service account of an application lacks for its objects
+	// (GET /api/v1/applications/{namespace}/{name}/impersonation)
+	CheckImpersonation(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// GetManifests Returns the desired objects of the target, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/manifests)
 	GetManifests(ctx echo.Context, namespace PathNamespace, name PathName, params GetManifestsParams) error
@@ -76,10 +79,13 @@ type ServerInterface interface {
 	RunResourceAction(ctx echo.Context, namespace PathNamespace, name PathName, params RunResourceActionParams) error
 	// DeleteLiveResource Deletes one live object of the application
 	// (POST /api/v1/applications/{namespace}/{name}/resource/delete)
-	DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName) error
+	DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName, params DeleteLiveResourceParams) error
 	// ResumeApplication Ends the pause that a rollback began
 	// (POST /api/v1/applications/{namespace}/{name}/resume)
 	ResumeApplication(ctx echo.Context, namespace PathNamespace, name PathName, params ResumeApplicationParams) error
+	// GetRevision Returns what is known of a revision that was rendered or applied
+	// (GET /api/v1/applications/{namespace}/{name}/revisions/{revision})
+	GetRevision(ctx echo.Context, namespace PathNamespace, name PathName, revision string) error
 	// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
 	// (POST /api/v1/applications/{namespace}/{name}/rollback)
 	RollbackApplication(ctx echo.Context, namespace PathNamespace, name PathName, params RollbackApplicationParams) error
@@ -94,7 +100,7 @@ type ServerInterface interface {
 	GetApplicationWindows(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// TerminateOperation Ends the operation that runs
 	// (POST /api/v1/applications/{namespace}/{name}/terminate)
-	TerminateOperation(ctx echo.Context, namespace PathNamespace, name PathName) error
+	TerminateOperation(ctx echo.Context, namespace PathNamespace, name PathName, params TerminateOperationParams) error
 	// GetApplicationTree Returns the managed objects and their children
 	// (GET /api/v1/applications/{namespace}/{name}/tree)
 	GetApplicationTree(ctx echo.Context, namespace PathNamespace, name PathName) error
@@ -139,16 +145,16 @@ type ServerInterface interface {
 	UpdateCluster(ctx echo.Context, name PathName, params UpdateClusterParams) error
 	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	// (POST /api/v1/clusters/{name}/accept-hub)
-	AcceptHub(ctx echo.Context, name PathName) error
+	AcceptHub(ctx echo.Context, name PathName, params AcceptHubParams) error
 	// KeepCluster Ends a quarantine by choosing which of two Kubernetes clusters keeps the identity
 	// (POST /api/v1/clusters/{name}/keep)
-	KeepCluster(ctx echo.Context, name PathName) error
+	KeepCluster(ctx echo.Context, name PathName, params KeepClusterParams) error
 	// RevokeAgent Ends a cluster's agent with all its certificates, and its open join tokens; the cluster stays
 	// (POST /api/v1/clusters/{name}/revoke)
-	RevokeAgent(ctx echo.Context, name PathName) error
+	RevokeAgent(ctx echo.Context, name PathName, params RevokeAgentParams) error
 	// UpgradeAgent Upgrades the agent of a cluster, and rolls back if the new version does not connect
 	// (POST /api/v1/clusters/{name}/upgrade)
-	UpgradeAgent(ctx echo.Context, name PathName) error
+	UpgradeAgent(ctx echo.Context, name PathName, params UpgradeAgentParams) error
 	// ListPublicKeys Lists the public keys that signatures of commits are checked with
 	// (GET /api/v1/gpgkeys)
 	ListPublicKeys(ctx echo.Context) error
@@ -188,6 +194,12 @@ type ServerInterface interface {
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
 	// (PUT /api/v1/projects/{name})
 	UpdateProject(ctx echo.Context, name PathName, params UpdateProjectParams) error
+	// GetDetailedProject Returns a project with the projects that it inherits from, and its own repositories and clusters
+	// (GET /api/v1/projects/{name}/detailed)
+	GetDetailedProject(ctx echo.Context, name PathName) error
+	// GetGlobalProjects Lists the projects that a project inherits from, in the order of the setting
+	// (GET /api/v1/projects/{name}/globalprojects)
+	GetGlobalProjects(ctx echo.Context, name PathName) error
 	// GetProjectWindows Says how the sync windows of a project stand
 	// (GET /api/v1/projects/{name}/syncwindows)
 	GetProjectWindows(ctx echo.Context, name PathName) error
@@ -205,7 +217,10 @@ type ServerInterface interface {
 	GetRepository(ctx echo.Context, id PathID) error
 	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
-	RefreshRepository(ctx echo.Context, id PathID) error
+	RefreshRepository(ctx echo.Context, id PathID, params RefreshRepositoryParams) error
+	// ListRefs Lists the branches and tags of a repository as of its last fetch
+	// (GET /api/v1/repositories/{id}/refs)
+	ListRefs(ctx echo.Context, id PathID) error
 	// ListRepositoryCredentials Lists the credential templates
 	// (GET /api/v1/repository-credentials)
 	ListRepositoryCredentials(ctx echo.Context) error
@@ -218,6 +233,9 @@ type ServerInterface interface {
 	// PatchSettings Sets keys, and removes those whose value is null; others stay
 	// (PATCH /api/v1/settings)
 	PatchSettings(ctx echo.Context, params PatchSettingsParams) error
+	// GetClientSettings Returns the settings that every client may know
+	// (GET /api/v1/settings/client)
+	GetClientSettings(ctx echo.Context) error
 	// GetPolicyState Says whether the access policy is in force, and what is odd in it
 	// (GET /api/v1/settings/rbac)
 	GetPolicyState(ctx echo.Context) error
@@ -296,9 +314,9 @@ type ServerInterface interface {
 	// GetVersion Says which release of the hub this is
 	// (GET /api/v1/version)
 	GetVersion(ctx echo.Context) error
-	// Healthz Says the same as /livez
+	// Healthz Says the same as /livez, or the same as /readyz with full
 	// (GET /healthz)
-	Healthz(ctx echo.Context) error
+	Healthz(ctx echo.Context, params HealthzParams) error
 	// Livez Reports whether the process works, or has to be restarted
 	// (GET /livez)
 	Livez(ctx echo.Context) error
@@ -399,6 +417,41 @@ func (w *ServerInterfaceWrapper) ListApplications(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", ctx.QueryParams(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter q: %s", err))
+	}
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", ctx.QueryParams(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Optional query parameter "projects" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "projects", ctx.QueryParams(), &params.Projects, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter projects: %s", err))
+	}
+
+	// ------------- Optional query parameter "selector" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "selector", ctx.QueryParams(), &params.Selector, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter selector: %s", err))
+	}
+
+	// ------------- Optional query parameter "appNamespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "appNamespace", ctx.QueryParams(), &params.AppNamespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter appNamespace: %s", err))
+	}
+
+	// ------------- Optional query parameter "resourceVersion" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "resourceVersion", ctx.QueryParams(), &params.ResourceVersion, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resourceVersion: %s", err))
 	}
 
 	// ------------- Optional query parameter "labels" -------------
@@ -681,8 +734,28 @@ func (w *ServerInterfaceWrapper) AbandonApplication(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AbandonApplicationParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.AbandonApplication(ctx, namespace, name)
+	err = w.Handler.AbandonApplication(ctx, namespace, name, params)
 	return err
 }
 
@@ -705,8 +778,28 @@ func (w *ServerInterfaceWrapper) ApproveOperation(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ApproveOperationParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ApproveOperation(ctx, namespace, name)
+	err = w.Handler.ApproveOperation(ctx, namespace, name, params)
 	return err
 }
 
@@ -818,6 +911,30 @@ func (w *ServerInterfaceWrapper) GetHistory(ctx echo.Context) error {
 	return err
 }
 
+// CheckImpersonation converts echo context to params.
+func (w *ServerInterfaceWrapper) CheckImpersonation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CheckImpersonation(ctx, namespace, name)
+	return err
+}
+
 // GetManifests converts echo context to params.
 func (w *ServerInterfaceWrapper) GetManifests(ctx echo.Context) error {
 	var err error
@@ -910,6 +1027,23 @@ func (w *ServerInterfaceWrapper) RefreshApplication(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "hard", ctx.QueryParams(), &params.Hard, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter hard: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
@@ -1102,8 +1236,28 @@ func (w *ServerInterfaceWrapper) DeleteLiveResource(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteLiveResourceParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeleteLiveResource(ctx, namespace, name)
+	err = w.Handler.DeleteLiveResource(ctx, namespace, name, params)
 	return err
 }
 
@@ -1148,6 +1302,38 @@ func (w *ServerInterfaceWrapper) ResumeApplication(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ResumeApplication(ctx, namespace, name, params)
+	return err
+}
+
+// GetRevision converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRevision(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Path parameter "revision" -------------
+	var revision string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "revision", ctx.Param("revision"), &revision, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter revision: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRevision(ctx, namespace, name, revision)
 	return err
 }
 
@@ -1326,8 +1512,28 @@ func (w *ServerInterfaceWrapper) TerminateOperation(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TerminateOperationParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.TerminateOperation(ctx, namespace, name)
+	err = w.Handler.TerminateOperation(ctx, namespace, name, params)
 	return err
 }
 
@@ -1659,8 +1865,28 @@ func (w *ServerInterfaceWrapper) AcceptHub(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AcceptHubParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.AcceptHub(ctx, name)
+	err = w.Handler.AcceptHub(ctx, name, params)
 	return err
 }
 
@@ -1675,8 +1901,28 @@ func (w *ServerInterfaceWrapper) KeepCluster(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params KeepClusterParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.KeepCluster(ctx, name)
+	err = w.Handler.KeepCluster(ctx, name, params)
 	return err
 }
 
@@ -1691,8 +1937,28 @@ func (w *ServerInterfaceWrapper) RevokeAgent(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevokeAgentParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RevokeAgent(ctx, name)
+	err = w.Handler.RevokeAgent(ctx, name, params)
 	return err
 }
 
@@ -1707,8 +1973,28 @@ func (w *ServerInterfaceWrapper) UpgradeAgent(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpgradeAgentParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpgradeAgent(ctx, name)
+	err = w.Handler.UpgradeAgent(ctx, name, params)
 	return err
 }
 
@@ -1924,6 +2210,38 @@ func (w *ServerInterfaceWrapper) UpdateProject(ctx echo.Context) error {
 	return err
 }
 
+// GetDetailedProject converts echo context to params.
+func (w *ServerInterfaceWrapper) GetDetailedProject(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetDetailedProject(ctx, name)
+	return err
+}
+
+// GetGlobalProjects converts echo context to params.
+func (w *ServerInterfaceWrapper) GetGlobalProjects(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetGlobalProjects(ctx, name)
+	return err
+}
+
 // GetProjectWindows converts echo context to params.
 func (w *ServerInterfaceWrapper) GetProjectWindows(ctx echo.Context) error {
 	var err error
@@ -2021,8 +2339,44 @@ func (w *ServerInterfaceWrapper) RefreshRepository(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RefreshRepositoryParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RefreshRepository(ctx, id)
+	err = w.Handler.RefreshRepository(ctx, id, params)
+	return err
+}
+
+// ListRefs converts echo context to params.
+func (w *ServerInterfaceWrapper) ListRefs(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListRefs(ctx, id)
 	return err
 }
 
@@ -2092,6 +2446,15 @@ func (w *ServerInterfaceWrapper) PatchSettings(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.PatchSettings(ctx, params)
+	return err
+}
+
+// GetClientSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) GetClientSettings(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetClientSettings(ctx)
 	return err
 }
 
@@ -2520,8 +2883,17 @@ func (w *ServerInterfaceWrapper) GetVersion(ctx echo.Context) error {
 func (w *ServerInterfaceWrapper) Healthz(ctx echo.Context) error {
 	var err error
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params HealthzParams
+	// ------------- Optional query parameter "full" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "full", ctx.QueryParams(), &params.Full, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter full: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.Healthz(ctx)
+	err = w.Handler.Healthz(ctx, params)
 	return err
 }
 
@@ -2629,6 +3001,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/repositories", wrapper.PutRepository, options.OperationMiddlewares["putRepository"]...)
 	router.DELETE(options.BaseURL+"/api/v1/repositories/:id", wrapper.DeleteRepository, options.OperationMiddlewares["deleteRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repositories/:id", wrapper.GetRepository, options.OperationMiddlewares["getRepository"]...)
+	router.GET(options.BaseURL+"/api/v1/repositories/:id/refs", wrapper.ListRefs, options.OperationMiddlewares["listRefs"]...)
 	router.POST(options.BaseURL+"/api/v1/repositories/:id/refresh", wrapper.RefreshRepository, options.OperationMiddlewares["refreshRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repository-credentials", wrapper.ListRepositoryCredentials, options.OperationMiddlewares["listRepositoryCredentials"]...)
 	router.DELETE(options.BaseURL+"/api/v1/repository-credentials/:id", wrapper.DeleteRepositoryCredential, options.OperationMiddlewares["deleteRepositoryCredential"]...)
@@ -2661,13 +3034,16 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/terminate", wrapper.TerminateOperation, options.OperationMiddlewares["terminateOperation"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/refresh", wrapper.RefreshApplication, options.OperationMiddlewares["refreshApplication"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/tree", wrapper.GetApplicationTree, options.OperationMiddlewares["getApplicationTree"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/revisions/:revision", wrapper.GetRevision, options.OperationMiddlewares["getRevision"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/resource", wrapper.GetLiveResource, options.OperationMiddlewares["getLiveResource"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/diff", wrapper.DiffApplication, options.OperationMiddlewares["diffApplication"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/impersonation", wrapper.CheckImpersonation, options.OperationMiddlewares["checkImpersonation"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/manifests", wrapper.GetManifests, options.OperationMiddlewares["getManifests"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/history", wrapper.GetHistory, options.OperationMiddlewares["getHistory"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/operations", wrapper.ListOperations, options.OperationMiddlewares["listOperations"]...)
 	router.GET(options.BaseURL+"/api/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit, options.OperationMiddlewares["verifyAudit"]...)
+	router.GET(options.BaseURL+"/api/v1/settings/client", wrapper.GetClientSettings, options.OperationMiddlewares["getClientSettings"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/export", wrapper.ExportAudit, options.OperationMiddlewares["exportAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/retention", wrapper.GetAuditRetention, options.OperationMiddlewares["getAuditRetention"]...)
 	router.PUT(options.BaseURL+"/api/v1/audit/retention", wrapper.PutAuditRetention, options.OperationMiddlewares["putAuditRetention"]...)
@@ -2682,6 +3058,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/abandon", wrapper.AbandonApplication, options.OperationMiddlewares["abandonApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/delete", wrapper.DeleteLiveResource, options.OperationMiddlewares["deleteLiveResource"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/syncwindows", wrapper.GetApplicationWindows, options.OperationMiddlewares["getApplicationWindows"]...)
+	router.GET(options.BaseURL+"/api/v1/projects/:name/detailed", wrapper.GetDetailedProject, options.OperationMiddlewares["getDetailedProject"]...)
+	router.GET(options.BaseURL+"/api/v1/projects/:name/globalprojects", wrapper.GetGlobalProjects, options.OperationMiddlewares["getGlobalProjects"]...)
 	router.GET(options.BaseURL+"/api/v1/projects/:name/syncwindows", wrapper.GetProjectWindows, options.OperationMiddlewares["getProjectWindows"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/actions", wrapper.ListResourceActions, options.OperationMiddlewares["listResourceActions"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/actions", wrapper.RunResourceAction, options.OperationMiddlewares["runResourceAction"]...)
@@ -3094,6 +3472,7 @@ func (response UpdateApplicationdefaultJSONResponse) VisitUpdateApplicationRespo
 type AbandonApplicationRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
+	Params    AbandonApplicationParams
 	Body      *AbandonApplicationJSONRequestBody
 }
 
@@ -3137,6 +3516,7 @@ func (response AbandonApplicationdefaultJSONResponse) VisitAbandonApplicationRes
 type ApproveOperationRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
+	Params    ApproveOperationParams
 	Body      *ApproveOperationJSONRequestBody
 }
 
@@ -3253,6 +3633,46 @@ type GetHistorydefaultJSONResponse struct {
 }
 
 func (response GetHistorydefaultJSONResponse) VisitGetHistoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckImpersonationRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+}
+
+type CheckImpersonationResponseObject interface {
+	VisitCheckImpersonationResponse(w http.ResponseWriter) error
+}
+
+type CheckImpersonation200JSONResponse ImpersonationReport
+
+func (response CheckImpersonation200JSONResponse) VisitCheckImpersonationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckImpersonationdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CheckImpersonationdefaultJSONResponse) VisitCheckImpersonationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -3521,6 +3941,7 @@ func (response RunResourceActiondefaultJSONResponse) VisitRunResourceActionRespo
 type DeleteLiveResourceRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
+	Params    DeleteLiveResourceParams
 	Body      *DeleteLiveResourceJSONRequestBody
 }
 
@@ -3585,6 +4006,47 @@ type ResumeApplicationdefaultJSONResponse struct {
 }
 
 func (response ResumeApplicationdefaultJSONResponse) VisitResumeApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRevisionRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Revision  string        `json:"revision"`
+}
+
+type GetRevisionResponseObject interface {
+	VisitGetRevisionResponse(w http.ResponseWriter) error
+}
+
+type GetRevision200JSONResponse Revision
+
+func (response GetRevision200JSONResponse) VisitGetRevisionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRevisiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetRevisiondefaultJSONResponse) VisitGetRevisionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -3766,6 +4228,7 @@ func (response GetApplicationWindowsdefaultJSONResponse) VisitGetApplicationWind
 type TerminateOperationRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
+	Params    TerminateOperationParams
 }
 
 type TerminateOperationResponseObject interface {
@@ -4412,7 +4875,8 @@ func (response UpdateClusterdefaultJSONResponse) VisitUpdateClusterResponse(w ht
 }
 
 type AcceptHubRequestObject struct {
-	Name PathName `json:"name"`
+	Name   PathName `json:"name"`
+	Params AcceptHubParams
 }
 
 type AcceptHubResponseObject interface {
@@ -4451,8 +4915,9 @@ func (response AcceptHubdefaultJSONResponse) VisitAcceptHubResponse(w http.Respo
 }
 
 type KeepClusterRequestObject struct {
-	Name PathName `json:"name"`
-	Body *KeepClusterJSONRequestBody
+	Name   PathName `json:"name"`
+	Params KeepClusterParams
+	Body   *KeepClusterJSONRequestBody
 }
 
 type KeepClusterResponseObject interface {
@@ -4491,7 +4956,8 @@ func (response KeepClusterdefaultJSONResponse) VisitKeepClusterResponse(w http.R
 }
 
 type RevokeAgentRequestObject struct {
-	Name PathName `json:"name"`
+	Name   PathName `json:"name"`
+	Params RevokeAgentParams
 }
 
 type RevokeAgentResponseObject interface {
@@ -4530,8 +4996,9 @@ func (response RevokeAgentdefaultJSONResponse) VisitRevokeAgentResponse(w http.R
 }
 
 type UpgradeAgentRequestObject struct {
-	Name PathName `json:"name"`
-	Body *UpgradeAgentJSONRequestBody
+	Name   PathName `json:"name"`
+	Params UpgradeAgentParams
+	Body   *UpgradeAgentJSONRequestBody
 }
 
 type UpgradeAgentResponseObject interface {
@@ -5060,6 +5527,86 @@ func (response UpdateProjectdefaultJSONResponse) VisitUpdateProjectResponse(w ht
 	return err
 }
 
+type GetDetailedProjectRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetDetailedProjectResponseObject interface {
+	VisitGetDetailedProjectResponse(w http.ResponseWriter) error
+}
+
+type GetDetailedProject200JSONResponse DetailedProject
+
+func (response GetDetailedProject200JSONResponse) VisitGetDetailedProjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDetailedProjectdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetDetailedProjectdefaultJSONResponse) VisitGetDetailedProjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGlobalProjectsRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetGlobalProjectsResponseObject interface {
+	VisitGetGlobalProjectsResponse(w http.ResponseWriter) error
+}
+
+type GetGlobalProjects200JSONResponse struct {
+	Items []AppProject `json:"items"`
+}
+
+func (response GetGlobalProjects200JSONResponse) VisitGetGlobalProjectsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGlobalProjectsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetGlobalProjectsdefaultJSONResponse) VisitGetGlobalProjectsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetProjectWindowsRequestObject struct {
 	Name PathName `json:"name"`
 }
@@ -5259,7 +5806,8 @@ func (response GetRepositorydefaultJSONResponse) VisitGetRepositoryResponse(w ht
 }
 
 type RefreshRepositoryRequestObject struct {
-	Id PathID `json:"id"`
+	Id     PathID `json:"id"`
+	Params RefreshRepositoryParams
 }
 
 type RefreshRepositoryResponseObject interface {
@@ -5280,6 +5828,48 @@ type RefreshRepositorydefaultJSONResponse struct {
 }
 
 func (response RefreshRepositorydefaultJSONResponse) VisitRefreshRepositoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRefsRequestObject struct {
+	Id PathID `json:"id"`
+}
+
+type ListRefsResponseObject interface {
+	VisitListRefsResponse(w http.ResponseWriter) error
+}
+
+type ListRefs200JSONResponse struct {
+	Branches []Ref `json:"branches"`
+	Tags     []Ref `json:"tags"`
+}
+
+func (response ListRefs200JSONResponse) VisitListRefsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRefsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListRefsdefaultJSONResponse) VisitListRefsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5433,6 +6023,44 @@ type PatchSettingsdefaultJSONResponse struct {
 }
 
 func (response PatchSettingsdefaultJSONResponse) VisitPatchSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClientSettingsRequestObject struct {
+}
+
+type GetClientSettingsResponseObject interface {
+	VisitGetClientSettingsResponse(w http.ResponseWriter) error
+}
+
+type GetClientSettings200JSONResponse ClientSettings
+
+func (response GetClientSettings200JSONResponse) VisitGetClientSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClientSettingsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetClientSettingsdefaultJSONResponse) VisitGetClientSettingsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6473,6 +7101,7 @@ func (response GetVersiondefaultJSONResponse) VisitGetVersionResponse(w http.Res
 }
 
 type HealthzRequestObject struct {
+	Params HealthzParams
 }
 
 type HealthzResponseObject interface {
@@ -6624,6 +7253,9 @@ type StrictServerInterface interface {
 	// GetHistory Lists what was applied, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/history)
 	GetHistory(ctx context.Context, request GetHistoryRequestObject) (GetHistoryResponseObject, error)
+	// CheckImpersonation Says which rights the service account of an application lacks for its objects
+	// (GET /api/v1/applications/{namespace}/{name}/impersonation)
+	CheckImpersonation(ctx context.Context, request CheckImpersonationRequestObject) (CheckImpersonationResponseObject, error)
 	// GetManifests Returns the desired objects of the target, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/manifests)
 	GetManifests(ctx context.Context, request GetManifestsRequestObject) (GetManifestsResponseObject, error)
@@ -6648,6 +7280,9 @@ type StrictServerInterface interface {
 	// ResumeApplication Ends the pause that a rollback began
 	// (POST /api/v1/applications/{namespace}/{name}/resume)
 	ResumeApplication(ctx context.Context, request ResumeApplicationRequestObject) (ResumeApplicationResponseObject, error)
+	// GetRevision Returns what is known of a revision that was rendered or applied
+	// (GET /api/v1/applications/{namespace}/{name}/revisions/{revision})
+	GetRevision(ctx context.Context, request GetRevisionRequestObject) (GetRevisionResponseObject, error)
 	// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
 	// (POST /api/v1/applications/{namespace}/{name}/rollback)
 	RollbackApplication(ctx context.Context, request RollbackApplicationRequestObject) (RollbackApplicationResponseObject, error)
@@ -6756,6 +7391,12 @@ type StrictServerInterface interface {
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
 	// (PUT /api/v1/projects/{name})
 	UpdateProject(ctx context.Context, request UpdateProjectRequestObject) (UpdateProjectResponseObject, error)
+	// GetDetailedProject Returns a project with the projects that it inherits from, and its own repositories and clusters
+	// (GET /api/v1/projects/{name}/detailed)
+	GetDetailedProject(ctx context.Context, request GetDetailedProjectRequestObject) (GetDetailedProjectResponseObject, error)
+	// GetGlobalProjects Lists the projects that a project inherits from, in the order of the setting
+	// (GET /api/v1/projects/{name}/globalprojects)
+	GetGlobalProjects(ctx context.Context, request GetGlobalProjectsRequestObject) (GetGlobalProjectsResponseObject, error)
 	// GetProjectWindows Says how the sync windows of a project stand
 	// (GET /api/v1/projects/{name}/syncwindows)
 	GetProjectWindows(ctx context.Context, request GetProjectWindowsRequestObject) (GetProjectWindowsResponseObject, error)
@@ -6774,6 +7415,9 @@ type StrictServerInterface interface {
 	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
 	RefreshRepository(ctx context.Context, request RefreshRepositoryRequestObject) (RefreshRepositoryResponseObject, error)
+	// ListRefs Lists the branches and tags of a repository as of its last fetch
+	// (GET /api/v1/repositories/{id}/refs)
+	ListRefs(ctx context.Context, request ListRefsRequestObject) (ListRefsResponseObject, error)
 	// ListRepositoryCredentials Lists the credential templates
 	// (GET /api/v1/repository-credentials)
 	ListRepositoryCredentials(ctx context.Context, request ListRepositoryCredentialsRequestObject) (ListRepositoryCredentialsResponseObject, error)
@@ -6786,6 +7430,9 @@ type StrictServerInterface interface {
 	// PatchSettings Sets keys, and removes those whose value is null; others stay
 	// (PATCH /api/v1/settings)
 	PatchSettings(ctx context.Context, request PatchSettingsRequestObject) (PatchSettingsResponseObject, error)
+	// GetClientSettings Returns the settings that every client may know
+	// (GET /api/v1/settings/client)
+	GetClientSettings(ctx context.Context, request GetClientSettingsRequestObject) (GetClientSettingsResponseObject, error)
 	// GetPolicyState Says whether the access policy is in force, and what is odd in it
 	// (GET /api/v1/settings/rbac)
 	GetPolicyState(ctx context.Context, request GetPolicyStateRequestObject) (GetPolicyStateResponseObject, error)
@@ -6864,7 +7511,7 @@ type StrictServerInterface interface {
 	// GetVersion Says which release of the hub this is
 	// (GET /api/v1/version)
 	GetVersion(ctx context.Context, request GetVersionRequestObject) (GetVersionResponseObject, error)
-	// Healthz Says the same as /livez
+	// Healthz Says the same as /livez, or the same as /readyz with full
 	// (GET /healthz)
 	Healthz(ctx context.Context, request HealthzRequestObject) (HealthzResponseObject, error)
 	// Livez Reports whether the process works, or has to be restarted
@@ -7188,11 +7835,12 @@ func (sh *strictHandler) UpdateApplication(ctx echo.Context, namespace PathNames
 }
 
 // AbandonApplication operation middleware
-func (sh *strictHandler) AbandonApplication(ctx echo.Context, namespace PathNamespace, name PathName) error {
+func (sh *strictHandler) AbandonApplication(ctx echo.Context, namespace PathNamespace, name PathName, params AbandonApplicationParams) error {
 	var request AbandonApplicationRequestObject
 
 	request.Namespace = namespace
 	request.Name = name
+	request.Params = params
 
 	var body AbandonApplicationJSONRequestBody
 	var err error
@@ -7237,11 +7885,12 @@ func (sh *strictHandler) AbandonApplication(ctx echo.Context, namespace PathName
 }
 
 // ApproveOperation operation middleware
-func (sh *strictHandler) ApproveOperation(ctx echo.Context, namespace PathNamespace, name PathName) error {
+func (sh *strictHandler) ApproveOperation(ctx echo.Context, namespace PathNamespace, name PathName, params ApproveOperationParams) error {
 	var request ApproveOperationRequestObject
 
 	request.Namespace = namespace
 	request.Name = name
+	request.Params = params
 
 	var body ApproveOperationJSONRequestBody
 	var err error
@@ -7333,6 +7982,32 @@ func (sh *strictHandler) GetHistory(ctx echo.Context, namespace PathNamespace, n
 		return err
 	} else if validResponse, ok := response.(GetHistoryResponseObject); ok {
 		return validResponse.VisitGetHistoryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CheckImpersonation operation middleware
+func (sh *strictHandler) CheckImpersonation(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request CheckImpersonationRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CheckImpersonation(ctx.Request().Context(), request.(CheckImpersonationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CheckImpersonation")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CheckImpersonationResponseObject); ok {
+		return validResponse.VisitCheckImpersonationResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -7525,11 +8200,12 @@ func (sh *strictHandler) RunResourceAction(ctx echo.Context, namespace PathNames
 }
 
 // DeleteLiveResource operation middleware
-func (sh *strictHandler) DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName) error {
+func (sh *strictHandler) DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName, params DeleteLiveResourceParams) error {
 	var request DeleteLiveResourceRequestObject
 
 	request.Namespace = namespace
 	request.Name = name
+	request.Params = params
 
 	var body DeleteLiveResourceJSONRequestBody
 	var err error
@@ -7617,6 +8293,33 @@ func (sh *strictHandler) ResumeApplication(ctx echo.Context, namespace PathNames
 		return err
 	} else if validResponse, ok := response.(ResumeApplicationResponseObject); ok {
 		return validResponse.VisitResumeApplicationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetRevision operation middleware
+func (sh *strictHandler) GetRevision(ctx echo.Context, namespace PathNamespace, name PathName, revision string) error {
+	var request GetRevisionRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Revision = revision
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRevision(ctx.Request().Context(), request.(GetRevisionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRevision")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetRevisionResponseObject); ok {
+		return validResponse.VisitGetRevisionResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -7800,11 +8503,12 @@ func (sh *strictHandler) GetApplicationWindows(ctx echo.Context, namespace PathN
 }
 
 // TerminateOperation operation middleware
-func (sh *strictHandler) TerminateOperation(ctx echo.Context, namespace PathNamespace, name PathName) error {
+func (sh *strictHandler) TerminateOperation(ctx echo.Context, namespace PathNamespace, name PathName, params TerminateOperationParams) error {
 	var request TerminateOperationRequestObject
 
 	request.Namespace = namespace
 	request.Name = name
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.TerminateOperation(ctx.Request().Context(), request.(TerminateOperationRequestObject))
@@ -8258,10 +8962,11 @@ func (sh *strictHandler) UpdateCluster(ctx echo.Context, name PathName, params U
 }
 
 // AcceptHub operation middleware
-func (sh *strictHandler) AcceptHub(ctx echo.Context, name PathName) error {
+func (sh *strictHandler) AcceptHub(ctx echo.Context, name PathName, params AcceptHubParams) error {
 	var request AcceptHubRequestObject
 
 	request.Name = name
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.AcceptHub(ctx.Request().Context(), request.(AcceptHubRequestObject))
@@ -8283,10 +8988,11 @@ func (sh *strictHandler) AcceptHub(ctx echo.Context, name PathName) error {
 }
 
 // KeepCluster operation middleware
-func (sh *strictHandler) KeepCluster(ctx echo.Context, name PathName) error {
+func (sh *strictHandler) KeepCluster(ctx echo.Context, name PathName, params KeepClusterParams) error {
 	var request KeepClusterRequestObject
 
 	request.Name = name
+	request.Params = params
 
 	var body KeepClusterJSONRequestBody
 	var err error
@@ -8331,10 +9037,11 @@ func (sh *strictHandler) KeepCluster(ctx echo.Context, name PathName) error {
 }
 
 // RevokeAgent operation middleware
-func (sh *strictHandler) RevokeAgent(ctx echo.Context, name PathName) error {
+func (sh *strictHandler) RevokeAgent(ctx echo.Context, name PathName, params RevokeAgentParams) error {
 	var request RevokeAgentRequestObject
 
 	request.Name = name
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.RevokeAgent(ctx.Request().Context(), request.(RevokeAgentRequestObject))
@@ -8356,10 +9063,11 @@ func (sh *strictHandler) RevokeAgent(ctx echo.Context, name PathName) error {
 }
 
 // UpgradeAgent operation middleware
-func (sh *strictHandler) UpgradeAgent(ctx echo.Context, name PathName) error {
+func (sh *strictHandler) UpgradeAgent(ctx echo.Context, name PathName, params UpgradeAgentParams) error {
 	var request UpgradeAgentRequestObject
 
 	request.Name = name
+	request.Params = params
 
 	var body UpgradeAgentJSONRequestBody
 	var err error
@@ -8832,6 +9540,56 @@ func (sh *strictHandler) UpdateProject(ctx echo.Context, name PathName, params U
 	return nil
 }
 
+// GetDetailedProject operation middleware
+func (sh *strictHandler) GetDetailedProject(ctx echo.Context, name PathName) error {
+	var request GetDetailedProjectRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDetailedProject(ctx.Request().Context(), request.(GetDetailedProjectRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDetailedProject")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetDetailedProjectResponseObject); ok {
+		return validResponse.VisitGetDetailedProjectResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetGlobalProjects operation middleware
+func (sh *strictHandler) GetGlobalProjects(ctx echo.Context, name PathName) error {
+	var request GetGlobalProjectsRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetGlobalProjects(ctx.Request().Context(), request.(GetGlobalProjectsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetGlobalProjects")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetGlobalProjectsResponseObject); ok {
+		return validResponse.VisitGetGlobalProjectsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetProjectWindows operation middleware
 func (sh *strictHandler) GetProjectWindows(ctx echo.Context, name PathName) error {
 	var request GetProjectWindowsRequestObject
@@ -8979,10 +9737,11 @@ func (sh *strictHandler) GetRepository(ctx echo.Context, id PathID) error {
 }
 
 // RefreshRepository operation middleware
-func (sh *strictHandler) RefreshRepository(ctx echo.Context, id PathID) error {
+func (sh *strictHandler) RefreshRepository(ctx echo.Context, id PathID, params RefreshRepositoryParams) error {
 	var request RefreshRepositoryRequestObject
 
 	request.Id = id
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.RefreshRepository(ctx.Request().Context(), request.(RefreshRepositoryRequestObject))
@@ -8997,6 +9756,31 @@ func (sh *strictHandler) RefreshRepository(ctx echo.Context, id PathID) error {
 		return err
 	} else if validResponse, ok := response.(RefreshRepositoryResponseObject); ok {
 		return validResponse.VisitRefreshRepositoryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListRefs operation middleware
+func (sh *strictHandler) ListRefs(ctx echo.Context, id PathID) error {
+	var request ListRefsRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRefs(ctx.Request().Context(), request.(ListRefsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRefs")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListRefsResponseObject); ok {
+		return validResponse.VisitListRefsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -9116,6 +9900,29 @@ func (sh *strictHandler) PatchSettings(ctx echo.Context, params PatchSettingsPar
 		return err
 	} else if validResponse, ok := response.(PatchSettingsResponseObject); ok {
 		return validResponse.VisitPatchSettingsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetClientSettings operation middleware
+func (sh *strictHandler) GetClientSettings(ctx echo.Context) error {
+	var request GetClientSettingsRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetClientSettings(ctx.Request().Context(), request.(GetClientSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetClientSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetClientSettingsResponseObject); ok {
+		return validResponse.VisitGetClientSettingsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -9990,8 +10797,10 @@ func (sh *strictHandler) GetVersion(ctx echo.Context) error {
 }
 
 // Healthz operation middleware
-func (sh *strictHandler) Healthz(ctx echo.Context) error {
+func (sh *strictHandler) Healthz(ctx echo.Context, params HealthzParams) error {
 	var request HealthzRequestObject
+
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.Healthz(ctx.Request().Context(), request.(HealthzRequestObject))

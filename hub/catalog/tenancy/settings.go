@@ -117,7 +117,9 @@ func (w *writer) followSettings(ctx context.Context, changes []hub.SettingChange
 	if err := w.refreshOverTLS(ctx, changes); err != nil {
 		return err
 	}
-	decides := func(c hub.SettingChange) bool { return c.Map == hub.GPGKeysMap || hub.Renders(c.Map, c.Key) }
+	decides := func(c hub.SettingChange) bool {
+		return c.Map == hub.GPGKeysMap || hub.Renders(c.Map, c.Key) || c.Map == hub.ParamsMap && c.Key == hub.ApplicationNamespacesKey
+	}
 	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, decides) {
 		w.Due = append(w.Due, hub.WorkRefresh)
 		return w.RefreshApplications(ctx)

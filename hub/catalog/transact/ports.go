@@ -76,13 +76,18 @@ type ProjectPorts struct {
 // ProjectReader finds projects.
 type ProjectReader interface {
 	Project(ctx context.Context, name string) (hub.Project, error)
-	// ProjectSpecs returns those of the named projects that there are.
+	// EffectiveProject is Project with what the project inherits.
+	EffectiveProject(ctx context.Context, name string) (hub.Project, error)
+	// ProjectSpecs returns those of the named projects that there are, with what
+	// they inherit.
 	ProjectSpecs(ctx context.Context, names []string) (map[string]hub.Project, error)
 	Projects(ctx context.Context) ([]hub.Project, error)
 }
 
 // ProjectWriter changes projects.
 type ProjectWriter interface {
+	// RefreshProject has the applications of a project judged anew.
+	RefreshProject(ctx context.Context, name string) error
 	CreateProject(ctx context.Context, p hub.Project) (hub.Project, error)
 	UpdateProject(ctx context.Context, p hub.Project, expect int64) (hub.Project, error)
 	DeleteProject(ctx context.Context, name string) error
@@ -104,6 +109,8 @@ type RepositoryReader interface {
 	RepositoryByURL(ctx context.Context, key string) (hub.Repository, error)
 	// RepositoryFor returns the one that applications of a project use.
 	RepositoryFor(ctx context.Context, url, project string) (hub.Repository, error)
+	// Refs returns branches and tags as of the last fetch.
+	Refs(ctx context.Context, id hub.RepositoryID) ([]hub.Ref, error)
 }
 
 // RepositoryWriter changes repositories and has them fetched.

@@ -164,16 +164,6 @@ func ReadCredential(v map[string]string) (*hub.Credential, []string) {
 	return &cred, warnings
 }
 
-// CheckUnscoped refuses a cluster of which Argo CD would manage some namespaces
-// alone: the hub does not bound an agent, its chart does.
-func CheckUnscoped(v map[string]string) error {
-	if strings.Trim(v["namespaces"], ", ") == "" {
-		return nil
-	}
-	return fault.With(fault.New(fault.Invalid, "its key namespaces restricts the cluster to some namespaces, which the hub does not enforce"), "",
-		"install the agent with rights on these namespaces alone, and leave the keys namespaces and clusterResources out")
-}
-
 // ClusterConfigKeys names the keys of a cluster's config.
 func ClusterConfigKeys(config string) []string {
 	if config == "" {

@@ -15,7 +15,7 @@ type State struct {
 	App        hub.Application
 	Spec       hub.ApplicationSpec
 	Project    hub.ProjectSpec
-	Cluster    hub.Destination // name and server of the destination's cluster
+	Cluster    hub.Placement // the destination's cluster
 	Generation int64
 	Target     *hub.Snapshot
 	Accepted   *hub.Snapshot
@@ -100,9 +100,10 @@ func objectRefs(objects []hub.ObjectRef) []*linkv1.ObjectRef {
 	return out
 }
 
-func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.ProjectSpec, cluster hub.Destination) *linkv1.Policy {
+func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.ProjectSpec, cluster hub.Placement) *linkv1.Policy {
 	p := &linkv1.Policy{
-		Automated: app.Follows(spec), SelfHeal: app.KeepsLive(spec), Prune: spec.Prune(), Limits: plan.Limits(cluster, project),
+		Automated: app.Follows(spec), SelfHeal: app.KeepsLive(spec), Prune: spec.Prune(), Limits: plan.Limits(cluster, app.Project, project),
+		ServiceAccount: project.ServiceAccount(app, cluster.Destination),
 	}
 	most := app.PruneLimit(spec).And(project.Prunes)
 	p.PruneLimit, p.PruneLimitPercent = uint32(most.Objects), uint32(most.Percent)

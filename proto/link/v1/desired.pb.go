@@ -1418,16 +1418,20 @@ func (x *ObjectRef) GetHook() string {
 }
 
 type Policy struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Automated         bool                   `protobuf:"varint,1,opt,name=automated,proto3" json:"automated,omitempty"`
-	SelfHeal          bool                   `protobuf:"varint,2,opt,name=self_heal,json=selfHeal,proto3" json:"self_heal,omitempty"`
-	Prune             bool                   `protobuf:"varint,3,opt,name=prune,proto3" json:"prune,omitempty"`
-	SyncOptions       []string               `protobuf:"bytes,4,rep,name=sync_options,json=syncOptions,proto3" json:"sync_options,omitempty"` // "Name=value"
-	Ignore            []*IgnoreRule          `protobuf:"bytes,5,rep,name=ignore,proto3" json:"ignore,omitempty"`
-	Limits            *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
-	Windows           []*SyncWindow          `protobuf:"bytes,50,rep,name=windows,proto3" json:"windows,omitempty"`                                                 // those that apply to the application
-	PruneLimit        uint32                 `protobuf:"varint,60,opt,name=prune_limit,json=pruneLimit,proto3" json:"prune_limit,omitempty"`                        // an operation that would prune more objects waits for approval; 0: no limit
-	PruneLimitPercent uint32                 `protobuf:"varint,61,opt,name=prune_limit_percent,json=pruneLimitPercent,proto3" json:"prune_limit_percent,omitempty"` // the same, in percent of the application's objects; 0: no limit
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Automated   bool                   `protobuf:"varint,1,opt,name=automated,proto3" json:"automated,omitempty"`
+	SelfHeal    bool                   `protobuf:"varint,2,opt,name=self_heal,json=selfHeal,proto3" json:"self_heal,omitempty"`
+	Prune       bool                   `protobuf:"varint,3,opt,name=prune,proto3" json:"prune,omitempty"`
+	SyncOptions []string               `protobuf:"bytes,4,rep,name=sync_options,json=syncOptions,proto3" json:"sync_options,omitempty"` // "Name=value"
+	Ignore      []*IgnoreRule          `protobuf:"bytes,5,rep,name=ignore,proto3" json:"ignore,omitempty"`
+	Limits      *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
+	// User as which the agent acts for the application while the tenant's settings
+	// enable impersonation, such as system:serviceaccount:shop:deployer; empty: the
+	// project names none for the destination.
+	ServiceAccount    string        `protobuf:"bytes,8,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
+	Windows           []*SyncWindow `protobuf:"bytes,50,rep,name=windows,proto3" json:"windows,omitempty"`                                                 // those that apply to the application
+	PruneLimit        uint32        `protobuf:"varint,60,opt,name=prune_limit,json=pruneLimit,proto3" json:"prune_limit,omitempty"`                        // an operation that would prune more objects waits for approval; 0: no limit
+	PruneLimitPercent uint32        `protobuf:"varint,61,opt,name=prune_limit_percent,json=pruneLimitPercent,proto3" json:"prune_limit_percent,omitempty"` // the same, in percent of the application's objects; 0: no limit
 	// Labels and annotations of the destination's namespace, unless the manifests
 	// contain that namespace. Older hubs send them with operations only; then
 	// they are not compared.
@@ -1507,6 +1511,13 @@ func (x *Policy) GetLimits() *Limits {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *Policy) GetServiceAccount() string {
+	if x != nil {
+		return x.ServiceAccount
+	}
+	return ""
 }
 
 func (x *Policy) GetWindows() []*SyncWindow {
@@ -1645,8 +1656,12 @@ type Limits struct {
 	NamespacedAllow    []*KindRule            `protobuf:"bytes,4,rep,name=namespaced_allow,json=namespacedAllow,proto3" json:"namespaced_allow,omitempty"`
 	NamespacedAllowSet bool                   `protobuf:"varint,5,opt,name=namespaced_allow_set,json=namespacedAllowSet,proto3" json:"namespaced_allow_set,omitempty"` // absent list: everything; present and empty: nothing
 	NamespacedDeny     []*KindRule            `protobuf:"bytes,6,rep,name=namespaced_deny,json=namespacedDeny,proto3" json:"namespaced_deny,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Names of the only namespaces of the cluster that are managed, by its
+	// registration; empty: all.
+	ManagedNamespaces []string `protobuf:"bytes,7,rep,name=managed_namespaces,json=managedNamespaces,proto3" json:"managed_namespaces,omitempty"`
+	ClusterResources  bool     `protobuf:"varint,8,opt,name=cluster_resources,json=clusterResources,proto3" json:"cluster_resources,omitempty"` // with managed_namespaces: cluster-scoped objects are managed, too
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
@@ -1719,6 +1734,20 @@ func (x *Limits) GetNamespacedDeny() []*KindRule {
 		return x.NamespacedDeny
 	}
 	return nil
+}
+
+func (x *Limits) GetManagedNamespaces() []string {
+	if x != nil {
+		return x.ManagedNamespaces
+	}
+	return nil
+}
+
+func (x *Limits) GetClusterResources() bool {
+	if x != nil {
+		return x.ClusterResources
+	}
+	return false
 }
 
 type KindRule struct {
@@ -2454,14 +2483,15 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
 	"\x04wave\x18\a \x01(\x11R\x04wave\x12\x12\n" +
-	"\x04hook\x18\b \x01(\tR\x04hook\"\x92\x05\n" +
+	"\x04hook\x18\b \x01(\tR\x04hook\"\xbb\x05\n" +
 	"\x06Policy\x12\x1c\n" +
 	"\tautomated\x18\x01 \x01(\bR\tautomated\x12\x1b\n" +
 	"\tself_heal\x18\x02 \x01(\bR\bselfHeal\x12\x14\n" +
 	"\x05prune\x18\x03 \x01(\bR\x05prune\x12!\n" +
 	"\fsync_options\x18\x04 \x03(\tR\vsyncOptions\x12+\n" +
 	"\x06ignore\x18\x05 \x03(\v2\x13.link.v1.IgnoreRuleR\x06ignore\x12'\n" +
-	"\x06limits\x18\x06 \x01(\v2\x0f.link.v1.LimitsR\x06limits\x12-\n" +
+	"\x06limits\x18\x06 \x01(\v2\x0f.link.v1.LimitsR\x06limits\x12'\n" +
+	"\x0fservice_account\x18\b \x01(\tR\x0eserviceAccount\x12-\n" +
 	"\awindows\x182 \x03(\v2\x13.link.v1.SyncWindowR\awindows\x12\x1f\n" +
 	"\vprune_limit\x18< \x01(\rR\n" +
 	"pruneLimit\x12.\n" +
@@ -2482,7 +2512,7 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12#\n" +
 	"\rjson_pointers\x18\x05 \x03(\tR\fjsonPointers\x12\x0e\n" +
 	"\x02jq\x18\x06 \x03(\tR\x02jq\x12\x1a\n" +
-	"\bmanagers\x18\a \x03(\tR\bmanagers\"\xc2\x02\n" +
+	"\bmanagers\x18\a \x03(\tR\bmanagers\"\x9e\x03\n" +
 	"\x06Limits\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\tR\n" +
@@ -2491,7 +2521,9 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\fcluster_deny\x18\x03 \x03(\v2\x11.link.v1.KindRuleR\vclusterDeny\x12<\n" +
 	"\x10namespaced_allow\x18\x04 \x03(\v2\x11.link.v1.KindRuleR\x0fnamespacedAllow\x120\n" +
 	"\x14namespaced_allow_set\x18\x05 \x01(\bR\x12namespacedAllowSet\x12:\n" +
-	"\x0fnamespaced_deny\x18\x06 \x03(\v2\x11.link.v1.KindRuleR\x0enamespacedDeny\"H\n" +
+	"\x0fnamespaced_deny\x18\x06 \x03(\v2\x11.link.v1.KindRuleR\x0enamespacedDeny\x12-\n" +
+	"\x12managed_namespaces\x18\a \x03(\tR\x11managedNamespaces\x12+\n" +
+	"\x11cluster_resources\x18\b \x01(\bR\x10clusterResources\"H\n" +
 	"\bKindRule\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +

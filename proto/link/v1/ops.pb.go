@@ -21,6 +21,219 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type CheckAccessRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AppId         string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckAccessRequest) Reset() {
+	*x = CheckAccessRequest{}
+	mi := &file_link_v1_ops_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckAccessRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckAccessRequest) ProtoMessage() {}
+
+func (x *CheckAccessRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_ops_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckAccessRequest.ProtoReflect.Descriptor instead.
+func (*CheckAccessRequest) Descriptor() ([]byte, []int) {
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *CheckAccessRequest) GetAppId() string {
+	if x != nil {
+		return x.AppId
+	}
+	return ""
+}
+
+type CheckAccessResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	ServiceAccount string                 `protobuf:"bytes,1,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"` // user, such as system:serviceaccount:shop:deployer; empty: the project names none
+	Enabled        bool                   `protobuf:"varint,2,opt,name=enabled,proto3" json:"enabled,omitempty"`                                    // impersonation is enabled in the tenant's settings
+	Enforced       bool                   `protobuf:"varint,3,opt,name=enforced,proto3" json:"enforced,omitempty"`                                  // an application without service account is refused
+	Objects        uint32                 `protobuf:"varint,4,opt,name=objects,proto3" json:"objects,omitempty"`                                    // that were checked
+	Missing        []*MissingRight        `protobuf:"bytes,5,rep,name=missing,proto3" json:"missing,omitempty"`
+	Incomplete     bool                   `protobuf:"varint,6,opt,name=incomplete,proto3" json:"incomplete,omitempty"` // there was a limit; some rights were not checked
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *CheckAccessResponse) Reset() {
+	*x = CheckAccessResponse{}
+	mi := &file_link_v1_ops_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckAccessResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckAccessResponse) ProtoMessage() {}
+
+func (x *CheckAccessResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_ops_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckAccessResponse.ProtoReflect.Descriptor instead.
+func (*CheckAccessResponse) Descriptor() ([]byte, []int) {
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *CheckAccessResponse) GetServiceAccount() string {
+	if x != nil {
+		return x.ServiceAccount
+	}
+	return ""
+}
+
+func (x *CheckAccessResponse) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *CheckAccessResponse) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *CheckAccessResponse) GetObjects() uint32 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+func (x *CheckAccessResponse) GetMissing() []*MissingRight {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *CheckAccessResponse) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
+// MissingRight is a right that an account does not have.
+type MissingRight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // of Kubernetes; impersonate: the agent may not act as the account
+	Group         string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	Resource      string                 `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`   // plural, such as deployments
+	Namespace     string                 `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"` // empty: cluster-scoped
+	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`           // of the object; empty: any
+	Fix           string                 `protobuf:"bytes,6,opt,name=fix,proto3" json:"fix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MissingRight) Reset() {
+	*x = MissingRight{}
+	mi := &file_link_v1_ops_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MissingRight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MissingRight) ProtoMessage() {}
+
+func (x *MissingRight) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_ops_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MissingRight.ProtoReflect.Descriptor instead.
+func (*MissingRight) Descriptor() ([]byte, []int) {
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *MissingRight) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *MissingRight) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *MissingRight) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *MissingRight) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *MissingRight) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MissingRight) GetFix() string {
+	if x != nil {
+		return x.Fix
+	}
+	return ""
+}
+
 type ConfirmRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AppId         string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
@@ -30,7 +243,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_link_v1_ops_proto_msgTypes[0]
+	mi := &file_link_v1_ops_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -42,7 +255,7 @@ func (x *ConfirmRequest) String() string {
 func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[0]
+	mi := &file_link_v1_ops_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -55,7 +268,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{0}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ConfirmRequest) GetAppId() string {
@@ -73,7 +286,7 @@ type ConfirmResponse struct {
 
 func (x *ConfirmResponse) Reset() {
 	*x = ConfirmResponse{}
-	mi := &file_link_v1_ops_proto_msgTypes[1]
+	mi := &file_link_v1_ops_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -85,7 +298,7 @@ func (x *ConfirmResponse) String() string {
 func (*ConfirmResponse) ProtoMessage() {}
 
 func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[1]
+	mi := &file_link_v1_ops_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -98,7 +311,7 @@ func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmResponse) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{1}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{4}
 }
 
 type GetRequest struct {
@@ -115,7 +328,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_link_v1_ops_proto_msgTypes[2]
+	mi := &file_link_v1_ops_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -127,7 +340,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[2]
+	mi := &file_link_v1_ops_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -140,7 +353,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{2}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetRequest) GetAppId() string {
@@ -194,7 +407,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_link_v1_ops_proto_msgTypes[3]
+	mi := &file_link_v1_ops_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -206,7 +419,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[3]
+	mi := &file_link_v1_ops_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -219,7 +432,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{3}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetResponse) GetJson() []byte {
@@ -244,7 +457,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_link_v1_ops_proto_msgTypes[4]
+	mi := &file_link_v1_ops_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -256,7 +469,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[4]
+	mi := &file_link_v1_ops_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -269,7 +482,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{4}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DiffRequest) GetAppId() string {
@@ -330,7 +543,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_link_v1_ops_proto_msgTypes[5]
+	mi := &file_link_v1_ops_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -342,7 +555,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[5]
+	mi := &file_link_v1_ops_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -355,7 +568,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{5}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DiffResponse) GetObjects() []*ObjectDiff {
@@ -387,7 +600,7 @@ type ObjectDiff struct {
 
 func (x *ObjectDiff) Reset() {
 	*x = ObjectDiff{}
-	mi := &file_link_v1_ops_proto_msgTypes[6]
+	mi := &file_link_v1_ops_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +612,7 @@ func (x *ObjectDiff) String() string {
 func (*ObjectDiff) ProtoMessage() {}
 
 func (x *ObjectDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[6]
+	mi := &file_link_v1_ops_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +625,7 @@ func (x *ObjectDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectDiff.ProtoReflect.Descriptor instead.
 func (*ObjectDiff) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{6}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ObjectDiff) GetGroup() string {
@@ -522,7 +735,7 @@ type RefreshRequest struct {
 
 func (x *RefreshRequest) Reset() {
 	*x = RefreshRequest{}
-	mi := &file_link_v1_ops_proto_msgTypes[7]
+	mi := &file_link_v1_ops_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -534,7 +747,7 @@ func (x *RefreshRequest) String() string {
 func (*RefreshRequest) ProtoMessage() {}
 
 func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[7]
+	mi := &file_link_v1_ops_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -547,7 +760,7 @@ func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshRequest.ProtoReflect.Descriptor instead.
 func (*RefreshRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{7}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RefreshRequest) GetAppId() string {
@@ -565,7 +778,7 @@ type RefreshResponse struct {
 
 func (x *RefreshResponse) Reset() {
 	*x = RefreshResponse{}
-	mi := &file_link_v1_ops_proto_msgTypes[8]
+	mi := &file_link_v1_ops_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +790,7 @@ func (x *RefreshResponse) String() string {
 func (*RefreshResponse) ProtoMessage() {}
 
 func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[8]
+	mi := &file_link_v1_ops_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,14 +803,32 @@ func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshResponse.ProtoReflect.Descriptor instead.
 func (*RefreshResponse) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{8}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{11}
 }
 
 var File_link_v1_ops_proto protoreflect.FileDescriptor
 
 const file_link_v1_ops_proto_rawDesc = "" +
 	"\n" +
-	"\x11link/v1/ops.proto\x12\alink.v1\x1a\x12link/v1/sync.proto\"'\n" +
+	"\x11link/v1/ops.proto\x12\alink.v1\x1a\x12link/v1/sync.proto\"+\n" +
+	"\x12CheckAccessRequest\x12\x15\n" +
+	"\x06app_id\x18\x01 \x01(\tR\x05appId\"\xdf\x01\n" +
+	"\x13CheckAccessResponse\x12'\n" +
+	"\x0fservice_account\x18\x01 \x01(\tR\x0eserviceAccount\x12\x18\n" +
+	"\aenabled\x18\x02 \x01(\bR\aenabled\x12\x1a\n" +
+	"\benforced\x18\x03 \x01(\bR\benforced\x12\x18\n" +
+	"\aobjects\x18\x04 \x01(\rR\aobjects\x12/\n" +
+	"\amissing\x18\x05 \x03(\v2\x15.link.v1.MissingRightR\amissing\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x06 \x01(\bR\n" +
+	"incomplete\"\x98\x01\n" +
+	"\fMissingRight\x12\x12\n" +
+	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x1a\n" +
+	"\bresource\x18\x03 \x01(\tR\bresource\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12\x10\n" +
+	"\x03fix\x18\x06 \x01(\tR\x03fix\"'\n" +
 	"\x0eConfirmRequest\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\"\x11\n" +
 	"\x0fConfirmResponse\"\x99\x01\n" +
@@ -642,13 +873,14 @@ const file_link_v1_ops_proto_rawDesc = "" +
 	"\aproblem\x189 \x01(\tR\aproblem\"'\n" +
 	"\x0eRefreshRequest\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\"\x11\n" +
-	"\x0fRefreshResponse2\xa3\x02\n" +
+	"\x0fRefreshResponse2\xed\x02\n" +
 	"\x03Ops\x120\n" +
 	"\x03Get\x12\x13.link.v1.GetRequest\x1a\x14.link.v1.GetResponse\x123\n" +
 	"\x04Diff\x12\x14.link.v1.DiffRequest\x1a\x15.link.v1.DiffResponse\x12<\n" +
 	"\aRefresh\x12\x17.link.v1.RefreshRequest\x1a\x18.link.v1.RefreshResponse\x129\n" +
 	"\x06Delete\x12\x16.link.v1.DeleteRequest\x1a\x17.link.v1.DeleteResponse\x12<\n" +
-	"\aConfirm\x12\x17.link.v1.ConfirmRequest\x1a\x18.link.v1.ConfirmResponseB4Z2github.com/capstan-cd/capstan/proto/link/v1;linkv1b\x06proto3"
+	"\aConfirm\x12\x17.link.v1.ConfirmRequest\x1a\x18.link.v1.ConfirmResponse\x12H\n" +
+	"\vCheckAccess\x12\x1b.link.v1.CheckAccessRequest\x1a\x1c.link.v1.CheckAccessResponseB4Z2github.com/capstan-cd/capstan/proto/link/v1;linkv1b\x06proto3"
 
 var (
 	file_link_v1_ops_proto_rawDescOnce sync.Once
@@ -662,37 +894,43 @@ func file_link_v1_ops_proto_rawDescGZIP() []byte {
 	return file_link_v1_ops_proto_rawDescData
 }
 
-var file_link_v1_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_link_v1_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_link_v1_ops_proto_goTypes = []any{
-	(*ConfirmRequest)(nil),  // 0: link.v1.ConfirmRequest
-	(*ConfirmResponse)(nil), // 1: link.v1.ConfirmResponse
-	(*GetRequest)(nil),      // 2: link.v1.GetRequest
-	(*GetResponse)(nil),     // 3: link.v1.GetResponse
-	(*DiffRequest)(nil),     // 4: link.v1.DiffRequest
-	(*DiffResponse)(nil),    // 5: link.v1.DiffResponse
-	(*ObjectDiff)(nil),      // 6: link.v1.ObjectDiff
-	(*RefreshRequest)(nil),  // 7: link.v1.RefreshRequest
-	(*RefreshResponse)(nil), // 8: link.v1.RefreshResponse
-	(*DeleteRequest)(nil),   // 9: link.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 10: link.v1.DeleteResponse
+	(*CheckAccessRequest)(nil),  // 0: link.v1.CheckAccessRequest
+	(*CheckAccessResponse)(nil), // 1: link.v1.CheckAccessResponse
+	(*MissingRight)(nil),        // 2: link.v1.MissingRight
+	(*ConfirmRequest)(nil),      // 3: link.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),     // 4: link.v1.ConfirmResponse
+	(*GetRequest)(nil),          // 5: link.v1.GetRequest
+	(*GetResponse)(nil),         // 6: link.v1.GetResponse
+	(*DiffRequest)(nil),         // 7: link.v1.DiffRequest
+	(*DiffResponse)(nil),        // 8: link.v1.DiffResponse
+	(*ObjectDiff)(nil),          // 9: link.v1.ObjectDiff
+	(*RefreshRequest)(nil),      // 10: link.v1.RefreshRequest
+	(*RefreshResponse)(nil),     // 11: link.v1.RefreshResponse
+	(*DeleteRequest)(nil),       // 12: link.v1.DeleteRequest
+	(*DeleteResponse)(nil),      // 13: link.v1.DeleteResponse
 }
 var file_link_v1_ops_proto_depIdxs = []int32{
-	6,  // 0: link.v1.DiffResponse.objects:type_name -> link.v1.ObjectDiff
-	2,  // 1: link.v1.Ops.Get:input_type -> link.v1.GetRequest
-	4,  // 2: link.v1.Ops.Diff:input_type -> link.v1.DiffRequest
-	7,  // 3: link.v1.Ops.Refresh:input_type -> link.v1.RefreshRequest
-	9,  // 4: link.v1.Ops.Delete:input_type -> link.v1.DeleteRequest
-	0,  // 5: link.v1.Ops.Confirm:input_type -> link.v1.ConfirmRequest
-	3,  // 6: link.v1.Ops.Get:output_type -> link.v1.GetResponse
-	5,  // 7: link.v1.Ops.Diff:output_type -> link.v1.DiffResponse
-	8,  // 8: link.v1.Ops.Refresh:output_type -> link.v1.RefreshResponse
-	10, // 9: link.v1.Ops.Delete:output_type -> link.v1.DeleteResponse
-	1,  // 10: link.v1.Ops.Confirm:output_type -> link.v1.ConfirmResponse
-	6,  // [6:11] is the sub-list for method output_type
-	1,  // [1:6] is the sub-list for method input_type
-	1,  // [1:1] is the sub-list for extension type_name
-	1,  // [1:1] is the sub-list for extension extendee
-	0,  // [0:1] is the sub-list for field type_name
+	2,  // 0: link.v1.CheckAccessResponse.missing:type_name -> link.v1.MissingRight
+	9,  // 1: link.v1.DiffResponse.objects:type_name -> link.v1.ObjectDiff
+	5,  // 2: link.v1.Ops.Get:input_type -> link.v1.GetRequest
+	7,  // 3: link.v1.Ops.Diff:input_type -> link.v1.DiffRequest
+	10, // 4: link.v1.Ops.Refresh:input_type -> link.v1.RefreshRequest
+	12, // 5: link.v1.Ops.Delete:input_type -> link.v1.DeleteRequest
+	3,  // 6: link.v1.Ops.Confirm:input_type -> link.v1.ConfirmRequest
+	0,  // 7: link.v1.Ops.CheckAccess:input_type -> link.v1.CheckAccessRequest
+	6,  // 8: link.v1.Ops.Get:output_type -> link.v1.GetResponse
+	8,  // 9: link.v1.Ops.Diff:output_type -> link.v1.DiffResponse
+	11, // 10: link.v1.Ops.Refresh:output_type -> link.v1.RefreshResponse
+	13, // 11: link.v1.Ops.Delete:output_type -> link.v1.DeleteResponse
+	4,  // 12: link.v1.Ops.Confirm:output_type -> link.v1.ConfirmResponse
+	1,  // 13: link.v1.Ops.CheckAccess:output_type -> link.v1.CheckAccessResponse
+	8,  // [8:14] is the sub-list for method output_type
+	2,  // [2:8] is the sub-list for method input_type
+	2,  // [2:2] is the sub-list for extension type_name
+	2,  // [2:2] is the sub-list for extension extendee
+	0,  // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_ops_proto_init() }
@@ -707,7 +945,7 @@ func file_link_v1_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_v1_ops_proto_rawDesc), len(file_link_v1_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

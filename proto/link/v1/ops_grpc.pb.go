@@ -19,11 +19,12 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Ops_Get_FullMethodName     = "/link.v1.Ops/Get"
-	Ops_Diff_FullMethodName    = "/link.v1.Ops/Diff"
-	Ops_Refresh_FullMethodName = "/link.v1.Ops/Refresh"
-	Ops_Delete_FullMethodName  = "/link.v1.Ops/Delete"
-	Ops_Confirm_FullMethodName = "/link.v1.Ops/Confirm"
+	Ops_Get_FullMethodName         = "/link.v1.Ops/Get"
+	Ops_Diff_FullMethodName        = "/link.v1.Ops/Diff"
+	Ops_Refresh_FullMethodName     = "/link.v1.Ops/Refresh"
+	Ops_Delete_FullMethodName      = "/link.v1.Ops/Delete"
+	Ops_Confirm_FullMethodName     = "/link.v1.Ops/Confirm"
+	Ops_CheckAccess_FullMethodName = "/link.v1.Ops/CheckAccess"
 )
 
 // OpsClient is the client API for Ops service.
@@ -49,6 +50,10 @@ type OpsClient interface {
 	// of an application at the time of the call. Older agents return
 	// Unimplemented.
 	Confirm(ctx context.Context, in *ConfirmRequest, opts ...grpc.CallOption) (*ConfirmResponse, error)
+	// CheckAccess returns the rights that the application's service account lacks
+	// for its objects. It asks the API server, and changes nothing. Older agents
+	// return Unimplemented.
+	CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error)
 }
 
 type opsClient struct {
@@ -109,6 +114,16 @@ func (c *opsClient) Confirm(ctx context.Context, in *ConfirmRequest, opts ...grp
 	return out, nil
 }
 
+func (c *opsClient) CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckAccessResponse)
+	err := c.cc.Invoke(ctx, Ops_CheckAccess_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OpsServer is the server API for Ops service.
 // All implementations must embed UnimplementedOpsServer
 // for forward compatibility.
@@ -132,6 +147,10 @@ type OpsServer interface {
 	// of an application at the time of the call. Older agents return
 	// Unimplemented.
 	Confirm(context.Context, *ConfirmRequest) (*ConfirmResponse, error)
+	// CheckAccess returns the rights that the application's service account lacks
+	// for its objects. It asks the API server, and changes nothing. Older agents
+	// return Unimplemented.
+	CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error)
 	mustEmbedUnimplementedOpsServer()
 }
 
@@ -156,6 +175,9 @@ func (UnimplementedOpsServer) Delete(context.Context, *DeleteRequest) (*DeleteRe
 }
 func (UnimplementedOpsServer) Confirm(context.Context, *ConfirmRequest) (*ConfirmResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Confirm not implemented")
+}
+func (UnimplementedOpsServer) CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckAccess not implemented")
 }
 func (UnimplementedOpsServer) mustEmbedUnimplementedOpsServer() {}
 func (UnimplementedOpsServer) testEmbeddedByValue()             {}
@@ -268,6 +290,24 @@ func _Ops_Confirm_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Ops_CheckAccess_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckAccessRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OpsServer).CheckAccess(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Ops_CheckAccess_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OpsServer).CheckAccess(ctx, req.(*CheckAccessRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Ops_ServiceDesc is the grpc.ServiceDesc for Ops service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -294,6 +334,10 @@ var Ops_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Confirm",
 			Handler:    _Ops_Confirm_Handler,
+		},
+		{
+			MethodName: "CheckAccess",
+			Handler:    _Ops_CheckAccess_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -46,9 +46,14 @@ type Settings struct {
 	SensitiveAnnotations          []string `protobuf:"bytes,12,rep,name=sensitive_annotations,json=sensitiveAnnotations,proto3" json:"sensitive_annotations,omitempty"` // whose values are masked
 	WaveDelaySeconds              *uint32  `protobuf:"varint,150,opt,name=wave_delay_seconds,json=waveDelaySeconds,proto3,oneof" json:"wave_delay_seconds,omitempty"`   // pause between two waves; absent: the agent's own
 	// Reasons of the Kubernetes events to write; "all": every one; empty: none.
-	EventReasons  []string `protobuf:"bytes,151,rep,name=event_reasons,json=eventReasons,proto3" json:"event_reasons,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	EventReasons []string `protobuf:"bytes,151,rep,name=event_reasons,json=eventReasons,proto3" json:"event_reasons,omitempty"`
+	// The agent acts for each application as its Policy.service_account.
+	Impersonate bool `protobuf:"varint,152,opt,name=impersonate,proto3" json:"impersonate,omitempty"`
+	// With impersonate: the agent acts as itself for an application without service
+	// account; otherwise it sends no request for it.
+	ImpersonateOptional bool `protobuf:"varint,153,opt,name=impersonate_optional,json=impersonateOptional,proto3" json:"impersonate_optional,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Settings) Reset() {
@@ -177,6 +182,20 @@ func (x *Settings) GetEventReasons() []string {
 		return x.EventReasons
 	}
 	return nil
+}
+
+func (x *Settings) GetImpersonate() bool {
+	if x != nil {
+		return x.Impersonate
+	}
+	return false
+}
+
+func (x *Settings) GetImpersonateOptional() bool {
+	if x != nil {
+		return x.ImpersonateOptional
+	}
+	return false
 }
 
 // Customization is what a tenant configures for kinds of objects.
@@ -625,7 +644,7 @@ var File_link_v1_settings_proto protoreflect.FileDescriptor
 
 const file_link_v1_settings_proto_rawDesc = "" +
 	"\n" +
-	"\x16link/v1/settings.proto\x12\alink.v1\"\xc0\x05\n" +
+	"\x16link/v1/settings.proto\x12\alink.v1\"\x97\x06\n" +
 	"\bSettings\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12>\n" +
 	"\x0ecustomizations\x18\x02 \x03(\v2\x16.link.v1.CustomizationR\x0ecustomizations\x123\n" +
@@ -645,7 +664,9 @@ const file_link_v1_settings_proto_rawDesc = "" +
 	"\rcustom_labels\x18\v \x03(\tR\fcustomLabels\x123\n" +
 	"\x15sensitive_annotations\x18\f \x03(\tR\x14sensitiveAnnotations\x122\n" +
 	"\x12wave_delay_seconds\x18\x96\x01 \x01(\rH\x00R\x10waveDelaySeconds\x88\x01\x01\x12$\n" +
-	"\revent_reasons\x18\x97\x01 \x03(\tR\feventReasonsB\x15\n" +
+	"\revent_reasons\x18\x97\x01 \x03(\tR\feventReasons\x12!\n" +
+	"\vimpersonate\x18\x98\x01 \x01(\bR\vimpersonate\x122\n" +
+	"\x14impersonate_optional\x18\x99\x01 \x01(\bR\x13impersonateOptionalB\x15\n" +
 	"\x13_wave_delay_seconds\"\x82\x03\n" +
 	"\rCustomization\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +

@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Says the same as /livez */
+        /** Says the same as /livez, or the same as /readyz with full */
         get: operations["healthz"];
         put?: never;
         post?: never;
@@ -64,6 +64,57 @@ export interface paths {
         };
         /** Returns this document */
         get: operations["getOpenAPI"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/openapi.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns this document as JSON */
+        get: operations["getOpenAPIJSON"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows this document as a page for people */
+        get: operations["getReference"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs/style.css": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the style of the page /docs */
+        get: operations["getReferenceStyle"];
         put?: never;
         post?: never;
         delete?: never;
@@ -542,6 +593,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/repositories/{id}/refs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the branches and tags of a repository as of its last fetch */
+        get: operations["listRefs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/repositories/{id}/refresh": {
         parameters: {
             query?: never;
@@ -945,6 +1013,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/applications/{namespace}/{name}/tree/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follows the managed objects and their children as server-sent events
+         * @description Each event `tree` has the whole tree, the first one at once. Changes that
+         *     come together are one event. An event `alive` comes after every 2 seconds
+         *     of silence. The event `gone` ends the stream: the application is deleted,
+         *     or the caller may no longer see it.
+         */
+        get: operations["streamTree"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/revisions/{revision}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns what is known of a revision that was rendered or applied
+         * @description Of a commit: author, date and message. Of a chart: name, version and
+         *     repository. Revisions that the application never had are not known here.
+         */
+        get: operations["getRevision"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/applications/{namespace}/{name}/resource": {
         parameters: {
             query?: never;
@@ -1107,6 +1219,23 @@ export interface paths {
         };
         /** Checks the hash chain of the audit log */
         get: operations["verifyAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/settings/client": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the settings that every client may know */
+        get: operations["getClientSettings"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1386,6 +1515,55 @@ export interface components {
             /** @description The same request may succeed later. */
             retryable: boolean;
             request_id: string;
+        };
+        Ref: {
+            name: string;
+            /** @description The full hash; that of the commit behind an annotated tag. */
+            commit: string;
+        };
+        Revision: {
+            revision: string;
+            author?: string;
+            /** Format: date-time */
+            date?: string;
+            /** @description Its first 500 characters. */
+            message?: string;
+            /** @description Whether the commit has a good signature; absent: signatures were not verified. */
+            signature?: string;
+            chart?: components["schemas"]["RevisionChart"];
+        };
+        RevisionChart: {
+            name: string;
+            version: string;
+            repository: string;
+        };
+        /** @description What clients show and which features are on. Absent texts are not set. */
+        ClientSettings: {
+            /** @description The address of this hub for people. */
+            url?: string;
+            help?: {
+                chatUrl?: string;
+                chatText?: string;
+                binaryUrls?: components["schemas"]["StringMap"];
+            };
+            banner?: {
+                content: string;
+                url?: string;
+                /** @description It cannot be closed. */
+                permanent: boolean;
+                /** @enum {string} */
+                position: "top" | "bottom" | "both";
+            };
+            trackingMethod: string;
+            appLabelKey: string;
+            features: {
+                /** @description A shell in pods. */
+                exec: boolean;
+                statusBadge: boolean;
+                impersonation: boolean;
+                /** @description Syncs with Replace or Force. */
+                replace: boolean;
+            };
         };
         Ready: {
             /** @enum {string} */
@@ -2703,7 +2881,10 @@ export type $defs = Record<string, never>;
 export interface operations {
     healthz: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whether the database can be reached, too. The hub has no connection to the API servers of clusters; how their agents are stands in /api/v1/clusters. */
+                full?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2780,6 +2961,66 @@ export interface operations {
                 };
                 content: {
                     "application/yaml": string;
+                };
+            };
+        };
+    };
+    getOpenAPIJSON: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description This document. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+        };
+    };
+    getReference: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page without scripts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+        };
+    };
+    getReferenceStyle: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The style. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/css": string;
                 };
             };
         };
@@ -3716,10 +3957,39 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
-    refreshRepository: {
+    listRefs: {
         parameters: {
             query?: never;
             header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Names without refs/heads/ and refs/tags/, in order. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        branches: components["schemas"]["Ref"][];
+                        tags: components["schemas"]["Ref"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    refreshRepository: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 id: components["parameters"]["PathID"];
             };
@@ -4107,7 +4377,10 @@ export interface operations {
     acceptHub: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 name: components["parameters"]["PathName"];
             };
@@ -4130,7 +4403,10 @@ export interface operations {
     keepCluster: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 name: components["parameters"]["PathName"];
             };
@@ -4160,7 +4436,10 @@ export interface operations {
     upgradeAgent: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 name: components["parameters"]["PathName"];
             };
@@ -4195,7 +4474,10 @@ export interface operations {
     revokeAgent: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 name: components["parameters"]["PathName"];
             };
@@ -4228,6 +4510,16 @@ export interface operations {
                 health?: components["schemas"]["HealthStatusCode"][];
                 /** @description Part of the name, any case. */
                 q?: string;
+                /** @description The one name, exactly. */
+                name?: string;
+                /** @description The same as project, by Argo CD's name. */
+                projects?: string[];
+                /** @description The same as labels, by Argo CD's name. */
+                selector?: string;
+                /** @description The same as namespace, by Argo CD's name. */
+                appNamespace?: string;
+                /** @description An answer is never older than the request, so any version is fulfilled. To follow changes from a list on, give its cursor to the stream. */
+                resourceVersion?: string;
                 /** @description A label selector: `a=b,c!=d,e in (f,g),h,!i`. */
                 labels?: string;
                 /** @description Any of these repositories, by URL: a source of the application names one of them. */
@@ -4518,7 +4810,10 @@ export interface operations {
     terminateOperation: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -4538,7 +4833,10 @@ export interface operations {
                 /** @description Render even if nothing changed. */
                 hard?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -4578,6 +4876,57 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Tree"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    streamTree: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The events. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["Tree"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getRevision: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+                revision: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The revision. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Revision"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];
@@ -4892,6 +5241,27 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    getClientSettings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The settings of the caller's tenant. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClientSettings"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     exportAudit: {
         parameters: {
             query?: never;
@@ -5143,7 +5513,10 @@ export interface operations {
     approveOperation: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -5164,7 +5537,10 @@ export interface operations {
     abandonApplication: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
@@ -5195,7 +5571,10 @@ export interface operations {
     deleteLiveResource: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];

@@ -1,4 +1,7 @@
-package cli
+// Package transfer has the commands that export and import what a tenant has
+// declared. cli/exporter and cli/importer do the work; package cli adds the
+// commands to its own.
+package transfer
 
 import (
 	"bufio"
@@ -9,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/cli/exit"
 	"github.com/capstan-cd/capstan/cli/exporter"
 	"github.com/capstan-cd/capstan/cli/files"
@@ -23,15 +27,29 @@ import (
 // as its output depends on it.
 const kustomizeServed = "v5.8"
 
+type commands struct{ *command.Env }
+
+// Export is the command export.
+func Export(env *command.Env) *cobra.Command { return commands{env}.exportCommand() }
+
+// Import is the command import.
+func Import(env *command.Env) *cobra.Command { return commands{env}.importCommand() }
+
+// AdminImport is the command import under its name in Argo CD, without the
+// verbs of a confirmation.
+func AdminImport(env *command.Env) *cobra.Command {
+	return commands{env}.importFiles("import FILE…", "  argocd admin export | capstan admin import -\n  capstan admin import backup.yaml --dry-run --verbose")
+}
+
 // exportCommand is `export`, and `admin export` under Argo CD's name.
-func (a *app) exportCommand() *cobra.Command {
+func (a commands) exportCommand() *cobra.Command {
 	var to string
 	c := &cobra.Command{
 		Use: "export", Short: "Write all applications, projects, repositories, clusters and settings as YAML", Args: usage.Exactly(),
 		Long:    "Write all applications, projects, repositories, clusters and settings as YAML.\n\nArgo CD and Capstan take the text. Equal states have equal texts. Values of secrets are\nnot in it: each stands as \"" + exporter.Withheld + "\", and importing it leaves the stored value as it is.",
 		Example: "  capstan export > backup.yaml\n  capstan export --out backup.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			api, err := a.client()
+			api, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -56,13 +74,13 @@ func (a *app) exportCommand() *cobra.Command {
 }
 
 // importCommand is `import`.
-func (a *app) importCommand() *cobra.Command {
+func (a commands) importCommand() *cobra.Command {
 	c := a.importFiles("import FILE…", "  argocd admin export | capstan import -\n  capstan import backup.yaml --dry-run\n  capstan import confirm --all")
 	c.AddCommand(a.importList(), a.importConfirm())
 	return c
 }
 
-func (a *app) importFiles(use, example string) *cobra.Command {
+func (a commands) importFiles(use, example string) *cobra.Command {
 	var o importer.Options
 	var yes, verbose bool
 	c := &cobra.Command{
@@ -74,14 +92,14 @@ healed or pruned by itself until ` + "`capstan import confirm`" + `. Running obj
 manifests are then taken over without a change. The report names what was not taken, and why.`,
 		Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			input, err := files.Read(args, a.in)
+			input, err := files.Read(args, a.In)
 			if err != nil {
 				return err
 			}
 			if err := a.confirmImport(o, yes); err != nil {
 				return err
 			}
-			api, err := a.client()
+			api, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -108,19 +126,19 @@ manifests are then taken over without a change. The report names what was not ta
 }
 
 // confirmImport asks before an import that changes more than it adds.
-func (a *app) confirmImport(o importer.Options, yes bool) error {
+func (a commands) confirmImport(o importer.Options, yes bool) error {
 	switch {
 	case o.DryRun:
 		return nil
 	case o.Prune:
-		return a.confirm(yes, "Delete what the files do not have?")
+		return a.Confirm(yes, "Delete what the files do not have?")
 	case o.Start:
-		return a.confirm(yes, "Start the automation of all imported applications?")
+		return a.Confirm(yes, "Start the automation of all imported applications?")
 	}
 	return nil
 }
 
-func (a *app) printReport(r importer.Report, verbose bool) error {
+func (a commands) printReport(r importer.Report, verbose bool) error {
 	failed := exit.Failures{Total: len(r.Items)}
 	for _, code := range r.Refused() {
 		failed.Add(exit.Of(&client.AnswerError{Status: client.StatusOf(code)}))
@@ -153,7 +171,7 @@ func (a *app) printReport(r importer.Report, verbose bool) error {
 }
 
 // adviseImport says what to do after an import.
-func (a *app) adviseImport(r importer.Report) {
+func (a commands) adviseImport(r importer.Report) {
 	for _, it := range r.Items {
 		if it.Install != "" {
 			fmt.Fprintf(a.Out, "\nCluster %s waits for its agent. In the cluster:\n\n%s\n", it.Name, it.Install)
@@ -167,8 +185,8 @@ func (a *app) adviseImport(r importer.Report) {
 	}
 }
 
-func (a *app) importList() *cobra.Command {
-	return a.plain("list", "List imported applications that wait for a confirmation", "  capstan import list\n  capstan import list -o name", func(cmd *cobra.Command, api *client.Client) error {
+func (a commands) importList() *cobra.Command {
+	return a.Plain("list", "List imported applications that wait for a confirmation", "  capstan import list\n  capstan import list -o name", func(cmd *cobra.Command, api *client.Client) error {
 		all, err := importer.Waiting(cmd.Context(), api)
 		if err != nil {
 			return err
@@ -177,7 +195,7 @@ func (a *app) importList() *cobra.Command {
 	})
 }
 
-func (a *app) printWaiting(all []apimodel.Application) error {
+func (a commands) printWaiting(all []apimodel.Application) error {
 	t := output.Table{Head: []string{"NAME", "SYNC", "HEALTH", "IF CONFIRMED"}}
 	for _, x := range all {
 		name := client.QualifiedName(x.Metadata)
@@ -189,7 +207,7 @@ func (a *app) printWaiting(all []apimodel.Application) error {
 	}{all}, t)
 }
 
-func (a *app) importConfirm() *cobra.Command {
+func (a commands) importConfirm() *cobra.Command {
 	var all, yes bool
 	c := &cobra.Command{
 		Use: "confirm [APPLICATION…]", Short: "Start the automation of imported applications", Args: cobra.ArbitraryArgs,
@@ -198,7 +216,7 @@ func (a *app) importConfirm() *cobra.Command {
 			if all == (len(args) > 0) {
 				return usage.Errorf("expected names of applications, or --all")
 			}
-			api, err := a.client()
+			api, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -212,7 +230,7 @@ func (a *app) importConfirm() *cobra.Command {
 			if err := a.printWaiting(waiting); err != nil || len(waiting) == 0 {
 				return err
 			}
-			if err := a.confirm(yes, fmt.Sprintf("Start the automation of %d applications?", len(waiting))); err != nil {
+			if err := a.Confirm(yes, fmt.Sprintf("Start the automation of %d applications?", len(waiting))); err != nil {
 				return err
 			}
 			failed := exit.Failures{Total: len(waiting)}

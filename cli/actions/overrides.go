@@ -1,4 +1,4 @@
-package cli
+package actions
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/overrides"
 	"github.com/capstan-cd/capstan/cli/usage"
@@ -15,15 +16,14 @@ import (
 )
 
 // adminCommand has commands that run on this machine, without a hub.
-func (a *app) adminCommand() *cobra.Command {
-	return noun("admin", "Export, import, and try out settings without a hub", nil,
-		a.exportCommand(), a.importFiles("import FILE…", "  argocd admin export | capstan admin import -\n  capstan admin import backup.yaml --dry-run --verbose"),
-		noun("settings", "Try out settings", nil,
-			noun("resource-overrides", "Try out customisations of kinds", nil, a.tryActions(), a.tryAction()),
-			noun("rbac", "Access policies: can, validate, preview", nil, a.rights().Policy()...)))
+// Overrides is the command resource-overrides, which tries out customisations of
+// kinds.
+func Overrides(env *command.Env) *cobra.Command {
+	a := commands{env}
+	return command.Noun("resource-overrides", "Try out customisations of kinds", nil, a.tryActions(), a.tryAction())
 }
 
-func (a *app) tryActions() *cobra.Command {
+func (a commands) tryActions() *cobra.Command {
 	var with overrides.Settings
 	c := &cobra.Command{
 		Use: "list-actions FILE", Short: "List the actions that an object in a file offers", Args: usage.Exactly("a file with an object"),
@@ -49,7 +49,7 @@ func (a *app) tryActions() *cobra.Command {
 	return c
 }
 
-func (a *app) tryAction() *cobra.Command {
+func (a commands) tryAction() *cobra.Command {
 	var with overrides.Settings
 	var params []string
 	c := &cobra.Command{
@@ -74,7 +74,7 @@ func (a *app) tryAction() *cobra.Command {
 }
 
 // showAction prints the patches and the new objects.
-func (a *app) showAction(ctx context.Context, all *action.Actions, o map[string]any, name string, given []actionParameter) error {
+func (a commands) showAction(ctx context.Context, all *action.Actions, o map[string]any, name string, given []actionParameter) error {
 	params := map[string]string{}
 	for _, p := range given {
 		params[p.Name] = p.Value

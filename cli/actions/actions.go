@@ -1,4 +1,7 @@
-package cli
+// Package actions has the commands of actions on live objects, and those that
+// try out customisations of kinds in files, without a hub. Package cli adds them
+// to its own.
+package actions
 
 import (
 	"context"
@@ -7,11 +10,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
+
+type commands struct{ *command.Env }
+
+// App is the command app actions.
+func App(env *command.Env) *cobra.Command { return commands{env}.appActions() }
 
 // picked are the flags that pick objects of an application.
 type picked struct {
@@ -64,13 +73,13 @@ func nodeName(n apimodel.Node) string {
 	return n.Kind + " " + n.Name
 }
 
-func (a *app) appActions() *cobra.Command {
-	return noun("actions", "Actions on live objects: list, run", []string{"action"}, a.actionsList(), a.actionsRun())
+func (a commands) appActions() *cobra.Command {
+	return command.Noun("actions", "Actions on live objects: list, run", []string{"action"}, a.actionsList(), a.actionsRun())
 }
 
-func (a *app) actionsList() *cobra.Command {
+func (a commands) actionsList() *cobra.Command {
 	var p picked
-	c := a.one("list NAME", "List what can be done with live objects of an application",
+	c := a.One("list NAME", "List what can be done with live objects of an application",
 		"  capstan app actions list shop --kind Deployment\n  capstan app actions list shop --kind Rollout --resource-name web -o json",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			p.all = true
@@ -95,7 +104,7 @@ type objectActions struct {
 	Actions   []apimodel.ResourceAction `json:"actions"`
 }
 
-func (a *app) listActions(cmd *cobra.Command, api *client.Client, namespace, name string, nodes []apimodel.Node) error {
+func (a commands) listActions(cmd *cobra.Command, api *client.Client, namespace, name string, nodes []apimodel.Node) error {
 	t := output.Table{Head: []string{"KIND", "NAMESPACE", "NAME", "ACTION", "DISABLED", "PERMITTED", "PARAMETERS"}}
 	var out struct {
 		Items []objectActions `json:"items"`
@@ -132,7 +141,7 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-func (a *app) actionsRun() *cobra.Command {
+func (a commands) actionsRun() *cobra.Command {
 	var p picked
 	var params []string
 	c := &cobra.Command{
@@ -145,7 +154,7 @@ func (a *app) actionsRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			api, err := a.client()
+			api, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -179,7 +188,7 @@ func parameters(given []string) ([]actionParameter, error) {
 	return out, nil
 }
 
-func (a *app) runActions(cmd *cobra.Command, api *client.Client, namespace, name, action string, params []actionParameter, nodes []apimodel.Node) error {
+func (a commands) runActions(cmd *cobra.Command, api *client.Client, namespace, name, action string, params []actionParameter, nodes []apimodel.Node) error {
 	t := output.Table{Head: []string{"OBJECT", "WRITTEN"}}
 	var out struct {
 		Changes []apimodel.ResourceActionChange `json:"changes"`
