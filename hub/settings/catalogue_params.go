@@ -37,7 +37,6 @@ func commonRows() []row {
 		{"otlp.headers", "Headers of requests with traces.", "a=b", pairs, byHub, ""},
 		{"otlp.attrs", "Attributes of traces.", "a:b", pairs, byHub, ""},
 		{"otlp.sample.ratio", "The part of traces that is sent.", "0.1", ratio, byHub, ""},
-		{"application.namespaces", "Namespaces that may have Applications, separated by commas.", "team-*", anyText, "namespaces of applications are names in the hub, and projects say which they accept by sourceNamespaces", ""},
 		{"log.format.timestamp", "The form of times in logs.", "2006-01-02T15:04:05Z07:00", anyText, byHub, ""},
 	}
 }
