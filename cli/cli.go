@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-cd/capstan/cli/exit"
 	"github.com/capstan-cd/capstan/cli/explain"
 	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/rights"
 	"github.com/capstan-cd/capstan/cli/session"
 	"github.com/capstan-cd/capstan/cli/transfer"
 	"github.com/capstan-cd/capstan/cli/usage"
@@ -88,10 +89,12 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 		a.Format, err = usage.Among("--output", a.Format, "table", "wide", "json", "yaml", "name")
 		return err
 	}
+	account := a.accountCommand()
+	account.AddCommand(rights.Account(a.env()).Commands()...)
 	root.AddCommand(
 		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), argocd.Configure(a.env()), a.whoamiCommand(), a.versionCommand(),
 		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(), a.gpgCommand(),
-		a.projectCommand(), a.accountCommand(), a.scimCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), argocd.Templates(a.env()), exitCodesTopic(),
+		a.projectCommand(), account, a.scimCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), argocd.Templates(a.env()), exitCodesTopic(),
 	)
 	argocd.Complete(root)
 	complete.Names(a.env(), root)
@@ -108,7 +111,7 @@ func (a *app) env() *command.Env {
 func (a *app) adminCommand() *cobra.Command {
 	return noun("admin", "Export, import, and try out settings without a hub", nil,
 		transfer.Export(a.env()), transfer.AdminImport(a.env()),
-		noun("settings", "Try out settings", nil, actions.Overrides(a.env())))
+		noun("settings", "Try out settings", nil, actions.Overrides(a.env()), rights.Policy(a.env())))
 }
 
 // noun groups the verbs of one kind of thing.

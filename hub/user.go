@@ -46,14 +46,21 @@ type Caller struct {
 	// Groups are the claims of a single sign-on that policies may name as a
 	// subject: groups, and what else the tenant's scopes list. Local accounts
 	// have none.
-	Groups      []string
-	Via         string // "session", "token", "setup", "system"
+	Groups []string
+	// ProjectRole is set for a token of a project's role: proj:PROJECT:ROLE. Such
+	// a caller has the rights of that role and of the default role, and no others.
+	ProjectRole string
+	Via         string // "session", "token", "setup", "system", ViaAnonymous
 	Credential  string // id of the session or token, for the audit record
 	Address     string // remote address
 	Request     RequestID
 	Idempotency IdempotencyKey // set where the request must take effect at most once
 	Expect      int64          // version that the object of the write must have; 0: any
 }
+
+// ViaAnonymous is how somebody calls who has not signed in, where the tenant
+// permits that. Such a caller has the rights of the default role.
+const ViaAnonymous = "anonymous"
 
 // An IdempotencyKey is a request that its caller may send again under the same key.
 type IdempotencyKey struct {

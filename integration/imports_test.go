@@ -37,6 +37,7 @@ var mayImport = map[string][]string{
 	"shared/telemetry":   {"shared/fault", "shared/logkey", "shared/lifecycle", "shared/trace", "shared/version"},
 	"shared/selector":    {"shared/fault", "shared/manifest", "shared/suggest"},
 	"shared/bundled":     {},
+	"shared/rbac":        {"shared/fault", "shared/glob"},
 	"shared/action":      {"shared/bundled", "shared/fault", "shared/lua"},
 	"proto/*/*":          {},
 
@@ -118,6 +119,7 @@ var mayImport = map[string][]string{
 	"cli/cmd/*":  {"cli"},
 	"cli/client": {"shared/apimodel", "shared/fault"},
 	"cli/usage":  {"shared/suggest"},
+	"cli/rights": {"cli/client", "cli/command", "cli/exit", "cli/output", "cli/usage", "shared/apimodel", "shared/fault", "shared/rbac"},
 
 	"cli/actions":   {"cli/...", "shared/action", "shared/apimodel", "shared/fault"},
 	"cli/overrides": {"shared/action", "shared/fault", "shared/yamltext"},
@@ -137,7 +139,7 @@ var homes = map[string][]string{
 	"github.com/go-git/go-git/v5":            {"hub/source/git/..."},
 	"helm.sh/helm/v3":                        {"hub/render/helm"},
 	"sigs.k8s.io/kustomize":                  {"hub/render/kustomize"},
-	"github.com/casbin/casbin/v2":            {"hub/access"},
+	"github.com/casbin/casbin/v2":            {"integration/tools/bench"}, // the reference, and of tests
 	"github.com/hashicorp/yamux":             {"shared/tunnel"},
 	"github.com/coder/websocket":             {"shared/tunnel", "integration/..."},
 	"k8s.io/client-go":                       {"agent/...", "integration/..."},

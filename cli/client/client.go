@@ -10,6 +10,12 @@ import (
 	. "github.com/capstan-cd/capstan/shared/apimodel"
 )
 
+// ExplainRights is POST /api/v1/account/can-i: Says what somebody may do, and which rule decides.
+func (c *Client) ExplainRights(ctx context.Context, body ExplainRightsJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/account/can-i")
+	return r.send(ctx, body)
+}
+
 // ListApplications is GET /api/v1/applications: Lists applications, by name.
 func (c *Client) ListApplications(ctx context.Context, params ListApplicationsParams) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/applications")
@@ -484,6 +490,18 @@ func (c *Client) PatchSettings(ctx context.Context, params PatchSettingsParams, 
 	r := c.request(http.MethodPatch, "/api/v1/settings")
 	r.add("dryRun", params.DryRun)
 	r.setHeader("If-Match", params.IfMatch)
+	return r.send(ctx, body)
+}
+
+// GetPolicyState is GET /api/v1/settings/rbac: Says whether the access policy is in force, and what is odd in it.
+func (c *Client) GetPolicyState(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/settings/rbac")
+	return r.send(ctx, nil)
+}
+
+// PreviewPolicy is POST /api/v1/settings/rbac/preview: Says who would gain and lose which rights by changes of argocd-rbac-cm, and changes nothing.
+func (c *Client) PreviewPolicy(ctx context.Context, body PreviewPolicyJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/settings/rbac/preview")
 	return r.send(ctx, body)
 }
 

@@ -30,7 +30,7 @@ const (
 // Codes is the text of `capstan help exit-codes`, and the one place that
 // explains them.
 const Codes = `  0  done; of app diff: nothing differs
-  1  failed; of app diff: there is a difference
+  1  failed; of app diff: there is a difference; of rbac can: no
   2  wrong usage, input that is not valid, or cancelled; of app diff: failed, too
   4  sign-in needed
   5  forbidden

@@ -9,8 +9,8 @@ import (
 
 func TestActs(t *testing.T) {
 	t.Parallel()
-	ix := index(t, Policy{Projects: []hub.Project{{Meta: hub.Meta{Name: "shop"}}, {Meta: hub.Meta{Name: "other"}}}, Text: "p, role:dev, applications, sync, shop/*, allow\n" +
-		"p, role:dev, applications, delete/*/Pod/shop/*, shop/*, allow\ng, ann, role:dev\n"}, Subject{User: "ann"})
+	ix := index(t, Policy{Projects: []hub.Project{{Meta: hub.Meta{Name: "shop"}}, {Meta: hub.Meta{Name: "other"}}}, Values: csv("p, role:dev, applications, sync, shop/*, allow\n" +
+		"p, role:dev, applications, delete/*/Pod/shop/*, shop/*, allow\ng, ann, role:dev\n")}, Subject{User: "ann"})
 	t.Run("ROLL-04 who may sync may roll back", func(t *testing.T) {
 		t.Parallel()
 		if !ix.Check(Applications, Sync, "shop/web") || !ix.Check(Applications, Rollback, "shop/web") || ix.Check(Applications, Rollback, "other/web") {
@@ -22,16 +22,16 @@ func TestActs(t *testing.T) {
 	})
 	t.Run("ROLL-04 who is denied syncs is denied rollbacks, and who is denied rollbacks may sync", func(t *testing.T) {
 		t.Parallel()
-		ix := index(t, Policy{Text: "p, role:dev, applications, sync, shop/*, allow\np, role:dev, applications, sync, shop/prod, deny\n" +
-			"p, role:dev, applications, rollback, shop/db, deny\ng, ann, role:dev\n"}, Subject{User: "ann"})
+		ix := index(t, Policy{Values: csv("p, role:dev, applications, sync, shop/*, allow\np, role:dev, applications, sync, shop/prod, deny\n" +
+			"p, role:dev, applications, rollback, shop/db, deny\ng, ann, role:dev\n")}, Subject{User: "ann"})
 		if ix.Check(Applications, Rollback, "shop/prod") || ix.Check(Applications, Rollback, "shop/db") || !ix.Check(Applications, Sync, "shop/db") || !ix.Check(Applications, Rollback, "shop/web") {
 			t.Error("a right is wrong")
 		}
 	})
 	t.Run("ROLL-04 if the tenant requires the right rollback, the right to sync is not sufficient", func(t *testing.T) {
 		t.Parallel()
-		ix := index(t, Policy{RollbackApart: true, Text: "p, role:dev, applications, sync, shop/*, allow\np, role:lead, applications, rollback, shop/*, allow\n" +
-			"g, ann, role:dev\ng, ben, role:lead\n"}, Subject{User: "ann"})
+		ix := index(t, Policy{RollbackApart: true, Values: csv("p, role:dev, applications, sync, shop/*, allow\np, role:lead, applications, rollback, shop/*, allow\n" +
+			"g, ann, role:dev\ng, ben, role:lead\n")}, Subject{User: "ann"})
 		if !ix.Check(Applications, Sync, "shop/web") || ix.Check(Applications, Rollback, "shop/web") {
 			t.Error("a right is wrong")
 		}

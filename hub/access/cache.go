@@ -40,10 +40,7 @@ func (c *Cache) Rights(ctx context.Context, tenant hub.TenantID, version int64, 
 	if err != nil {
 		return nil, err
 	}
-	rights, err := Compile(tenant, policy)
-	if err != nil {
-		return nil, err
-	}
+	rights := Compile(tenant, policy)
 	c.keep(tenant, version, rights)
 	return rights, nil
 }

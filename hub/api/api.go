@@ -144,6 +144,7 @@ type Server struct {
 	reference  reference.Reference
 	limits     *ratelimit.Limits
 	streams    streams
+	versions   policyVersions
 	echo       *echo.Echo
 }
 
@@ -193,6 +194,7 @@ func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.failed
+	e.Pre(slashedObject)
 	e.Use(s.identify, s.observed, s.recovered, s.headers, s.options, compressed(s.endless))
 	group := e.Group("", s.findOperation, s.limited, s.signedIn, s.sameSite, s.limitBody, s.valid, s.expecting, s.idempotent)
 	gen.RegisterHandlers(group, gen.NewStrictHandler(s, nil))

@@ -32,7 +32,7 @@ import (
 func roles() map[string]map[string]string {
 	return map[string]map[string]string{
 		"no-role":        {},
-		"readonly":       {"applications": "get", "projects": "get", "clusters": "get", "repositories": "get", "certificates": "get", "gpgkeys": "get"},
+		"readonly":       {"applications": "get", "projects": "get", "clusters": "get", "repositories": "get", "certificates": "get", "gpgkeys": "get", "accounts": "get"},
 		"role-of-shop":   {"applications": "get sync rollback", "projects": "get"},
 		"tenant-admin":   {"*": "*"},
 		"platform-admin": {"tenants": "*"},
@@ -59,6 +59,7 @@ func rights() map[string]string {
 
 		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "getClientSettings": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
+		"canI": "all", "explainRights": "all",
 	}
 }
 
@@ -82,6 +83,8 @@ func bodies() map[string]any {
 		"rollbackApplication": map[string]any{"id": 1}, "resumeApplication": map[string]any{}, "apply": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
 		"runResourceAction": map[string]any{"version": "v1", "kind": "ConfigMap", "resourceName": "x", "action": "restart"},
 		"receiveWebhook":    map[string]any{}, "receiveWebhookArgo": map[string]any{},
+		"previewPolicy":    map[string]any{"values": map[string]any{"policy.default": "role:readonly"}},
+		"explainRights":    map[string]any{"questions": []any{map[string]any{"resource": "applications", "action": "get", "object": "shop/web"}}},
 		"approveOperation": map[string]any{}, "abandonApplication": map[string]any{},
 		"deleteLiveResource": map[string]any{"version": "v1", "kind": "Pod", "name": "x"},
 	}
@@ -116,7 +119,7 @@ func concrete(path string, ids map[string]string) string {
 	case strings.Contains(path, "/tenants/"):
 		path = strings.ReplaceAll(path, "{name}", "acme")
 	}
-	return strings.NewReplacer("{namespace}", "argocd", "{username}", "victim", "{role}", "dev", "{keyID}", sampleKeyID).Replace(path)
+	return strings.NewReplacer("{resource}", "applications", "{action}", "get", "{subresource}", "shop", "{namespace}", "argocd", "{username}", "victim", "{role}", "dev", "{keyID}", sampleKeyID).Replace(path)
 }
 
 // absent are operations on something inside of the named thing, which no test

@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
@@ -90,7 +91,15 @@ func (s *Server) stream(c echo.Context) error {
 	l := &listener{s: s, who: who, only: only, view: r.URL.Query().Get("view"), w: c.Response(), control: http.NewResponseController(c.Response())}
 	ctx, end := s.streams.until(r.Context())
 	defer end()
-	reader, err := s.Feed.Read(ctx, who.Tenant, cursor)
+	place, seen := catalog.SplitCursor(cursor)
+	if _, _, err := l.look(ctx, place); err != nil {
+		return err
+	}
+	if seen != "" && seen != l.sight.rights.Sight() { // rights were lost or gained since the client has listed
+		l.begin()
+		return l.reset(ctx)
+	}
+	reader, err := s.Feed.Read(ctx, who.Tenant, place)
 	if fault.KindOf(err) == fault.Missing {
 		l.begin()
 		return l.reset(ctx)
@@ -145,6 +154,7 @@ type listener struct {
 	who     hub.Caller
 	only    hub.ApplicationID
 	view    string // of applications
+	sight   sight
 	w       *echo.Response
 	control *http.ResponseController
 }
@@ -163,7 +173,7 @@ var errOver = errors.New("the caller may no longer listen")
 // follow writes changes as they come. In between it checks whether the caller
 // may still read them (SEC-D8), and sends keep-alive events.
 func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
-	if err := l.write(ctx, fmt.Sprintf("retry: %d\n: from %s\n\n", retryMillis, reader.Cursor())); err != nil {
+	if err := l.write(ctx, fmt.Sprintf("retry: %d\n: from %s\n\n", retryMillis, l.at(reader.Cursor()))); err != nil {
 		return nil
 	}
 	lastSent := time.Now()
@@ -175,7 +185,14 @@ func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 		if over, err := l.ended(ctx, err); over {
 			return err
 		}
-		text, err := l.events(ctx, changes)
+		moved, again, err := l.look(ctx, reader.Cursor())
+		if err != nil {
+			return err
+		}
+		if again {
+			return l.reset(ctx)
+		}
+		text, err := l.events(ctx, append(changes, moved...))
 		if err != nil {
 			return err
 		}
@@ -183,7 +200,7 @@ func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 			if time.Since(lastSent) < heartbeat {
 				continue
 			}
-			text = alive(reader.Cursor())
+			text = alive(l.at(reader.Cursor()))
 		}
 		if err := l.write(ctx, text); err != nil {
 			return nil
@@ -290,7 +307,7 @@ func (l *listener) events(ctx context.Context, changes []hub.Change) (string, er
 		if err != nil {
 			return "", fmt.Errorf("write event: %w", err)
 		}
-		fmt.Fprintf(&b, "id: %s\nevent: %s\ndata: %s\n\n", c.Cursor, c.Kind, data)
+		fmt.Fprintf(&b, "id: %s\nevent: %s\ndata: %s\n\n", l.at(c.Cursor), c.Kind, data)
 	}
 	return b.String(), nil
 }

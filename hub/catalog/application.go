@@ -112,7 +112,7 @@ func (c *Catalog) Applications(ctx context.Context, by hub.Caller, f hub.Applica
 			return err
 		}
 		var err error
-		if page.Cursor, err = r.FeedCursor(ctx); err != nil {
+		if page.Cursor, err = r.cursor(ctx); err != nil {
 			return err
 		}
 		f := f

@@ -32,7 +32,7 @@ func (c *Catalog) Clusters(ctx context.Context, by hub.Caller) ([]hub.Cluster, s
 			return err
 		}
 		var err error
-		if cursor, err = r.FeedCursor(ctx); err != nil {
+		if cursor, err = r.cursor(ctx); err != nil {
 			return err
 		}
 		all, err := r.Tx.Clusters(ctx)

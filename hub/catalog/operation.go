@@ -328,7 +328,7 @@ func (c *Catalog) Tree(ctx context.Context, by hub.Caller, namespace, name strin
 	var t Tree
 	err := c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) (err error) {
 		t.Application = a
-		if t.Cursor, err = r.FeedCursor(ctx); err != nil {
+		if t.Cursor, err = r.cursor(ctx); err != nil {
 			return err
 		}
 		views, err := r.views(ctx, []hub.Application{a})

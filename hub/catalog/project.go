@@ -21,7 +21,7 @@ func (c *Catalog) Projects(ctx context.Context, by hub.Caller) ([]hub.Project, s
 			return err
 		}
 		var err error
-		if cursor, err = r.FeedCursor(ctx); err != nil {
+		if cursor, err = r.cursor(ctx); err != nil {
 			return err
 		}
 		all, err := r.Tx.Projects(ctx)
@@ -53,7 +53,7 @@ func (c *Catalog) Project(ctx context.Context, by hub.Caller, name string) (hub.
 // warnings for people.
 func (c *Catalog) PutProject(ctx context.Context, by hub.Caller, p hub.Project, o PutOptions) (hub.Project, transact.Outcome, []string, error) {
 	_, warnings, err := validation.CheckProject(&p, func(name string, spec hub.ProjectSpec) error {
-		_, _, err := access.ParseProject(name, spec)
+		_, _, err := access.ParseProject(name, spec, false)
 		return err
 	})
 	if err != nil {
@@ -72,6 +72,9 @@ func (c *Catalog) PutProject(ctx context.Context, by hub.Caller, p hub.Project, 
 }
 
 func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (hub.Project, transact.Outcome, error) {
+	if err := w.checkExpressions(p); err != nil {
+		return p, "", err
+	}
 	old, err := w.Tx.Project(ctx, p.Name)
 	there := err == nil
 	if err != nil && fault.KindOf(err) != fault.Missing {

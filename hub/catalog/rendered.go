@@ -341,7 +341,7 @@ func (w *writer) putRenderedProject(ctx context.Context, p *parent, ref hub.Rend
 		return none, err
 	}
 	_, _, err = validation.CheckProject(&project, func(name string, spec hub.ProjectSpec) error {
-		_, _, err := access.ParseProject(name, spec)
+		_, _, err := access.ParseProject(name, spec, false)
 		return err
 	})
 	if err != nil {

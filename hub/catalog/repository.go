@@ -33,7 +33,7 @@ func (c *Catalog) Repositories(ctx context.Context, by hub.Caller) ([]hub.Reposi
 			return err
 		}
 		var err error
-		if cursor, err = r.FeedCursor(ctx); err != nil {
+		if cursor, err = r.cursor(ctx); err != nil {
 			return err
 		}
 		all, err := r.Tx.Repositories(ctx)

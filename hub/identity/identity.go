@@ -98,13 +98,13 @@ type SignInLog interface {
 
 // Config bounds sign-ins and sessions. Zero fields mean their defaults.
 type Config struct {
-	Trust time.Duration // how long a proof that was checked is not checked again; default 2 s
+	Trust time.Duration // how long a proof that was checked is not checked again; default 1 s
 	Now   func() time.Time
 }
 
 func (c Config) withDefaults() Config {
 	if c.Trust == 0 {
-		c.Trust = 2 * time.Second
+		c.Trust = time.Second
 	}
 	if c.Now == nil {
 		c.Now = time.Now

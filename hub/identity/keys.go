@@ -36,7 +36,8 @@ func (s *Service) given(ctx context.Context, hash [32]byte, now time.Time) (hub.
 	}
 	if t.Account == "" {
 		return hub.Caller{
-			Tenant: tenant.ID, TenantName: tenant.Name, User: hub.UserID(t.ID), Username: hub.RoleSubject(t.Project, t.Role), Via: "token", Credential: string(t.ID),
+			Tenant: tenant.ID, TenantName: tenant.Name, User: hub.UserID(t.ID), Username: hub.RoleSubject(t.Project, t.Role),
+			ProjectRole: hub.RoleSubject(t.Project, t.Role), Via: "token", Credential: string(t.ID),
 		}, nil
 	}
 	user, err := s.accounts.Account(ctx, key.Tenant, t.Account)
@@ -95,7 +96,8 @@ func (s *Service) role(ctx context.Context, hash [32]byte, now time.Time) (hub.C
 		return hub.Caller{}, err
 	}
 	return hub.Caller{
-		Tenant: tenant.ID, TenantName: tenant.Name, User: hub.UserID(t.ID), Username: hub.RoleSubject(t.Project, t.Role), Via: "token", Credential: string(t.ID),
+		Tenant: tenant.ID, TenantName: tenant.Name, User: hub.UserID(t.ID), Username: hub.RoleSubject(t.Project, t.Role),
+		ProjectRole: hub.RoleSubject(t.Project, t.Role), Via: "token", Credential: string(t.ID),
 	}, nil
 }
 

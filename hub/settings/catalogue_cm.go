@@ -66,7 +66,6 @@ func behaviourRows() []row {
 		{"exec.shells", "Shells that a terminal tries, separated by commas.", "bash,sh", anyText, "", ""},
 		{"server.maxPodLogsToRender", "Of how many pods the console shows logs at once.", "10", positive, "", ""},
 		{"server.enable.server.side.diff", "Whether the console compares by a dry run.", "true", truth, "every first comparison is a dry run by the API server", ""},
-		{"server.rbac.disableApplicationFineGrainedRBACInheritance", "Whether update and delete of an application do not permit the same for its objects.", "true", truth, "", ""},
 		{"server.rbac.log.enforce.enable", "Whether logs need the right logs.", "true", truth, "logs always need the right logs", ""},
 	}
 }

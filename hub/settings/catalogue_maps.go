@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/rbac"
 )
 
 // Further maps of Argo CD.
 const (
-	rolesMap             = "argocd-rbac-cm"
+	rolesMap             = rbac.Map
 	notificationsMap     = "argocd-notifications-cm"
 	notificationsSecret  = "argocd-notifications-secret"
 	pluginsMap           = "argocd-cmp-cm"
@@ -18,17 +19,9 @@ const (
 	imageUpdaterRegistry = "registries.conf"
 )
 
-// otherMaps are the keys of the maps with names of users' own, and of
-// argocd-rbac-cm (RBAC-02).
+// otherMaps are the keys of the maps with names of users' own.
 func otherMaps() []Known {
 	return slices.Concat(
-		table(
-			rolesMap,
-			row{"policy.csv", "Rules of access, in lines of p and g.", "p, role:dev, applications, sync, */*, allow\ng, team, role:dev\n", policy, "", ""},
-			row{"policy.default", "The role of everybody who is signed in.", "role:readonly", anyText, "", ""},
-			row{"policy.matchMode", "How objects of rules are matched.", "glob", among("glob", "regex"), "", ""},
-			row{"policy.", "Further rules, in keys that end in .csv.", "p, role:dev, applications, get, */*, allow\n", policyFile, "", "dev.csv"},
-		),
 		table(notificationsMap, row{anyKey, "Services, templates and triggers of notifications.", "message: done\n", anyText, "", ""}),
 		table(notificationsSecret, row{anyKey, "What services of notifications sign in with.", "a token", anyText, "", ""}),
 		table(pluginsMap, row{anyKey, "Plugins that render manifests.", "x", anyText, "", ""}),

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -236,32 +235,4 @@ func accountSecret(end string, t text) error {
 		return tokens(end, t)
 	}
 	return fault.With(fault.New(fault.Invalid, "the secret has no key of that name for accounts"), "", "write accounts.NAME.password, .passwordMtime or .tokens")
-}
-
-// policyFile accepts policy.NAME.csv.
-func policyFile(end string, t text) error {
-	if !strings.HasSuffix(end, ".csv") {
-		return fault.With(fault.New(fault.Invalid, "it is no policy by its name"), "", "write policy.csv or policy.NAME.csv")
-	}
-	return policy(end, t)
-}
-
-// policy accepts lines of p and g.
-func policy(_ string, t text) error {
-	for i, line := range strings.Split(t.value, "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		words := strings.Split(line, ",")
-		for j := range words {
-			words[j] = strings.TrimSpace(words[j])
-		}
-		ok := words[0] == "p" && len(words) == 6 && slices.Contains([]string{"allow", "deny"}, words[5]) || words[0] == "g" && len(words) == 3
-		if !ok {
-			return &fault.Error{Kind: fault.Invalid, Line: i + 1, Cause: "line " + strconv.Itoa(i+1) + ": " + strconv.Quote(short(line)) + " is no rule",
-				Fix: "write p, SUBJECT, RESOURCE, ACTION, OBJECT, allow (or deny), or g, SUBJECT, ROLE"}
-		}
-	}
-	return nil
 }

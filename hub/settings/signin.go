@@ -53,7 +53,6 @@ func signIns() []Known {
 		cm(MoreURLsKey, "Further addresses of the console to which identity providers may send browsers back.", "- https://cd.example.com\n", (*set).readURLs),
 		cm(AdminKey, "Whether the account admin may be used, and local accounts sign in with a password that argocd-cm does not list with the capability login. A platform admin always may.", "true", (*set).readSwitch),
 		cm(NoTLSCheckKey, "Whether certificates of identity providers are not checked. Anybody on the way could then sign in as anybody.", "false", (*set).readSwitch),
-		{Map: PolicyMap, Key: ScopesKey, About: "Claims whose values a policy may name as its subject; groups, if it is not set.", Sample: "[groups, email]", Used: true, read: strictly((*set).readScopes)},
 		secret(hub.SecretMap, "oidc.", "A secret that "+OIDCKey+" refers to as $oidc.NAME."),
 		secret(hub.SecretMap, "dex.", "A secret that "+DexKey+" refers to as $dex.NAME."),
 	}
@@ -138,15 +137,6 @@ func (*set) readURLs(_ string, t text) error {
 		}
 	}
 	return nil
-}
-
-func (*set) readScopes(_ string, t text) error {
-	root, err := t.yaml()
-	if err != nil || root.empty() {
-		return err
-	}
-	_, err = root.texts()
-	return err
 }
 
 // origin is scheme and host of an address of the console.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/rbac"
 )
 
 const (
@@ -38,9 +39,7 @@ const (
 	deleteUser         = `DELETE FROM account WHERE tenant_id = $1 AND id = $2`
 	endAccount         = `SELECT directory.end_account($1, $2)`
 
-	selectPolicyText = `SELECT policy, policy_version FROM organisation WHERE tenant_id = $1`
-	updatePolicy     = `UPDATE organisation SET policy = $2, policy_version = policy_version + 1 WHERE tenant_id = $1 RETURNING policy_version`
-	bumpPolicy       = `UPDATE organisation SET policy_version = policy_version + 1 WHERE tenant_id = $1 RETURNING policy_version`
+	bumpPolicy = `UPDATE organisation SET policy_version = policy_version + 1 WHERE tenant_id = $1 RETURNING policy_version`
 
 	insertAPIToken = `
 		INSERT INTO api_token (tenant_id, id, account_id, name, prefix, created_at, expires_at)
@@ -208,22 +207,17 @@ func (t *Tenant) EndSessions(ctx context.Context, id hub.UserID) error {
 	return err
 }
 
-// Policy returns the tenant's access policy and its version.
-func (t *Tenant) Policy(ctx context.Context) (string, int64, error) {
-	var text string
-	var version int64
-	if err := t.tx.QueryRow(ctx, selectPolicyText, t.id).Scan(&text, &version); err != nil {
-		return "", 0, fmt.Errorf("read policy: %w", err)
-	}
-	return text, version, nil
-}
-
-// SetPolicy replaces the tenant's access policy.
+// SetPolicy stores policy lines as key policy.csv of argocd-rbac-cm, as the
+// catalog does after its checks.
 func (t *Tenant) SetPolicy(ctx context.Context, text string) error {
-	if err := t.tx.QueryRow(ctx, updatePolicy, t.id, text).Scan(&t.policyVersion); err != nil {
-		return fmt.Errorf("write policy: %w", err)
+	if err := t.LockSettings(ctx); err != nil {
+		return err
 	}
-	return nil
+	policy := hub.Setting{Map: rbac.Map, Key: rbac.PolicyKey, Value: text, UpdatedAt: time.Now()}
+	if err := t.ChangeSettings(ctx, []hub.Setting{policy}, nil); err != nil {
+		return err
+	}
+	return t.bumpPolicy(ctx)
 }
 
 // RaisePolicy makes compiled rights stale after a change of settings that they

@@ -103,6 +103,11 @@ const (
 		  AND  (d.name = ANY ($2::text[]) OR d.server = ANY ($3::text[])
 		        OR a.cluster_id IS NULL AND (d.name = '` + hub.InClusterName + `' OR d.server = '` + hub.InCluster + `'))
 		ORDER  BY a.id`
+	selectPlaces = `
+		SELECT id, namespace, name, project
+		FROM   application
+		WHERE  tenant_id = $1
+		ORDER  BY name, namespace`
 	countApplications = `
 		SELECT ` + shownSync + `, ` + shownHealth + `, count(*)
 		FROM   application a
@@ -585,4 +590,9 @@ func (t *Tenant) RemoveApplications(ctx context.Context, apps []hub.ApplicationI
 		t.removed(changeApplication, string(app))
 	}
 	return t.forgetRepositories(ctx, used)
+}
+
+// ApplicationPlaces returns all applications with id, project and name alone.
+func (t *Tenant) ApplicationPlaces(ctx context.Context) ([]hub.ApplicationPlace, error) {
+	return list(ctx, t.tx, "applications", pgx.RowToStructByName[hub.ApplicationPlace], selectPlaces, t.id)
 }

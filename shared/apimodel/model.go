@@ -399,6 +399,30 @@ func (e ReadyStatus) Valid() bool {
 	}
 }
 
+// Defines values for RightDecisionLayer.
+const (
+	Default      RightDecisionLayer = "default"
+	None         RightDecisionLayer = "none"
+	Organisation RightDecisionLayer = "organisation"
+	Subject      RightDecisionLayer = "subject"
+)
+
+// Valid indicates whether the value is a known member of the RightDecisionLayer enum.
+func (e RightDecisionLayer) Valid() bool {
+	switch e {
+	case Default:
+		return true
+	case None:
+		return true
+	case Organisation:
+		return true
+	case Subject:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SignInMode.
 const (
 	SignInModeCookie SignInMode = "cookie"
@@ -525,6 +549,24 @@ func (e View) Valid() bool {
 	case ViewCompact:
 		return true
 	case ViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CanI200JSONResponseBodyValue.
+const (
+	No  CanI200JSONResponseBodyValue = "no"
+	Yes CanI200JSONResponseBodyValue = "yes"
+)
+
+// Valid indicates whether the value is a known member of the CanI200JSONResponseBodyValue enum.
+func (e CanI200JSONResponseBodyValue) Valid() bool {
+	switch e {
+	case No:
+		return true
+	case Yes:
 		return true
 	default:
 		return false
@@ -1620,6 +1662,42 @@ type Permission struct {
 	Resource string   `json:"resource"`
 }
 
+// PolicyEffect defines model for PolicyEffect.
+type PolicyEffect struct {
+	Action string `json:"action"`
+
+	// Gained Objects, at most ten.
+	Gained      []string `json:"gained"`
+	GainedCount int      `json:"gainedCount,omitempty,omitzero"`
+
+	// Lost Objects, at most ten.
+	Lost      []string `json:"lost"`
+	LostCount int      `json:"lostCount,omitempty,omitzero"`
+	Resource  string   `json:"resource"`
+
+	// Subject A user or group; empty: everybody, by the default role.
+	Subject string `json:"subject"`
+}
+
+// PolicyPreview defines model for PolicyPreview.
+type PolicyPreview struct {
+	Effects []PolicyEffect `json:"effects"`
+
+	// More There are more effects than were looked for.
+	More  bool        `json:"more"`
+	State PolicyState `json:"state"`
+}
+
+// PolicyState defines model for PolicyState.
+type PolicyState struct {
+	FailedTests []string `json:"failedTests"`
+
+	// InForce Otherwise no rule of the policy allows anything.
+	InForce  bool     `json:"inForce"`
+	Problems []string `json:"problems"`
+	Warnings []string `json:"warnings"`
+}
+
 // Propagation defines model for Propagation.
 type Propagation string
 
@@ -1850,6 +1928,39 @@ type Rewind struct {
 	Reason string    `json:"reason"`
 	SeenAt time.Time `json:"seenAt"`
 	Since  time.Time `json:"since"`
+}
+
+// RightDecision defines model for RightDecision.
+type RightDecision struct {
+	Action  string `json:"action"`
+	Allowed bool   `json:"allowed"`
+
+	// Layer What has decided: a denial of policy.org.csv, the default role, rules of the subject, or no rule.
+	Layer RightDecisionLayer `json:"layer"`
+
+	// Line The line in the source; absent if it has none.
+	Line   int    `json:"line,omitempty,omitzero"`
+	Object string `json:"object"`
+
+	// Problem Why the policy as a whole allows nothing.
+	Problem  string `json:"problem,omitempty,omitzero"`
+	Resource string `json:"resource"`
+
+	// Rule The rule that has decided, as it is written in a policy.
+	Rule string `json:"rule,omitempty,omitzero"`
+
+	// Source Where the rule is written: a key of argocd-rbac-cm, a role of a project, or "built in".
+	Source string `json:"source,omitempty,omitzero"`
+}
+
+// RightDecisionLayer What has decided: a denial of policy.org.csv, the default role, rules of the subject, or no rule.
+type RightDecisionLayer string
+
+// RightQuestion defines model for RightQuestion.
+type RightQuestion struct {
+	Action   string `json:"action"`
+	Object   string `json:"object"`
+	Resource string `json:"resource"`
 }
 
 // Roles defines model for Roles.
@@ -2228,6 +2339,20 @@ type WebhookAnswer = map[string]interface{}
 
 // WebhookEvent defines model for WebhookEvent.
 type WebhookEvent = interface{}
+
+// ExplainRightsJSONBody defines parameters for ExplainRights.
+type ExplainRightsJSONBody struct {
+	Questions []RightQuestion `json:"questions"`
+	Subject   struct {
+		Groups []string `json:"groups,omitempty,omitzero"`
+
+		// User A user, a group or a role of a policy.
+		User string `json:"user,omitempty,omitzero"`
+	} `json:"subject,omitempty,omitzero"`
+}
+
+// CanI200JSONResponseBodyValue defines parameters for CanI.
+type CanI200JSONResponseBodyValue string
 
 // ListApplicationsParams defines parameters for ListApplications.
 type ListApplicationsParams struct {
@@ -2745,6 +2870,12 @@ type PatchSettingsParams struct {
 	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
 }
 
+// PreviewPolicyJSONBody defines parameters for PreviewPolicy.
+type PreviewPolicyJSONBody struct {
+	// Values By key of argocd-rbac-cm; null removes a key, and others stay.
+	Values map[string]*string `json:"values"`
+}
+
 // SetupJSONBody defines parameters for Setup.
 type SetupJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
@@ -2920,6 +3051,9 @@ type HealthzParams struct {
 	Full bool `form:"full,omitempty" json:"full,omitempty,omitzero"`
 }
 
+// ExplainRightsJSONRequestBody defines body for ExplainRights for application/json ContentType.
+type ExplainRightsJSONRequestBody ExplainRightsJSONBody
+
 // CreateApplicationJSONRequestBody defines body for CreateApplication for application/json ContentType.
 type CreateApplicationJSONRequestBody = Application
 
@@ -3000,6 +3134,9 @@ type CreateSCIMTokenJSONRequestBody CreateSCIMTokenJSONBody
 
 // PatchSettingsJSONRequestBody defines body for PatchSettings for application/json ContentType.
 type PatchSettingsJSONRequestBody PatchSettingsJSONBody
+
+// PreviewPolicyJSONRequestBody defines body for PreviewPolicy for application/json ContentType.
+type PreviewPolicyJSONRequestBody PreviewPolicyJSONBody
 
 // SetupJSONRequestBody defines body for Setup for application/json ContentType.
 type SetupJSONRequestBody SetupJSONBody

@@ -55,6 +55,9 @@ func Check(pattern string) error {
 	if !utf8.ValidString(pattern) {
 		return fault.New(fault.Invalid, "the pattern %q is not UTF-8", pattern)
 	}
+	if !strings.ContainsAny(pattern, `[{\`) {
+		return nil // stars and question marks stand anywhere
+	}
 	if _, err := expression(pattern, false); err != nil {
 		return fault.With(fault.New(fault.Invalid, "the pattern %q is malformed: %v", pattern, err), "",
 			`close every [ and {, and write \ in front of a character that is to mean itself`)

@@ -20,6 +20,12 @@ import (
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ExplainRights Says what somebody may do, and which rule decides
+	// (POST /api/v1/account/can-i)
+	ExplainRights(ctx echo.Context) error
+	// CanI Says whether the caller may do an action on an object, as Argo CD does
+	// (GET /api/v1/account/can-i/{resource}/{action}/{subresource})
+	CanI(ctx echo.Context, resource string, action string, subresource string) error
 	// ListApplications Lists applications, by name
 	// (GET /api/v1/applications)
 	ListApplications(ctx echo.Context, params ListApplicationsParams) error
@@ -260,6 +266,12 @@ type ServerInterface interface {
 	// GetClientSettings Returns the settings that every client may know
 	// (GET /api/v1/settings/client)
 	GetClientSettings(ctx echo.Context) error
+	// GetPolicyState Says whether the access policy is in force, and what is odd in it
+	// (GET /api/v1/settings/rbac)
+	GetPolicyState(ctx echo.Context) error
+	// PreviewPolicy Says who would gain and lose which rights by changes of argocd-rbac-cm, and changes nothing
+	// (POST /api/v1/settings/rbac/preview)
+	PreviewPolicy(ctx echo.Context) error
 	// Setup Creates the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx echo.Context) error
@@ -358,6 +370,47 @@ type ServerInterface interface {
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
+}
+
+// ExplainRights converts echo context to params.
+func (w *ServerInterfaceWrapper) ExplainRights(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ExplainRights(ctx)
+	return err
+}
+
+// CanI converts echo context to params.
+func (w *ServerInterfaceWrapper) CanI(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "resource" -------------
+	var resource string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "resource", ctx.Param("resource"), &resource, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resource: %s", err))
+	}
+
+	// ------------- Path parameter "action" -------------
+	var action string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "action", ctx.Param("action"), &action, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter action: %s", err))
+	}
+
+	// ------------- Path parameter "subresource" -------------
+	var subresource string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subresource", ctx.Param("subresource"), &subresource, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subresource: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CanI(ctx, resource, action, subresource)
+	return err
 }
 
 // ListApplications converts echo context to params.
@@ -2660,6 +2713,24 @@ func (w *ServerInterfaceWrapper) GetClientSettings(ctx echo.Context) error {
 	return err
 }
 
+// GetPolicyState converts echo context to params.
+func (w *ServerInterfaceWrapper) GetPolicyState(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetPolicyState(ctx)
+	return err
+}
+
+// PreviewPolicy converts echo context to params.
+func (w *ServerInterfaceWrapper) PreviewPolicy(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PreviewPolicy(ctx)
+	return err
+}
+
 // Setup converts echo context to params.
 func (w *ServerInterfaceWrapper) Setup(ctx echo.Context) error {
 	var err error
@@ -3340,6 +3411,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/usage", wrapper.GetUsage, options.OperationMiddlewares["getUsage"]...)
 	router.GET(options.BaseURL+"/api/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
 	router.PATCH(options.BaseURL+"/api/v1/settings", wrapper.PatchSettings, options.OperationMiddlewares["patchSettings"]...)
+	router.GET(options.BaseURL+"/api/v1/settings/rbac", wrapper.GetPolicyState, options.OperationMiddlewares["getPolicyState"]...)
+	router.POST(options.BaseURL+"/api/v1/settings/rbac/preview", wrapper.PreviewPolicy, options.OperationMiddlewares["previewPolicy"]...)
+	router.GET(options.BaseURL+"/api/v1/account/can-i/:resource/:action/:subresource", wrapper.CanI, options.OperationMiddlewares["canI"]...)
+	router.POST(options.BaseURL+"/api/v1/account/can-i", wrapper.ExplainRights, options.OperationMiddlewares["explainRights"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/approve", wrapper.ApproveOperation, options.OperationMiddlewares["approveOperation"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/abandon", wrapper.AbandonApplication, options.OperationMiddlewares["abandonApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/delete", wrapper.DeleteLiveResource, options.OperationMiddlewares["deleteLiveResource"]...)
@@ -3396,6 +3471,90 @@ type SignedInAnswerJSONResponse struct {
 	}
 
 	Headers SignedInAnswerResponseHeaders
+}
+
+type ExplainRightsRequestObject struct {
+	Body *ExplainRightsJSONRequestBody
+}
+
+type ExplainRightsResponseObject interface {
+	VisitExplainRightsResponse(w http.ResponseWriter) error
+}
+
+type ExplainRights200JSONResponse struct {
+	Items []RightDecision `json:"items"`
+}
+
+func (response ExplainRights200JSONResponse) VisitExplainRightsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainRightsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ExplainRightsdefaultJSONResponse) VisitExplainRightsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CanIRequestObject struct {
+	Resource    string `json:"resource"`
+	Action      string `json:"action"`
+	Subresource string `json:"subresource"`
+}
+
+type CanIResponseObject interface {
+	VisitCanIResponse(w http.ResponseWriter) error
+}
+
+type CanI200JSONResponse struct {
+	Value CanI200JSONResponseBodyValue `json:"value"`
+}
+
+func (response CanI200JSONResponse) VisitCanIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CanIdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CanIdefaultJSONResponse) VisitCanIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ListApplicationsRequestObject struct {
@@ -6681,6 +6840,83 @@ func (response GetClientSettingsdefaultJSONResponse) VisitGetClientSettingsRespo
 	return err
 }
 
+type GetPolicyStateRequestObject struct {
+}
+
+type GetPolicyStateResponseObject interface {
+	VisitGetPolicyStateResponse(w http.ResponseWriter) error
+}
+
+type GetPolicyState200JSONResponse PolicyState
+
+func (response GetPolicyState200JSONResponse) VisitGetPolicyStateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPolicyStatedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetPolicyStatedefaultJSONResponse) VisitGetPolicyStateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewPolicyRequestObject struct {
+	Body *PreviewPolicyJSONRequestBody
+}
+
+type PreviewPolicyResponseObject interface {
+	VisitPreviewPolicyResponse(w http.ResponseWriter) error
+}
+
+type PreviewPolicy200JSONResponse PolicyPreview
+
+func (response PreviewPolicy200JSONResponse) VisitPreviewPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewPolicydefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response PreviewPolicydefaultJSONResponse) VisitPreviewPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SetupRequestObject struct {
 	Body *SetupJSONRequestBody
 }
@@ -7904,6 +8140,12 @@ func (response ReadyzdefaultJSONResponse) VisitReadyzResponse(w http.ResponseWri
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// ExplainRights Says what somebody may do, and which rule decides
+	// (POST /api/v1/account/can-i)
+	ExplainRights(ctx context.Context, request ExplainRightsRequestObject) (ExplainRightsResponseObject, error)
+	// CanI Says whether the caller may do an action on an object, as Argo CD does
+	// (GET /api/v1/account/can-i/{resource}/{action}/{subresource})
+	CanI(ctx context.Context, request CanIRequestObject) (CanIResponseObject, error)
 	// ListApplications Lists applications, by name
 	// (GET /api/v1/applications)
 	ListApplications(ctx context.Context, request ListApplicationsRequestObject) (ListApplicationsResponseObject, error)
@@ -8144,6 +8386,12 @@ type StrictServerInterface interface {
 	// GetClientSettings Returns the settings that every client may know
 	// (GET /api/v1/settings/client)
 	GetClientSettings(ctx context.Context, request GetClientSettingsRequestObject) (GetClientSettingsResponseObject, error)
+	// GetPolicyState Says whether the access policy is in force, and what is odd in it
+	// (GET /api/v1/settings/rbac)
+	GetPolicyState(ctx context.Context, request GetPolicyStateRequestObject) (GetPolicyStateResponseObject, error)
+	// PreviewPolicy Says who would gain and lose which rights by changes of argocd-rbac-cm, and changes nothing
+	// (POST /api/v1/settings/rbac/preview)
+	PreviewPolicy(ctx context.Context, request PreviewPolicyRequestObject) (PreviewPolicyResponseObject, error)
 	// Setup Creates the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx context.Context, request SetupRequestObject) (SetupResponseObject, error)
@@ -8249,6 +8497,79 @@ func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareF
 type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
+}
+
+// ExplainRights operation middleware
+func (sh *strictHandler) ExplainRights(ctx echo.Context) error {
+	var request ExplainRightsRequestObject
+
+	var body ExplainRightsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ExplainRights(ctx.Request().Context(), request.(ExplainRightsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExplainRights")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ExplainRightsResponseObject); ok {
+		return validResponse.VisitExplainRightsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CanI operation middleware
+func (sh *strictHandler) CanI(ctx echo.Context, resource string, action string, subresource string) error {
+	var request CanIRequestObject
+
+	request.Resource = resource
+	request.Action = action
+	request.Subresource = subresource
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CanI(ctx.Request().Context(), request.(CanIRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CanI")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CanIResponseObject); ok {
+		return validResponse.VisitCanIResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
 }
 
 // ListApplications operation middleware
@@ -10887,6 +11208,75 @@ func (sh *strictHandler) GetClientSettings(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(GetClientSettingsResponseObject); ok {
 		return validResponse.VisitGetClientSettingsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetPolicyState operation middleware
+func (sh *strictHandler) GetPolicyState(ctx echo.Context) error {
+	var request GetPolicyStateRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetPolicyState(ctx.Request().Context(), request.(GetPolicyStateRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetPolicyState")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetPolicyStateResponseObject); ok {
+		return validResponse.VisitGetPolicyStateResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PreviewPolicy operation middleware
+func (sh *strictHandler) PreviewPolicy(ctx echo.Context) error {
+	var request PreviewPolicyRequestObject
+
+	var body PreviewPolicyJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PreviewPolicy(ctx.Request().Context(), request.(PreviewPolicyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PreviewPolicy")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PreviewPolicyResponseObject); ok {
+		return validResponse.VisitPreviewPolicyResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
+	"github.com/capstan-cd/capstan/shared/rbac"
 )
 
 // An Export is an archive of a tenant that is about to be written.
@@ -192,8 +193,8 @@ func (e *Export) settings(ctx context.Context, l *lines) error {
 
 func (e *Export) policy(ctx context.Context, l *lines) error {
 	text, err := read(ctx, e, func(ctx context.Context, tx transact.Tx) (string, error) {
-		text, _, err := tx.Policy(ctx)
-		return text, err
+		values, err := tx.SettingValues(ctx, rbac.Map, []string{rbac.PolicyKey})
+		return values[rbac.PolicyKey], err
 	})
 	if err != nil {
 		return err

@@ -68,6 +68,7 @@ func (c *Tenancy) PatchSettings(ctx context.Context, by hub.Caller, changes []hu
 		}
 		missing, err := w.warnSignIn(ctx, changes)
 		out.Warnings = append(out.Warnings, missing...)
+		out.Warnings = append(out.Warnings, w.doubts...)
 		return err
 	})
 	return out, err
@@ -94,30 +95,14 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 	if err := validation.CheckSizes(after); err != nil {
 		return version, "", err
 	}
+	if err := w.changePolicy(ctx, before, after, changes); err != nil {
+		return version, "", err
+	}
 	if err := w.ChangeSettings(ctx, put, drop); err != nil {
 		return version, "", err
 	}
-	if validation.Sets(changes, settings.PollKeys()...) {
-		if err := w.refreshRepositories(ctx); err != nil {
-			return version, "", err
-		}
-	}
-	if err := w.refreshOverTLS(ctx, changes); err != nil {
+	if err := w.followSettings(ctx, changes); err != nil {
 		return version, "", err
-	}
-	if validation.Sets(changes, settings.RollbackKey) {
-		if err := w.RaisePolicy(ctx); err != nil {
-			return version, "", err
-		}
-	}
-	decides := func(c hub.SettingChange) bool {
-		return c.Map == hub.GPGKeysMap || hub.Renders(c.Map, c.Key) || c.Map == hub.ParamsMap && c.Key == hub.ApplicationNamespacesKey
-	}
-	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, decides) {
-		if err := w.RefreshApplications(ctx); err != nil {
-			return version, "", err
-		}
-		w.Due = append(w.Due, hub.WorkRefresh)
 	}
 	w.Credentials = w.Credentials || validation.Sets(changes, hub.FederationKey)
 	if err := w.applyAccounts(ctx, after, effective(changes, put, drop)); err != nil {
@@ -128,6 +113,26 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 		return version, "", err
 	}
 	return version + 1, outcome, w.deliver(ctx, settingsScope{before, clusters}, settingsScope{after, clusters}, version+1)
+}
+
+// followSettings has done what follows from changes that have been stored.
+func (w *writer) followSettings(ctx context.Context, changes []hub.SettingChange) error {
+	if validation.Sets(changes, settings.PollKeys()...) {
+		if err := w.refreshRepositories(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.refreshOverTLS(ctx, changes); err != nil {
+		return err
+	}
+	decides := func(c hub.SettingChange) bool {
+		return c.Map == hub.GPGKeysMap || hub.Renders(c.Map, c.Key) || c.Map == hub.ParamsMap && c.Key == hub.ApplicationNamespacesKey
+	}
+	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, decides) {
+		w.Due = append(w.Due, hub.WorkRefresh)
+		return w.RefreshApplications(ctx)
+	}
+	return nil
 }
 
 // refreshRepositories has all repositories looked at now, so that how long they are
@@ -275,7 +280,7 @@ func Redeliver(ctx context.Context, r *transact.Reader, ch *transact.Changes, un
 	if err != nil {
 		return err
 	}
-	w := &writer{reader{r}, ch}
+	w := &writer{reader: reader{r}, Changes: ch}
 	return w.deliver(ctx, settingsScope{all, undo(slices.Clone(after))}, settingsScope{all, after}, version)
 }
 

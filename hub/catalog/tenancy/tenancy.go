@@ -51,6 +51,8 @@ type reader struct{ *transact.Reader }
 type writer struct {
 	reader
 	*transact.Changes
+
+	doubts []string // what is odd in a policy that was written
 }
 
 func (c *Tenancy) read(ctx context.Context, by hub.Caller, do func(ctx context.Context, r *reader) error) error {
@@ -63,6 +65,6 @@ func (c *Tenancy) write(ctx context.Context, by hub.Caller, do func(ctx context.
 
 func (c *Tenancy) writeOr(ctx context.Context, by hub.Caller, dryRun bool, do func(ctx context.Context, w *writer) error) error {
 	return c.transact.WriteOr(ctx, by, dryRun, func(ctx context.Context, r *transact.Reader, ch *transact.Changes) error {
-		return do(ctx, &writer{reader{r}, ch})
+		return do(ctx, &writer{reader: reader{r}, Changes: ch})
 	})
 }

@@ -36,7 +36,6 @@ type Tx struct {
 type PolicyReader interface {
 	ID() hub.TenantID
 	PolicyVersion() int64
-	Policy(ctx context.Context) (text string, version int64, err error)
 }
 
 // AccountPorts are those for people and their tokens.
@@ -263,6 +262,7 @@ type TrustWriter interface {
 // ApplicationPorts are those for applications and what became of them.
 type ApplicationPorts struct {
 	ApplicationReader
+	PlaceReader
 	ApplicationLocks
 	ApplicationWriter
 	RenderedStore
@@ -279,6 +279,12 @@ type ApplicationReader interface {
 	Applications(ctx context.Context, f hub.ApplicationFilter) ([]hub.Application, error)
 	// ApplicationsNamed returns those that there are.
 	ApplicationsNamed(ctx context.Context, keys []hub.ApplicationKey) ([]hub.Application, error)
+}
+
+// PlaceReader finds what policies call applications.
+type PlaceReader interface {
+	// ApplicationPlaces returns all applications with id, project and name alone.
+	ApplicationPlaces(ctx context.Context) ([]hub.ApplicationPlace, error)
 }
 
 // ApplicationLocks finds applications that are about to be written.
@@ -345,6 +351,9 @@ type SettingReader interface {
 	Settings(ctx context.Context) (all []hub.Setting, version int64, err error)
 	// SettingValues returns those of some keys that are set and no secrets.
 	SettingValues(ctx context.Context, name string, keys []string) (map[string]string, error)
+	// SettingsOf returns the settings of some maps that have one of the keys, or
+	// one that begins with prefix, and are no secrets.
+	SettingsOf(ctx context.Context, maps, keys []string, prefix string) ([]hub.Setting, error)
 	SettingSecret(ctx context.Context, name, key string) (value string, found bool, err error)
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/rbac"
 )
 
 // A Service runs what callers read and write. All its fields are required. Many
@@ -35,22 +36,27 @@ type Service struct {
 
 // index returns the rights of a caller as of this transaction.
 func (s *Service) index(ctx context.Context, tx Tx, by hub.Caller) (*access.Index, error) {
+	rights, err := s.AllRights(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	return rights.For(access.SubjectOf(by)), nil
+}
+
+// AllRights returns the rights of everybody as of this transaction.
+func (s *Service) AllRights(ctx context.Context, tx Tx) (*access.Rights, error) {
 	rights, err := s.Cache.Rights(ctx, tx.ID(), tx.PolicyVersion(), func(ctx context.Context) (access.Policy, error) {
-		text, _, err := tx.Policy(ctx)
-		if err != nil {
-			return access.Policy{}, err
-		}
-		apart, err := tx.SettingValues(ctx, hub.SettingsMap, []string{settings.RollbackKey})
+		set, err := tx.SettingsOf(ctx, []string{rbac.Map, hub.SettingsMap}, settings.PolicyKeys(), rbac.KeyPrefix)
 		if err != nil {
 			return access.Policy{}, err
 		}
 		projects, err := tx.Projects(ctx)
-		return access.Policy{Text: text, Projects: projects, RollbackApart: settings.RollbackApart(apart)}, err
+		return PolicyOf(set, projects), err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the rights of tenant %s: %w", tx.ID(), err)
 	}
-	return rights.For(access.SubjectOf(by))
+	return rights, nil
 }
 
 // A Reader is a transaction of a caller, with the caller's rights as of it.
@@ -77,7 +83,7 @@ func (r *Reader) May(resource, action string) error {
 	if r.Rights.Any(resource, action) {
 		return nil
 	}
-	return Denied(access.Rule{Resource: resource, Action: action, Object: "*"})
+	return r.denied(access.Rule{Resource: resource, Action: action, Object: "*"})
 }
 
 // Changes are what a write leaves to do: its audit records, and whom it concerns
@@ -225,7 +231,15 @@ func (r *Reader) Need(resource, action string, objects ...string) error {
 	if r.Rights.CheckAny(resource, action, objects...) {
 		return nil
 	}
-	return r.Refuse(resource, action, objects[0], Denied(access.Rule{Resource: resource, Action: action, Object: objects[0]}))
+	return r.Refuse(resource, action, objects[0], r.denied(access.Rule{Resource: resource, Action: action, Object: objects[0]}))
+}
+
+// denied is Denied, or the reason why nobody has a right.
+func (r *Reader) denied(rule access.Rule) error {
+	if err := access.Problem(r.Rights.Problems()); err != nil {
+		return err
+	}
+	return Denied(rule)
 }
 
 // Refuse is the error of an act without the right to it, which the audit log

@@ -94,7 +94,7 @@ func TestUnknownFields(t *testing.T) {
 func TestCheckProject(t *testing.T) {
 	t.Parallel()
 	roles := func(name string, spec hub.ProjectSpec) error {
-		_, _, err := access.ParseProject(name, spec)
+		_, _, err := access.ParseProject(name, spec, false)
 		return err
 	}
 	for name, spec := range map[string]string{

@@ -44,7 +44,7 @@ func Catalog(t *store.Tenant) transact.Tx {
 		},
 		ClusterPorts: transact.ClusterPorts{ClusterReader: t, ClusterWriter: t, Enroller: t, TrustWriter: t},
 		ApplicationPorts: transact.ApplicationPorts{
-			ApplicationReader: t, ApplicationLocks: t, ApplicationWriter: t, RenderedStore: t,
+			ApplicationReader: t, PlaceReader: t, ApplicationLocks: t, ApplicationWriter: t, RenderedStore: t,
 			HistoryReader: t, OperationReader: t, SnapshotReader: t,
 		},
 		SettingPorts: transact.SettingPorts{SettingReader: t, SettingWriter: t},

@@ -118,9 +118,11 @@ func (b *bench) run(ctx context.Context, bin string) (err error) {
 		}
 	}
 	if b.wants(scaleIDs...) {
-		return b.scale(ctx, bin, dir)
+		if err := b.scale(ctx, bin, dir); err != nil {
+			return err
+		}
 	}
-	return nil
+	return b.rights(ctx, bin, dir)
 }
 
 // clustered runs the benchmarks that need a cluster.

@@ -1427,7 +1427,9 @@ export interface paths {
          *     (`Last-Event-ID` or `cursor`). Event names: `application` (data is a
          *     StreamEvent with the object), `resources`, `operation`, `cluster`,
          *     `repository`, `project` (data is a StreamEvent), and `reset`: the
-         *     cursor is too old, list again and follow from the list's cursor. An
+         *     cursor is too old, or what the caller may see has changed much: list
+         *     again and follow from the list's cursor. A lost right removes objects
+         *     (`gone`), a new one brings them. An
          *     event `alive` without meaning comes after every 2 seconds of silence: a
          *     client without an event for 5 seconds is no longer connected.
          */
@@ -1559,6 +1561,80 @@ export interface paths {
         head?: never;
         /** Sets keys, and removes those whose value is null; others stay */
         patch: operations["patchSettings"];
+        trace?: never;
+    };
+    "/api/v1/settings/rbac": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says whether the access policy is in force, and what is odd in it */
+        get: operations["getPolicyState"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/settings/rbac/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Says who would gain and lose which rights by changes of argocd-rbac-cm, and changes nothing */
+        post: operations["previewPolicy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/account/can-i/{resource}/{action}/{subresource}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Says whether the caller may do an action on an object, as Argo CD does
+         * @description The object may contain slashes.
+         */
+        get: operations["canI"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/account/can-i": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Says what somebody may do, and which rule decides
+         * @description Without a subject the caller is meant. Who may read the policy may ask about others.
+         */
+        post: operations["explainRights"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/applications/{namespace}/{name}/approve": {
@@ -1811,6 +1887,55 @@ export interface components {
             all: boolean;
             /** @description In these projects, if not in all. */
             projects: string[];
+        };
+        RightQuestion: {
+            resource: string;
+            action: string;
+            object: string;
+        };
+        RightDecision: {
+            resource: string;
+            action: string;
+            object: string;
+            allowed: boolean;
+            /**
+             * @description What has decided: a denial of policy.org.csv, the default role, rules of the subject, or no rule.
+             * @enum {string}
+             */
+            layer: "organisation" | "default" | "subject" | "none";
+            /** @description The rule that has decided, as it is written in a policy. */
+            rule?: string;
+            /** @description Where the rule is written: a key of argocd-rbac-cm, a role of a project, or "built in". */
+            source?: string;
+            /** @description The line in the source; absent if it has none. */
+            line?: number;
+            /** @description Why the policy as a whole allows nothing. */
+            problem?: string;
+        };
+        PolicyState: {
+            /** @description Otherwise no rule of the policy allows anything. */
+            inForce: boolean;
+            problems: string[];
+            failedTests: string[];
+            warnings: string[];
+        };
+        PolicyPreview: {
+            state: components["schemas"]["PolicyState"];
+            effects: components["schemas"]["PolicyEffect"][];
+            /** @description There are more effects than were looked for. */
+            more: boolean;
+        };
+        PolicyEffect: {
+            /** @description A user or group; empty: everybody, by the default role. */
+            subject: string;
+            resource: string;
+            action: string;
+            /** @description Objects, at most ten. */
+            gained: string[];
+            gainedCount?: number;
+            /** @description Objects, at most ten. */
+            lost: string[];
+            lostCount?: number;
         };
         Me: {
             username: string;
@@ -6120,6 +6245,120 @@ export interface operations {
         };
         responses: {
             200: components["responses"]["SettingsAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getPolicyState: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The state of the policy. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyState"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    previewPolicy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description By key of argocd-rbac-cm; null removes a key, and others stay. */
+                    values: {
+                        [key: string]: string | null;
+                    };
+                };
+            };
+        };
+        responses: {
+            /** @description The state that the policy would have, and what it would change. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyPreview"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    canI: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                resource: string;
+                /** @description A slash in it is written as %2F. */
+                action: string;
+                subresource: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @enum {string} */
+                        value: "yes" | "no";
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    explainRights: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    subject?: {
+                        /** @description A user, a group or a role of a policy. */
+                        user?: string;
+                        groups?: string[];
+                    };
+                    questions: components["schemas"]["RightQuestion"][];
+                };
+            };
+        };
+        responses: {
+            /** @description The answers, in the order of the questions. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["RightDecision"][];
+                    };
+                };
+            };
             default: components["responses"]["ErrorAnswer"];
         };
     };

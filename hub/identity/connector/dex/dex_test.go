@@ -172,6 +172,9 @@ func TestParseDocumentation(t *testing.T) {
 		t.Fatalf("%v %v", pages, err)
 	}
 	for _, page := range pages {
+		if filepath.Base(page) == "ci-jobs.md" {
+			continue // its example is no connector
+		}
 		t.Run("AUTH-08 reads the example of "+filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
 			text, err := os.ReadFile(page)

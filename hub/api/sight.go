@@ -1,0 +1,98 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog"
+)
+
+// policyAge is how long all streams of a tenant take the version of its policy for
+// current before one of them asks again.
+const policyAge = 250 * time.Millisecond
+
+// maxVersions bounds the tenants whose version is remembered.
+const maxVersions = 1024
+
+// policyVersions are the versions of policies that were read a moment ago.
+type policyVersions struct {
+	mu   sync.Mutex
+	seen map[hub.TenantID]policyVersion
+}
+
+type policyVersion struct {
+	version int64
+	at      time.Time
+}
+
+func (s *Server) policyVersion(ctx context.Context, tenant hub.TenantID) (int64, error) {
+	s.versions.mu.Lock()
+	known, ok := s.versions.seen[tenant]
+	s.versions.mu.Unlock()
+	if ok && time.Since(known.at) < policyAge {
+		return known.version, nil
+	}
+	at := time.Now()
+	version, err := s.Catalog.PolicyVersion(ctx, tenant)
+	if err != nil {
+		return 0, err
+	}
+	s.versions.mu.Lock()
+	defer s.versions.mu.Unlock()
+	if s.versions.seen == nil || len(s.versions.seen) >= maxVersions {
+		s.versions.seen = map[hub.TenantID]policyVersion{}
+	}
+	s.versions.seen[tenant] = policyVersion{version, at}
+	return version, nil
+}
+
+// A sight is what the caller of a stream may see, and since when.
+type sight struct {
+	rights  *access.Index
+	version int64 // of the policy
+	subject hub.Caller
+}
+
+// maxInSight is how many objects may come into sight or leave it at once;
+// with more the client lists again.
+const maxInSight = 1000
+
+// look finds out whether what the caller may see has changed since the last
+// look, and returns what has come into sight or left it. With again the client
+// has to list again.
+func (l *listener) look(ctx context.Context, cursor string) (changes []hub.Change, again bool, err error) {
+	version, err := l.s.policyVersion(ctx, l.who.Tenant)
+	if err != nil {
+		return nil, false, err
+	}
+	if l.sight.rights != nil && version == l.sight.version && sameSubject(l.who, l.sight.subject) {
+		return nil, false, nil
+	}
+	if l.sight.rights == nil {
+		l.sight.rights, err = l.s.Catalog.Rights(ctx, l.who)
+	} else {
+		l.sight.rights, changes, err = l.s.Catalog.SightChanges(ctx, l.who, l.sight.rights)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	l.sight.version, l.sight.subject = version, l.who
+	for i := range changes {
+		changes[i].Cursor = cursor
+	}
+	return changes, len(changes) > maxInSight, nil
+}
+
+// sameSubject reports whether rules mean the same by two callers.
+func sameSubject(a, b hub.Caller) bool {
+	return a.Username == b.Username && a.ProjectRole == b.ProjectRole && slices.Equal(a.Roles, b.Roles) && slices.Equal(a.Groups, b.Groups)
+}
+
+// at is the id of an event: where a stream goes on that is interrupted.
+func (l *listener) at(cursor string) string {
+	return catalog.JoinCursor(cursor, l.sight.rights.Sight())
+}
