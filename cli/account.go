@@ -186,7 +186,7 @@ func (a *app) secretOf(in *bufio.Reader, prompt string) (string, error) {
 	}
 	line, err := in.ReadString('\n')
 	if line = strings.TrimRight(line, "\r\n"); line == "" {
-		if err != nil && err != io.EOF { //nolint:errorlint // bufio returns it unwrapped
+		if err != nil && err != io.EOF {
 			return "", err
 		}
 		return "", fault.New(fault.Invalid, "standard input contains no secret")

@@ -64,7 +64,7 @@ func (a *app) signInByBrowser(ctx context.Context, cfg session.Context, tenant s
 	if err != nil {
 		return fault.With(fault.Wrap(fault.Invalid, err, "the port %d of this machine cannot be used", o.port), "", "choose another one with --sso-port, or 0")
 	}
-	defer ln.Close() //nolint:errcheck // the server has closed it
+	defer ln.Close()
 	back, err := o.back(ln.Addr().String())
 	if err != nil {
 		return err
@@ -162,14 +162,14 @@ func receiver(state string, answers chan<- url.Values) http.Handler {
 		known := subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(state)) == 1 && q.Get("code")+q.Get("error") != ""
 		if r.Method != http.MethodGet || r.URL.Path != callbackPath || !known {
 			w.WriteHeader(http.StatusNotFound)
-			fmt.Fprint(w, page("This address belongs to no sign-in.")) //nolint:errcheck // the browser has gone
+			fmt.Fprint(w, page("This address belongs to no sign-in."))
 			return
 		}
 		message := "You are signed in."
 		if q.Get("code") == "" {
 			message = "You are not signed in."
 		}
-		fmt.Fprint(w, page(message+" Go back to the command line; this page can be closed.")) //nolint:errcheck // the browser has gone
+		fmt.Fprint(w, page(message+" Go back to the command line; this page can be closed."))
 		select {
 		case answers <- q:
 		default: // there is one already
@@ -205,5 +205,5 @@ func openBrowser(ctx context.Context, address string) error {
 	case "windows":
 		words = []string{"rundll32", "url.dll,FileProtocolHandler", address}
 	}
-	return exec.CommandContext(ctx, words[0], words[1:]...).Run() //nolint:gosec // the words are ours, but for the address of the hub
+	return exec.CommandContext(ctx, words[0], words[1:]...).Run()
 }

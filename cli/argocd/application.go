@@ -332,7 +332,7 @@ func (c commands) edited(ctx context.Context, text []byte) ([]byte, error) {
 		return nil, err
 	}
 	parts := append(words(editor), f.Name())
-	run := exec.CommandContext(ctx, parts[0], parts[1:]...) //nolint:gosec // the user's own editor
+	run := exec.CommandContext(ctx, parts[0], parts[1:]...)
 	run.Stdin, run.Stdout, run.Stderr = c.In, c.Err, c.Err
 	if err := run.Run(); err != nil {
 		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the editor %s has failed", parts[0]), "", "set EDITOR; nothing was changed")

@@ -274,8 +274,9 @@ func (im *importer) send(ctx context.Context, items []*Item) error {
 			return fault.New(fault.Offline, "the hub answered %d results for %d documents", len(result.Results), len(items))
 		}
 		again := false
-		for i, r := range result.Results {
-			items[i].settle(r)
+		for i, it := range items {
+			r := result.Results[i]
+			it.settle(r)
 			again = again || r.Error.Code == "CAP-1409" && im.opts.OverrideOnConflict
 		}
 		if !again || try == attempts {

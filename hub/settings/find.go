@@ -17,7 +17,7 @@ type index struct {
 	families map[string][]int          // by map: families, the longest names first
 }
 
-var catalogueIndex = sync.OnceValue(func() *index {
+var catalogueIndex = sync.OnceValue(func() *index { //nolint:gochecknoglobals // the catalogue is a constant that is expensive to make
 	x := &index{all: Catalogue(), byKey: map[string]map[string]int{}, families: map[string][]int{}}
 	for i, k := range x.all {
 		if x.byKey[k.Map] == nil {

@@ -36,9 +36,7 @@ func Compile(p Policy, o Options) *Set {
 	n := 0
 	fill := func(into map[string][]*line, rules []Rule) {
 		for _, r := range rules {
-			for _, l := range o.lines(r, n) {
-				into[r.Subject] = append(into[r.Subject], l)
-			}
+			into[r.Subject] = append(into[r.Subject], o.lines(r, n)...)
 			n++
 		}
 	}

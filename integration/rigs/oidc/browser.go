@@ -107,7 +107,7 @@ func (b *Browser) do(r *http.Request) *http.Response {
 
 func (b *Browser) read(resp *http.Response) string {
 	b.tb.Helper()
-	defer resp.Body.Close() //nolint:errcheck // it was read
+	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		b.tb.Fatal(err)

@@ -84,7 +84,7 @@ func install(ctx context.Context, folder string) error {
 	if err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
-	defer os.RemoveAll(made) //nolint:errcheck // it has been renamed, or is of no use
+	defer os.RemoveAll(made)
 	for _, name := range []string{"package.json", "package-lock.json", "provider.mjs"} {
 		text, err := files.ReadFile(name)
 		if err != nil {
@@ -183,7 +183,7 @@ func (p *Provider) Set(ctx context.Context, id string, claims Claims) error {
 	if err != nil {
 		return fmt.Errorf("ask the provider: %w", err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it is empty
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusNoContent {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 		return fmt.Errorf("the provider answers %s: %s", resp.Status, text)

@@ -9,9 +9,9 @@ import (
 // The names of RFC 8693.
 const (
 	GrantType       = "urn:ietf:params:oauth:grant-type:token-exchange"
-	TypeIDToken     = "urn:ietf:params:oauth:token-type:id_token"     //nolint:gosec // a name
-	TypeJWT         = "urn:ietf:params:oauth:token-type:jwt"          //nolint:gosec // a name
-	TypeAccessToken = "urn:ietf:params:oauth:token-type:access_token" //nolint:gosec // a name
+	TypeIDToken     = "urn:ietf:params:oauth:token-type:id_token"
+	TypeJWT         = "urn:ietf:params:oauth:token-type:jwt"
+	TypeAccessToken = "urn:ietf:params:oauth:token-type:access_token"
 )
 
 // A Request is a request to the token endpoint.

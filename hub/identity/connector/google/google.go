@@ -27,7 +27,7 @@ import (
 const (
 	issuer        = "https://accounts.google.com"
 	authURL       = issuer + "/o/oauth2/v2/auth"
-	tokenURL      = "https://oauth2.googleapis.com/token" //nolint:gosec // an address, no credential
+	tokenURL      = "https://oauth2.googleapis.com/token"
 	keysBase      = "https://www.googleapis.com"
 	keysPath      = "/oauth2/v3/certs"
 	directoryBase = "https://admin.googleapis.com"

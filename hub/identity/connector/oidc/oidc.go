@@ -363,7 +363,7 @@ func (p *Provider) read(r *http.Request, into any) error {
 	if err != nil {
 		return p.away(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was read, or is of no use
+	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	switch {
 	case err != nil:
