@@ -17,8 +17,8 @@ type Index struct {
 	problems []error
 	regex    bool
 
-	sightOnce sync.Once
-	sight     string
+	visibilityOnce sync.Once
+	visibility     string
 }
 
 // OfApplication returns the rights with which an application writes the objects
@@ -93,10 +93,10 @@ func (ix *Index) Regex() bool { return ix.regex }
 // Seen are the resources whose objects the event stream shows.
 func Seen() []string { return []string{Applications, Projects, Clusters, Repositories} }
 
-// Sight is a hash of what the subject may see: while it is the same, so is what
+// Visibility is a hash of what the subject may see: while it is the same, so is what
 // is visible of the same objects.
-func (ix *Index) Sight() string {
-	ix.sightOnce.Do(func() {
+func (ix *Index) Visibility() string {
+	ix.visibilityOnce.Do(func() {
 		sum := fnv.New64a()
 		for _, resource := range Seen() {
 			for _, text := range ix.Decisive(resource, Get) {
@@ -105,7 +105,7 @@ func (ix *Index) Sight() string {
 			}
 			sum.Write([]byte{1})
 		}
-		ix.sight = fmt.Sprintf("%016x", sum.Sum64())
+		ix.visibility = fmt.Sprintf("%016x", sum.Sum64())
 	})
-	return ix.sight
+	return ix.visibility
 }

@@ -92,10 +92,10 @@ func (s *Server) stream(c echo.Context) error {
 	ctx, end := s.streams.until(r.Context())
 	defer end()
 	place, seen := catalog.SplitCursor(cursor)
-	if _, _, err := l.look(ctx, place); err != nil {
+	if _, _, err := l.followRights(ctx, place); err != nil {
 		return err
 	}
-	if seen != "" && seen != l.sight.rights.Sight() { // rights were lost or gained since the client has listed
+	if seen != "" && seen != l.visibility.rights.Visibility() { // rights were lost or gained since the client has listed
 		l.begin()
 		return l.reset(ctx)
 	}
@@ -150,13 +150,13 @@ func (s *Server) onlyApplication(ctx context.Context, who hub.Caller, name strin
 
 // A listener writes one stream.
 type listener struct {
-	s       *Server
-	who     hub.Caller
-	only    hub.ApplicationID
-	view    string // of applications
-	sight   sight
-	w       *echo.Response
-	control *http.ResponseController
+	s          *Server
+	who        hub.Caller
+	only       hub.ApplicationID
+	view       string // of applications
+	visibility visibility
+	w          *echo.Response
+	control    *http.ResponseController
 }
 
 func (l *listener) begin() {
@@ -185,7 +185,7 @@ func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 		if over, err := l.ended(ctx, err); over {
 			return err
 		}
-		moved, again, err := l.look(ctx, reader.Cursor())
+		moved, again, err := l.followRights(ctx, reader.Cursor())
 		if err != nil {
 			return err
 		}

@@ -58,7 +58,7 @@ func TestStreamFollowsThePolicy(t *testing.T) {
 		events := w.listen(t, ann, "?application=argocd/one")
 		until(t, events, "a sign of life", func(e event) bool { return e.Name == "alive" })
 		w.setPolicy(admin, map[string]any{"policy.csv": "p, ann, applications, get, default/two, allow\n"}).ok(200)
-		e := until(t, events, "the end of the sight", func(e event) bool { return e.Name != "alive" })
+		e := until(t, events, "the end of the visibility", func(e event) bool { return e.Name != "alive" })
 		if !e.Data.Gone || e.Data.ID != ids["one"] {
 			t.Errorf("the event is %+v", e)
 		}

@@ -25,25 +25,25 @@ type question struct{ resource, action string }
 // answers are the object patterns that decide one question.
 type answers struct {
 	org       patterns
-	base, own verdict
+	base, own effect
 
 	scope    sync.Once
 	all      bool
 	projects []string
 }
 
-// A verdict is what some rules say: some allow and no deny.
-type verdict struct{ allow, deny patterns }
+// A effect is what some rules say: some allow and no deny.
+type effect struct{ allow, deny patterns }
 
-func (v *verdict) match(object string) bool {
+func (v *effect) match(object string) bool {
 	return v.allow.match(object) && !v.deny.match(object)
 }
 
-func (v *verdict) matchAny(objects []string) bool {
+func (v *effect) matchAny(objects []string) bool {
 	return slices.ContainsFunc(objects, v.allow.match) && !slices.ContainsFunc(objects, v.deny.match)
 }
 
-func (v *verdict) any() bool { return v.allow.count > 0 && !v.deny.all }
+func (v *effect) any() bool { return v.allow.count > 0 && !v.deny.all }
 
 // maxQuestions bounds what is remembered; fine-grained actions are endless.
 const maxQuestions = 512
@@ -93,7 +93,7 @@ func (a *answers) reach(projects []string) (all bool, out []string) {
 	if a.org.all {
 		return false, nil
 	}
-	for _, v := range []*verdict{&a.base, &a.own} {
+	for _, v := range []*effect{&a.base, &a.own} {
 		everywhere := v.allow.everywhere() && !v.deny.all
 		if everywhere && v.deny.count == 0 && a.org.count == 0 {
 			return true, nil
@@ -108,7 +108,7 @@ func (a *answers) reach(projects []string) (all bool, out []string) {
 	return all, out
 }
 
-func (v *verdict) touches(project string) bool {
+func (v *effect) touches(project string) bool {
 	return v.allow.touches(project) && !v.deny.covers(project)
 }
 
@@ -145,7 +145,7 @@ func (ix *Index) find(q question) *answers {
 	return a
 }
 
-func (v *verdict) fill(lines []*line, q question) {
+func (v *effect) fill(lines []*line, q question) {
 	for _, l := range lines {
 		switch {
 		case !l.about(q.resource, q.action):

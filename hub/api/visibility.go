@@ -50,41 +50,41 @@ func (s *Server) policyVersion(ctx context.Context, tenant hub.TenantID) (int64,
 	return version, nil
 }
 
-// A sight is what the caller of a stream may see, and since when.
-type sight struct {
+// A visibility is what the caller of a stream may see, and since when.
+type visibility struct {
 	rights  *access.Index
 	version int64 // of the policy
 	subject hub.Caller
 }
 
-// maxInSight is how many objects may come into sight or leave it at once;
+// maxVisible is how many objects may become visible or invisible at once;
 // with more the client lists again.
-const maxInSight = 1000
+const maxVisible = 1000
 
-// look finds out whether what the caller may see has changed since the last
-// look, and returns what has come into sight or left it. With again the client
+// followRights finds out whether what the caller may see has changed since the last
+// call, and returns what became visible or invisible. With again the client
 // has to list again.
-func (l *listener) look(ctx context.Context, cursor string) (changes []hub.Change, again bool, err error) {
+func (l *listener) followRights(ctx context.Context, cursor string) (changes []hub.Change, again bool, err error) {
 	version, err := l.s.policyVersion(ctx, l.who.Tenant)
 	if err != nil {
 		return nil, false, err
 	}
-	if l.sight.rights != nil && version == l.sight.version && sameSubject(l.who, l.sight.subject) {
+	if l.visibility.rights != nil && version == l.visibility.version && sameSubject(l.who, l.visibility.subject) {
 		return nil, false, nil
 	}
-	if l.sight.rights == nil {
-		l.sight.rights, err = l.s.Catalog.Rights(ctx, l.who)
+	if l.visibility.rights == nil {
+		l.visibility.rights, err = l.s.Catalog.Rights(ctx, l.who)
 	} else {
-		l.sight.rights, changes, err = l.s.Catalog.SightChanges(ctx, l.who, l.sight.rights)
+		l.visibility.rights, changes, err = l.s.Catalog.VisibilityChanges(ctx, l.who, l.visibility.rights)
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	l.sight.version, l.sight.subject = version, l.who
+	l.visibility.version, l.visibility.subject = version, l.who
 	for i := range changes {
 		changes[i].Cursor = cursor
 	}
-	return changes, len(changes) > maxInSight, nil
+	return changes, len(changes) > maxVisible, nil
 }
 
 // sameSubject reports whether rules mean the same by two callers.
@@ -94,5 +94,5 @@ func sameSubject(a, b hub.Caller) bool {
 
 // at is the id of an event: where a stream goes on that is interrupted.
 func (l *listener) at(cursor string) string {
-	return catalog.JoinCursor(cursor, l.sight.rights.Sight())
+	return catalog.JoinCursor(cursor, l.visibility.rights.Visibility())
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
 )
 
-// sightMark stands between a place in the feed and what its reader could see.
-const sightMark = "~"
+// visibilityMark stands between a place in the feed and what its reader could see.
+const visibilityMark = "~"
 
 // cursor is the place of the transaction in the feed, with what the caller sees.
 func (r *reader) cursor(ctx context.Context) (string, error) {
 	at, err := r.FeedCursor(ctx)
-	return JoinCursor(at, r.Rights.Sight()), err
+	return JoinCursor(at, r.Rights.Visibility()), err
 }
 
 // JoinCursor puts together what SplitCursor takes apart.
-func JoinCursor(at, sight string) string { return at + sightMark + sight }
+func JoinCursor(at, visibility string) string { return at + visibilityMark + visibility }
 
 // SplitCursor returns the place in the feed, and what its reader could see when
 // the cursor was made; empty: it is not known.
-func SplitCursor(cursor string) (at, sight string) {
-	at, sight, _ = strings.Cut(cursor, sightMark)
-	return at, sight
+func SplitCursor(cursor string) (at, visibility string) {
+	at, visibility, _ = strings.Cut(cursor, visibilityMark)
+	return at, visibility
 }
 
 // PolicyVersion is the version of what the rights of a tenant are made of.
@@ -38,12 +38,12 @@ func (c *Catalog) PolicyVersion(ctx context.Context, tenant hub.TenantID) (versi
 	return version, err
 }
 
-// SightChanges returns the caller's rights, and the objects that come into sight
+// VisibilityChanges returns the caller's rights, and the objects that became visible
 // or go out of it compared with other rights of the caller.
-func (c *Catalog) SightChanges(ctx context.Context, by hub.Caller, before *access.Index) (now *access.Index, changes []hub.Change, err error) {
+func (c *Catalog) VisibilityChanges(ctx context.Context, by hub.Caller, before *access.Index) (now *access.Index, changes []hub.Change, err error) {
 	err = c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		now, changes = r.Rights, nil
-		if before.Sight() == now.Sight() {
+		if before.Visibility() == now.Visibility() {
 			return nil
 		}
 		note := func(resource, kind, id string, names ...string) {
@@ -52,13 +52,13 @@ func (c *Catalog) SightChanges(ctx context.Context, by hub.Caller, before *acces
 				changes = append(changes, hub.Change{Kind: kind, ID: id, Gone: was})
 			}
 		}
-		return r.eachInSight(ctx, note)
+		return r.eachVisible(ctx, note)
 	})
 	return now, changes, err
 }
 
-// eachInSight names all objects that the event stream may show.
-func (r *reader) eachInSight(ctx context.Context, note func(resource, kind, id string, names ...string)) error {
+// eachVisible names all objects that the event stream may show.
+func (r *reader) eachVisible(ctx context.Context, note func(resource, kind, id string, names ...string)) error {
 	places, err := r.ApplicationPlaces(ctx)
 	if err != nil {
 		return err
