@@ -39,7 +39,7 @@ func (c *Catalog) PolicyVersion(ctx context.Context, tenant hub.TenantID) (versi
 }
 
 // VisibilityChanges returns the caller's rights, and the objects that became visible
-// or go out of it compared with other rights of the caller.
+// or invisible compared with other rights of the caller.
 func (c *Catalog) VisibilityChanges(ctx context.Context, by hub.Caller, before *access.Index) (now *access.Index, changes []hub.Change, err error) {
 	err = c.read(ctx, by, func(ctx context.Context, r *reader) error {
 		now, changes = r.Rights, nil
