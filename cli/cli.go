@@ -18,9 +18,11 @@ import (
 	"github.com/capstan-cd/capstan/cli/complete"
 	"github.com/capstan-cd/capstan/cli/exit"
 	"github.com/capstan-cd/capstan/cli/explain"
+	"github.com/capstan-cd/capstan/cli/keys"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/rights"
 	"github.com/capstan-cd/capstan/cli/session"
+	"github.com/capstan-cd/capstan/cli/tenancy"
 	"github.com/capstan-cd/capstan/cli/transfer"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/version"
@@ -93,8 +95,8 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	account.AddCommand(rights.Account(a.env()).Commands()...)
 	root.AddCommand(
 		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), argocd.Configure(a.env()), a.whoamiCommand(), a.versionCommand(),
-		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(), a.gpgCommand(),
-		a.projectCommand(), account, a.scimCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), argocd.Templates(a.env()), exitCodesTopic(),
+		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), keys.Certificates(a.env()), keys.GPG(a.env()),
+		a.projectCommand(), account, a.scimCommand(), tenancy.Tenant(a.env()), a.tokenCommand(), tenancy.Audit(a.env()), a.settingsCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), argocd.Templates(a.env()), exitCodesTopic(),
 	)
 	argocd.Complete(root)
 	complete.Names(a.env(), root)
@@ -103,7 +105,7 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 
 // env is what commands of other packages work with.
 func (a *app) env() *command.Env {
-	return &command.Env{Printer: &a.Printer, In: a.in, Client: a.client, Confirm: a.confirm}
+	return &command.Env{Printer: &a.Printer, In: a.in, Client: a.client, Confirm: a.confirm, Ask: a.ask}
 }
 
 // adminCommand groups the commands of administration under their names in Argo

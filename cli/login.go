@@ -273,6 +273,15 @@ func (a *app) promptFor(prompt string) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
+// ask is promptFor where there may be no terminal.
+func (a *app) ask(prompt string) (string, bool, error) {
+	if !a.interactive() {
+		return "", false, nil
+	}
+	line, err := a.promptFor(prompt)
+	return line, true, err
+}
+
 // secret reads a secret without showing it, or the first line of standard
 // input where there is no terminal.
 func (a *app) secret(prompt string) (string, error) {

@@ -22,6 +22,9 @@ type Env struct {
 	// Confirm asks a question, unless yes is set. The error is that of a no, or
 	// of a prompt without a terminal.
 	Confirm func(yes bool, question string) error
+	// Ask has a line typed. Without a terminal nobody is asked, and terminal is
+	// false.
+	Ask func(prompt string) (line string, terminal bool, err error)
 }
 
 // Plain makes a verb without arguments.

@@ -1,4 +1,4 @@
-package cli
+package tenancy
 
 import (
 	"encoding/hex"
@@ -15,14 +15,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/auditlog"
 )
 
-func (a *app) auditCommand() *cobra.Command {
-	return noun("audit", "The record of writes, refused writes, sign-ins and streams", nil, a.auditList(), a.auditExport(), a.auditVerify(), a.auditRetention())
+// Audit is the command audit.
+func Audit(env *command.Env) *cobra.Command {
+	a := commands{env}
+	return command.Noun("audit", "The record of writes, refused writes, sign-ins and streams", nil, a.auditList(), a.auditExport(), a.auditVerify(), a.auditRetention())
 }
 
 // auditPage is how many records one request asks for.
@@ -33,11 +36,11 @@ type auditRecords struct {
 	Next  int64                  `json:"next,omitempty"`
 }
 
-func (a *app) auditList() *cobra.Command {
+func (a commands) auditList() *cobra.Command {
 	var p apimodel.ListAuditParams
 	var since, until, result string
 	var limit int
-	c := a.plain("list", "Find who did what, newest first", "  capstan audit list\n  capstan audit list --actor ann --action delete --since 7d\n  capstan audit list --result denied --text shop -o json",
+	c := a.Plain("list", "Find who did what, newest first", "  capstan audit list\n  capstan audit list --actor ann --action delete --since 7d\n  capstan audit list --result denied --text shop -o json",
 		func(cmd *cobra.Command, api *client.Client) error {
 			var err error
 			if p.From, err = pastTime("since", since); err != nil {
@@ -109,9 +112,9 @@ func pastTime(flag, text string) (time.Time, error) {
 	return time.Time{}, usage.Errorf("--%s %q is neither a time such as 2026-05-01T10:00:00Z nor an age such as 12h or 7d", flag, text)
 }
 
-func (a *app) auditExport() *cobra.Command {
+func (a commands) auditExport() *cobra.Command {
 	var file string
-	c := a.plain("export", "Save the whole log as JSON lines, which can be checked without the hub", "  capstan audit export --file audit.jsonl\n  capstan audit export | jq -c 'select(.action == \"delete\")'",
+	c := a.Plain("export", "Save the whole log as JSON lines, which can be checked without the hub", "  capstan audit export --file audit.jsonl\n  capstan audit export | jq -c 'select(.action == \"delete\")'",
 		func(cmd *cobra.Command, api *client.Client) error {
 			res, err := api.ExportAudit(cmd.Context())
 			if file == "" {
@@ -123,7 +126,7 @@ func (a *app) auditExport() *cobra.Command {
 	return c
 }
 
-func (a *app) auditVerify() *cobra.Command {
+func (a commands) auditVerify() *cobra.Command {
 	var head string
 	c := &cobra.Command{
 		Use: "verify [FILE]", Short: "Check that no record was changed, removed or added",
@@ -146,8 +149,8 @@ func (a *app) auditVerify() *cobra.Command {
 	return c
 }
 
-func (a *app) verifyHub(cmd *cobra.Command) error {
-	api, err := a.client()
+func (a commands) verifyHub(cmd *cobra.Command) error {
+	api, err := a.Client()
 	if err != nil {
 		return err
 	}
@@ -179,8 +182,8 @@ func verified(records, anchor, seq int64, hash string, ok bool) output.Table {
 	}
 }
 
-func (a *app) verifyFile(path, head string) error {
-	var in io.Reader = a.in
+func (a commands) verifyFile(path, head string) error {
+	var in io.Reader = a.In
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
@@ -206,8 +209,8 @@ func (a *app) verifyFile(path, head string) error {
 	return a.Print(raw, verified(report.Records, report.Header.Anchor.Seq, report.Head.Seq, hex.EncodeToString(report.Head.Hash), true))
 }
 
-func (a *app) auditRetention() *cobra.Command {
-	c := a.plain("retention", "Show or set after how many days records are removed", "  capstan audit retention\n  capstan audit retention --days 365\n  capstan audit retention --days 0",
+func (a commands) auditRetention() *cobra.Command {
+	c := a.Plain("retention", "Show or set after how many days records are removed", "  capstan audit retention\n  capstan audit retention --days 365\n  capstan audit retention --days 0",
 		func(cmd *cobra.Command, api *client.Client) error {
 			days, err := cmd.Flags().GetInt("days")
 			if err != nil {

@@ -1,4 +1,6 @@
-package cli
+// Package tenancy has the commands of organisations, their quotas and their
+// audit logs. Package cli adds them to its own.
+package tenancy
 
 import (
 	"fmt"
@@ -8,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
@@ -15,8 +18,12 @@ import (
 
 const tenantName = "the name of the organisation"
 
-func (a *app) tenantCommand() *cobra.Command {
-	return noun("tenant", "Organisations: create, suspend, limit, export, delete (platform admins)", []string{"tenants"},
+type commands struct{ *command.Env }
+
+// Tenant is the command tenant.
+func Tenant(env *command.Env) *cobra.Command {
+	a := commands{env}
+	return command.Noun("tenant", "Organisations: create, suspend, limit, export, delete (platform admins)", []string{"tenants"},
 		a.tenantList(), a.tenantGet(), a.tenantCreate(), a.tenantUpdate(), a.tenantSuspend(), a.tenantResume(), a.tenantExport(), a.tenantDelete(), a.tenantRestore(), a.tenantSetQuota(), a.tenantUsage())
 }
 
@@ -36,8 +43,8 @@ func tenantTable(all ...apimodel.Tenant) output.Table {
 	return t
 }
 
-func (a *app) tenantList() *cobra.Command {
-	return a.plain("list", "List organisations", "  capstan tenant list\n  capstan tenant list -o name", func(cmd *cobra.Command, api *client.Client) error {
+func (a commands) tenantList() *cobra.Command {
+	return a.Plain("list", "List organisations", "  capstan tenant list\n  capstan tenant list -o name", func(cmd *cobra.Command, api *client.Client) error {
 		l, raw, err := client.Call[struct {
 			Items []apimodel.Tenant `json:"items"`
 		}](api.ListTenants(cmd.Context()))
@@ -48,8 +55,8 @@ func (a *app) tenantList() *cobra.Command {
 	})
 }
 
-func (a *app) tenantGet() *cobra.Command {
-	return a.named("get NAME", "Show one organisation", tenantName, "  capstan tenant get acme\n  capstan tenant get acme -o yaml",
+func (a commands) tenantGet() *cobra.Command {
+	return a.Named("get NAME", "Show one organisation", tenantName, "  capstan tenant get acme\n  capstan tenant get acme -o yaml",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
 			t, raw, err := client.Call[apimodel.Tenant](api.GetTenant(cmd.Context(), name))
 			if err != nil {
@@ -59,9 +66,9 @@ func (a *app) tenantGet() *cobra.Command {
 		})
 }
 
-func (a *app) tenantCreate() *cobra.Command {
+func (a commands) tenantCreate() *cobra.Command {
 	var display string
-	create := a.named("create NAME", "Make an organisation and a setup link for its first admin", tenantName,
+	create := a.Named("create NAME", "Make an organisation and a setup link for its first admin", tenantName,
 		"  capstan tenant create acme\n  capstan tenant create acme --display-name 'Acme Inc.'",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
 			n, raw, err := client.Call[apimodel.NewTenant](api.CreateTenant(cmd.Context(), apimodel.CreateTenantJSONRequestBody{Name: name, DisplayName: display}))
@@ -77,9 +84,9 @@ func (a *app) tenantCreate() *cobra.Command {
 	return create
 }
 
-func (a *app) tenantUpdate() *cobra.Command {
+func (a commands) tenantUpdate() *cobra.Command {
 	var display string
-	c := a.named("update NAME", "Change what an organisation is called for people", tenantName, "  capstan tenant update acme --display-name 'Acme Inc.'\n  capstan tenant update acme --display-name ''",
+	c := a.Named("update NAME", "Change what an organisation is called for people", tenantName, "  capstan tenant update acme --display-name 'Acme Inc.'\n  capstan tenant update acme --display-name ''",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
 			t, raw, err := client.Call[apimodel.Tenant](api.UpdateTenant(cmd.Context(), name, apimodel.UpdateTenantJSONRequestBody{DisplayName: display}))
 			if err != nil {
@@ -92,9 +99,9 @@ func (a *app) tenantUpdate() *cobra.Command {
 	return c
 }
 
-func (a *app) tenantSuspend() *cobra.Command {
+func (a commands) tenantSuspend() *cobra.Command {
 	var reason string
-	c := a.named("suspend NAME", "End the service of an organisation until it is resumed", tenantName,
+	c := a.Named("suspend NAME", "End the service of an organisation until it is resumed", tenantName,
 		"  capstan tenant suspend acme --reason 'unpaid since May'\n  capstan tenant suspend acme",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
 			t, raw, err := client.Call[apimodel.Tenant](api.SuspendTenant(cmd.Context(), name, apimodel.SuspendTenantJSONRequestBody{Reason: reason}))
@@ -109,8 +116,8 @@ func (a *app) tenantSuspend() *cobra.Command {
 	return c
 }
 
-func (a *app) tenantResume() *cobra.Command {
-	return a.named("resume NAME", "Take the suspension of an organisation back", tenantName, "  capstan tenant resume acme\n  capstan tenant resume acme -o json",
+func (a commands) tenantResume() *cobra.Command {
+	return a.Named("resume NAME", "Take the suspension of an organisation back", tenantName, "  capstan tenant resume acme\n  capstan tenant resume acme -o json",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
 			t, raw, err := client.Call[apimodel.Tenant](api.ResumeTenant(cmd.Context(), name))
 			if err != nil {
@@ -120,8 +127,8 @@ func (a *app) tenantResume() *cobra.Command {
 		})
 }
 
-func (a *app) tenantRestore() *cobra.Command {
-	return a.named("restore NAME", "Take the deletion of an organisation back", tenantName, "  capstan tenant restore acme\n  capstan tenant restore acme -o json",
+func (a commands) tenantRestore() *cobra.Command {
+	return a.Named("restore NAME", "Take the deletion of an organisation back", tenantName, "  capstan tenant restore acme\n  capstan tenant restore acme -o json",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
 			t, raw, err := client.Call[apimodel.Tenant](api.RestoreTenant(cmd.Context(), name))
 			if err != nil {
@@ -131,9 +138,9 @@ func (a *app) tenantRestore() *cobra.Command {
 		})
 }
 
-func (a *app) tenantExport() *cobra.Command {
+func (a commands) tenantExport() *cobra.Command {
 	var file string
-	c := a.named("export NAME", "Save an archive of all that an organisation owns, without secrets", tenantName,
+	c := a.Named("export NAME", "Save an archive of all that an organisation owns, without secrets", tenantName,
 		"  capstan tenant export acme\n  capstan tenant export acme --file acme.zip",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
 			path := file
@@ -151,10 +158,10 @@ func (a *app) tenantExport() *cobra.Command {
 	return c
 }
 
-func (a *app) tenantDelete() *cobra.Command {
+func (a commands) tenantDelete() *cobra.Command {
 	var confirm string
 	var dryRun bool
-	c := a.named("delete NAME", "Delete an organisation; it can be restored for a while", tenantName,
+	c := a.Named("delete NAME", "Delete an organisation; it can be restored for a while", tenantName,
 		"  capstan tenant delete acme\n  capstan tenant delete acme --dry-run\n  capstan tenant delete acme --confirm acme",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
 			d, raw, err := client.Call[apimodel.TenantDeletion](api.GetTenantDeletion(cmd.Context(), name))
@@ -184,16 +191,17 @@ func (a *app) tenantDelete() *cobra.Command {
 
 // confirmTenant has the name of an organisation typed once more, after it has
 // said what its deletion does.
-func (a *app) confirmTenant(name, confirm string, effects []string) (err error) {
+func (a commands) confirmTenant(name, confirm string, effects []string) (err error) {
 	if confirm == "" {
 		for _, e := range effects {
 			fmt.Fprintln(a.Err, "- "+e)
 		}
-		if !a.interactive() {
-			return usage.Errorf("a deletion needs the name of the organisation once more. There is no terminal to ask; add --confirm %s", name)
-		}
-		if confirm, err = a.promptFor("Type the name of the organisation to delete it: "); err != nil {
+		var terminal bool
+		if confirm, terminal, err = a.Ask("Type the name of the organisation to delete it: "); err != nil {
 			return err
+		}
+		if !terminal {
+			return usage.Errorf("a deletion needs the name of the organisation once more. There is no terminal to ask; add --confirm %s", name)
 		}
 	}
 	if confirm != name {

@@ -1,4 +1,4 @@
-package cli
+package keys
 
 import (
 	"strings"
@@ -7,16 +7,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
-func (a *app) gpgCommand() *cobra.Command {
-	return noun("gpg", "Public keys that signatures of commits are checked with: add, get, list, rm", nil, a.gpgAdd(), a.gpgGet(), a.gpgList(), a.gpgRemove())
+// GPG is the command gpg.
+func GPG(env *command.Env) *cobra.Command {
+	a := commands{env}
+	return command.Noun("gpg", "Public keys that signatures of commits are checked with: add, get, list, rm", nil, a.gpgAdd(), a.gpgGet(), a.gpgList(), a.gpgRemove())
 }
 
-func (a *app) gpgAdd() *cobra.Command {
+func (a commands) gpgAdd() *cobra.Command {
 	var from string
 	var upsert bool
 	c := &cobra.Command{
@@ -27,7 +30,7 @@ func (a *app) gpgAdd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			api, err := a.client()
+			api, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -47,8 +50,8 @@ func (a *app) gpgAdd() *cobra.Command {
 	return c
 }
 
-func (a *app) gpgList() *cobra.Command {
-	return a.plain("list", "List the public keys", "  capstan gpg list", func(cmd *cobra.Command, api *client.Client) error {
+func (a commands) gpgList() *cobra.Command {
+	return a.Plain("list", "List the public keys", "  capstan gpg list", func(cmd *cobra.Command, api *client.Client) error {
 		l, raw, err := client.Call[apimodel.PublicKeyList](api.ListPublicKeys(cmd.Context()))
 		if err != nil {
 			return err
@@ -57,12 +60,12 @@ func (a *app) gpgList() *cobra.Command {
 	})
 }
 
-func (a *app) gpgGet() *cobra.Command {
+func (a commands) gpgGet() *cobra.Command {
 	return &cobra.Command{
 		Use: "get KEY", Short: "Show a public key, by its id or fingerprint", Args: usage.Exactly("the id of a key"),
 		Example: "  capstan gpg get D56C4FCA57A46444",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := a.client()
+			api, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -75,7 +78,7 @@ func (a *app) gpgGet() *cobra.Command {
 	}
 }
 
-func (a *app) gpgRemove() *cobra.Command {
+func (a commands) gpgRemove() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use: "rm KEY", Aliases: []string{"remove", "delete"}, Short: "Delete a public key, by its id", Args: usage.Exactly("the id of a key"),
@@ -84,10 +87,10 @@ func (a *app) gpgRemove() *cobra.Command {
 		Example: "  capstan gpg rm D56C4FCA57A46444",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := strings.ToUpper(args[0])
-			if err := a.confirm(yes, "Delete the public key "+id+"?"); err != nil {
+			if err := a.Confirm(yes, "Delete the public key "+id+"?"); err != nil {
 				return err
 			}
-			api, err := a.client()
+			api, err := a.Client()
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,6 @@
-package cli
+// Package keys has the commands of what servers and commits are verified with:
+// host keys, certificates and public keys. Package cli adds them to its own.
+package keys
 
 import (
 	"encoding/json"
@@ -13,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
@@ -21,12 +24,16 @@ import (
 
 const maxKnownHosts = 1 << 20
 
-func (a *app) certificateCommand() *cobra.Command {
-	return noun("cert", "Host keys of SSH servers and TLS certificates of Git servers: add-ssh, add-tls, list, remove", []string{"certs", "certificate"},
+type commands struct{ *command.Env }
+
+// Certificates is the command cert.
+func Certificates(env *command.Env) *cobra.Command {
+	a := commands{env}
+	return command.Noun("cert", "Host keys of SSH servers and TLS certificates of Git servers: add-ssh, add-tls, list, remove", []string{"certs", "certificate"},
 		a.certAddSSH(), a.certAddTLS(), a.certList(), a.certRemove())
 }
 
-func (a *app) certAddSSH() *cobra.Command {
+func (a commands) certAddSSH() *cobra.Command {
 	var batch, upsert bool
 	var from, fingerprint string
 	c := &cobra.Command{
@@ -37,7 +44,7 @@ func (a *app) certAddSSH() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			api, err := a.client()
+			api, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -56,7 +63,7 @@ func (a *app) certAddSSH() *cobra.Command {
 	return c
 }
 
-func (a *app) certAddTLS() *cobra.Command {
+func (a commands) certAddTLS() *cobra.Command {
 	var upsert bool
 	var from string
 	c := &cobra.Command{
@@ -69,7 +76,7 @@ func (a *app) certAddTLS() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			api, err := a.client()
+			api, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -86,7 +93,7 @@ func (a *app) certAddTLS() *cobra.Command {
 	return c
 }
 
-func (a *app) knownHosts(batch bool, from string) (string, error) {
+func (a commands) knownHosts(batch bool, from string) (string, error) {
 	if from == "" && !batch {
 		return "", usage.Wrap(fault.New(fault.Invalid, "say where the lines come from: --batch for standard input, or --from FILE"))
 	}
@@ -94,8 +101,8 @@ func (a *app) knownHosts(batch bool, from string) (string, error) {
 }
 
 // lines reads a file, or standard input where none is named.
-func (a *app) lines(from, question string) (string, error) {
-	in := a.in
+func (a commands) lines(from, question string) (string, error) {
+	in := a.In
 	if from != "" {
 		f, err := os.Open(from)
 		if err != nil {
@@ -114,9 +121,9 @@ func (a *app) lines(from, question string) (string, error) {
 	return string(text), nil
 }
 
-func (a *app) certList() *cobra.Command {
+func (a commands) certList() *cobra.Command {
 	var kind, pattern string
-	c := a.plain("list", "List host keys of SSH servers and TLS certificates of Git servers",
+	c := a.Plain("list", "List host keys of SSH servers and TLS certificates of Git servers",
 		"  capstan cert list\n  capstan cert list --cert-type https\n  capstan cert list -o wide", func(cmd *cobra.Command, api *client.Client) error {
 			if err := certType(kind); err != nil {
 				return err
@@ -178,7 +185,7 @@ func certInfo(c apimodel.Certificate) string {
 	return strings.TrimSpace(info + " until " + c.ExpiresAt.Format(time.DateOnly))
 }
 
-func (a *app) certRemove() *cobra.Command {
+func (a commands) certRemove() *cobra.Command {
 	var yes bool
 	var kind, keyType string
 	c := &cobra.Command{
@@ -188,10 +195,10 @@ func (a *app) certRemove() *cobra.Command {
 			if err := certType(kind); err != nil {
 				return err
 			}
-			if err := a.confirm(yes, "Forget what is known of "+args[0]+"?"); err != nil {
+			if err := a.Confirm(yes, "Forget what is known of "+args[0]+"?"); err != nil {
 				return err
 			}
-			api, err := a.client()
+			api, err := a.Client()
 			if err != nil {
 				return err
 			}

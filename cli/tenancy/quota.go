@@ -1,4 +1,4 @@
-package cli
+package tenancy
 
 import (
 	"net/http"
@@ -13,12 +13,12 @@ import (
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
-func (a *app) tenantUsage() *cobra.Command {
+func (a commands) tenantUsage() *cobra.Command {
 	return &cobra.Command{
 		Use: "usage [NAME]", Short: "Show what an organisation may have and has; without a name your own", Example: "  capstan tenant usage\n  capstan tenant usage acme",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := a.client()
+			api, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -30,7 +30,7 @@ func (a *app) tenantUsage() *cobra.Command {
 	}
 }
 
-func (a *app) tenantSetQuota() *cobra.Command {
+func (a commands) tenantSetQuota() *cobra.Command {
 	return &cobra.Command{
 		Use: "set-quota NAME QUOTA=LIMIT...", Short: "Set what an organisation may have",
 		Long: "Set what an organisation may have. Quotas: applications, clusters, repositories, users, tokens, storageBytes,\n" +
@@ -59,7 +59,7 @@ func (a *app) tenantSetQuota() *cobra.Command {
 					body.Quotas[name] = limit
 				}
 			}
-			api, err := a.client()
+			api, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -68,7 +68,7 @@ func (a *app) tenantSetQuota() *cobra.Command {
 	}
 }
 
-func (a *app) printUsage(res *http.Response, err error) error {
+func (a commands) printUsage(res *http.Response, err error) error {
 	u, raw, err := client.Call[apimodel.QuotaUsage](res, err)
 	if err != nil {
 		return err
