@@ -77,6 +77,31 @@ test('SEC-H3 the sign-in page shows no text of its address', async ({ page }) =>
   await expect(page.getByText('555')).toHaveCount(0);
 });
 
+test('AUTH-08 a person signs in by SAML', async ({ page }) => {
+  await page.goto(`${url}/login?to=/clusters`);
+  await page.getByRole('link', { name: 'Sign in with Company' }).click();
+  await page.getByLabel('User').fill('ann');
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await heading(page, 'Clusters');
+  expect(await maySync(page)).toBe(true);
+  await page.context().clearCookies();
+});
+
+test('AUTH-08 a person signs in with a name and a password of an LDAP directory', async ({ page }) => {
+  await page.goto(`${url}/login?to=/clusters`);
+  await page.getByLabel('Account').selectOption({ label: 'Directory' });
+  await page.getByLabel('User name').fill('jane');
+  await page.getByRole('textbox', { name: 'Password' }).fill('wrong');
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByRole('alert').waitFor();
+  await look(page, 'sign-in-directory');
+  await page.getByRole('textbox', { name: 'Password' }).fill('jane-password');
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await heading(page, 'Clusters');
+  expect(await maySync(page)).toBe(true);
+  await page.context().clearCookies();
+});
+
 test('SEC-E7 a disabled account is out at the next request', async ({ page }) => {
   await page.goto(`${url}/login?to=/clusters`);
   await signInThere(page, 'Clusters');

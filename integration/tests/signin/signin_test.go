@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -17,7 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capstan-cd/capstan/integration/rigs/ldap"
 	"github.com/capstan-cd/capstan/integration/rigs/oidc"
+	"github.com/capstan-cd/capstan/integration/rigs/saml"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 	"github.com/capstan-cd/capstan/integration/rigs/suite"
 )
@@ -55,8 +58,9 @@ func provider(t *testing.T) *oidc.Provider {
 		}},
 		Accounts: map[string]oidc.Claims{"alice": alice("devs")},
 	})
+	brokered := connectors(t)
 	for _, manifest := range []string{
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: argocd-secret}\nstringData: {oidc.rig.clientSecret: a client secret}\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: argocd-secret}\nstringData: {oidc.rig.clientSecret: a client secret, dex.ldap.bindPW: " + ldap.ReaderPW + "}\n",
 		fmt.Sprintf(`apiVersion: v1
 kind: ConfigMap
 metadata: {name: argocd-cm}
@@ -68,7 +72,9 @@ data:
     clientID: capstan
     clientSecret: $oidc.rig.clientSecret
     logoutURL: %[2]s/session/end?id_token_hint={{token}}&post_logout_redirect_uri={{logoutRedirectURL}}
-`, s.URL(), p.Issuer),
+  dex.config: |
+%[3]s
+`, s.URL(), p.Issuer, brokered),
 		`apiVersion: argoproj.io/v1alpha1
 kind: AppProject
 metadata: {name: team}
@@ -82,6 +88,66 @@ spec:
 		}
 	}
 	return p
+}
+
+// people are those of the directory: jane of the group devs.
+const people = `
+dn: ou=people,dc=example,dc=com
+objectClass: organizationalUnit
+ou: people
+
+dn: ou=teams,dc=example,dc=com
+objectClass: organizationalUnit
+ou: teams
+
+dn: cn=Jane Doe,ou=people,dc=example,dc=com
+objectClass: inetOrgPerson
+cn: Jane Doe
+sn: Doe
+uid: jane
+mail: jane@example.com
+userPassword: jane-password
+
+dn: cn=devs,ou=teams,dc=example,dc=com
+objectClass: groupOfNames
+cn: devs
+member: cn=Jane Doe,ou=people,dc=example,dc=com
+
+`
+
+// connectors starts a SAML provider and an LDAP directory, and returns the
+// dex.config for both, indented.
+func connectors(t *testing.T) string {
+	t.Helper()
+	directory := ldap.New(t, people)
+	company := saml.New(t, saml.Options{SignAssertion: true, People: map[string]saml.Person{
+		"ann": {Name: "ann-id", Attributes: map[string][]string{"mail": {"ann@example.com"}, "name": {"Ann"}, "groups": {"devs"}}},
+	}})
+	return fmt.Sprintf(`    connectors:
+    - type: saml
+      id: company
+      name: Company
+      config:
+        ssoURL: %s
+        ssoIssuer: %s
+        caData: %s
+        usernameAttr: name
+        emailAttr: mail
+        groupsAttr: groups
+    - type: ldap
+      id: directory
+      name: Directory
+      config:
+        host: %s
+        rootCAData: %s
+        bindDN: %s
+        bindPW: $dex.ldap.bindPW
+        userSearch: {baseDN: "ou=people,dc=example,dc=com", filter: (objectClass=inetOrgPerson), username: uid, idAttr: uid, emailAttr: mail, nameAttr: cn}
+        groupSearch:
+          baseDN: ou=teams,dc=example,dc=com
+          nameAttr: cn
+          userMatchers: [{userAttr: DN, groupAttr: member}]
+`, company.URL, company.Issuer, base64.StdEncoding.EncodeToString(company.Certificate), directory.TLS, base64.StdEncoding.EncodeToString(directory.CA), ldap.ReaderDN)
 }
 
 // TestSignInPage runs the spec of the sign-in in a browser.
