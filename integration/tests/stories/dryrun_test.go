@@ -134,7 +134,7 @@ func lastAudited(t *testing.T, name string) string {
 	var audit struct {
 		Items []struct{ Action, Object string }
 	}
-	if err := s.API.Do(within(t, waitLimit), http.MethodGet, "/api/v1/audit", nil, &audit); err != nil {
+	if err := s.API.Do(within(t, waitLimit), http.MethodGet, "/api/v1/audit?resource=applications", nil, &audit); err != nil {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(audit.Items, func(r struct{ Action, Object string }) bool { return strings.HasSuffix(r.Object, name) })
