@@ -137,7 +137,9 @@ func lastAudited(t *testing.T, name string) string {
 	if err := s.API.Do(within(t, waitLimit), http.MethodGet, "/api/v1/audit", nil, &audit); err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(audit.Items, func(r struct{ Action, Object string }) bool { return strings.HasSuffix(r.Object, name) && !strings.HasPrefix(r.Action, "stream") })
+	i := slices.IndexFunc(audit.Items, func(r struct{ Action, Object string }) bool {
+		return strings.HasSuffix(r.Object, name) && !strings.HasPrefix(r.Action, "stream")
+	})
 	if i < 0 {
 		t.Fatalf("the audit log does not name %s: %v", name, audit.Items)
 	}
