@@ -117,7 +117,7 @@ g, eve, role:platform-admin
 			t.Error("a tenant's policy made a platform admin")
 		}
 	})
-	t.Run("RBAC-14 PROJ-12(part) PROJ-14 project roles hold in their project", func(t *testing.T) {
+	t.Run("RBAC-14 PROJ-12 PROJ-14 project roles hold in their project", func(t *testing.T) {
 		t.Parallel()
 		p := project(t, "shop", hub.ProjectSpec{Roles: []hub.ProjectRole{{
 			Name: "dev", Groups: []string{"shoppers"},

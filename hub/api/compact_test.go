@@ -96,7 +96,7 @@ func TestCompactList(t *testing.T) {
 	}
 	full, all := read("")
 	compact, few := read("&view=compact")
-	t.Run("API-03(part) a compact list has of each application what a list shows", func(t *testing.T) {
+	t.Run("API-03 a compact list has of each application what a list shows", func(t *testing.T) {
 		if len(all) != n || len(few) != n {
 			t.Fatalf("%d and %d items", len(all), len(few))
 		}
@@ -111,13 +111,13 @@ func TestCompactList(t *testing.T) {
 			}
 		}
 	})
-	t.Run("API-03(part) it is much smaller", func(t *testing.T) {
+	t.Run("API-03 it is much smaller", func(t *testing.T) {
 		t.Logf("%d applications: %d bytes, %d packed; compact %d, %d packed", n, len(full), packed(t, full), len(compact), packed(t, compact))
 		if len(compact)*10 > len(full)*6 {
 			t.Errorf("compact %d bytes of %d", len(compact), len(full))
 		}
 	})
-	t.Run("API-03(part) the stream has the same form, so that an event replaces an item", func(t *testing.T) {
+	t.Run("API-03 the stream has the same form, so that an event replaces an item", func(t *testing.T) {
 		var l struct{ Cursor string }
 		w.call(admin, "GET", "/api/v1/applications?limit=1&view=compact", nil).ok(200).into(&l)
 		w.call(admin, "POST", "/api/v1/apply", strings.NewReplacer("%03d", "007", "%s", "b").Replace(changed)).ok(200)
@@ -130,7 +130,7 @@ func TestCompactList(t *testing.T) {
 			t.Errorf("an event is not what the list has (-list +event):\n%s", diff)
 		}
 	})
-	t.Run("API-03(part) a list can be of some repositories", func(t *testing.T) {
+	t.Run("API-03 a list can be of some repositories", func(t *testing.T) {
 		_, got := read("&view=compact&repo=https://git.example.com/b")
 		if len(got) != n/2 || slices.ContainsFunc(got, func(x listed) bool {
 			return x.Spec["source"].(map[string]any)["repoURL"] != "https://git.example.com/b.git"

@@ -165,7 +165,7 @@ func TestList(t *testing.T) {
 		}
 		return strings.Join(out, " ")
 	}
-	t.Run("UX-NAV-1 API-03(part) pages follow one another without gaps", func(t *testing.T) {
+	t.Run("UX-NAV-1 API-03 pages follow one another without gaps", func(t *testing.T) {
 		var all []string
 		cursor := ""
 		for {
@@ -180,7 +180,7 @@ func TestList(t *testing.T) {
 			t.Errorf("pages are %q", got)
 		}
 	})
-	t.Run("API-03(part) filters", func(t *testing.T) {
+	t.Run("API-03 filters", func(t *testing.T) {
 		for query, want := range map[string]string{
 			"q=ET":                        "beta",
 			"labels=team%3Da":             "alpha",

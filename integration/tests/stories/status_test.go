@@ -199,7 +199,7 @@ func TestStatusOfAnApplication(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("CMPR-10 API-09(part) the comparison is served: target, live and what differs", func(t *testing.T) {
+	t.Run("CMPR-10 API-09 the comparison is served: target, live and what differs", func(t *testing.T) {
 		var diff struct {
 			Items []struct {
 				Kind, Status  string
