@@ -21,7 +21,7 @@ import (
 
 func (a *app) accountCommand() *cobra.Command {
 	return noun("account", "Accounts of the organisation, their passwords and tokens", []string{"accounts", "user", "users"},
-		a.accountList(), a.accountGet(), a.accountCreate(), a.accountDelete(), a.accountPassword(), a.accountGenerate(), a.accountDeleteToken(),
+		a.accountList(), a.accountGet(), a.accountCreate(), a.accountDelete(), a.accountPassword(), a.accountGenerate(), a.accountDeleteToken(), a.accountSessions(), a.accountSignOut(),
 		a.accountBcrypt(), a.accountSessionToken(), a.accountUserInfo())
 }
 

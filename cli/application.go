@@ -16,17 +16,23 @@ import (
 	"github.com/capstan-cd/capstan/cli/actions"
 	"github.com/capstan-cd/capstan/cli/argocd"
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/live"
+	"github.com/capstan-cd/capstan/cli/lookup"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/cli/wait"
 	"github.com/capstan-cd/capstan/shared/apimodel"
+	"github.com/capstan-cd/capstan/shared/appquery"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 func (a *app) applicationCommand() *cobra.Command {
 	c := noun("app", "Applications: list, show, create, change, sync, roll back", []string{"application", "applications"},
-		a.appList(), a.appGet(), a.appTree(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(), a.appResume(),
+		a.appList(), a.appGet(), a.appTree(), a.appSync(), a.appBulk(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(), a.appResume(),
 		a.appRefresh(), a.appTerminate(), a.appManifests(), actions.App(a.env()), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource(), a.applicationImpersonation())
 	c.AddCommand(argocd.Applications(a.env())...)
+	c.AddCommand(live.App(a.env())...)
+	c.AddCommand(lookup.Revision(a.env()))
 	return inNamespace(c)
 }
 
@@ -73,10 +79,11 @@ func (a *app) one(use, short, example string, do func(cmd *cobra.Command, api *c
 func (a *app) appList() *cobra.Command {
 	var params apimodel.ListApplicationsParams
 	var projects, clusters, repos, sync, health []string
-	var labels, query string
+	var labels, name string
 	c := &cobra.Command{
 		Use: "list", Short: "List applications", Aliases: []string{"ls"}, Args: usage.Exactly(),
-		Example: "  capstan app list\n  capstan app list --sync OutOfSync --project shop -o wide",
+		Example: "  capstan app list\n  capstan app list --query 'health:degraded -cluster:prod' --sort=-changed\n" +
+			"  capstan app list --facets health,project\n  capstan app list --sync OutOfSync --project shop -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			api, err := a.client()
 			if err != nil {
@@ -89,7 +96,13 @@ func (a *app) appList() *cobra.Command {
 			if params.Health, err = usage.AllAmong[apimodel.HealthStatusCode]("--health", health, "Healthy", "Progressing", "Degraded", "Suspended", "Missing", "Unknown"); err != nil {
 				return err
 			}
-			params.Labels, params.Q, params.Repo = labels, query, repos
+			params.Labels, params.Q, params.Repo = labels, name, repos
+			if _, err := appquery.Parse(params.Query); err != nil {
+				return fault.With(err, "--query", "")
+			}
+			if params.Facets != "" {
+				return a.appFacets(cmd.Context(), api, params)
+			}
 			if a.Format != "json" && a.Format != "yaml" {
 				params.View = apimodel.ListApplicationsParamsViewCompact
 			}
@@ -110,8 +123,34 @@ func (a *app) appList() *cobra.Command {
 	c.Flags().StringSliceVar(&sync, "sync", nil, "Synced, OutOfSync, Unknown")
 	c.Flags().StringSliceVar(&health, "health", nil, "Healthy, Progressing, Degraded, Suspended, Missing, Unknown")
 	c.Flags().StringVarP(&labels, "selector", "l", "", "label selector")
-	c.Flags().StringVar(&query, "name", "", "part of the name")
+	c.Flags().StringVar(&name, "name", "", "part of the name")
+	c.Flags().StringVar(&params.Query, "query", "", "a query, such as 'health:degraded label:team=shop'")
+	c.Flags().StringVar(&params.Sort, "sort", "", "name, project, health, sync, state, changed or created; -health from the end")
+	c.Flags().StringVar(&params.Facets, "facets", "", "count the applications by these fields instead, such as health,project,label:team")
 	return c
+}
+
+// appFacets prints how many applications have each value of some fields.
+func (a *app) appFacets(ctx context.Context, api *client.Client, params apimodel.ListApplicationsParams) error {
+	params.Limit, params.View = 1, apimodel.ListApplicationsParamsViewRow
+	page, _, err := client.Call[apimodel.ApplicationList](api.ListApplications(ctx, params))
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(map[string]any{"total": page.Total, "facets": page.Facets})
+	if err != nil {
+		return err
+	}
+	t := output.Table{Head: []string{"FIELD", "VALUE", "COUNT"}}
+	for _, f := range page.Facets {
+		for _, v := range f.Values {
+			t.Rows = append(t.Rows, []string{f.Field, output.Dash(v.Value), strconv.Itoa(v.Count)})
+		}
+		if f.More > 0 {
+			t.Rows = append(t.Rows, []string{f.Field, fmt.Sprintf("(%d more values)", f.More), "-"})
+		}
+	}
+	return a.Print(raw, t)
 }
 
 // listAll reads a list page by page.
@@ -170,7 +209,7 @@ func appTable(apps []apimodel.Application) output.Table {
 			client.QualifiedName(x.Metadata), cmp.Or(spec.Project, "default"), sync, health, operation, revision, output.Dash(cluster), asOf(st), output.Dash(conditionTypes(st)),
 			output.Dash(spec.Destination.Namespace), output.Dash(spec.Source.RepoURL), output.Dash(spec.Source.Path), cmp.Or(spec.Source.TargetRevision, "HEAD"),
 		})
-		t.Names = append(t.Names, "application/"+x.Metadata.Name)
+		t.Names = append(t.Names, "application/"+client.QualifiedName(x.Metadata))
 	}
 	return t
 }
@@ -225,7 +264,7 @@ func (a *app) appGet() *cobra.Command {
 				return err
 			}
 			if a.Format != "table" && a.Format != "wide" {
-				return a.Print(raw, output.Table{Names: []string{"application/" + x.Metadata.Name}})
+				return a.Print(raw, output.Table{Names: []string{"application/" + client.QualifiedName(x.Metadata)}})
 			}
 			tree, _, err := client.Call[apimodel.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
 			if err != nil {
@@ -469,12 +508,12 @@ func (a *app) appTerminate() *cobra.Command {
 }
 
 func (a *app) appManifests() *cobra.Command {
-	return a.one("manifests NAME", "Print the objects that Git asks for, secrets masked", "  capstan app manifests shop\n  capstan app manifests shop -o json",
+	var local string
+	var sent upload
+	var positions []int
+	c := a.one("manifests NAME", "Print the objects that Git asks for, secrets masked", "  capstan app manifests shop\n  capstan app manifests shop -o json\n  capstan app manifests shop --local .",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			m, raw, err := client.Call[struct {
-				Items  []json.RawMessage `json:"items"`
-				Paused apimodel.Paused   `json:"paused"`
-			}](api.GetManifests(cmd.Context(), namespace, name, apimodel.GetManifestsParams{}))
+			m, raw, err := desired(cmd.Context(), api, namespace, name, local, sent, positions)
 			if err != nil {
 				return err
 			}
@@ -491,6 +530,38 @@ func (a *app) appManifests() *cobra.Command {
 			}
 			return nil
 		})
+	f := c.Flags()
+	f.StringVar(&local, "local", "", "those that the hub renders from this folder of the repository instead; nothing is stored")
+	f.Bool("server-side-generate", true, "with --local: the hub renders; it always does")
+	f.IntSliceVar(&positions, "source-positions", nil, "with --local: which source the folder is of; 1 is the first")
+	sent.flags(f)
+	return c
+}
+
+// manifests is the hub's answer.
+type manifests struct {
+	Items  []json.RawMessage `json:"items"`
+	Paused apimodel.Paused   `json:"paused"`
+}
+
+// desired asks for the target's objects, or for those of a local folder.
+func desired(ctx context.Context, api *client.Client, namespace, name, local string, sent upload, positions []int) (manifests, []byte, error) {
+	if local == "" {
+		if sent.root != "" || len(positions) > 0 {
+			return manifests{}, nil, usage.Errorf("--local-repo-root and --source-positions go with --local")
+		}
+		return client.Call[manifests](api.GetManifests(ctx, namespace, name, apimodel.GetManifestsParams{}))
+	}
+	at, err := position(positions)
+	if err != nil {
+		return manifests{}, nil, err
+	}
+	body, done, err := sent.pack(local)
+	if err != nil {
+		return manifests{}, nil, err
+	}
+	defer done()
+	return client.Call[manifests](api.RenderUpload(ctx, namespace, name, apimodel.RenderUploadParams{SourcePosition: at}, body))
 }
 
 // confirm asks before something is destroyed.

@@ -27,11 +27,14 @@ func (a *app) appWait() *cobra.Command {
 	var w wait.Goal
 	var selector string
 	var resources []string
-	var gone bool
+	var gone, hydrated bool
 	c := &cobra.Command{
 		Use: "wait [NAME...]", Short: "Wait until applications are synced, healthy and at rest, or in the states that are asked for",
 		Example: "  capstan app wait shop\n  capstan app wait shop --health --timeout 10m\n  capstan app wait -l team=shop --suspended --health\n  capstan app wait shop --resource apps:Deployment:shop/web --health",
 		RunE: func(cmd *cobra.Command, names []string) error {
+			if hydrated {
+				return usage.Errorf("--hydrated: Capstan does not write to repositories, so there is nothing to wait for")
+			}
 			selected, err := syncflags.Selectors(resources)
 			if err != nil {
 				return err
@@ -55,6 +58,8 @@ func (a *app) appWait() *cobra.Command {
 	f.StringVarP(&selector, "selector", "l", "", "all applications that match this label selector")
 	f.BoolVar(&w.Suspended, "suspended", false, "wait for Suspended")
 	f.BoolVar(&w.Degraded, "degraded", false, "wait for Degraded")
+	f.BoolVar(&hydrated, "hydrated", false, "not here: Capstan does not write to repositories")
+	_ = f.MarkHidden("hydrated") // it exists: the line above declares it
 	f.BoolVar(&gone, "delete", false, "wait until they no longer exist")
 	f.StringSliceVar(&resources, "resource", nil, "of this object instead of the application: group:kind:namespace/name or group:kind:name")
 	return c

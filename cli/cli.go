@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,9 @@ import (
 	"github.com/capstan-cd/capstan/cli/exit"
 	"github.com/capstan-cd/capstan/cli/explain"
 	"github.com/capstan-cd/capstan/cli/keys"
+	"github.com/capstan-cd/capstan/cli/live"
 	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/project"
 	"github.com/capstan-cd/capstan/cli/rights"
 	"github.com/capstan-cd/capstan/cli/session"
 	"github.com/capstan-cd/capstan/cli/tenancy"
@@ -59,6 +62,15 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	return exit.Of(err)
 }
 
+// Commands returns the tree of all commands, from which the pages of the
+// reference are made. It is not for running them: use Main.
+func Commands() *cobra.Command {
+	a := &app{Printer: output.Printer{Out: io.Discard, Err: io.Discard}, in: strings.NewReader("")}
+	root := a.root()
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "capstan",
@@ -96,7 +108,7 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	root.AddCommand(
 		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), argocd.Configure(a.env()), a.whoamiCommand(), a.versionCommand(),
 		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), keys.Certificates(a.env()), keys.GPG(a.env()),
-		a.projectCommand(), account, a.scimCommand(), tenancy.Tenant(a.env()), a.tokenCommand(), tenancy.Audit(a.env()), a.settingsCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), argocd.Templates(a.env()), exitCodesTopic(),
+		a.projectCommand(), account, a.scimCommand(), tenancy.Tenant(a.env()), a.tokenCommand(), tenancy.Audit(a.env()), a.settingsCommand(), a.pluginCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), live.Why(a.env()), argocd.Templates(a.env()), exitCodesTopic(),
 	)
 	argocd.Complete(root)
 	complete.Names(a.env(), root)
@@ -113,6 +125,7 @@ func (a *app) env() *command.Env {
 func (a *app) adminCommand() *cobra.Command {
 	return noun("admin", "Export, import, and try out settings without a hub", nil,
 		transfer.Export(a.env()), transfer.AdminImport(a.env()),
+		project.Admin(a.env()),
 		noun("settings", "Try out settings", nil, actions.Overrides(a.env()), rights.Policy(a.env())))
 }
 

@@ -21,7 +21,7 @@ func (a *app) clusterCommand() *cobra.Command {
 
 func (a *app) clusterEnroll() *cobra.Command {
 	var server, life string
-	var labels map[string]string
+	var labels, annotations map[string]string
 	var tokenOnly bool
 	var scope scopeFlags
 	c := &cobra.Command{
@@ -36,6 +36,9 @@ func (a *app) clusterEnroll() *cobra.Command {
 			if len(labels) > 0 {
 				m := apimodel.StringMap(labels)
 				body.Labels = m
+			}
+			if len(annotations) > 0 {
+				body.Annotations = annotations
 			}
 			body.Scope = scope.given(cmd.Flags(), nil)
 			e, raw, err := client.Call[apimodel.Enrolment](api.EnrollCluster(cmd.Context(), body))
@@ -57,6 +60,7 @@ func (a *app) clusterEnroll() *cobra.Command {
 	c.Flags().StringVar(&server, "server-alias", "", "URL that destinations may name the cluster by; the hub never dials it")
 	c.Flags().StringVar(&life, "expires-in", "", "how long the join token can be used (default 1h)")
 	c.Flags().StringToStringVarP(&labels, "label", "l", nil, "labels of the cluster")
+	c.Flags().StringToStringVar(&annotations, "annotation", nil, "annotations of the cluster")
 	c.Flags().BoolVar(&tokenOnly, "token-only", false, "print the join token alone")
 	scope.add(c.Flags())
 	return c

@@ -77,7 +77,7 @@ func (s clusterScope) namespaces() string { return output.Dash(strings.Join(s.Na
 func (a *app) clusterSet() *cobra.Command {
 	var scope scopeFlags
 	var server string
-	var labels map[string]string
+	var labels, annotations map[string]string
 	c := a.named("set NAME", "Change the server alias, labels, project and namespaces of a cluster; what is not given stays", "the name of the cluster",
 		"  capstan cluster set production --project shop\n  capstan cluster set edge-7 --namespace shop --namespace blog --cluster-resources=false",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
@@ -100,6 +100,9 @@ func (a *app) clusterSet() *cobra.Command {
 			if cmd.Flags().Changed("label") {
 				body.Labels = labels
 			}
+			if cmd.Flags().Changed("annotation") {
+				body.Annotations = annotations
+			}
 			stored, raw, err := client.Call[apimodel.Cluster](api.UpdateCluster(cmd.Context(), name, apimodel.UpdateClusterParams{IfMatch: tag}, body))
 			if err != nil {
 				return err
@@ -112,5 +115,6 @@ func (a *app) clusterSet() *cobra.Command {
 	scope.add(c.Flags())
 	c.Flags().StringVar(&server, "server-alias", "", "URL that destinations may name the cluster by; the hub never dials it")
 	c.Flags().StringToStringVarP(&labels, "label", "l", nil, "labels of the cluster, instead of those that it has")
+	c.Flags().StringToStringVar(&annotations, "annotation", nil, "annotations of the cluster, instead of those that it has")
 	return c
 }

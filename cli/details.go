@@ -43,7 +43,7 @@ func (a *app) describeMore(x apimodel.Application, params, operation bool) error
 		}
 	}
 	if op := x.Status.OperationState; operation && client.Given(op.Phase) {
-		fmt.Fprintf(a.Out, "\nOperation: %s %s\nStarted: %s\nFinished: %s\nMessage: %s\n\n", op.Kind, op.Phase, output.Ago(op.StartedAt), output.Ago(op.FinishedAt), output.Dash(op.Message))
+		fmt.Fprintf(a.Out, "\nOperation: %s %s\nStarted: %s\nFinished: %s\nMessage: %s\n\n", op.Kind, op.Phase, output.Ago(op.StartedAt), output.Ago(op.FinishedAt), output.Plain(output.Dash(op.Message)))
 		t := output.Table{Head: []string{"KIND", "NAMESPACE", "NAME", "RESULT", "HOOK", "MESSAGE"}}
 		for _, r := range op.SyncResult.Resources {
 			t.Rows = append(t.Rows, []string{r.Kind, output.Dash(r.Namespace), r.Name, output.Dash(string(r.Status)), output.Dash(string(r.HookPhase)), r.Message})

@@ -3,10 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -28,7 +25,7 @@ func (j *jobToken) flags(f *pflag.FlagSet) {
 
 const (
 	jobTimeout = 30 * time.Second
-	maxJob     = 64 << 10 // bytes of a token, and of an answer
+	maxJob     = 64 << 10 // bytes of a token
 )
 
 // signInByJob exchanges the token of a job for one of the hub, and stores that.
@@ -43,23 +40,14 @@ func (a *app) signInByJob(ctx context.Context, cfg session.Context, tenant strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cfg.Server+"/api/v1/token", strings.NewReader(form.Encode()))
+	cfg.Token = "" // of a session that may have ended
+	api, err := session.NewClient(cfg)
 	if err != nil {
-		return fault.New(fault.Invalid, "%q is no URL of a hub", cfg.Server)
+		return err
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	resp, err := http.DefaultClient.Do(req)
+	out, err := api.AskToken(ctx, form)
 	if err != nil {
-		return fault.Wrap(fault.Offline, err, "the hub does not answer")
-	}
-	defer resp.Body.Close()
-	var out struct {
-		AccessToken string `json:"access_token"`
-		Error       string `json:"error"`
-		Description string `json:"error_description"`
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxJob)).Decode(&out); err != nil {
-		return fault.Wrap(fault.Offline, err, "the hub answered with status %d", resp.StatusCode)
+		return err
 	}
 	if out.AccessToken == "" {
 		return fault.With(fault.New(fault.Unknown, "%s", cmp.Or(out.Description, out.Error, "the token was not exchanged")), "", "compare the claims of the token with tokenExchange of argocd-cm")

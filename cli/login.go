@@ -27,9 +27,10 @@ func (a *app) loginCommand() *cobra.Command {
 	var passwordIn, tokenIn bool
 	var browser singleSignOn
 	var job jobToken
+	var device bool
 	c := &cobra.Command{
 		Use: "login URL", Short: "Sign in to a hub", Args: cobra.MaximumNArgs(1),
-		Example: "  capstan login https://capstan.example.com\n  capstan login https://capstan.example.com --username jane --password-stdin < secret\n  capstan login https://capstan.example.com --token-stdin < token\n  capstan login https://capstan.example.com --sso --tenant acme\n  capstan login https://capstan.example.com --tenant acme --id-token-file token.jwt",
+		Example: "  capstan login https://capstan.example.com\n  capstan login https://capstan.example.com --username jane --password-stdin < secret\n  capstan login https://capstan.example.com --token-stdin < token\n  capstan login https://capstan.example.com --sso --tenant acme\n  capstan login https://capstan.example.com --device\n  capstan login https://capstan.example.com --tenant acme --id-token-file token.jwt",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := a.target(args)
 			if err != nil {
@@ -38,6 +39,9 @@ func (a *app) loginCommand() *cobra.Command {
 			cfg.Name = cmp.Or(name, cfg.Name)
 			if browser.on {
 				return a.signInByBrowser(cmd.Context(), cfg, tenant, browser)
+			}
+			if device {
+				return a.signInByDevice(cmd.Context(), cfg, tenant)
 			}
 			if job.file != "" {
 				return a.signInByJob(cmd.Context(), cfg, tenant, job)
@@ -49,21 +53,22 @@ func (a *app) loginCommand() *cobra.Command {
 	c.Flags().StringVarP(&username, "username", "u", "", "user name; asked for if absent")
 	c.Flags().BoolVar(&passwordIn, "password-stdin", false, "read the password from standard input")
 	c.Flags().BoolVar(&tokenIn, "token-stdin", false, "read an API token from standard input")
-	c.Flags().StringVar(&name, "name", "", "name of the context for this sign-in (default: the host of the hub)")
+	c.Flags().StringVar(&name, "name", "", "name of the context for this sign-in (default: host and path of the hub)")
 	browser.flags(c.Flags())
 	job.flags(c.Flags())
-	c.MarkFlagsMutuallyExclusive("sso", "password-stdin", "token-stdin", "id-token-file")
-	c.MarkFlagsMutuallyExclusive("sso", "username")
+	deviceFlag(c, &device)
+	c.MarkFlagsMutuallyExclusive("sso", "device", "password-stdin", "token-stdin", "id-token-file")
+	c.MarkFlagsMutuallyExclusive("sso", "device", "username")
 	return c
 }
 
 // reloginCommand signs in again where a session has ended.
 func (a *app) reloginCommand() *cobra.Command {
-	var passwordIn, tokenIn bool
+	var passwordIn, tokenIn, device bool
 	var browser singleSignOn
 	c := &cobra.Command{
 		Use: "relogin", Short: "Sign in again to the hub of the current context", Args: usage.Exactly(),
-		Example: "  capstan relogin\n  capstan relogin --context prod --password-stdin < secret\n  capstan relogin --sso",
+		Example: "  capstan relogin\n  capstan relogin --context prod --password-stdin < secret\n  capstan relogin --sso\n  capstan relogin --device",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {
@@ -72,14 +77,22 @@ func (a *app) reloginCommand() *cobra.Command {
 			if browser.on {
 				return a.signInByBrowser(cmd.Context(), cfg, cfg.Tenant, browser)
 			}
+			if device {
+				return a.signInByDevice(cmd.Context(), cfg, cfg.Tenant)
+			}
 			return a.signIn(cmd.Context(), cfg, credentials{cfg.Tenant, cfg.User, passwordIn, tokenIn})
 		},
 	}
 	c.Flags().BoolVar(&passwordIn, "password-stdin", false, "read the password from standard input")
 	c.Flags().BoolVar(&tokenIn, "token-stdin", false, "read an API token from standard input")
 	browser.flags(c.Flags())
-	c.MarkFlagsMutuallyExclusive("sso", "password-stdin", "token-stdin")
+	deviceFlag(c, &device)
+	c.MarkFlagsMutuallyExclusive("sso", "device", "password-stdin", "token-stdin")
 	return c
+}
+
+func deviceFlag(c *cobra.Command, on *bool) {
+	c.Flags().BoolVar(on, "device", false, "show a code to type in a browser, which may be on another machine")
 }
 
 // credentials are what a sign-in is given, and from where the rest is read.
@@ -158,7 +171,7 @@ func (a *app) setupCommand() *cobra.Command {
 			return a.storeSignIn(cmd.Context(), cfg)
 		},
 	}
-	c.Flags().StringVar(&name, "name", "", "name of the context for this sign-in (default: the host of the hub)")
+	c.Flags().StringVar(&name, "name", "", "name of the context for this sign-in (default: host and path of the hub)")
 	c.Flags().StringVar(&secret, "setup-token", "", "the secret of the setup link")
 	c.Flags().StringVarP(&username, "username", "u", "admin", "user name of the new account")
 	_ = c.MarkFlagRequired("setup-token")
@@ -206,7 +219,8 @@ func (a *app) whoamiCommand() *cobra.Command {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
+	var alone bool
+	c := &cobra.Command{
 		Use: "version", Short: "Print the versions of this command and of the hub", Args: usage.Exactly(),
 		Example: "  capstan version\n  capstan version -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -219,7 +233,7 @@ func (a *app) versionCommand() *cobra.Command {
 			}{Client: release{version.String()}}
 			t := output.Table{Head: []string{"PART", "VERSION"}, Rows: [][]string{{"client", out.Client.Version}}, Names: []string{"client/" + out.Client.Version}}
 			// Without a hub the client's version is all there is to say.
-			if api, err := a.client(); err == nil {
+			if api, err := a.client(); err == nil && !alone {
 				hub, _, err := client.Call[release](api.GetVersion(cmd.Context()))
 				if err != nil {
 					return err
@@ -230,6 +244,8 @@ func (a *app) versionCommand() *cobra.Command {
 			return a.PrintValue(out, t)
 		},
 	}
+	c.Flags().BoolVar(&alone, "client", false, "of this command alone, without a request")
+	return c
 }
 
 // target is the hub that a sign-in is for.
@@ -266,7 +282,7 @@ func (a *app) storeSignIn(ctx context.Context, cfg session.Context) error {
 
 func (a *app) promptFor(prompt string) (string, error) {
 	if !a.interactive() {
-		return "", usage.Errorf("--username is needed without a terminal")
+		return "", usage.Errorf("--username is needed without a terminal; --device signs in with a browser of another machine")
 	}
 	fmt.Fprint(a.Err, prompt)
 	line, err := bufio.NewReader(a.in).ReadString('\n')

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 
@@ -11,30 +10,32 @@ import (
 
 	"github.com/capstan-cd/capstan/cli/argocd"
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/cli/lookup"
 	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/repoflags"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 func (a *app) repositoryCommand() *cobra.Command {
-	return noun("repo", "Repositories: add, list, remove", []string{"repository", "repositories"}, a.repoAdd(), a.repoList(), argocd.RepositoryGet(a.env()), a.repoRemove())
+	c := noun("repo", "Repositories: add, list, look into, remove", []string{"repository", "repositories"}, a.repoAdd(), a.repoList(), argocd.RepositoryGet(a.env()), a.repoRemove())
+	c.AddCommand(lookup.Repository(a.env())...)
+	return c
 }
 
 func (a *app) repoAdd() *cobra.Command {
-	var username, project, name, kind, keyFile, certFile, certKeyFile string
-	var passwordIn, insecure bool
+	var username, project, name, kind string
+	var passwordIn, insecure, enableOCI, plainHTTP bool
+	var flags repoflags.Flags
 	c := &cobra.Command{
 		Use: "add URL", Short: "Add a repository, or change its credential", Args: usage.Exactly("the URL of the repository"),
-		Example: "  capstan repo add https://git.example.com/team/manifests.git\n  capstan repo add https://git.example.com/team/manifests.git --username bot --password-stdin < token\n  capstan repo add git@git.example.com:team/manifests.git --ssh-private-key-path ~/.ssh/id_ed25519\n  capstan repo add https://git.example.com/team/manifests.git --project shop --username bot --password-stdin < token",
+		Example: "  capstan repo add https://git.example.com/team/manifests.git\n  capstan repo add https://git.example.com/team/manifests.git --username bot --password-stdin < token\n  capstan repo add git@git.example.com:team/manifests.git --ssh-private-key-path ~/.ssh/id_ed25519\n  capstan repo add https://git.example.com/team/manifests.git --project shop --username bot --password-stdin < token\n  capstan repo add https://github.com/team/manifests --github-app-id 1 --github-app-private-key-path app.pem\n  capstan repo add https://charts.example.com --type helm --name stable\n  capstan repo add registry.example.com/charts --type helm --enable-oci --username bot --password-stdin < token\n  capstan repo add oci://registry.example.com/team/app --type oci",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			body := apimodel.PutRepositoryJSONRequestBody{Url: args[0], Username: ref(username), Project: project, Name: name, Insecure: insecure}
-			body.Type = apimodel.PutRepositoryJSONBodyType(kind)
-			err := cmp.Or(
-				readKey("private key", keyFile, &body.SshPrivateKey),
-				readKey("client certificate", certFile, &body.TlsClientCertData),
-				readKey("client certificate's key", certKeyFile, &body.TlsClientCertKey))
-			if err == nil && (passwordIn || username != "" && keyFile == "") {
+			body := apimodel.PutRepositoryJSONRequestBody{Url: args[0], Username: ref(username), Project: project, Name: name, Insecure: insecure, EnableOCI: enableOCI, InsecureOCIForceHttp: plainHTTP}
+			body.Type = apimodel.RepositoryInputType(kind)
+			err := flags.Repository(&body)
+			if err == nil && (passwordIn || username != "" && !flags.Given()) {
 				body.Password, err = a.repoPassword(passwordIn)
 			}
 			if err != nil {
@@ -57,24 +58,11 @@ func (a *app) repoAdd() *cobra.Command {
 	c.Flags().StringVar(&project, "project", "", "only for applications of this project, which prefer it to one without a project")
 	c.Flags().StringVar(&name, "name", "", "a name to show; charts name a chart repository by it, as @NAME")
 	c.Flags().StringVar(&kind, "type", "", "git, helm or oci; default: git")
-	c.Flags().StringVar(&keyFile, "ssh-private-key-path", "", "file with the private key for an SSH URL, without a passphrase")
-	c.Flags().StringVar(&certFile, "tls-client-cert-path", "", "file with the client certificate for an https URL")
-	c.Flags().StringVar(&certKeyFile, "tls-client-cert-key-path", "", "file with the private key of the client certificate, without a passphrase")
+	c.Flags().BoolVar(&enableOCI, "enable-oci", false, "charts come from an OCI registry; with --type helm")
+	c.Flags().BoolVar(&plainHTTP, "insecure-oci-force-http", false, "contact the registry without TLS")
 	c.Flags().BoolVar(&insecure, "insecure", false, "do not verify the server: neither its certificate nor its SSH host key")
+	flags.Bind(c, true)
 	return c
-}
-
-// readKey reads a file, if one is given, into a field of the request.
-func readKey(what, name string, into **string) error {
-	if name == "" {
-		return nil
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return fault.Wrap(fault.Invalid, err, "the %s %s cannot be read", what, name)
-	}
-	*into = new(string(text))
-	return nil
 }
 
 // repoPassword reads the password or token of a repository.

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -9,13 +10,17 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/crypto/ssh"
 
@@ -59,6 +64,10 @@ func TestScripts(t *testing.T) {
 					return err
 				}
 			}
+			signer, err := writeSigner(filepath.Join(env.WorkDir, "signer.asc"))
+			if err != nil {
+				return err
+			}
 			reader := h.User("acme", "reader", hub.RoleReadOnly)
 			guide, err := filepath.Abs("../integration/testdata/guide")
 			if err != nil {
@@ -66,7 +75,7 @@ func TestScripts(t *testing.T) {
 			}
 			platform := h.User("default", "root", hub.RolePlatformAdmin, hub.RoleTenantAdmin)
 			for key, value := range map[string]string{
-				"HUB": h.URL, "PASSWORD": apitest.Password, "SETUP": h.SetupLink("acme", hub.RoleReadOnly),
+				"HUB": h.URL, "SIGNER": signer, "HUBHOST": strings.TrimPrefix(h.URL, "http://"), "PASSWORD": apitest.Password, "SETUP": h.SetupLink("acme", hub.RoleReadOnly),
 				"ADMIN": h.Admin("acme"), "FRESH": h.Admin("blank"), "GUIDE": guide, "READER": reader, "ROOT": platform, "KEY": key,
 				"XDG_CONFIG_HOME": filepath.Join(env.WorkDir, "config"), "HOME": env.WorkDir, "NO_COLOR": "1",
 				"CAPSTAN_SERVER": h.URL, "CAPSTAN_TOKEN": h.Admin("acme"),
@@ -116,4 +125,25 @@ func writeKey(file string) error {
 		return err
 	}
 	return os.WriteFile(file, pem.EncodeToMemory(block), 0o600)
+}
+
+// writeSigner makes a key that signs commits, writes its public half and
+// returns its id.
+func writeSigner(file string) (id string, err error) {
+	key, err := openpgp.NewEntity("Signer", "", "signer@example.com", nil)
+	if err != nil {
+		return "", err
+	}
+	var text bytes.Buffer
+	w, err := armor.Encode(&text, openpgp.PublicKeyType, nil)
+	if err == nil {
+		err = key.Serialize(w)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%016X", key.PrimaryKey.KeyId), os.WriteFile(file, text.Bytes(), 0o600)
 }

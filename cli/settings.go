@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,36 @@ const maxSetting = 1 << 20
 
 func (a *app) settingsCommand() *cobra.Command {
 	return noun("settings", "Settings of the tenant: get, set", []string{"setting"}, a.settingsGet(), a.settingsSet())
+}
+
+func (a *app) pluginCommand() *cobra.Command {
+	list := &cobra.Command{
+		Use: "list", Short: "List the config management plugins that applications may use", Args: cobra.NoArgs,
+		Example: "  capstan plugin list\n  capstan plugin list -o name",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			all, raw, err := client.Call[struct {
+				Items []apimodel.ConfigPlugin `json:"items"`
+			}](api.ListPlugins(cmd.Context()))
+			if err != nil {
+				return err
+			}
+			t := output.Table{Head: []string{"NAME", "DISCOVERS", "PARAMETERS"}}
+			for _, p := range all.Items {
+				var parameters []string
+				for _, one := range p.Parameters {
+					parameters = append(parameters, one.Name)
+				}
+				t.Rows = append(t.Rows, []string{p.Name, strconv.FormatBool(p.Discovers), output.Dash(strings.Join(parameters, ","))})
+				t.Names = append(t.Names, p.Name)
+			}
+			return a.Print(raw, t)
+		},
+	}
+	return noun("plugin", "Config management plugins that the operator of the hub has declared", []string{"plugins"}, list)
 }
 
 func (a *app) settingsGet() *cobra.Command {

@@ -82,7 +82,7 @@ func (a *app) signInByBrowser(ctx context.Context, cfg session.Context, tenant s
 	a.Note("Sign in with your browser: %s", address)
 	if o.launch {
 		if err := openBrowser(ctx, address); err != nil {
-			a.Note("capstan: warning: no browser could be started: %s", err)
+			a.Note("capstan: warning: no browser could be started on this machine: %s. To use one of another machine, stop this and run the command with --device.", err)
 		}
 	}
 	code, err := awaitCode(ctx, ln, state)

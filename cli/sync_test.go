@@ -118,6 +118,8 @@ func TestSyncOfSeveral(t *testing.T) {
 		"CLI-06 --label without a value":               {[]string{"--label", "tier"}, exit.Usage, ""},
 		"CLI-06 --source-names":                        {[]string{"--source-names", "values,chart", "--revisions", "v1,v2"}, exit.OK, `"sourcePositions":[2,1]`},
 		"CLI-06 --source-names that there are not":     {[]string{"--source-names", "valus", "--revisions", "v1"}, exit.Usage, ""},
+		"SRC-13 --source-positions counts from 1":      {[]string{"--source-positions", "2", "--revisions", "v1"}, exit.OK, `"revisions":["v1"],"sourcePositions":[2]`},
+		"SRC-13 --source-positions in another order":   {[]string{"--source-positions", "2,1", "--revisions", "v1,v2"}, exit.OK, `"revisions":["v1","v2"],"sourcePositions":[2,1]`},
 		"CLI-06 --source-names without revisions":      {[]string{"--source-names", "values"}, exit.Usage, ""},
 		"CLI-06 options of syncs have flags":           {[]string{"--replace", "--server-side", "--apply-out-of-sync-only"}, exit.OK, `"syncOptions":["ApplyOutOfSyncOnly=true","Replace=true","ServerSideApply=true"]`},
 		"CLI-06 --retry-backoff-factor":                {[]string{"--retry-limit", "3", "--retry-backoff-factor", "2"}, exit.OK, `"retry":{"backoff":{"factor":2},"limit":3}`},

@@ -37,18 +37,21 @@ type Cluster struct {
 	Tenant TenantID  `json:"-"`
 	Meta
 	ClusterScope
-	Server       string     `json:"server,omitempty"` // alias URL that destinations may name; not an address that the hub dials
-	KubeVersion  string     `json:"kubeVersion,omitempty"`
-	APIVersions  []string   `json:"apiVersions,omitempty"`
-	Fingerprint  string     `json:"fingerprint,omitempty"` // UID of the kube-system namespace
-	AgentID      string     `json:"agentId,omitempty"`
-	AgentVersion string     `json:"agentVersion,omitempty"`
-	Connected    bool       `json:"connected"`
-	LastSeen     *time.Time `json:"lastSeen,omitempty"`
-	Seq          int64      `json:"seq"`      // newest row of its desired log
-	AckedSeq     int64      `json:"ackedSeq"` // newest row that the agent has stored
-	Refusal      *Refusal   `json:"refusal,omitempty"`
-	Receipt      *Receipt   `json:"receipt,omitempty"`
+	Server       string   `json:"server,omitempty"` // alias URL that destinations may name; not an address that the hub dials
+	KubeVersion  string   `json:"kubeVersion,omitempty"`
+	APIVersions  []string `json:"apiVersions,omitempty"`
+	Fingerprint  string   `json:"fingerprint,omitempty"` // UID of the kube-system namespace
+	AgentID      string   `json:"agentId,omitempty"`
+	AgentVersion string   `json:"agentVersion,omitempty"`
+	// Features are the names of what the agent can do beyond the first release.
+	// Nil: none has connected since this is stored.
+	Features  []string   `json:"features,omitempty"`
+	Connected bool       `json:"connected"`
+	LastSeen  *time.Time `json:"lastSeen,omitempty"`
+	Seq       int64      `json:"seq"`      // newest row of its desired log
+	AckedSeq  int64      `json:"ackedSeq"` // newest row that the agent has stored
+	Refusal   *Refusal   `json:"refusal,omitempty"`
+	Receipt   *Receipt   `json:"receipt,omitempty"`
 
 	Backlog    uint32        `json:"backlog,omitempty"` // changes that the agent has not sent yet
 	Lag        time.Duration `json:"lag,omitempty"`     // age of the oldest change that is not stored here yet
@@ -64,6 +67,12 @@ type Cluster struct {
 	// InClusterOff means that the tenant has disabled Argo CD's own cluster as
 	// a destination. It is read where destinations are checked.
 	InClusterOff bool `json:"-"`
+}
+
+// ClusterCounts are numbers about a cluster (CLU-08).
+type ClusterCounts struct {
+	Applications int // whose destination it is
+	Objects      int // that their targets have
 }
 
 // A ClusterScope is what the registration of a cluster limits it to (CLU-01).

@@ -46,6 +46,8 @@ type RepositoryTemplate struct {
 	Type      RepositoryKind `json:"type"`
 	Name      string         `json:"name,omitempty"`
 	Username  string         `json:"username,omitempty"`
+	Proxy     string         `json:"proxy,omitempty"` // without its user name and password
+	NoProxy   string         `json:"noProxy,omitempty"`
 	CreatedAt time.Time      `json:"createdAt"`
 }
 
@@ -57,7 +59,18 @@ type Session struct {
 	CreatedAt time.Time
 	SeenAt    time.Time
 	ExpiresAt time.Time // absolute end
+	// ID may be shown; it is set where sessions are listed.
+	ID       SessionID
+	Address  string // where it began
+	Client   string // the program that began it, as it calls itself
+	Provider string // the identity provider; empty for a password
 }
+
+// idlePart is the part of its lifetime after which an unused session is over.
+const idlePart = 3
+
+// Idle is how long the session may be unused.
+func (s Session) Idle() time.Duration { return s.ExpiresAt.Sub(s.CreatedAt) / idlePart }
 
 // An APIToken lets a program act as a user. Only the hash of its secret is
 // stored.

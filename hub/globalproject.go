@@ -147,6 +147,9 @@ func inheritedLists() []string {
 // Effective is the spec of a project together with what it inherits. The error
 // is fault.Invalid if a spec cannot be read.
 func (p Project) Effective() (ProjectSpec, error) {
+	if p.Read != nil {
+		return p.Read()
+	}
 	raw := p.Spec
 	if len(raw) == 0 {
 		raw = json.RawMessage("{}")
@@ -157,6 +160,9 @@ func (p Project) Effective() (ProjectSpec, error) {
 	}
 	spec, err := DecodeProject(raw)
 	spec.Broken, spec.AppNamespaces = p.Broken, p.AppNamespaces
+	for _, pause := range p.Pauses {
+		spec.SyncWindows = append(spec.SyncWindows, pause.Window())
+	}
 	return spec, err
 }
 
@@ -213,15 +219,19 @@ func join(to, more json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(append(a, b...))
 }
 
-// Revision changes with every change of the project or of what it inherits.
+// Revision changes with every change of the project, of what it inherits and of
+// the pauses that hold.
 func (p Project) Revision() int64 {
-	if len(p.Globals) == 0 && p.Broken == "" {
+	if len(p.Globals)+len(p.Pauses) == 0 && p.Broken == "" {
 		return p.Version
 	}
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %s", p.Version, p.Broken)
 	for _, g := range p.Globals {
 		fmt.Fprintf(h, " %s %s %d", g.Name, g.ID, g.Version)
+	}
+	for _, pause := range p.Pauses {
+		fmt.Fprintf(h, " %s %d %d", pause.Cluster, pause.Since.UnixNano(), pause.Until.UnixNano())
 	}
 	return -int64(h.Sum64()>>1) - 1 // versions are positive, so it is none
 }

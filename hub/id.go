@@ -20,6 +20,7 @@ type (
 	OperationID   string
 	TokenID       string
 	RequestID     string
+	SessionID     string
 )
 
 // NewID makes a time-ordered identifier (UUIDv7, RFC 9562).

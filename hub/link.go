@@ -69,7 +69,8 @@ type Attachment struct {
 	Leader       bool   // it holds the Lease of its cluster
 	AgentVersion string
 	Fingerprint  string
-	Upgradable   bool // the agent lets the hub upgrade it
+	Upgradable   bool     // the agent lets the hub upgrade it
+	Features     []string // that the agent names
 	KubeVersion  string
 	APIVersions  []string
 	Readyz       string // "ok", or what the cluster's API server said

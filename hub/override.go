@@ -99,3 +99,10 @@ type ObjectDeletion struct {
 	Force       bool   // it gets no time to end
 	Propagation string // foreground (also if empty), background, orphan
 }
+
+// An ObjectPatch is a change of one live object.
+type ObjectPatch struct {
+	Type   string // merge, strategic or json
+	Patch  string
+	DryRun bool
+}

@@ -1,6 +1,9 @@
 package hub
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"sync"
+)
 
 // A Project groups applications and limits what they may do.
 type Project struct {
@@ -15,4 +18,17 @@ type Project struct {
 	Broken  string    `json:"-"`
 	// AppNamespaces is the tenant's application.namespaces, read with it.
 	AppNamespaces string `json:"-"`
+	// Pauses are those of automation that hold now, read with it.
+	Pauses []AutomationPause `json:"-"`
+
+	// Read is Effective for a project that many share; nil: each caller reads
+	// the spec.
+	Read func() (ProjectSpec, error) `json:"-"`
+}
+
+// Share makes Effective read the spec of this project and of its copies once.
+// Nothing of them may be changed afterwards, nor of what Effective returns.
+func (p *Project) Share() {
+	whole := *p
+	p.Read = sync.OnceValues(whole.Effective)
 }

@@ -29,6 +29,19 @@ const (
 	// ValueSchemesKey of SettingsMap lists the schemes of addresses that value
 	// files may have, with commas between them (HELM-08).
 	ValueSchemesKey = "helm.valuesFileSchemes"
+	// These of SettingsMap switch a tool off with "false": then such a source is
+	// a plain directory, and Jsonnet files are passed over (SRC-15).
+	HelmEnableKey      = "helm.enable"
+	KustomizeEnableKey = "kustomize.enable"
+	JsonnetEnableKey   = "jsonnet.enable"
+	// PluginExclusionsKey of ParamsMap has patterns of files that plugins do not
+	// get, and PluginPathsKey says whether they get only what the annotation
+	// manifest-generate-paths of an application names (CMP-14).
+	PluginExclusionsKey = "reposerver.plugin.tar.exclusions"
+	PluginPathsKey      = "reposerver.plugin.use.manifest.generate.paths"
+	// SubmodulesKey of ParamsMap switches submodules off with "false": then their
+	// directories are empty (SRC-23).
+	SubmodulesKey = "reposerver.enable.git.submodule"
 )
 
 // KustomizeVersion is the version of Kustomize that is built with.
@@ -103,13 +116,21 @@ func KustomizeOptionsOf(version string) string {
 	return KustomizeOptionsKey + "." + version
 }
 
+// RenderKeys are the keys of both maps that decide what renders make, but for
+// the options of versions, which begin with KustomizeOptionsKey.
+func RenderKeys() (settings, params []string) {
+	return []string{HelmEnableKey, KustomizeEnableKey, JsonnetEnableKey, KustomizeOptionsKey, KustomizeVersionsKey, ValueSchemesKey},
+		[]string{HiddenDirectoriesKey, PluginExclusionsKey, PluginPathsKey, SubmodulesKey}
+}
+
 // Renders reports whether a setting decides what renders make.
 func Renders(name, key string) bool {
+	settings, params := RenderKeys()
 	switch name {
 	case ParamsMap:
-		return key == HiddenDirectoriesKey
+		return slices.Contains(params, key)
 	case SettingsMap:
-		return key == KustomizeOptionsKey || key == KustomizeVersionsKey || key == ValueSchemesKey || strings.HasPrefix(key, KustomizeOptionsKey+".")
+		return slices.Contains(settings, key) || strings.HasPrefix(key, KustomizeOptionsKey+".")
 	}
 	return false
 }

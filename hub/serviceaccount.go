@@ -21,6 +21,10 @@ type DestinationServiceAccount struct {
 // Argo CD.
 const accountRefused = "!*[]{}\\/"
 
+// notPrintable reports whether a character is a blank, a control or beyond ASCII.
+// Names of service accounts have none.
+func notPrintable(c rune) bool { return c <= ' ' || c > '~' }
+
 // Check validates globs and the account's name.
 func (d DestinationServiceAccount) Check() error {
 	for _, f := range []struct{ name, value string }{{"server", d.Server}, {"namespace", d.Namespace}} {
@@ -36,7 +40,7 @@ func (d DestinationServiceAccount) Check() error {
 	}
 	name := d.DefaultServiceAccount
 	namespace, rest, both := strings.Cut(name, ":")
-	if strings.TrimSpace(name) == "" || strings.ContainsAny(name, accountRefused+" \t\n") || both && (namespace == "" || rest == "" || strings.Contains(rest, ":")) {
+	if strings.TrimSpace(name) == "" || strings.ContainsAny(name, accountRefused) || strings.ContainsFunc(name, notPrintable) || both && (namespace == "" || rest == "" || strings.Contains(rest, ":")) {
 		return fault.With(fault.New(fault.Invalid, "defaultServiceAccount %q is no account", name), "", "write it like deployer, or namespace:deployer")
 	}
 	return nil

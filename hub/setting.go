@@ -31,8 +31,8 @@ const (
 )
 
 // Keys of SecretMap with the secrets of push events for this tenant (HOOKW-03).
-// The directory stores their values by tenant as well, encrypted (migration
-// 50): another name needs a migration.
+// The directory stores their values by tenant as well, encrypted (migrations
+// 50, 96 and 97): another name needs a migration.
 const (
 	WebhookGitHub          = "webhook.github.secret"
 	WebhookGitLab          = "webhook.gitlab.secret"
@@ -41,6 +41,14 @@ const (
 	WebhookGogs            = "webhook.gogs.secret"
 	WebhookAzureUser       = "webhook.azuredevops.username"
 	WebhookAzurePassword   = "webhook.azuredevops.password"
+	// What senders send as Authorization: Harbor, other registries, and those
+	// that use Capstan's own form, which may sign with it instead.
+	WebhookHarbor   = "webhook.harbor.secret"
+	WebhookRegistry = "webhook.registry.secret"
+	WebhookGeneric  = "webhook.generic.secret"
+	// WebhookRepository, with the id of a repository behind it, is the secret
+	// of the events of that repository alone, whoever sends them.
+	WebhookRepository = "webhook.repository."
 )
 
 // SettingsRow is what rows with settings carry in place of an application.

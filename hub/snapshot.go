@@ -42,6 +42,31 @@ type CommitInfo struct {
 	// Integrity is the Integrity.Digest under which it was verified; empty: its
 	// project demanded nothing.
 	Integrity string `json:"integrity,omitempty"`
+	// Chart is there for a chart of a repository, Artifact for an OCI artifact.
+	Chart    *ChartInfo    `json:"chart,omitempty"`
+	Artifact *ArtifactInfo `json:"artifact,omitempty"`
+}
+
+// ChartInfo is what a Chart.yaml says about its chart.
+type ChartInfo struct {
+	Name        string   `json:"name"`
+	Version     string   `json:"version"`
+	AppVersion  string   `json:"appVersion,omitempty"`
+	Description string   `json:"description,omitempty"`
+	Home        string   `json:"home,omitempty"`
+	Maintainers []string `json:"maintainers,omitempty"` // "name <email>"
+}
+
+// ArtifactInfo is what the standard annotations of an artifact say (SRC-05).
+type ArtifactInfo struct {
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description,omitempty"`
+	Version     string `json:"version,omitempty"`
+	Revision    string `json:"revision,omitempty"` // of the source that it was made from
+	URL         string `json:"url,omitempty"`
+	Source      string `json:"source,omitempty"`
+	Authors     string `json:"authors,omitempty"`
+	Created     string `json:"created,omitempty"`
 }
 
 // InputKind says what a renderer saw at a path.

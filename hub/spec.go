@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
@@ -42,8 +41,19 @@ func (s ApplicationSpec) EffectiveSources() []Source {
 func (s ApplicationSpec) RepoURLs() []string {
 	var out []string
 	for _, source := range s.EffectiveSources() {
-		if url, err := repourl.Normalize(source.RepoURL); err == nil && !slices.Contains(out, url) {
+		if url, err := source.Repository(); err == nil && !slices.Contains(out, url) {
 			out = append(out, url)
+		}
+	}
+	return out
+}
+
+// RefsOf are the names of the refs that its sources follow of a repository of
+// charts or artifacts, by its normalised URL.
+func (s ApplicationSpec) RefsOf(url string) (out []string) {
+	for _, source := range s.EffectiveSources() {
+		if of, err := source.Repository(); err == nil && of == url {
+			out = append(out, source.Target().Ref())
 		}
 	}
 	return out
@@ -181,11 +191,25 @@ type KustomizeSelector struct {
 
 // A DirectorySource has the settings of a plain directory (rows DIR).
 type DirectorySource struct {
-	Recurse                bool            `json:"recurse,omitempty"`
-	Include                string          `json:"include,omitempty"`
-	Exclude                string          `json:"exclude,omitempty"`
-	DisableExtensionFilter bool            `json:"disableExtensionFilter,omitempty"`
-	Jsonnet                json.RawMessage `json:"jsonnet,omitempty"`
+	Recurse                bool           `json:"recurse,omitempty"`
+	Include                string         `json:"include,omitempty"`
+	Exclude                string         `json:"exclude,omitempty"`
+	DisableExtensionFilter bool           `json:"disableExtensionFilter,omitempty"`
+	Jsonnet                *JsonnetSource `json:"jsonnet,omitempty"`
+}
+
+// A JsonnetSource has what Jsonnet files of a directory are evaluated with.
+type JsonnetSource struct {
+	ExtVars []JsonnetVar `json:"extVars,omitempty"`
+	TLAs    []JsonnetVar `json:"tlas,omitempty"`
+	Libs    []string     `json:"libs,omitempty"` // paths from the root of the repository
+}
+
+// A JsonnetVar is a variable or an argument: text or, with Code, Jsonnet.
+type JsonnetVar struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	Code  bool   `json:"code,omitempty"`
 }
 
 // A Destination is a cluster, by name or by server URL, and a default namespace.

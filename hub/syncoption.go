@@ -19,7 +19,7 @@ const (
 // truths are the sync options that are true or false.
 var truths = []string{
 	"Validate", "SkipDryRunOnMissingResource", "ApplyOutOfSyncOnly", "PruneLast", "Replace", "Force", "ServerSideApply",
-	"ClientSideApplyMigration", "FailOnSharedResource", "RespectIgnoreDifferences", "CreateNamespace", "Adopt", "capstan.dev/wait",
+	"ClientSideApplyMigration", "FailOnSharedResource", "RespectIgnoreDifferences", "CreateNamespace", "Adopt", "ResolveSecrets", "capstan.dev/wait",
 }
 
 // CheckSyncOptions checks the sync options of an application. An invalid value

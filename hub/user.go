@@ -47,15 +47,30 @@ type Caller struct {
 	// subject: groups, and what else the tenant's scopes list. Local accounts
 	// have none.
 	Groups []string
+	// Provider is the identity provider of the account; empty for a local one.
+	Provider string
 	// ProjectRole is set for a token of a project's role: proj:PROJECT:ROLE. Such
 	// a caller has the rights of that role and of the default role, and no others.
 	ProjectRole string
-	Via         string // "session", "token", "setup", "system", ViaAnonymous
-	Credential  string // id of the session or token, for the audit record
-	Address     string // remote address
+	Via         string    // "session", "token", "setup", "system", ViaAnonymous
+	Credential  string    // id of the session or token, for the audit record
+	Address     string    // remote address
+	Client      string    // program, as it calls itself; set where somebody signs in
+	SignedInAt  time.Time // when the session began; zero for tokens
 	Request     RequestID
 	Idempotency IdempotencyKey // set where the request must take effect at most once
 	Expect      int64          // version that the object of the write must have; 0: any
+	Bulk        BulkMark       // set where the write is an item of a bulk request
+}
+
+// FreshSignIn is how long after a sign-in a session may do what could destroy a
+// tenant or take it over (SEC-E12).
+const FreshSignIn = 15 * time.Minute
+
+// Fresh reports whether the caller has signed in recently. A token is made for
+// its use and needs no person.
+func (c Caller) Fresh(now time.Time) bool {
+	return c.Via != "session" || now.Sub(c.SignedInAt) < FreshSignIn
 }
 
 // ViaAnonymous is how somebody calls who has not signed in, where the tenant

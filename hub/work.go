@@ -8,6 +8,7 @@ const (
 	WorkOutcome = "outcome" // key: operation that is over
 	WorkRetry   = "retry"   // key: operation that is to be tried again
 	WorkUpgrade = "upgrade" // key: cluster whose agent is to be upgraded
+	WorkBulk    = "bulk"    // key: bulk request that has applications left
 )
 
 // Observed is what the store made of an observation.
@@ -24,6 +25,7 @@ type TenantKeys struct {
 	Object     [32]byte // seals objects; the tenant's agents hold it too
 	Credential [32]byte // seals credentials; never leaves the hub
 	Feed       [32]byte // seals places in the feed; never leaves the hub
+	Snapshot   [32]byte // authenticates snapshots; never leaves the hub
 }
 
 // String hides the keys from every formatter.

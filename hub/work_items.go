@@ -121,6 +121,7 @@ type TargetChange struct {
 	Generation  int64 // becomes both the generation and the planned generation
 	Project     int64 // version of the project that it was planned for
 	Warnings    []string
+	Impure      bool // a template of the target uses random values or the time
 	// DeletionHooks are the types of the target's hooks that run when the
 	// application is deleted.
 	DeletionHooks []string

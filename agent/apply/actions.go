@@ -93,6 +93,9 @@ func (e *Engine) newAction(ctx context.Context, w ActionRequest) (acting, error)
 	if err := e.Guard.writes(w.Object, namespaced); err != nil {
 		return acting{}, err
 	}
+	if err := e.Guard.edits(w.Object, namespaced); err != nil {
+		return acting{}, err
+	}
 	at := endpoint{resource: gvr, namespace: w.Object.Namespace, name: w.Object.Name}
 	return acting{ActionRequest: w, e: e, a: a, key: w.Object, endpoint: at}, nil
 }

@@ -320,6 +320,7 @@ func (a *app) setDesired(ctx context.Context) {
 	a.mu.Unlock()
 	a.e.reconsiderKinds()
 	a.e.orphans.rescan()
+	a.e.do(func(ctx context.Context) { a.refreshSecrets(ctx, false) })
 }
 
 // resolved is what a state refers to.

@@ -108,14 +108,14 @@ func (a *app) try(ctx context.Context, x *object, d *desired) error {
 	if err != nil || live == nil {
 		return err
 	}
-	body, err := a.e.body(ctx, d.digest)
+	body, err := a.readDesired(ctx, d, time.Time{})
 	if err != nil {
 		return err
 	}
-	s.body, s.options = body, a.options(body)
+	s.body, s.leaves, s.options = body.Object, body.leaves, a.options(body.Object)
 	a.mu.Lock()
-	body.SetNamespace(x.key.Namespace) // without a tracking id: a missing one is not a difference (TRK-08)
-	a.labelled(body, x.key)
+	s.body.SetNamespace(x.key.Namespace) // without a tracking id: a missing one is not a difference (TRK-08)
+	a.labelled(s.body, x.key)
 	s.ignore = a.ignore
 	if x.record != nil {
 		s.applied, s.had, s.merged = x.record.Owned.Digest, true, x.record.Merged
@@ -135,16 +135,16 @@ func (a *app) try(ctx context.Context, x *object, d *desired) error {
 // of an immutable field. Differences are found without it, and the refusal says
 // why the next sync will fail. Temporary errors are retried.
 func (a *app) refusedDryRun(ctx context.Context, x *object, d *desired, s *sending, live *manifest.Object, err error) error {
-	why, fixed := explain(err, x.key, "dry-run"), immutable(err)
+	why, fixed := s.explain(err, "dry-run"), immutable(err)
 	if kind := fault.KindOf(why); kind == fault.Offline || kind == fault.Internal || ctx.Err() != nil {
 		return why
 	}
-	body, err := a.e.body(ctx, d.digest) // the sent object may have been modified
+	body, err := a.readDesired(ctx, d, time.Time{}) // the sent object may have been modified
 	if err != nil {
 		return err
 	}
 	body.SetNamespace(x.key.Namespace)
-	s.body = body
+	s.body, s.leaves = body.Object, body.leaves
 	return a.diffLocally(ctx, x, d, s, live, refusal{sentence(why), fixed})
 }
 
@@ -293,7 +293,9 @@ func (x *object) storeRecord(d *desired, owned diff.Owned, s *sending) {
 	}
 	r := inventory.Record{
 		App: a.id, Key: x.key, Version: d.gvk.Version, Wave: d.wave, Owned: owned, Merged: s.merged, Options: optionsOf(s.body),
+		Secret: a.secretsOf(s), Resolve: a.resolvesAll(),
 	}
+	x.rotationEnds()
 	if _, err := a.e.Inventory.Own(r); err != nil {
 		return // it is retried at the next comparison
 	}

@@ -90,6 +90,7 @@ type Config struct {
 	// As returns a client that acts as a user; nil: the agent cannot.
 	As func(user string) (dynamic.Interface, error)
 
+	Secrets  Secrets                       // resolves references to secrets; nil: none can be resolved
 	Hub      HubObjects                    // objects that live in the hub; nil: not available
 	Excluded func(group, kind string) bool // excluded kinds; nil: none
 	Happened func(Happening)               // receives what Kubernetes events may report; must not block; may be nil
@@ -140,6 +141,8 @@ type Engine struct {
 
 	namespaces map[string]struct{}         // namespaces that existed when they were needed
 	managed    map[string]map[*app]*nsMeta // what applications manage on namespaces, by name
+
+	values *secretValues
 }
 
 // New makes an engine without state. Run sets Watches.
@@ -165,6 +168,11 @@ func New(c Config) *Engine {
 	if c.Poll <= 0 {
 		c.Poll = 5 * time.Second
 	}
+	if c.Secrets == nil {
+		c.Secrets = noSecrets{}
+	}
+	values := &secretValues{}
+	c.Reports = redacted{c.Reports, values}
 	c.Mapper = hubMapper{c.Mapper}
 	e := &Engine{
 		Config:  c,
@@ -183,6 +191,7 @@ func New(c Config) *Engine {
 
 		namespaces: map[string]struct{}{},
 		managed:    map[string]map[*app]*nsMeta{},
+		values:     values,
 	}
 	e.orphans = newOrphans(e)
 	return e
@@ -320,6 +329,7 @@ func (e *Engine) forget(id string) {
 	}
 	e.Secret.Forget(id)
 	a.close()
+	e.values.forget(id)
 	e.reconsiderKinds()
 }
 

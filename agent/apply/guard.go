@@ -29,6 +29,9 @@ type Guard struct {
 	Own []string
 	// Rules are those of the guard file; nil: none.
 	Rules *GuardRules
+	// Current returns the rules as the file has them now, and replaces Rules; nil:
+	// the file is not read again.
+	Current func() *GuardRules
 }
 
 // GuardRules are the contents of a guard file.
@@ -36,27 +39,63 @@ type GuardRules struct {
 	AllowDelete        bool        `json:"allowDelete"`
 	AllowClusterScoped bool        `json:"allowClusterScoped"`
 	AllowOwnNamespace  bool        `json:"allowOwnNamespace"`
-	Namespaces         []string    `json:"namespaces"` // globs; a leading "!" denies; empty: all
-	Allow              []GuardKind `json:"allow"`      // empty: all
-	Deny               []GuardKind `json:"deny"`       // takes precedence
+	AllowPrune         bool        `json:"allowPrune"`
+	AllowLiveEdit      bool        `json:"allowLiveEdit"` // patches, deletions and actions of people
+	Namespaces         []string    `json:"namespaces"`    // globs; a leading "!" denies; empty: all
+	Allow              []GuardKind `json:"allow"`         // empty: all
+	Deny               []GuardKind `json:"deny"`          // takes precedence
+	Logs               GuardAccess `json:"logs"`          // and events
+	Exec               GuardAccess `json:"exec"`
+	PortForward        GuardAccess `json:"portForward"`
+
+	// Broken says why the file cannot be read; then nothing is permitted.
+	Broken string `json:"-"`
+}
+
+// DefaultRules are what a guard file says that is empty, and what holds without
+// one: commands in containers and forwarded ports are disabled.
+func DefaultRules() GuardRules {
+	return GuardRules{
+		AllowDelete: true, AllowClusterScoped: true, AllowPrune: true, AllowLiveEdit: true, Logs: GuardAccess{Enabled: true},
+	}
 }
 
 // A GuardKind matches objects by globs; an empty one matches all.
 type GuardKind struct {
-	Group     string `json:"group"`
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
+	Group     string   `json:"group"`
+	Kind      string   `json:"kind"`
+	Namespace string   `json:"namespace"`
+	Name      string   `json:"name"`
+	Verbs     []string `json:"verbs,omitempty"` // apply, delete and edit; empty: all
 }
+
+// Verbs of the entries of a guard file.
+const (
+	verbApply  = "apply"  // what applications declare
+	verbDelete = "delete" // prune, recreate, delete with the application
+	verbEdit   = "edit"   // patches, deletions and actions of people
+)
 
 // Validate reports globs that cannot be read, which would match nothing.
 func (r GuardRules) Validate() error {
 	globs := slices.Clone(r.Namespaces)
 	for _, k := range slices.Concat(r.Allow, r.Deny) {
-		if k == (GuardKind{}) {
+		if k.Group+k.Kind+k.Namespace+k.Name == "" && len(k.Verbs) == 0 {
 			return fault.New(fault.Invalid, "an entry of allow or deny names nothing; write kind: \"*\" to mean everything")
 		}
 		globs = append(globs, k.Group, k.Kind, k.Namespace, k.Name)
+		for _, v := range k.Verbs {
+			if v != verbApply && v != verbDelete && v != verbEdit {
+				return fault.New(fault.Invalid, "an entry of allow or deny has the verb %q; the verbs are apply, delete and edit", v)
+			}
+		}
+	}
+	for _, access := range [...]GuardAccess{r.Logs, r.Exec, r.PortForward} {
+		if access.MaxDuration < 0 || access.IdleTimeout < 0 {
+			return fault.New(fault.Invalid, "a duration is negative")
+		}
+		globs = append(globs, access.Namespaces...)
+		globs = append(globs, access.Containers...)
 	}
 	for _, g := range globs {
 		if err := glob.Check(strings.TrimPrefix(g, "!")); err != nil {
@@ -66,7 +105,10 @@ func (r GuardRules) Validate() error {
 	return nil
 }
 
-func (k GuardKind) matches(key manifest.Key) bool {
+func (k GuardKind) matches(key manifest.Key, verb string) bool {
+	if len(k.Verbs) > 0 && !slices.Contains(k.Verbs, verb) {
+		return false
+	}
 	for _, p := range [...]struct{ pattern, value string }{
 		{k.Group, key.Group}, {k.Kind, key.Kind}, {k.Namespace, key.Namespace}, {k.Name, key.Name},
 	} {
@@ -97,8 +139,21 @@ func (g Guard) mayRead(key manifest.Key, namespaced bool) error {
 	return g.refuse(key, "this agent sees only the namespaces %s", strings.Join(g.Scope, ", "))
 }
 
+// rules are those that hold now; nil: none.
+func (g Guard) rules() *GuardRules {
+	if g.Current != nil {
+		return g.Current()
+	}
+	return g.Rules
+}
+
 // writes reports whether an object may be written.
 func (g Guard) writes(key manifest.Key, namespaced bool) error {
+	return g.permits(key, namespaced, verbApply)
+}
+
+// permits reports whether an object may be changed by a verb.
+func (g Guard) permits(key manifest.Key, namespaced bool, verb string) error {
 	if inHub(key) {
 		return nil // the hub itself decides whether it may be written
 	}
@@ -108,9 +163,11 @@ func (g Guard) writes(key manifest.Key, namespaced bool) error {
 	if err := g.mayRead(key, namespaced); err != nil {
 		return err
 	}
-	r := g.Rules
+	r := g.rules()
 	home := namespaceOf(key)
 	switch protected := r == nil || !r.AllowOwnNamespace; {
+	case r != nil && r.Broken != "":
+		return g.refuse(key, "the policy of the cluster's owner cannot be read, so nothing is permitted: %s", r.Broken)
 	case protected && home != "" && home == g.Home:
 		return g.refuseOwn(key, "the agent's own namespace")
 	case protected && g.grants(key):
@@ -121,8 +178,8 @@ func (g Guard) writes(key manifest.Key, namespaced bool) error {
 		return g.refuse(key, "the local guard of the cluster permits nothing cluster-scoped")
 	case home != "" && !matchesNamespace(r.Namespaces, home):
 		return g.refuse(key, "the local guard of the cluster does not permit changes in namespace %s", home)
-	case slices.ContainsFunc(r.Deny, func(k GuardKind) bool { return k.matches(key) }),
-		len(r.Allow) > 0 && !slices.ContainsFunc(r.Allow, func(k GuardKind) bool { return k.matches(key) }):
+	case slices.ContainsFunc(r.Deny, func(k GuardKind) bool { return k.matches(key, verb) }),
+		len(r.Allow) > 0 && !slices.ContainsFunc(r.Allow, func(k GuardKind) bool { return k.matches(key, verb) }):
 		return g.refuse(key, "the local guard of the cluster does not permit changes of it")
 	}
 	return nil
@@ -152,11 +209,34 @@ func (g Guard) refuseOwn(key manifest.Key, what string) error {
 
 // deletes reports whether an object may be deleted.
 func (g Guard) deletes(key manifest.Key, namespaced bool) error {
-	if err := g.writes(key, namespaced); err != nil {
+	if err := g.permits(key, namespaced, verbDelete); err != nil {
 		return err
 	}
-	if g.Rules != nil && !g.Rules.AllowDelete && !inHub(key) {
+	if r := g.rules(); r != nil && !r.AllowDelete && !inHub(key) {
 		return g.refuse(key, "the local guard of the cluster permits no deletion")
+	}
+	return nil
+}
+
+// prunes reports whether an object may be deleted that its application no longer
+// has.
+func (g Guard) prunes(key manifest.Key, namespaced bool) error {
+	if err := g.deletes(key, namespaced); err != nil {
+		return err
+	}
+	if r := g.rules(); r != nil && !r.AllowPrune && !inHub(key) {
+		return g.refuse(key, "the local guard of the cluster permits no prune")
+	}
+	return nil
+}
+
+// edits reports whether people may change an object beside its application.
+func (g Guard) edits(key manifest.Key, namespaced bool) error {
+	if err := g.permits(key, namespaced, verbEdit); err != nil {
+		return err
+	}
+	if r := g.rules(); r != nil && !r.AllowLiveEdit && !inHub(key) {
+		return g.refuse(key, "the local guard of the cluster permits no changes of live objects")
 	}
 	return nil
 }
@@ -171,10 +251,18 @@ func (g Guard) enters(key manifest.Key, name string) error {
 }
 
 // permits reports whether the cluster's owner and the project permit writing an
-// object of the application. The caller holds mu.
+// object of the application. A project that is restricted while an operation
+// runs counts at once, though the operation ends before the new state is
+// processed. The caller holds mu.
 func (a *app) permits(key manifest.Key, namespaced bool) error {
 	if err := a.e.Guard.writes(key, namespaced); err != nil || inHub(key) {
 		return err
 	}
-	return permit(a.state.GetPolicy().GetLimits(), a.state.GetProject(), key, namespaced)
+	state := a.state
+	if a.newState || a.taking {
+		if row, ok := a.e.Inventory.App(a.id); ok {
+			state = row.State
+		}
+	}
+	return permit(state.GetPolicy().GetLimits(), state.GetProject(), key, namespaced)
 }

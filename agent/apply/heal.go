@@ -81,14 +81,14 @@ func (a *app) healable(x *object) bool {
 	if x.record.Owned.UID != x.live.uid {
 		return true // it was recreated
 	}
-	return x.comparison.Void == "" && !x.comparison.Equal
+	return x.comparison.Void == "" && (!x.comparison.Equal || x.rotated != "")
 }
 
 // backoff returns the delay before healing an object that a manager changes
 // again and again. People's changes are not delayed.
 func (x *object) backoff(now time.Time) time.Duration {
-	if x.retries > 0 {
-		return 0 // the pause after a failure is scheduled already
+	if x.retries > 0 || x.rotated != "" && x.comparison.Equal {
+		return 0 // the pause after a failure is scheduled already; nobody has changed its fields
 	}
 	// The managers of the fields that differ count: the last writer may have
 	// written other fields.
@@ -221,15 +221,21 @@ func (a *app) healAfter(x *object, after time.Duration) {
 // restore writes an accepted object again. A write in flight is counted
 // already.
 func (a *app) restore(ctx context.Context, x *object, d *desired) {
-	body, err := a.e.body(ctx, d.digest)
+	a.mu.Lock()
+	doing := "heal"
+	if x.rotated != "" && x.comparison.Equal {
+		doing = "rotate"
+	}
+	a.mu.Unlock()
+	body, err := a.readDesired(ctx, d, time.Time{})
 	if err != nil {
 		a.refused(ctx, x, err)
 		a.settle(ctx, x, nil)
 		return
 	}
 	failpoint.Here(failpoint.AgentHealBefore)
-	_, err = a.write(ctx, x, d, body, writing{options: a.options(body), held: true})
-	a.e.Metrics.Object("heal", outcome(err))
+	_, err = a.write(ctx, x, d, body, writing{options: a.options(body.Object), held: true})
+	a.e.Metrics.Object(doing, outcome(err))
 	if err == nil {
 		a.e.Log.InfoContext(ctx, "object healed", logkey.Application, a.id, logkey.Object, x.key.String())
 	}

@@ -23,16 +23,16 @@ import (
 // hookBody converts a hook's manifest to the object that is created: with the
 // name and mark of this instance, and a finalizer that stays until its result
 // was read.
-func (t *task) hookBody(ctx context.Context, it wave.Item) (*manifest.Object, error) {
-	o, err := t.app.e.body(ctx, t.wants[it.Index].digest)
+func (t *task) hookBody(ctx context.Context, it wave.Item) (applicable, error) {
+	o, err := t.app.readDesired(ctx, t.wants[it.Index], time.Time{})
 	if err != nil {
-		return nil, err
+		return applicable{}, err
 	}
 	o.SetGenerateName("")
 	t.app.mu.Lock()
-	t.app.prepare(o, it.Key)
+	t.app.prepare(o.Object, it.Key)
 	t.app.mu.Unlock()
-	annotate(o, instanceAnnotation, it.Instance)
+	annotate(o.Object, instanceAnnotation, it.Instance)
 	if held := o.GetFinalizers(); !slices.Contains(held, health.HookFinalizer) {
 		o.SetFinalizers(append(held, health.HookFinalizer))
 	}
@@ -93,19 +93,19 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	at := endpoint{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
 	failpoint.Here(failpoint.AgentHookBefore)
 	whole, done := outlast(ctx, answerTime)
-	out, message, err := t.make(whole, at, it, body)
+	out, message, err := t.make(whole, at, it, body.Object)
 	done()
 	failpoint.Here(failpoint.AgentHookAfter)
 	if err != nil {
 		a.settle(ctx, x, nil)
-		err = explain(err, it.Key, "create")
+		err = explainAs(err, it.Key, "create", body.hidden(it.Key))
 		a.releaseUnwritten(x)
 		return wave.Outcome{}, err
 	}
 	a.mu.Lock()
 	x.hook = t.op.ID
 	x.record = &inventory.Record{
-		App: a.id, Key: it.Key, Version: it.Version, Wave: it.Wave, Hook: t.op.ID, Options: manifest.Options(body),
+		App: a.id, Key: it.Key, Version: it.Version, Wave: it.Wave, Hook: t.op.ID, Options: manifest.Options(body.Object), Secret: a.secretsIn(body.leaves),
 		Owned: diff.Owned{Manager: a.e.Manager, APIVersion: out.GetAPIVersion(), UID: string(out.GetUID())},
 	}
 	_, err = a.e.Inventory.Own(*x.record)
@@ -164,7 +164,8 @@ func (t *task) tryHook(ctx context.Context, it wave.Item, s *sending) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.app.kube().create(ctx, endpoint{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}, body, true)
+	s.leaves = body.leaves
+	_, err = t.app.kube().create(ctx, endpoint{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}, body.Object, true)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -265,8 +266,12 @@ func (t *task) doom(ctx context.Context, it wave.Item, namespaced bool) (uid str
 		return "", &wave.Outcome{Kept: true, Message: "kept: hub and agent disagree about the log's past"}
 	}
 	err := a.permits(it.Key, namespaced)
-	if err == nil {
+	switch {
+	case err != nil:
+	case a.leaving || x.hook != "":
 		err = a.e.Guard.deletes(it.Key, namespaced)
+	default:
+		err = a.e.Guard.prunes(it.Key, namespaced)
 	}
 	if err != nil {
 		return "", &wave.Outcome{Kept: true, Message: "kept: " + sentence(err)}

@@ -132,7 +132,7 @@ func (t *task) patientlyInHub(ctx context.Context, it wave.Item, x *object, d *d
 		body, err := t.app.e.body(ctx, d.digest)
 		if err == nil {
 			var w written
-			if w, err = t.app.write(ctx, x, d, body, writing{options: it.Options}); err == nil {
+			if w, err = t.app.write(ctx, x, d, applicable{Object: body}, writing{options: it.Options}); err == nil {
 				return w, nil
 			}
 		}

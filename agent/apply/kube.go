@@ -328,6 +328,12 @@ func ambiguous(err error) bool {
 // explain converts an API server's reply to one sentence about one object,
 // classified by who can fix it.
 func explain(err error, key manifest.Key, doing string) error {
+	return explainAs(err, key, doing, key.Kind == "Secret")
+}
+
+// explainAs is explain; hidden says that the object has values that nobody may
+// see, which a server may quote.
+func explainAs(err error, key manifest.Key, doing string, hidden bool) error {
 	if err == nil {
 		return nil
 	}
@@ -346,15 +352,16 @@ func explain(err error, key manifest.Key, doing string) error {
 	switch {
 	case apierrors.IsUnauthorized(err):
 		text = "the API server does not accept the agent's credentials"
-	case key.Kind == "Secret":
+	case hidden:
 		text = withoutValues(err)
 	}
-	return fault.With(fault.Wrap(kind, hushed(err, key), "%s", text), key.Describe(), fix)
+	return fault.With(fault.Wrap(kind, hushed(err, hidden), "%s", text), key.Describe(), fix)
 }
 
-// hushed removes a reply about a Secret from the logged error chain.
-func hushed(err error, key manifest.Key) error {
-	if key.Kind == "Secret" {
+// hushed removes a reply about an object with hidden values from the logged
+// error chain.
+func hushed(err error, hidden bool) error {
+	if hidden {
 		return errors.New(withoutValues(err))
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capstan-cd/capstan/agent/secrets"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -24,6 +25,8 @@ type LiveView struct {
 	Problem                string           // why an apply would be refused
 
 	target, applied *desired
+	leaves          []secrets.Leaf // resolved fields of Desired
+	unresolved      error          // why Desired has references instead
 }
 
 // Manages reports whether an object is one that the application manages.
@@ -47,7 +50,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, all bool, pick func(man
 		s := &views[i]
 		var err error
 		if s.target != nil {
-			if s.Desired, err = a.manifest(ctx, s.target); err != nil {
+			if err = a.viewDesired(ctx, s); err != nil {
 				return nil, err
 			}
 		}
@@ -134,7 +137,10 @@ func (a *app) predict(ctx context.Context, s *LiveView) (*manifest.Object, error
 		return nil, fault.New(fault.Offline, "there was no time for its dry run")
 	}
 	defer func() { <-a.e.tries }()
-	try := &sending{app: a, key: s.Key, body: s.Desired, options: a.options(s.Desired), dryRun: true}
+	if s.unresolved != nil {
+		return nil, s.unresolved
+	}
+	try := &sending{app: a, key: s.Key, body: s.Desired, leaves: s.leaves, options: a.options(s.Desired), dryRun: true}
 	a.mu.Lock()
 	x := a.objects[s.Key]
 	try.ignore, try.problem = a.ignore, a.permits(s.Key, s.target.namespaced)
@@ -144,7 +150,7 @@ func (a *app) predict(ctx context.Context, s *LiveView) (*manifest.Object, error
 	a.mu.Unlock()
 	out, err := a.send(ctx, try)
 	if err != nil {
-		return nil, explain(err, s.Key, "dry-run")
+		return nil, try.explain(err, "dry-run")
 	}
 	return out, nil
 }
@@ -188,4 +194,53 @@ func (e *Engine) Read(ctx context.Context, app string, gvk schema.GroupVersionKi
 		return nil, fault.With(fault.New(fault.Missing, "it is not in the cluster"), key.Describe(), "")
 	}
 	return &manifest.Object{Object: withoutFields(live.Object)}, nil
+}
+
+// ActsAs is the user as whom requests for an application are sent; empty: the
+// agent itself.
+func (e *Engine) ActsAs(id string) (string, error) {
+	a := e.known(id)
+	if a == nil {
+		return "", fault.New(fault.Missing, "the agent does not have this application")
+	}
+	return a.actsAs(e.tenantSettings())
+}
+
+// UID is that of a live object that an application manages; empty: there is
+// none of that name.
+func (e *Engine) UID(id string, key manifest.Key) string {
+	a := e.known(id)
+	if a == nil {
+		return ""
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if x := a.objects[key]; x != nil && x.live.found {
+		return x.live.uid
+	}
+	return ""
+}
+
+// ManagedPods returns the live pods that an application manages directly.
+func (e *Engine) ManagedPods(id string) []manifest.Key {
+	a := e.known(id)
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []manifest.Key
+	for _, key := range a.keys() {
+		if key.Group == "" && key.Kind == "Pod" && a.objects[key].live.found {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// known returns an application; nil if the agent does not have it.
+func (e *Engine) known(id string) *app {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.apps[id]
 }

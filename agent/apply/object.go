@@ -37,6 +37,7 @@ type object struct {
 	comparison       diff.Result // comparison of live with record
 	expected         expectation
 	failure          string // why the last write of it was refused
+	rotated          string // why its secrets must be written again; empty: they need not
 	missing          bool   // because its kind is not served
 
 	inflight  int              // writes in flight; events are deferred until they end
@@ -137,6 +138,7 @@ func (x *object) observe(o *manifest.Object) {
 	x.live = a.e.reduceLive(o, a.ignore.Managers(x.key))
 	x.settleHealth(a.e.Clock.Now())
 	x.live.inherits = inherits(o)
+	x.observeSecrets(o)
 	x.compareLive(o)
 	x.live.writers = x.comparison.Writers(o, a.e.Manager)
 	x.live.foreign = x.stranger(o)
@@ -258,8 +260,8 @@ func (x *object) sync() (state, detail string) {
 	switch {
 	case x.target == nil:
 		return outOfSync, "no longer in the manifests"
-	case x.unserved() != nil:
-		return unknownSync, sentence(x.unserved())
+	case x.unseen() != nil:
+		return unknownSync, sentence(x.unseen())
 	case !x.live.known:
 		_, broken := x.app.e.kindState(x)
 		switch {
@@ -274,10 +276,13 @@ func (x *object) sync() (state, detail string) {
 	case x.adopted():
 		return outOfSync, "adopted from application " + nameOf(x.record.From) + "; the next sync writes it"
 	case x.current(x.target):
-		if x.comparison.Equal {
-			return synced, ""
+		switch {
+		case !x.comparison.Equal:
+			return outOfSync, differs(x.comparison.Fields)
+		case x.rotated != "":
+			return outOfSync, x.rotated
 		}
-		return outOfSync, differs(x.comparison.Fields)
+		return synced, ""
 	case x.expects(x.target):
 		return x.expected.sync()
 	}
@@ -294,6 +299,15 @@ func (x *object) unserved() error {
 		return broken
 	}
 	return nil
+}
+
+// unseen is the reason why nothing about the live object may be concluded: its
+// kind is left out, or not served. The caller holds the application's mu.
+func (x *object) unseen() error {
+	if _, broken := x.app.e.kindState(x); leftOut(broken) {
+		return broken
+	}
+	return x.unserved()
 }
 
 // The sync states of the protocol.
@@ -339,11 +353,11 @@ func (x *object) wellness() (state, message string) {
 	if x.app.itself(x.key) {
 		return "", "" // its health is that of its parts
 	}
+	if why := x.unseen(); why != nil {
+		return health.Unknown, sentence(why)
+	}
 	if x.live.known && !x.live.found {
 		return health.Missing, ""
-	}
-	if why := x.unserved(); why != nil {
-		return health.Unknown, sentence(why)
 	}
 	if _, broken := x.app.e.kindState(x); !x.live.known && fault.KindOf(broken) == fault.Missing {
 		return health.Missing, sentence(broken)

@@ -220,7 +220,11 @@ func (a *app) end(ctx context.Context, o inventory.Operation, refusedBy *refused
 		a.refusals.set(o.ID, causes)
 		a.mu.Unlock()
 	}
-	a.e.Log.InfoContext(ctx, "operation ended", logkey.Application, a.id, logkey.Operation, o.ID, logkey.Phase, out.GetPhase())
+	ended := []any{logkey.Application, a.id, logkey.Operation, o.ID, logkey.Phase, out.GetPhase()}
+	if out.GetPhase() != phaseSucceeded {
+		ended = append(ended, logkey.Message, out.GetMessage())
+	}
+	a.e.Log.InfoContext(ctx, "operation ended", ended...)
 	a.e.Metrics.Operation(out.GetPhase(), time.Duration(out.GetFinishedUnixNano()-out.GetStartedUnixNano()))
 	a.e.Reports.Operation(out)
 	a.eventEnded(o, out)

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -186,16 +187,32 @@ func (s *Orphans) OnReplace(_ context.Context, gvk schema.GroupVersionKind, name
 	s.rescan()
 }
 
-// Broken records that a kind cannot be watched, or can be again.
-func (s *Orphans) Broken(_ context.Context, gvk schema.GroupVersionKind, _ string, err error) {
+// Broken records that a kind cannot be watched, or can be again. A kind that is
+// left out is not shown, and not named as unread either.
+func (s *Orphans) Broken(_ context.Context, gvk schema.GroupVersionKind, namespace string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil {
+	switch {
+	case err == nil:
 		delete(s.broken, gvk)
-	} else {
+	case leftOut(err):
+		delete(s.broken, gvk)
+		for ns, of := range s.found {
+			maps.DeleteFunc(of, func(k manifest.Key, o orphan) bool {
+				return (namespace == "" || ns == namespace) && kindOf(k, o.version) == gvk
+			})
+		}
+	default:
 		s.broken[gvk] = struct{}{}
 	}
 	s.rescan()
+}
+
+// leftOut reports whether a kind is not watched because the agent may not, and
+// the tenant's settings say to leave such kinds out.
+func leftOut(err error) bool {
+	var is interface{ LeftOut() }
+	return errors.As(err, &is)
 }
 
 // Warned does nothing: these objects are not desired.

@@ -36,6 +36,9 @@ func (e *Engine) Delete(ctx context.Context, app string, gvk schema.GroupVersion
 	if err == nil {
 		err = e.Guard.deletes(key, namespaced)
 	}
+	if err == nil {
+		err = e.Guard.edits(key, namespaced)
+	}
 	if err != nil {
 		return err
 	}

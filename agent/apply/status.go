@@ -336,6 +336,7 @@ func (e *Engine) Refresh(ctx context.Context, id string) bool {
 		a.lastReport = nil
 		a.scheduleReport()
 		a.mu.Unlock()
+		a.e.do(func(ctx context.Context) { a.refreshSecrets(ctx, true) })
 	}
 	return found
 }

@@ -373,9 +373,9 @@ func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desire
 	}
 	until := t.app.e.Clock.Now().Add(kindPause)
 	for {
-		body, err := t.app.e.body(ctx, d.digest)
+		body, err := t.app.readDesired(ctx, d, time.Time{})
 		if err != nil {
-			return written{}, err
+			return written{}, t.unresolved(ctx, x, err)
 		}
 		w, err := t.app.write(ctx, x, d, body, writing{options: it.Options})
 		if fault.KindOf(err) != fault.Missing && !unknownResource(err) || !it.MadeHere || t.app.e.Clock.Now().After(until) {
@@ -391,7 +391,7 @@ func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desire
 // settled reports whether an object is unchanged, so that no request is needed.
 // The caller holds mu.
 func (x *object) settled(d *desired) bool {
-	if !x.live.known || !x.live.found || x.live.deleting || x.inflight > 0 || !x.current(d) || !x.comparison.Equal || !x.marked() {
+	if !x.live.known || !x.live.found || x.live.deleting || x.inflight > 0 || !x.current(d) || !x.comparison.Equal || x.rotated != "" || !x.marked() {
 		return false
 	}
 	_, broken := x.app.e.kindState(x)
@@ -470,11 +470,11 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	}
 	a := t.app
 	d := t.wants[it.Index]
-	body, err := a.e.body(ctx, d.digest)
+	body, err := a.readDesired(ctx, d, time.Time{})
 	if err != nil {
 		return wave.Check{Err: err}
 	}
-	s := &sending{app: a, key: it.Key, digest: d.digest, body: body, options: it.Options, dryRun: true}
+	s := &sending{app: a, key: it.Key, digest: d.digest, body: body.Object, leaves: body.leaves, options: it.Options, dryRun: true}
 	var owned error
 	if !it.Hook {
 		owned = a.obtain(ctx, it.Key, d.namespaced, true)
@@ -499,7 +499,7 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	case err != nil && absent(it, err):
 		return wave.Check{Message: "checked when it is applied"}
 	case err != nil:
-		return wave.Check{Err: explain(err, it.Key, "dry-run")}
+		return wave.Check{Err: s.explain(err, "dry-run")}
 	case out == nil || s.before == "":
 		return wave.Check{Message: "would be created"}
 	}

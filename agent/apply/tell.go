@@ -18,7 +18,7 @@ func (a *app) happened(reason, message string, warning bool) {
 	if a.e.Happened == nil || a.state == nil {
 		return
 	}
-	a.e.Happened(Happening{App: a.id, Name: a.state.GetName(), Namespace: a.state.GetNamespace(), Reason: reason, Warning: warning, Message: message})
+	a.e.Happened(Happening{App: a.id, Name: a.state.GetName(), Namespace: a.state.GetNamespace(), Reason: reason, Warning: warning, Message: a.secretValues().Text(message)})
 }
 
 // eventStarted reports that an operation starts, and its initiator.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/apply/ownership"
 	"github.com/capstan-cd/capstan/agent/inventory"
+	"github.com/capstan-cd/capstan/agent/secrets"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -40,7 +41,7 @@ type written struct {
 
 // write writes one object's desired content and records which fields are ours.
 // Events that arrive during the write are processed after its response.
-func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.Object, w writing) (written, error) {
+func (a *app) write(ctx context.Context, x *object, d *desired, body applicable, w writing) (written, error) {
 	a.meet(ctx, x)
 	s := a.sending(x, d, body, w)
 	if err := a.adoptLive(ctx, x, s); err != nil {
@@ -53,7 +54,7 @@ func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.O
 		err = a.record(ctx, x, d, s, out)
 	}
 	if err != nil {
-		err = explain(err, x.key, "apply")
+		err = s.explain(err, "apply")
 		a.refused(ctx, x, err)
 		a.settle(ctx, x, out)
 		a.releaseUnwritten(x)
@@ -71,6 +72,7 @@ type sending struct {
 	key     manifest.Key
 	digest  [32]byte // of the manifest
 	body    *manifest.Object
+	leaves  []secrets.Leaf // resolved fields of the body
 	ignore  *diff.Ignore
 	options []string
 	dryRun  bool
@@ -87,14 +89,14 @@ type sending struct {
 
 // sending collects what a write needs, under mu, and counts the write as in
 // flight.
-func (a *app) sending(x *object, d *desired, body *manifest.Object, w writing) *sending {
+func (a *app) sending(x *object, d *desired, body applicable, w writing) *sending {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !w.held {
 		x.inflight++
 	}
-	s := &sending{app: a, key: x.key, digest: d.digest, body: body, ignore: a.ignore, options: w.options}
-	a.prepare(body, x.key)
+	s := &sending{app: a, key: x.key, digest: d.digest, body: body.Object, leaves: body.leaves, ignore: a.ignore, options: w.options}
+	a.prepare(s.body, x.key)
 	s.marks = a.marksNow(x.key)
 	if x.record != nil {
 		s.applied, s.had = x.record.Owned.Digest, true
@@ -435,13 +437,15 @@ func (a *app) record(ctx context.Context, x *object, d *desired, s *sending, out
 	}
 	r := inventory.Record{
 		App: a.id, Key: x.key, Version: d.gvk.Version, Wave: d.wave, Owned: owned, Merged: s.merged,
-		Options: optionsOf(s.body), Marks: s.marks,
+		Options: optionsOf(s.body), Marks: s.marks, Secret: a.secretsOf(s),
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return nil
 	}
+	r.Resolve = a.resolvesAll()
+	x.rotationEnds()
 	x.record, x.failure, x.missing, x.retries, x.notBefore, x.doomed = &r, "", false, 0, time.Time{}, false
 	a.e.event(a.id, x.key, ownership.Applied)
 	if _, err := a.e.Inventory.Own(r); err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
-	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/agent/upgrade"
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -168,13 +167,20 @@ func (b blobs) Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, err
 }
 
 // children reports the children of managed objects.
-type children struct{ outbox *report.Outbox }
+type children struct{ a *agent }
 
 // Child reports a child that is new or has changed.
-func (c children) Child(app string, r watch.Record) { c.outbox.Resource(childOf(app, r)) }
+func (c children) Child(app string, r watch.Record) {
+	c.a.outbox.Resource(c.a.engine.Outgoing(childOf(app, r)))
+	if r.Kind == "Pod" && r.Group == "" && r.Health == "Degraded" {
+		c.a.live.Failed(app, manifest.Key{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name})
+	}
+}
 
 // ChildGone removes it again.
-func (c children) ChildGone(app string, r watch.Record) { c.outbox.Removed(childOf(app, r)) }
+func (c children) ChildGone(app string, r watch.Record) {
+	c.a.outbox.Removed(c.a.engine.Outgoing(childOf(app, r)))
+}
 
 func childOf(app string, r watch.Record) *linkv1.Resource {
 	return &linkv1.Resource{
@@ -211,7 +217,8 @@ func (c cluster) Belongs(app string, key manifest.Key) bool {
 // Read returns a live object.
 func (c cluster) Read(ctx context.Context, app string, key manifest.Key, version string) (*manifest.Object, error) {
 	gvk := schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}
-	return c.a.engine.Read(ctx, app, gvk, key.Namespace, key.Name)
+	o, err := c.a.engine.Read(ctx, app, gvk, key.Namespace, key.Name)
+	return c.conceal(app, o), err
 }
 
 // Inspect returns desired and live.
@@ -223,15 +230,38 @@ func (c cluster) Inspect(ctx context.Context, app string, all, predict bool, pic
 	if err != nil {
 		return nil, err
 	}
+	return c.present(app, views), nil
+}
+
+// Preview compares objects that are not desired with the live ones.
+func (c cluster) Preview(ctx context.Context, app string, objects []*manifest.Object) ([]relay.Object, error) {
+	views, err := c.a.engine.Preview(ctx, app, objects)
+	return c.present(app, views), err
+}
+
+// Removed returns the objects of an application that are not among keys.
+func (c cluster) Removed(_ context.Context, app string, keys []manifest.Key) ([]relay.Object, error) {
+	views, err := c.a.engine.PreviewRemoved(app, keys)
+	return c.present(app, views), err
+}
+
+// present converts views to what leaves the cluster.
+func (c cluster) present(app string, views []apply.LiveView) []relay.Object {
 	out := make([]relay.Object, len(views))
-	for i, s := range views {
+	for i, raw := range views {
+		s := c.a.engine.ConcealView(app, raw, c.a.secret.Keys().Mask)
 		out[i] = relay.Object{
 			Key: s.Key, Version: s.Version, Sync: s.Sync, Summary: s.Detail, Fields: s.Fields,
 			Desired: s.Desired, Live: s.Live, Applied: s.Applied,
 			Normalized: s.Normalized, Predicted: s.Predicted, Problem: s.Problem,
 		}
 	}
-	return out, nil
+	return out
+}
+
+// conceal hides resolved references in an object that leaves the cluster.
+func (c cluster) conceal(app string, o *manifest.Object) *manifest.Object {
+	return c.a.engine.Conceal(app, o, c.a.secret.Keys().Mask)
 }
 
 // Act reads an object and makes the changes that do returns.
@@ -243,8 +273,11 @@ func (c cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, key manife
 	}, do)
 }
 
-// Refresh compares again.
-func (c cluster) Refresh(ctx context.Context, app string) bool { return c.a.engine.Refresh(ctx, app) }
+// Refresh compares again, and asks again for kinds that were left out.
+func (c cluster) Refresh(ctx context.Context, app string) bool {
+	c.a.watcher.AskAgain()
+	return c.a.engine.Refresh(ctx, app)
+}
 
 // CheckAccess returns what the application's service account lacks.
 func (c cluster) CheckAccess(ctx context.Context, app string) (*linkv1.CheckAccessResponse, error) {

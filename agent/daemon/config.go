@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capstan-cd/capstan/agent/apply"
+	"github.com/capstan-cd/capstan/agent/secrets"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/shared/yamltext"
@@ -51,6 +52,9 @@ type Config struct {
 	// GuardFile contains rules of the cluster's owner, which the hub cannot
 	// change; empty: none.
 	GuardFile string
+	// SecretsFile contains the policy of the cluster's owner for references to
+	// secrets, which the hub cannot change; empty: none are resolved.
+	SecretsFile string
 	// OwnRoles are names of roles and bindings that grant the agent its rights,
 	// in addition to those that its chart names after Namespace. All of them
 	// are protected from manifests.
@@ -155,19 +159,35 @@ func (c Config) guard() (apply.Guard, error) {
 	if c.GuardFile == "" {
 		return g, nil
 	}
-	raw, err := os.ReadFile(c.GuardFile)
-	if err != nil {
+	if _, err := os.Stat(c.GuardFile); err != nil {
 		return g, fault.Wrap(fault.Invalid, err, "the guard file %s cannot be read", c.GuardFile)
 	}
-	rules := apply.GuardRules{AllowDelete: true, AllowClusterScoped: true}
-	if err := yamltext.Decode(c.GuardFile, raw, &rules); err != nil {
+	// A mistake that was there before the start is reported by ending, as any other
+	// of the configuration; one that comes later permits nothing until it is mended.
+	if err := CheckGuard(c.GuardFile); err != nil {
 		return g, err
 	}
-	if err := rules.Validate(); err != nil {
-		return g, fault.Wrap(fault.Invalid, err, "the guard file %s: %s", c.GuardFile, fault.Sentence(err))
-	}
-	g.Rules = &rules
+	g.Current = newGuardFile(c.GuardFile, c.Log).current
 	return g, nil
+}
+
+// secretsPolicy reads which references to secrets may be resolved.
+func (c Config) secretsPolicy() (secrets.Policy, error) {
+	var p secrets.Policy
+	if c.SecretsFile == "" {
+		return p, nil
+	}
+	raw, err := os.ReadFile(c.SecretsFile)
+	if err != nil {
+		return p, fault.Wrap(fault.Invalid, err, "the secrets policy %s cannot be read", c.SecretsFile)
+	}
+	if err := yamltext.Decode(c.SecretsFile, raw, &p); err != nil {
+		return p, err
+	}
+	if err := p.Validate(); err != nil {
+		return p, fault.Wrap(fault.Invalid, err, "the secrets policy %s: %s", c.SecretsFile, fault.Sentence(err))
+	}
+	return p, nil
 }
 
 // token reads the join token; empty: there is none.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -20,9 +21,12 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/kubeevent"
 	"github.com/capstan-cd/capstan/agent/link"
+	"github.com/capstan-cd/capstan/agent/live"
 	"github.com/capstan-cd/capstan/agent/relay"
+	"github.com/capstan-cd/capstan/agent/remote"
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/agent/rule"
+	"github.com/capstan-cd/capstan/agent/secrets"
 	"github.com/capstan-cd/capstan/agent/settings"
 	"github.com/capstan-cd/capstan/agent/upgrade"
 	"github.com/capstan-cd/capstan/agent/watch"
@@ -31,6 +35,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/shared/version"
 )
@@ -46,6 +51,10 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	guard, err := c.guard()
+	if err != nil {
+		return err
+	}
+	policy, err := c.secretsPolicy()
 	if err != nil {
 		return err
 	}
@@ -75,7 +84,11 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	store.Guard(secret.Cursor())
-	a := assemble(c, k, guard, store, secret, t)
+	resolver, err := secrets.New(secrets.Config{Policy: policy, Home: c.Namespace, Keys: clusterSecrets(k.dynamic)})
+	if err != nil {
+		return err
+	}
+	a := assemble(c, k, owner{guard, resolver}, store, secret, t)
 	a.addStats()
 	return lifecycle.Run(ctx, append(t.parts(c), a.parts()...)...)
 }
@@ -109,6 +122,8 @@ type kubernetes struct {
 	dynamic dynamic.Interface
 	slim    dynamic.Interface // reads only metadata
 	api     *watch.API
+	base    *url.URL // of the API server
+	conf    *rest.Config
 }
 
 func connect(conf *rest.Config) (kubernetes, error) {
@@ -142,7 +157,7 @@ func connect(conf *rest.Config) (kubernetes, error) {
 		own.Transport = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{UserName: user}, client.Transport)
 		return dynamic.NewForConfigAndClient(conf, &own)
 	}
-	return kubernetes{as: as, http: client, dynamic: dyn, slim: metadata, api: watch.NewAPI(client, base)}, nil
+	return kubernetes{as: as, http: client, dynamic: dyn, slim: metadata, api: watch.NewAPI(client, base), base: base, conf: conf}, nil
 }
 
 // agent is the assembled parts.
@@ -156,11 +171,13 @@ type agent struct {
 	outbox      *report.Outbox
 	tree        *watch.Tree
 	engine      *apply.Engine
+	guard       apply.Guard
 	watcher     *watch.Informers
 	hub         *hubobjects.Objects
 	orphans     *watch.Informers
 	lease       *apply.Lease
 	actions     *actions.Server
+	live        *live.Server
 	events      *kubeevent.Recorder
 	epoch       string
 	conn        connection
@@ -181,14 +198,21 @@ type tenantSettings struct {
 	engine  atomic.Pointer[apply.Settings]
 }
 
-func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret, t *instruments) *agent {
-	a := &agent{Config: c, instruments: t, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
+// owner is what the cluster's owner has decided.
+type owner struct {
+	guard   apply.Guard
+	secrets *secrets.Resolver
+}
+
+func assemble(c Config, k kubernetes, own owner, store *inventory.Store, secret *inventory.Secret, t *instruments) *agent {
+	a := &agent{Config: c, instruments: t, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api), guard: own.guard}
 	a.settings.current = settings.New(store.Settings())
 	a.settings.rules = rule.New(healthScripts(a.settings.current))
 	a.actions = actions.New(cluster{a}, actionScripts(a.settings.current), func() []string { return a.engine.Hidden() }, c.Log)
 	a.customize()
 	a.outbox = report.New(a.epoch, lifecycle.System{}, a.delivered, c.Log)
-	a.tree = watch.NewTree(a.assessHealth, children{a.outbox})
+	a.live = live.New(live.Config{Cluster: cluster{a}, Client: k.http, Base: k.base, Log: c.Log})
+	a.tree = watch.NewTree(a.assessHealth, children{a})
 	a.tree.Exclude(a.settings.current.Get().ExcludedChild)
 	a.tree.Label(a.settings.current.Get().CustomLabels())
 	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), lifecycle.System{}, c.Log)
@@ -197,13 +221,15 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	a.engine = apply.New(apply.Config{
 		Hub: a.hub, Client: k.dynamic, As: k.as, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.assessHealth, Columns: a.columns, Links: watch.Links, Log: c.Log,
-		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Metrics: t.metrics,
+		Offset: a.offset, Guard: own.guard, Secrets: own.secrets, Manager: c.FieldManager, Metrics: t.metrics,
 		Excluded: func(group, kind string) bool { return a.settings.current.Get().Excluded(group, kind) },
 		Settings: func() apply.Settings { return *a.settings.engine.Load() },
 		Happened: func(h apply.Happening) { a.events.Record(kubeevent.Event(h)) },
 	})
 	a.watcher = watch.New(k.dynamic, a.mapper, t.metrics.Watching(a.engine), a.tree, c.Log, c.Namespaces...)
 	a.orphans = watch.New(k.slim, a.mapper, a.engine.Orphans(), nil, c.Log, c.Namespaces...)
+	a.watcher.LeaveOut(a.respect, k.dynamic)
+	a.orphans.LeaveOut(a.respect, k.dynamic)
 	a.orphans.Bound(16, 500) // of all served kinds, which may be thousands
 	a.lease.Undone(func(ctx context.Context) {
 		c.Log.WarnContext(ctx, "the cluster has lost confirmed writes, as after a restore of its etcd; everything is listed again")
@@ -230,11 +256,13 @@ func (a *agent) parts() []lifecycle.Part {
 		{Name: "lease", Run: a.lease.Run},
 		{Name: "events", Run: a.events.Run},
 		{Name: "engine", Run: func(ctx context.Context) error { return a.engine.Run(ctx, a.watcher) }},
+		{Name: "references to secrets", Run: a.engine.RunSecrets},
 		{Name: "watches", Run: a.watcher.Run},
 		{Name: "objects of the hub", Run: func(ctx context.Context) error { return a.hub.Run(ctx, a.instruments.metrics.Watching(a.engine)) }},
 		{Name: "orphans", Run: func(ctx context.Context) error { return a.engine.Orphans().Run(ctx, a.orphans) }},
 		{Name: "watches of orphans", Run: a.orphans.Run},
 		{Name: "first snapshot", Run: a.firstSnapshot, Once: true},
+		{Name: "lines of failed pods", Run: a.live.Run},
 		{Name: "link", Run: a.attach},
 	}
 }
@@ -276,11 +304,16 @@ func (a *agent) attach(ctx context.Context) error {
 	client, err := link.New(link.Config{
 		Vault: vault, Cluster: facts, Desired: desired{a}, Reports: a.outbox, Sessions: sessions{a}, Load: a.load,
 		Epoch: a.epoch, Log: a.Log, Version: version.String(), Proxy: proxy, Dial: a.Dial, Instance: a.store.Instance(), Revoked: a.revoked,
-		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported}, Upgrades: a.Upgrades,
-		Unary: []grpc.UnaryServerInterceptor{a.instruments.caught, a.instruments.tracer.ServerUnary},
+		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported, manifest.ResolveFeature}, Upgrades: a.Upgrades,
+		Unary:  []grpc.UnaryServerInterceptor{a.instruments.caught, a.instruments.tracer.ServerUnary},
+		Caught: a.instruments.caughtStream,
 		Serve: func(r grpc.ServiceRegistrar) {
-			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, cluster{a}, func() []byte { return a.secret.Keys().Mask }, a.engine.Hidden))
+			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, cluster{a}, cluster{a}, cluster{a}, func() []byte { return a.secret.Keys().Mask }, a.engine.Hidden))
 			linkv1.RegisterActsServer(r, a.actions)
+			linkv1.RegisterLiveServer(r, a.live)
+			linkv1.RegisterRemoteServer(r, remote.New(remote.Config{
+				Cluster: cluster{a}, Policy: ownersPolicy{a.guard}, REST: a.kube.conf, Base: a.kube.base, Mode: a.mode(), Namespaces: a.Namespaces,
+			}))
 			linkv1.RegisterUpgradesServer(r, &upgrade.Server{
 				Allowed: a.Upgrades, Repositories: a.UpgradeRepositories, Client: a.kube.dynamic, Namespace: a.Namespace, Clock: lifecycle.System{}, Log: a.Log,
 			})

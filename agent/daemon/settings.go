@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/capstan-cd/capstan/agent/apply"
+	"github.com/capstan-cd/capstan/agent/watch"
 )
 
 // reconsider applies changed settings.
@@ -15,9 +16,16 @@ func (a *agent) reconsider(ctx context.Context) {
 	a.engine.Reconsider(ctx)
 	a.engine.ReassessHealth()
 	a.watcher.Reconsider()
+	a.watcher.AskAgain()
+	a.orphans.AskAgain()
 	if relabel {
 		a.watcher.Again()
 	}
+}
+
+// respect is how kinds that the agent may not list are left out.
+func (a *agent) respect() watch.Respect {
+	return watch.Respect(a.settings.current.Get().RespectRBAC())
 }
 
 // tenant is the id of the tenant that the agent belongs to; empty before it is

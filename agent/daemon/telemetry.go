@@ -146,6 +146,11 @@ func one(yes bool) float64 {
 	return 0
 }
 
+// caughtStream does the same as caught for streams.
+func (t *instruments) caughtStream(ctx context.Context, method string, value any) error {
+	return t.monitor.Caught(ctx, method, value)
+}
+
 // caught converts a panic in a call of the hub to an error of that call.
 func (t *instruments) caught(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (res any, err error) {
 	defer func() {

@@ -14,7 +14,9 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
+	"github.com/capstan-cd/capstan/agent/secrets"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // vault stores the agent's Secret in its namespace.
@@ -106,4 +108,22 @@ func (s identities) Save(ctx context.Context, id link.Identity) error {
 		return fmt.Errorf("write the agent's identity: %w", err)
 	}
 	return s.secret.SetIdentity(ctx, raw)
+}
+
+// clusterSecrets reads Secrets of the cluster as the agent.
+func clusterSecrets(client dynamic.Interface) secrets.ReadSecret {
+	gvr := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	return func(ctx context.Context, namespace, name string) (*manifest.Object, error) {
+		o, err := client.Resource(gvr).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		object := "Secret " + namespace + "/" + name
+		switch {
+		case err == nil:
+			return o, nil
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case apierrors.IsForbidden(err):
+			return nil, fault.With(fault.New(fault.Denied, "the agent may not read it"), object, "grant the agent get on this Secret; its chart does, for those named in secrets.sops.age")
+		}
+		return nil, fault.With(fault.New(fault.Offline, "the API server does not let the agent read it (%s)", apierrors.ReasonForError(err)), object, "")
+	}
 }

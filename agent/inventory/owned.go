@@ -25,7 +25,15 @@ type Record struct {
 	Options []string     `json:"p,omitempty"` // the object's own sync options, such as "Prune=false"
 	Merged  bool         `json:"m,omitempty"` // written by a merge against Applied instead of a server-side apply
 	Marks   string       `json:"k,omitempty"` // Argo CD's marks that were written; empty: none
+	Secret  *Secrets     `json:"s,omitempty"` // what was resolved in it; nil: nothing
+	Resolve bool         `json:"r,omitempty"` // the application's placeholders were resolved when it was written
 	From    string       `json:"f,omitempty"` // application, as in tracking ids, that has released the object and whose content is live; empty: App has written it
+}
+
+// Secrets says which fields of an object were resolved, without their values.
+type Secrets struct {
+	Hash  string     `json:"h"` // keyed hash of the values
+	Paths [][]string `json:"p"`
 }
 
 // Owned returns the records of one application, in order of key.

@@ -48,6 +48,9 @@ type Config struct {
 	Serve func(grpc.ServiceRegistrar)
 	// Unary runs around every call of the hub.
 	Unary []grpc.UnaryServerInterceptor
+	// Caught converts a panic in the handler of a stream to an error; nil: the
+	// panic continues.
+	Caught func(ctx context.Context, method string, value any) error
 	// Version is the agent's.
 	Version string
 	// Upgrades says that the hub may upgrade the agent.
@@ -140,7 +143,7 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, outbox: newOutbox(), opened: make(chan struct{})}
 	c.bulk = newBulk(c)
 	c.state = State{Since: cfg.Clock.Now(), Problem: fault.New(fault.Offline, "the agent has not connected yet")}
-	c.ops = tunnel.NewServer(tunnel.ServerConfig{Lane: tunnel.Control(), Unary: cfg.Unary, Log: cfg.Log})
+	c.ops = tunnel.NewServer(tunnel.ServerConfig{Lane: tunnel.Control(), Unary: cfg.Unary, Caught: cfg.Caught, Log: cfg.Log})
 	if cfg.Serve != nil {
 		cfg.Serve(c.ops)
 	}

@@ -33,7 +33,7 @@ type Metrics struct {
 // New makes the instruments and registers them.
 func New(reg prometheus.Registerer, argo bool) *Metrics {
 	m := &Metrics{reg: reg}
-	m.objects = m.counter("capstan_agent_objects_total", "Objects that were applied, deleted or healed, and hooks that were run, by result.", "doing", "result")
+	m.objects = m.counter("capstan_agent_objects_total", "Objects that were applied, deleted, healed, or written again for rotated secrets, and hooks that were run, by result.", "doing", "result")
 	m.operations = m.counter("capstan_agent_operations_total", "Operations that ended.", "phase")
 	m.took = m.histogram("capstan_agent_operation_duration_seconds", "Time from the start of an operation to its end.", "phase")
 	m.requests = m.counter("capstan_agent_kube_requests_total", "Requests to the API server.", "verb", "code")

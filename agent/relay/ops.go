@@ -36,10 +36,17 @@ type Cluster interface {
 	// all, or those that differ. With predict, each has the result of a dry
 	// run.
 	Inspect(ctx context.Context, app string, all, predict bool, pick func(manifest.Key) bool) ([]Object, error)
-	// Delete deletes a live object of an application.
-	Delete(ctx context.Context, app string, key manifest.Key, version string, force bool, propagation string) error
 	// CheckAccess returns what the application's service account lacks.
 	CheckAccess(ctx context.Context, app string) (*linkv1.CheckAccessResponse, error)
+}
+
+// A Writer changes live objects of an application.
+type Writer interface {
+	// Delete deletes an object.
+	Delete(ctx context.Context, app string, key manifest.Key, version string, force bool, propagation string) error
+	// Patch changes an object, or says what a patch would make of it. kind is
+	// merge, strategic or json.
+	Patch(ctx context.Context, app string, key manifest.Key, version, kind string, body []byte, dryRun bool) (*manifest.Object, error)
 }
 
 // A Refresher compares applications again.
@@ -52,19 +59,29 @@ type Refresher interface {
 	Confirm(ctx context.Context, app string) error
 }
 
+// A Previewer compares objects that are not desired.
+type Previewer interface {
+	// Preview returns the objects that differ from the live ones.
+	Preview(ctx context.Context, app string, objects []*manifest.Object) ([]Object, error)
+	// Removed returns the objects of an application that are not among keys.
+	Removed(ctx context.Context, app string, keys []manifest.Key) ([]Object, error)
+}
+
 // A Server serves Ops.
 type Server struct {
 	linkv1.UnimplementedOpsServer
 
 	cluster Cluster
+	write   Writer
 	refresh Refresher
+	preview Previewer
 	hidden  func() []string // annotations of Secrets that are masked, too
 	mask    func() []byte   // key of the keyed hashes of Secret values; empty: there is none yet
 }
 
 // New makes a server.
-func New(cluster Cluster, refresh Refresher, mask func() []byte, hidden func() []string) *Server {
-	return &Server{cluster: cluster, refresh: refresh, mask: mask, hidden: hidden}
+func New(cluster Cluster, write Writer, refresh Refresher, preview Previewer, mask func() []byte, hidden func() []string) *Server {
+	return &Server{cluster: cluster, write: write, refresh: refresh, preview: preview, mask: mask, hidden: hidden}
 }
 
 // Get returns one live object.
@@ -98,6 +115,48 @@ func (s *Server) Diff(ctx context.Context, r *linkv1.DiffRequest) (*linkv1.DiffR
 	if err != nil {
 		return nil, err
 	}
+	return s.differences(objects)
+}
+
+// maxPreviewed limits the objects of one call.
+const maxPreviewed = 2000
+
+// Preview compares objects that are not desired.
+func (s *Server) Preview(ctx context.Context, r *linkv1.PreviewRequest) (*linkv1.DiffResponse, error) {
+	if r.GetAppId() == "" || len(r.GetObjects()) > maxPreviewed {
+		return nil, fault.New(fault.Invalid, "a preview is of one application, and of at most %d objects at once", maxPreviewed)
+	}
+	var found []Object
+	if r.GetRemoved() {
+		keys := make([]manifest.Key, 0, len(r.GetKept()))
+		for _, k := range r.GetKept() {
+			keys = append(keys, manifest.Key{Group: k.GetGroup(), Kind: k.GetKind(), Namespace: k.GetNamespace(), Name: k.GetName()})
+		}
+		removed, err := s.preview.Removed(ctx, r.GetAppId(), keys)
+		if err != nil {
+			return nil, err
+		}
+		found = removed
+	}
+	objects := make([]*manifest.Object, 0, len(r.GetObjects()))
+	for _, text := range r.GetObjects() {
+		o, err := manifest.FromCanonical(text)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, o)
+	}
+	if len(objects) > 0 {
+		differing, err := s.preview.Preview(ctx, r.GetAppId(), objects)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, differing...)
+	}
+	return s.differences(found)
+}
+
+func (s *Server) differences(objects []Object) (*linkv1.DiffResponse, error) {
 	out := &linkv1.DiffResponse{}
 	for _, o := range objects {
 		d, err := s.difference(o)
@@ -166,10 +225,33 @@ func (s *Server) Delete(ctx context.Context, r *linkv1.DeleteRequest) (*linkv1.D
 	if !s.cluster.Belongs(r.GetAppId(), key) {
 		return nil, fault.With(fault.New(fault.Missing, "it does not belong to the application"), key.Describe(), "")
 	}
-	if err := s.cluster.Delete(ctx, r.GetAppId(), key, r.GetVersion(), r.GetForce(), r.GetPropagation()); err != nil {
+	if err := s.write.Delete(ctx, r.GetAppId(), key, r.GetVersion(), r.GetForce(), r.GetPropagation()); err != nil {
 		return nil, err
 	}
 	return &linkv1.DeleteResponse{}, nil
+}
+
+// Patch changes one live object.
+func (s *Server) Patch(ctx context.Context, r *linkv1.PatchRequest) (*linkv1.PatchResponse, error) {
+	key := manifest.Key{Group: r.GetGroup(), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()}
+	if r.GetAppId() == "" || r.GetVersion() == "" || key.Kind == "" || key.Name == "" || len(r.GetPatch()) == 0 {
+		return nil, fault.New(fault.Invalid, "a patch names application, group, version, kind and name")
+	}
+	if !s.cluster.Belongs(r.GetAppId(), key) {
+		return nil, fault.With(fault.New(fault.Missing, "it does not belong to the application"), key.Describe(), "")
+	}
+	if len(s.mask()) == 0 {
+		return nil, fault.New(fault.Offline, "the key that hides Secret values is missing")
+	}
+	o, err := s.write.Patch(ctx, r.GetAppId(), key, r.GetVersion(), r.GetType(), r.GetPatch(), r.GetDryRun())
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.text(o)
+	if err != nil {
+		return nil, err
+	}
+	return &linkv1.PatchResponse{Json: text}, nil
 }
 
 // text writes an object with the values of a Secret masked. Without a key

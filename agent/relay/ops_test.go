@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,6 +42,18 @@ func (cluster) Inspect(_ context.Context, _ string, _, _ bool, pick func(manifes
 	return out, nil
 }
 
+func (cluster) Preview(_ context.Context, _ string, objects []*manifest.Object) ([]relay.Object, error) {
+	var out []relay.Object
+	for _, o := range objects {
+		out = append(out, relay.Object{Key: manifest.KeyOf(o), Desired: o, Live: secret("aHVudGVyMw==")})
+	}
+	return out, nil
+}
+
+func (cluster) Removed(_ context.Context, _ string, keys []manifest.Key) ([]relay.Object, error) {
+	return []relay.Object{{Key: manifest.Key{Kind: "Secret", Name: fmt.Sprint("beside ", len(keys))}, Live: secret("aHVudGVyMg==")}}, nil
+}
+
 func (c *cluster) Refresh(_ context.Context, app string) bool {
 	c.refreshed = app
 	return app != "unknown"
@@ -59,6 +72,11 @@ func (c *cluster) Delete(_ context.Context, app string, key manifest.Key, _ stri
 	return nil
 }
 
+func (c *cluster) Patch(_ context.Context, app string, key manifest.Key, _, kind string, body []byte, dryRun bool) (*manifest.Object, error) {
+	c.deleted = append(c.deleted, fmt.Sprint("patch ", app, " ", key, " ", kind, " ", string(body), " ", dryRun))
+	return secret("aHVudGVyMg=="), nil
+}
+
 func secret(value string) *manifest.Object {
 	return &manifest.Object{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "mine"}, "data": map[string]any{"k": value}}}
 }
@@ -67,7 +85,7 @@ func TestOps(t *testing.T) {
 	t.Parallel()
 	var key []byte
 	c := &cluster{}
-	s := relay.New(c, c, func() []byte { return key }, func() []string { return nil })
+	s := relay.New(c, c, c, c, func() []byte { return key }, func() []string { return nil })
 	mine := &linkv1.GetRequest{AppId: "a", Version: "v1", Kind: "Secret", Namespace: "n", Name: "mine"}
 	if _, err := s.Get(t.Context(), mine); fault.KindOf(err) != fault.Offline {
 		t.Errorf("SEC an object was given before there is a key to mask with: %v", err)
@@ -114,4 +132,34 @@ func TestOps(t *testing.T) {
 	if _, err := s.Refresh(t.Context(), &linkv1.RefreshRequest{}); err != nil || c.refreshed != "" {
 		t.Errorf("refresh of all: %v", err)
 	}
+}
+
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	c := &cluster{}
+	s := relay.New(c, c, c, c, func() []byte { return []byte("0123456789abcdef0123456789abcdef") }, func() []string { return nil })
+	body, err := manifest.Canonical(secret("aHVudGVyMg=="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("SEC-C6 objects and removals are returned with Secret values masked", func(t *testing.T) {
+		got, err := s.Preview(t.Context(), &linkv1.PreviewRequest{AppId: "a", Objects: [][]byte{body}, Removed: true, Kept: []*linkv1.ObjectRef{{Kind: "Secret", Name: "mine"}}})
+		if err != nil || len(got.GetObjects()) != 2 || got.GetObjects()[0].GetName() != "beside 1" {
+			t.Fatal(got, err)
+		}
+		for _, o := range got.GetObjects() {
+			for _, text := range [][]byte{o.GetDesired(), o.GetLive()} {
+				if strings.Contains(string(text), "aHVudGVy") {
+					t.Errorf("%s", text)
+				}
+			}
+		}
+	})
+	t.Run("SEC what is no object, or too much, is refused", func(t *testing.T) {
+		for _, r := range []*linkv1.PreviewRequest{{}, {AppId: "a", Objects: make([][]byte, 3000)}, {AppId: "a", Objects: [][]byte{[]byte("no JSON")}}} {
+			if _, err := s.Preview(t.Context(), r); err == nil {
+				t.Errorf("%d objects are accepted", len(r.GetObjects()))
+			}
+		}
+	})
 }

@@ -47,7 +47,7 @@ func TestReportsFitTheLink(t *testing.T) {
 			nothing(t, o)
 		})
 	})
-	t.Run("FT-L1 a value that is too large is truncated and does not block the others", func(t *testing.T) {
+	t.Run("SEC-B15 FT-L1 a value that is too large is truncated and does not block the others", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			o := newOutbox(nil)

@@ -252,6 +252,10 @@ func (v *Value) Impersonate() bool { return v.raw.GetImpersonate() }
 // application without service account.
 func (v *Value) ImpersonateOptional() bool { return v.raw.GetImpersonateOptional() }
 
+// RespectRBAC reports how kinds that the agent may not list are left out:
+// normal or strict; empty: they are not.
+func (v *Value) RespectRBAC() string { return v.raw.GetRespectRbac() }
+
 // EventReasons are those of the Kubernetes events to write; "all": every one;
 // empty: none.
 func (v *Value) EventReasons() []string { return v.raw.GetEventReasons() }

@@ -79,7 +79,7 @@ func TestManyKinds(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("FT-K11 of many kinds a few are listed at a time, each is listed, and not all empty ones are watched", func(t *testing.T) {
+	t.Run("SEC-B15 FT-K11 of many kinds a few are listed at a time, each is listed, and not all empty ones are watched", func(t *testing.T) {
 		w.SetKinds(wanted)
 		for range kinds {
 			<-heard.listed

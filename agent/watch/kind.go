@@ -53,6 +53,7 @@ type reflector struct {
 	last      uint64 // highest list version so far
 	torn      bool   // the last watch ended early
 	empty     bool   // the last list was empty, and no object was added since
+	right     right  // to list and watch
 	warned    string // the server's warning about the version, such as that it is deprecated
 }
 
@@ -90,6 +91,11 @@ func (k *reflector) run(ctx context.Context) {
 		case fault.KindOf(err) == fault.Missing && !errors.Is(err, errVanished):
 			k.report(ctx, err)
 			k.awaitKind(ctx, retry.Next())
+			continue
+		case k.forbidden(err):
+			k.leaveOut(ctx, err)
+			k.awaitRight(ctx)
+			back.Reset()
 			continue
 		default:
 			k.report(ctx, err)
@@ -145,7 +151,7 @@ func (k *reflector) listAndWatch(ctx context.Context) error {
 	warnings := &heard{}
 	ctx = context.WithValue(ctx, heardKey{}, warnings)
 	timeout := period()
-	stream, begun, err := k.open(ctx, client, timeout)
+	stream, begun, err := k.open(ctx, client, mapping.Resource, timeout)
 	if err != nil {
 		return err
 	}
@@ -164,12 +170,15 @@ func period() time.Duration {
 // open lists if needed and opens a watch, in this kind's slot. After a watch
 // the caller calls leave. begun is a moment before the server starts the
 // watch's timeout: a watch that ends in time never counts as interrupted.
-func (k *reflector) open(ctx context.Context, client dynamic.ResourceInterface, timeout time.Duration) (stream apiwatch.Interface, begun time.Time, err error) {
+func (k *reflector) open(ctx context.Context, client dynamic.ResourceInterface, resource schema.GroupVersionResource, timeout time.Duration) (stream apiwatch.Interface, begun time.Time, err error) {
 	done, err := k.w.acquireSlot(ctx)
 	if err != nil {
 		return nil, begun, err
 	}
 	defer done()
+	if err := k.review(ctx, resource); err != nil {
+		return nil, begun, err
+	}
 	if k.torn && k.version != "" {
 		if err := k.compareTime(ctx, client); err != nil {
 			return nil, begun, k.classify(err, "list")
@@ -249,6 +258,7 @@ func (k *reflector) list(ctx context.Context, client dynamic.ResourceInterface) 
 }
 
 func (k *reflector) mend(ctx context.Context) {
+	k.right.lacking, k.right.left = false, false
 	if k.broken {
 		k.broken = false
 		k.w.sink.Broken(ctx, k.gvk, k.namespace, nil)

@@ -97,7 +97,7 @@ func TestMemory(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("FT-A4 50,000 objects are listed page by page, and none stays in memory", func(t *testing.T) {
+	t.Run("SEC-B15 FT-A4 50,000 objects are listed page by page, and none stays in memory", func(t *testing.T) {
 		if n := <-heard.listed; n != objects {
 			t.Errorf("%d objects were seen, want %d", n, objects)
 		}

@@ -42,7 +42,7 @@ func reduce(o *manifest.Object, health func(*manifest.Object) (string, string), 
 // Columns returns the facts shown of an object, and the values of the given
 // labels that it has (TRK-09).
 func Columns(o *manifest.Object, labels []string) []Column {
-	out := kindColumns(o)
+	out := append(kindColumns(o), networkColumns(o)...)
 	for _, name := range labels {
 		if v := o.GetLabels()[name]; v != "" {
 			out = append(out, Column{name, strings.Clone(v)})

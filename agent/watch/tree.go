@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -122,9 +123,52 @@ func (t *Tree) Unroot(uid string) {
 func (t *Tree) Has(app, group, kind, namespace, name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.uid(app, group, kind, namespace, name) != ""
+}
+
+// Pods returns the pods below an object of an application, by name; below all of
+// its objects for an empty uid.
+func (t *Tree) Pods(app, uid string) []Record {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []Record
+	for _, n := range t.nodes {
+		if n.app == app && n.Kind == pods.Kind && n.Group == pods.Group && (uid == "" || t.below(n, uid)) {
+			out = append(out, n.Record)
+		}
+	}
+	slices.SortFunc(out, func(a, b Record) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// UID is that of a child of an application; empty: there is none of that name.
+func (t *Tree) UID(app, group, kind, namespace, name string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.uid(app, group, kind, namespace, name)
+}
+
+// uid is for callers that hold mu.
+func (t *Tree) uid(app, group, kind, namespace, name string) string {
 	for _, n := range t.nodes {
 		if n.Name == name && n.app == app && n.Kind == kind && n.Group == group && n.Namespace == namespace {
+			return n.UID
+		}
+	}
+	return ""
+}
+
+// below reports whether a record is of an object or of something that it owns;
+// mu is held.
+func (t *Tree) below(n *node, uid string) bool {
+	for range maxDepth {
+		if n.UID == uid || n.Parent == uid {
 			return true
+		}
+		if n = t.nodes[n.Parent]; n == nil {
+			return false
 		}
 	}
 	return false

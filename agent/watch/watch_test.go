@@ -272,6 +272,11 @@ func (s *sink) OnReplace(_ context.Context, gvk schema.GroupVersionKind, _, vers
 }
 
 func (s *sink) Broken(_ context.Context, _ schema.GroupVersionKind, _ string, err error) {
+	var out interface{ LeftOut() }
+	if errors.As(err, &out) {
+		s.say("left out %s", fault.KindOf(err))
+		return
+	}
 	s.say("broken %s", fault.KindOf(err))
 }
 

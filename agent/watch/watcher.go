@@ -62,6 +62,7 @@ type Informers struct {
 	most   int64         // watches, if there is no object of some kinds; 0: no bound
 	open   atomic.Int64  // watches
 	spaces []string      // that are watched, one by one; [""]: the whole cluster at once
+	rights rights
 
 	mu      sync.Mutex
 	managed []schema.GroupVersionKind // as set by SetKinds

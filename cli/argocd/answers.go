@@ -19,7 +19,6 @@ const (
 	byApply    = later + "write the object into a file, and `capstan apply -f FILE`"
 	asManifest = "`capstan export` writes it as a manifest; `capstan apply -f FILE` takes it"
 	noSets     = "ApplicationSets are not served yet; write the Applications that it would make"
-	noLive     = later + "use kubectl in the cluster, or the console"
 	noMessages = "notifications are not served yet; their settings are kept: `capstan settings get --map argocd-notifications-cm`"
 )
 
@@ -54,7 +53,6 @@ func Answers() []Answer {
 		{"admin notifications trigger get", noMessages},
 		{"admin notifications trigger run", noMessages},
 		{"admin proj generate-spec", asManifest},
-		{"admin proj generate-allow-list", "`capstan project get NAME` shows the allowed kinds, and the agent's chart the rights"},
 		{"admin proj update-role-policy", byApply},
 		{"admin repo generate-spec", asManifest},
 		{"admin settings validate", "`capstan apply -f argocd-cm.yaml --dry-run` checks every key"},
@@ -63,9 +61,6 @@ func Answers() []Answer {
 		{"admin settings resource-overrides health", "`capstan app get NAME` shows the health of live objects; a script is checked when it is set"},
 		{"admin settings resource-overrides ignore-differences", "`capstan app diff NAME` shows what is ignored"},
 		{"admin settings resource-overrides ignore-resource-updates", "an update of fields that are not ours changes no result, so nothing is to be tried out"},
-		{"app get-resource", noLive},
-		{"app patch-resource", noLive},
-		{"app logs", "logs come with a later release; use kubectl in the cluster"},
 		{"appset create", noSets}, {"appset delete", noSets}, {"appset generate", noSets}, {"appset get", noSets}, {"appset list", noSets},
 		{"cluster add", "a cluster is enrolled from inside, without credentials: `capstan cluster enroll NAME`"},
 		{"cluster set", later + "`capstan apply -f` takes a cluster's Secret with its labels"},

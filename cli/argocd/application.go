@@ -67,13 +67,13 @@ func (c commands) create() *cobra.Command {
 			}
 			x.Metadata.Labels = withPairs(x.Metadata.Labels, labels)
 			x.Metadata.Annotations = withPairs(x.Metadata.Annotations, annotations)
-			return c.made(cmd.Context(), x, upsert)
+			return c.made(cmd.Context(), x, upsert, validate)
 		},
 	}
 	f.add(cmd.Flags())
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file with an Application, or - for standard input; flags change it")
 	cmd.Flags().BoolVar(&upsert, "upsert", false, "change the application if there is one of that name")
-	cmd.Flags().BoolVar(&validate, "validate", true, "without effect: the hub always checks an application")
+	cmd.Flags().BoolVar(&validate, "validate", false, "refuse an application that its project or destination does not permit")
 	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "label of the application, as NAME=VALUE")
 	cmd.Flags().StringArrayVar(&annotations, "annotations", nil, "annotation of the application, as NAME=VALUE")
 	return cmd
@@ -100,12 +100,12 @@ func (c commands) given(file string, args []string) (apimodel.Application, error
 	return x, nil
 }
 
-func (c commands) made(ctx context.Context, x apimodel.Application, upsert bool) error {
+func (c commands) made(ctx context.Context, x apimodel.Application, upsert, validate bool) error {
 	api, err := c.Client()
 	if err != nil {
 		return err
 	}
-	out, raw, err := client.Call[apimodel.Application](api.CreateApplication(ctx, x))
+	out, raw, err := client.Call[apimodel.Application](api.CreateApplication(ctx, apimodel.CreateApplicationParams{Validate: validate}, x))
 	if !upsert || !exists(err) {
 		if err != nil {
 			return err
@@ -214,7 +214,7 @@ func needPosition(spec map[string]any, position int) error {
 
 func (c commands) unset() *cobra.Command {
 	var position int
-	var parameters, values, images, options []string
+	var parameters, values, images, options, variables []string
 	var prefix, suffix, version, literal bool
 	cmd := &cobra.Command{
 		Use: "unset NAME", Short: "Take parts of an application's specification away", Args: usage.Exactly("the name of an application"),
@@ -231,6 +231,7 @@ func (c commands) unset() *cobra.Command {
 				take(source, "helm.parameters", parameters)
 				take(source, "helm.valueFiles", values)
 				take(source, "kustomize.images", images)
+				take(source, "plugin.env", variables)
 				take(spec, "syncPolicy.syncOptions", options)
 				for path, gone := range map[string]bool{"kustomize.namePrefix": prefix, "kustomize.nameSuffix": suffix, "kustomize.version": version, "helm.values": literal} {
 					if gone {
@@ -247,6 +248,7 @@ func (c commands) unset() *cobra.Command {
 	fl.StringArrayVar(&values, "values", nil, "value file of the chart")
 	fl.StringArrayVar(&images, "kustomize-image", nil, "image of Kustomize")
 	fl.StringArrayVar(&options, "sync-option", nil, "sync option")
+	fl.StringArrayVar(&variables, "plugin-env", nil, "variable of the plugin")
 	fl.BoolVar(&prefix, "nameprefix", false, "prefix of Kustomize")
 	fl.BoolVar(&suffix, "namesuffix", false, "suffix of Kustomize")
 	fl.BoolVar(&version, "kustomize-version", false, "version of Kustomize")

@@ -20,7 +20,7 @@ type Flags struct {
 	headers                           []string
 	retries                           int
 	plaintext, insecure, prompts      bool
-	level, format                     string
+	level, format, rootPath           string
 	core, portForward                 bool
 }
 
@@ -42,7 +42,8 @@ func (f *Flags) Add(set *pflag.FlagSet, token *string) {
 	for _, name := range [...]string{"grpc-web"} {
 		set.Bool(name, false, "without effect: the hub is called by HTTP alone")
 	}
-	for _, name := range [...]string{"grpc-web-root-path", "port-forward-namespace", "kube-context"} {
+	set.StringVar(&f.rootPath, "grpc-web-root-path", "", "path of an address that has none, as in https://example.com/capstan")
+	for _, name := range [...]string{"port-forward-namespace", "kube-context"} {
 		set.String(name, "", "without effect: the hub is called by HTTP alone, and no kubeconfig is read")
 	}
 	for _, name := range [...]string{"core", "port-forward", "grpc-web", "grpc-web-root-path", "port-forward-namespace", "kube-context", "auth-token"} {
@@ -54,11 +55,11 @@ func (f *Flags) Add(set *pflag.FlagSet, token *string) {
 // is reached.
 func (f *Flags) Read(set *pflag.FlagSet, warn io.Writer) (session.Transport, error) {
 	t := session.Transport{
-		Plaintext: f.plaintext, Insecure: f.insecure, ServerCert: f.serverCert, ClientCert: f.clientCert, ClientKey: f.clientKey, Headers: f.headers, Retries: f.retries,
+		Plaintext: f.plaintext, Insecure: f.insecure, ServerCert: f.serverCert, ClientCert: f.clientCert, ClientKey: f.clientKey, Headers: f.headers, Retries: f.retries, RootPath: f.rootPath,
 	}
 	switch {
 	case f.core:
-		return t, usage.Errorf("--core: there is no mode without a hub; sign in to one with `capstan login URL`")
+		return t, usage.Errorf("--core: there is no mode without a hub, because rights are those of its policies; sign in with `capstan login URL`; what needs no hub is under `capstan admin`")
 	case f.portForward:
 		return t, usage.Errorf("--port-forward: give the address of the hub by --server, or forward a port with `kubectl port-forward` yourself")
 	case f.retries < 0:
@@ -74,7 +75,7 @@ func (f *Flags) Read(set *pflag.FlagSet, warn io.Writer) (session.Transport, err
 	if level == "debug" {
 		t.LogRequests, t.LogJSON = warn, f.format == "json"
 	}
-	for _, name := range [...]string{"grpc-web", "grpc-web-root-path", "port-forward-namespace", "kube-context"} {
+	for _, name := range [...]string{"grpc-web", "port-forward-namespace", "kube-context"} {
 		if set.Changed(name) {
 			_, _ = io.WriteString(warn, "capstan: note: --"+name+" has no effect: the hub is called by HTTP alone, and no kubeconfig is read\n")
 		}

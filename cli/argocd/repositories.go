@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
-	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/cli/output"
+	"github.com/capstan-cd/capstan/cli/repoflags"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -97,34 +100,33 @@ func (c commands) templateRemove() *cobra.Command {
 }
 
 func (c commands) templateAdd() *cobra.Command {
-	var username, keyFile, kind string
+	var username, kind string
 	var passwordIn bool
+	var flags repoflags.Flags
 	cmd := c.Named("add URL", "Store credentials for all repositories under a URL", "the URL that the credentials are for",
-		"  capstan repocreds add https://git.example.com/team --username bot --password-stdin < token\n  capstan repocreds add git@git.example.com:team --ssh-private-key-path ~/.ssh/id_ed25519",
+		"  capstan repocreds add https://git.example.com/team --username bot --password-stdin < token\n  capstan repocreds add git@git.example.com:team --ssh-private-key-path ~/.ssh/id_ed25519\n  capstan repocreds add https://github.com/team --github-app-id 1 --github-app-private-key-path app.pem",
 		func(cmd *cobra.Command, api *client.Client, url string) error {
-			values := map[string]string{"url": url, "type": kind}
-			switch {
-			case keyFile != "":
-				key, err := os.ReadFile(keyFile)
-				if err != nil {
-					return fault.Wrap(fault.Invalid, err, "the private key %s cannot be read", keyFile)
-				}
-				values["sshPrivateKey"] = string(key)
-			case passwordIn:
+			values, err := flags.Values()
+			if err != nil {
+				return err
+			}
+			if passwordIn {
 				text, err := io.ReadAll(io.LimitReader(c.In, 64<<10))
 				if err != nil {
 					return err
 				}
 				values["username"], values["password"] = username, strings.TrimRight(string(text), "\r\n")
-			default:
-				return usage.Errorf("give --password-stdin or --ssh-private-key-path")
 			}
+			if len(values) == 0 {
+				return usage.Errorf("give --password-stdin, --ssh-private-key-path, --github-app-id or another credential")
+			}
+			values["url"], values["type"] = url, kind
 			return c.applySecret(cmd.Context(), api, "repo-creds", values)
 		})
 	cmd.Flags().StringVarP(&username, "username", "u", "git", "user name; any for most tokens")
 	cmd.Flags().BoolVar(&passwordIn, "password-stdin", false, "read the password or token from standard input")
-	cmd.Flags().StringVar(&keyFile, "ssh-private-key-path", "", "file with a private key")
 	cmd.Flags().StringVar(&kind, "type", "git", "git, helm or oci")
+	flags.Bind(cmd, false)
 	return cmd
 }
 
@@ -185,6 +187,25 @@ func yesNo(b bool) string {
 	return "no"
 }
 
+// policy prints what the cluster's owner permits its agent to do.
+func (c commands) policy(cmd *cobra.Command, api *client.Client, name string) {
+	p, _, err := client.Call[apimodel.AgentPolicy](api.GetAgentPolicy(cmd.Context(), name))
+	switch {
+	case err != nil:
+		c.Note("\nPolicy of the cluster's owner: not known, %v", err)
+		return
+	case p.Broken != "":
+		fmt.Fprintf(c.Out, "\nPolicy of the cluster's owner: nothing is permitted, because it cannot be read: %s\n", p.Broken)
+		return
+	}
+	text, err := yaml.JSONToYAML(p.Rules)
+	if err != nil {
+		c.Note("%v", err)
+		return
+	}
+	fmt.Fprintf(c.Out, "\nPolicy of the cluster's owner (mode %s):\n  %s\n", p.Mode, strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n  "))
+}
+
 // ClusterGet is cluster get.
 func ClusterGet(env *command.Env) *cobra.Command {
 	c := commands{env}
@@ -194,9 +215,17 @@ func ClusterGet(env *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var n apimodel.ClusterCounts
+			if x.Counts != nil {
+				n = *x.Counts
+			}
+			if c.Format == "wide" {
+				defer c.policy(cmd, api, name)
+			}
 			return c.Print(raw, output.Table{
-				Head: []string{"NAME", "SERVER", "AGENT", "LAST SEEN", "KUBERNETES", "AGENT VERSION"}, Names: []string{"cluster/" + x.Name},
-				Rows: [][]string{{x.Name, output.Dash(x.Server), string(x.Connection), output.Ago(x.LastSeen), output.Dash(x.KubeVersion), output.Dash(x.AgentVersion)}},
+				Head: []string{"NAME", "SERVER", "AGENT", "LAST SEEN", "KUBERNETES", "AGENT VERSION", "APPLICATIONS", "OBJECTS", "APIS"}, Names: []string{"cluster/" + x.Name},
+				Rows: [][]string{{x.Name, output.Dash(x.Server), string(x.Connection), output.Ago(x.LastSeen), output.Dash(x.KubeVersion), output.Dash(x.AgentVersion),
+					strconv.FormatInt(n.Applications, 10), strconv.FormatInt(n.Objects, 10), strconv.FormatInt(n.Apis, 10)}},
 			})
 		})
 }

@@ -25,6 +25,7 @@ func textPaths() map[string]string {
 		"project": "project", "dest-server": "destination.server", "dest-name": "destination.name", "dest-namespace": "destination.namespace",
 		"release-name": ".helm.releaseName", "helm-version": ".helm.version",
 		"nameprefix": ".kustomize.namePrefix", "namesuffix": ".kustomize.nameSuffix", "kustomize-version": ".kustomize.version", "kustomize-namespace": ".kustomize.namespace",
+		"config-management-plugin": ".plugin.name", "directory-include": ".directory.include", "directory-exclude": ".directory.exclude",
 		"sync-retry-backoff-duration": "syncPolicy.retry.backoff.duration", "sync-retry-backoff-max-duration": "syncPolicy.retry.backoff.maxDuration",
 	}
 }
@@ -37,7 +38,7 @@ func boolPaths() map[string]string {
 }
 
 func listPaths() map[string]string {
-	return map[string]string{"values": ".helm.valueFiles", "kustomize-image": ".kustomize.images", "helm-api-versions": ".helm.apiVersions", "sync-option": "syncPolicy.syncOptions"}
+	return map[string]string{"values": ".helm.valueFiles", "kustomize-image": ".kustomize.images", "helm-api-versions": ".helm.apiVersions", "sync-option": "syncPolicy.syncOptions", "jsonnet-libs": ".directory.jsonnet.libs"}
 }
 
 // add declares the flags.
@@ -57,6 +58,9 @@ func (f *specFlags) add(set *pflag.FlagSet) {
 	f.lists["parameter"] = set.StringArrayP("parameter", "p", nil, "the same as --helm-set")
 	f.lists["kustomize-common-label"] = set.StringArray("kustomize-common-label", nil, "label of all objects, as NAME=VALUE")
 	f.lists["kustomize-common-annotation"] = set.StringArray("kustomize-common-annotation", nil, "annotation of all objects, as NAME=VALUE")
+	for name, v := range variables() {
+		f.lists[name] = set.StringArray(name, nil, v.what+", as NAME=VALUE")
+	}
 	set.StringVar(&f.policy, "sync-policy", "", "automated, or none")
 }
 
@@ -104,6 +108,9 @@ func (f *specFlags) into(spec map[string]any, set *pflag.FlagSet, position int) 
 			putAt(root, inner, added(getAt(root, inner), v))
 		}
 	}
+	if err := f.intoVariables(source); err != nil {
+		return err
+	}
 	return f.intoPairs(source)
 }
 
@@ -130,6 +137,47 @@ func (f *specFlags) intoPolicy(spec map[string]any, set *pflag.FlagSet) error {
 	return nil
 }
 
+// A variable is a flag with a name and a value, of which a source has a list.
+type variable struct {
+	path string
+	code bool // the value is Jsonnet
+	what string
+}
+
+func variables() map[string]variable {
+	return map[string]variable{
+		"plugin-env":           {"plugin.env", false, "variable of the plugin"},
+		"jsonnet-ext-var-str":  {"directory.jsonnet.extVars", false, "variable of Jsonnet"},
+		"jsonnet-ext-var-code": {"directory.jsonnet.extVars", true, "variable of Jsonnet that is code"},
+		"jsonnet-tla-str":      {"directory.jsonnet.tlas", false, "argument of Jsonnet"},
+		"jsonnet-tla-code":     {"directory.jsonnet.tlas", true, "argument of Jsonnet that is code"},
+	}
+}
+
+// intoVariables sets variables of plugins and of Jsonnet.
+func (f *specFlags) intoVariables(source map[string]any) error {
+	for name, v := range variables() {
+		err := f.eachPair(name, func(key, value string) {
+			one := map[string]any{"name": key, "value": value}
+			if v.code {
+				one["code"] = true
+			}
+			putAt(source, v.path, replaced(getAt(source, v.path), key, one))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaced puts an item in the place of the one with the same name.
+func replaced(list any, name string, item map[string]any) []any {
+	all, _ := list.([]any)
+	all = slices.DeleteFunc(slices.Clone(all), func(v any) bool { m, _ := v.(map[string]any); return m["name"] == name })
+	return append(all, item)
+}
+
 // intoPairs sets parameters of charts, and labels and annotations of Kustomize.
 func (f *specFlags) intoPairs(source map[string]any) error {
 	for _, name := range [...]string{"helm-set", "helm-set-string", "parameter"} {
@@ -138,9 +186,7 @@ func (f *specFlags) intoPairs(source map[string]any) error {
 			if name == "helm-set-string" {
 				one["forceString"] = true
 			}
-			all, _ := getAt(source, "helm.parameters").([]any)
-			all = slices.DeleteFunc(all, func(v any) bool { m, _ := v.(map[string]any); return m["name"] == key })
-			putAt(source, "helm.parameters", append(all, one))
+			putAt(source, "helm.parameters", replaced(getAt(source, "helm.parameters"), key, one))
 		})
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ func (c *Client) ExplainRights(ctx context.Context, body ExplainRightsJSONReques
 	return r.send(ctx, body)
 }
 
-// ListApplications is GET /api/v1/applications: Lists applications, by name.
+// ListApplications is GET /api/v1/applications: Lists applications.
 func (c *Client) ListApplications(ctx context.Context, params ListApplicationsParams) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/applications")
 	r.add("project", params.Project)
@@ -32,17 +32,23 @@ func (c *Client) ListApplications(ctx context.Context, params ListApplicationsPa
 	r.add("resourceVersion", params.ResourceVersion)
 	r.add("labels", params.Labels)
 	r.add("repo", params.Repo)
+	r.add("query", params.Query)
+	r.add("sort", params.Sort)
+	r.add("facets", params.Facets)
 	r.add("view", params.View)
 	r.add("fields", params.Fields)
 	r.add("limit", params.Limit)
 	r.add("cursor", params.Cursor)
+	r.add("offset", params.Offset)
 	r.setHeader("If-None-Match", params.IfNoneMatch)
 	return r.send(ctx, nil)
 }
 
 // CreateApplication is POST /api/v1/applications: Creates an application.
-func (c *Client) CreateApplication(ctx context.Context, body CreateApplicationJSONRequestBody) (*http.Response, error) {
+func (c *Client) CreateApplication(ctx context.Context, params CreateApplicationParams, body CreateApplicationJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/applications")
+	r.add("upsert", params.Upsert)
+	r.add("validate", params.Validate)
 	return r.send(ctx, body)
 }
 
@@ -59,6 +65,7 @@ func (c *Client) DeleteApplication(ctx context.Context, namespace PathNamespace,
 func (c *Client) GetApplication(ctx context.Context, namespace PathNamespace, name PathName, params GetApplicationParams) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}", namespace, name)
 	r.add("confirm", params.Confirm)
+	r.add("refresh", params.Refresh)
 	return r.send(ctx, nil)
 }
 
@@ -90,6 +97,26 @@ func (c *Client) DiffApplication(ctx context.Context, namespace PathNamespace, n
 	r.add("resourceNamespace", params.ResourceNamespace)
 	r.add("resourceName", params.ResourceName)
 	r.add("predict", params.Predict)
+	r.add("revision", params.Revision)
+	r.add("revisions", params.Revisions)
+	r.add("sourcePositions", params.SourcePositions)
+	return r.send(ctx, nil)
+}
+
+// DiffUpload is POST /api/v1/applications/{namespace}/{name}/diff: Returns what uploaded files would change in the cluster; nothing is stored or written.
+func (c *Client) DiffUpload(ctx context.Context, namespace PathNamespace, name PathName, params DiffUploadParams, body Raw) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/applications/{namespace}/{name}/diff", namespace, name)
+	r.add("sourcePosition", params.SourcePosition)
+	return r.send(ctx, body)
+}
+
+// GetApplicationEvents is GET /api/v1/applications/{namespace}/{name}/events: Returns the Kubernetes events of the application's objects, or of one object, newest first.
+func (c *Client) GetApplicationEvents(ctx context.Context, namespace PathNamespace, name PathName, params GetApplicationEventsParams) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/events", namespace, name)
+	r.add("group", params.Group)
+	r.add("kind", params.Kind)
+	r.add("resourceNamespace", params.ResourceNamespace)
+	r.add("resourceName", params.ResourceName)
 	return r.send(ctx, nil)
 }
 
@@ -107,6 +134,28 @@ func (c *Client) CheckImpersonation(ctx context.Context, namespace PathNamespace
 	return r.send(ctx, nil)
 }
 
+// GetApplicationLogs is GET /api/v1/applications/{namespace}/{name}/logs: Streams the logs of the application's pods, or of those of one object, merged by time.
+func (c *Client) GetApplicationLogs(ctx context.Context, namespace PathNamespace, name PathName, params GetApplicationLogsParams) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/logs", namespace, name)
+	r.add("podName", params.PodName)
+	r.add("group", params.Group)
+	r.add("kind", params.Kind)
+	r.add("resourceNamespace", params.ResourceNamespace)
+	r.add("resourceName", params.ResourceName)
+	r.add("container", params.Container)
+	r.add("follow", params.Follow)
+	r.add("tailLines", params.TailLines)
+	r.add("sinceSeconds", params.SinceSeconds)
+	r.add("sinceTime", params.SinceTime)
+	r.add("untilTime", params.UntilTime)
+	r.add("previous", params.Previous)
+	r.add("filter", params.Filter)
+	r.add("matchCase", params.MatchCase)
+	r.add("timestamps", params.Timestamps)
+	r.add("download", params.Download)
+	return r.send(ctx, nil)
+}
+
 // GetManifests is GET /api/v1/applications/{namespace}/{name}/manifests: Returns the desired objects of the target, Secret values masked.
 func (c *Client) GetManifests(ctx context.Context, namespace PathNamespace, name PathName, params GetManifestsParams) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/manifests", namespace, name)
@@ -114,10 +163,28 @@ func (c *Client) GetManifests(ctx context.Context, namespace PathNamespace, name
 	return r.send(ctx, nil)
 }
 
+// RenderUpload is POST /api/v1/applications/{namespace}/{name}/manifests: Returns the objects that uploaded files make, Secret values masked; nothing is stored.
+func (c *Client) RenderUpload(ctx context.Context, namespace PathNamespace, name PathName, params RenderUploadParams, body Raw) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/applications/{namespace}/{name}/manifests", namespace, name)
+	r.add("sourcePosition", params.SourcePosition)
+	return r.send(ctx, body)
+}
+
 // RefreshApplication is POST /api/v1/applications/{namespace}/{name}/refresh: Refreshes sources and comparison.
 func (c *Client) RefreshApplication(ctx context.Context, namespace PathNamespace, name PathName, params RefreshApplicationParams) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/applications/{namespace}/{name}/refresh", namespace, name)
 	r.add("hard", params.Hard)
+	return r.send(ctx, nil)
+}
+
+// GetLiveResource is GET /api/v1/applications/{namespace}/{name}/resource: Returns one live object of the application, Secret values masked.
+func (c *Client) GetLiveResource(ctx context.Context, namespace PathNamespace, name PathName, params GetLiveResourceParams) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/resource", namespace, name)
+	r.add("group", params.Group)
+	r.query.Set("version", params.Version)
+	r.query.Set("kind", params.Kind)
+	r.add("resourceNamespace", params.ResourceNamespace)
+	r.query.Set("resourceName", params.ResourceName)
 	return r.send(ctx, nil)
 }
 
@@ -144,10 +211,23 @@ func (c *Client) DeleteLiveResource(ctx context.Context, namespace PathNamespace
 	return r.send(ctx, body)
 }
 
+// PatchLiveResource is POST /api/v1/applications/{namespace}/{name}/resource/patch: Changes one live object of the application, after a dry run by the API server.
+func (c *Client) PatchLiveResource(ctx context.Context, namespace PathNamespace, name PathName, body PatchLiveResourceJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/applications/{namespace}/{name}/resource/patch", namespace, name)
+	return r.send(ctx, body)
+}
+
 // ResumeApplication is POST /api/v1/applications/{namespace}/{name}/resume: Ends the pause that a rollback began.
 func (c *Client) ResumeApplication(ctx context.Context, namespace PathNamespace, name PathName, body ResumeApplicationJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/applications/{namespace}/{name}/resume", namespace, name)
 	return r.send(ctx, body)
+}
+
+// GetRevision is GET /api/v1/applications/{namespace}/{name}/revisions/{revision}: Returns what is known of a revision that was rendered or applied.
+func (c *Client) GetRevision(ctx context.Context, namespace PathNamespace, name PathName, revision string, params GetRevisionParams) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/revisions/{revision}", namespace, name, revision)
+	r.add("sourcePosition", params.SourcePosition)
+	return r.send(ctx, nil)
 }
 
 // RollbackApplication is POST /api/v1/applications/{namespace}/{name}/rollback: Applies what an earlier entry of the history applied, and pauses the application there.
@@ -178,6 +258,12 @@ func (c *Client) TerminateOperation(ctx context.Context, namespace PathNamespace
 // GetApplicationTree is GET /api/v1/applications/{namespace}/{name}/tree: Returns the managed objects and their children.
 func (c *Client) GetApplicationTree(ctx context.Context, namespace PathNamespace, name PathName) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/tree", namespace, name)
+	return r.send(ctx, nil)
+}
+
+// ExplainApplication is GET /api/v1/applications/{namespace}/{name}/why: Returns why an application is not healthy or not synced, and what to do next.
+func (c *Client) ExplainApplication(ctx context.Context, namespace PathNamespace, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/why", namespace, name)
 	return r.send(ctx, nil)
 }
 
@@ -225,6 +311,27 @@ func (c *Client) PutAuditRetention(ctx context.Context, body PutAuditRetentionJS
 // VerifyAudit is GET /api/v1/audit/verify: Checks the hash chain of the audit log.
 func (c *Client) VerifyAudit(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/audit/verify")
+	return r.send(ctx, nil)
+}
+
+// StartBulk is POST /api/v1/bulk: Does the same to many applications.
+func (c *Client) StartBulk(ctx context.Context, body StartBulkJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/bulk")
+	return r.send(ctx, body)
+}
+
+// CancelBulk is DELETE /api/v1/bulk/{id}: Ends a bulk request of the caller; what is done stays done.
+func (c *Client) CancelBulk(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/bulk/{id}", id)
+	return r.send(ctx, nil)
+}
+
+// GetBulk is GET /api/v1/bulk/{id}: Returns how far a bulk request of the caller is.
+func (c *Client) GetBulk(ctx context.Context, id PathID, params GetBulkParams) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/bulk/{id}", id)
+	r.add("state", params.State)
+	r.add("after", params.After)
+	r.add("limit", params.Limit)
 	return r.send(ctx, nil)
 }
 
@@ -283,6 +390,12 @@ func (c *Client) UpdateCluster(ctx context.Context, name PathName, params Update
 // AcceptHub is POST /api/v1/clusters/{name}/accept-hub: Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup.
 func (c *Client) AcceptHub(ctx context.Context, name PathName) (*http.Response, error) {
 	r := c.request(http.MethodPost, "/api/v1/clusters/{name}/accept-hub", name)
+	return r.send(ctx, nil)
+}
+
+// GetAgentPolicy is GET /api/v1/clusters/{name}/agent-policy: Returns what the cluster's owner permits its agent to do, as the agent has it now.
+func (c *Client) GetAgentPolicy(ctx context.Context, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/clusters/{name}/agent-policy", name)
 	return r.send(ctx, nil)
 }
 
@@ -437,15 +550,60 @@ func (c *Client) PutRepository(ctx context.Context, body PutRepositoryJSONReques
 	return r.send(ctx, body)
 }
 
+// ValidateRepository is POST /api/v1/repositories/validate: Tries to reach a repository with the given settings, and stores nothing.
+func (c *Client) ValidateRepository(ctx context.Context, body ValidateRepositoryJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/repositories/validate")
+	return r.send(ctx, body)
+}
+
 // DeleteRepository is DELETE /api/v1/repositories/{id}: Forgets a repository's registration and credential.
 func (c *Client) DeleteRepository(ctx context.Context, id PathID) (*http.Response, error) {
 	r := c.request(http.MethodDelete, "/api/v1/repositories/{id}", id)
 	return r.send(ctx, nil)
 }
 
+// GetAppDetails is GET /api/v1/repositories/{id}/appdetails: Returns what a directory or chart of a repository is, and the parameters of its tool.
+func (c *Client) GetAppDetails(ctx context.Context, id PathID, params GetAppDetailsParams) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repositories/{id}/appdetails", id)
+	r.add("path", params.Path)
+	r.add("revision", params.Revision)
+	r.add("chart", params.Chart)
+	r.add("plugin", params.Plugin)
+	r.add("application", params.Application)
+	return r.send(ctx, nil)
+}
+
+// ListRepositoryApps is GET /api/v1/repositories/{id}/apps: Lists the directories and charts of a repository that are a source of an application.
+func (c *Client) ListRepositoryApps(ctx context.Context, id PathID, params ListRepositoryAppsParams) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repositories/{id}/apps", id)
+	r.add("revision", params.Revision)
+	r.add("chart", params.Chart)
+	return r.send(ctx, nil)
+}
+
 // GetRepositoryDeletion is GET /api/v1/repositories/{id}/deletion: Says what the deletion of a repository would do, and changes nothing.
 func (c *Client) GetRepositoryDeletion(ctx context.Context, id PathID) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/repositories/{id}/deletion", id)
+	return r.send(ctx, nil)
+}
+
+// ListHelmCharts is GET /api/v1/repositories/{id}/helmcharts: Lists the charts of a chart repository with their versions.
+func (c *Client) ListHelmCharts(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repositories/{id}/helmcharts", id)
+	return r.send(ctx, nil)
+}
+
+// ListOCITags is GET /api/v1/repositories/{id}/oci-tags: Lists the tags of an artifact or chart of an OCI registry.
+func (c *Client) ListOCITags(ctx context.Context, id PathID, params ListOCITagsParams) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repositories/{id}/oci-tags", id)
+	r.add("chart", params.Chart)
+	return r.send(ctx, nil)
+}
+
+// ListRefs is GET /api/v1/repositories/{id}/refs: Lists the branches and tags of a repository.
+func (c *Client) ListRefs(ctx context.Context, id PathID, params ListRefsParams) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/repositories/{id}/refs", id)
+	r.add("chart", params.Chart)
 	return r.send(ctx, nil)
 }
 
@@ -493,9 +651,37 @@ func (c *Client) PatchSettings(ctx context.Context, params PatchSettingsParams, 
 	return r.send(ctx, body)
 }
 
+// ListPlugins is GET /api/v1/settings/plugins: Lists the config management plugins that applications of the tenant may use.
+func (c *Client) ListPlugins(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/settings/plugins")
+	return r.send(ctx, nil)
+}
+
 // GetPolicyState is GET /api/v1/settings/rbac: Says whether the access policy is in force, and what is odd in it.
 func (c *Client) GetPolicyState(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/settings/rbac")
+	return r.send(ctx, nil)
+}
+
+// ListPolicyVersions is GET /api/v1/settings/rbac/history: Lists what the access policy was after each change, the newest first.
+func (c *Client) ListPolicyVersions(ctx context.Context, params ListPolicyVersionsParams) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/settings/rbac/history")
+	r.add("before", params.Before)
+	r.add("limit", params.Limit)
+	return r.send(ctx, nil)
+}
+
+// GetPolicyVersion is GET /api/v1/settings/rbac/history/{number}: Returns a version of the access policy, what it changed, and what differs from it now.
+func (c *Client) GetPolicyVersion(ctx context.Context, number string) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/settings/rbac/history/{number}", number)
+	return r.send(ctx, nil)
+}
+
+// RevertPolicy is POST /api/v1/settings/rbac/history/{number}/revert: Makes the access policy what it was in a version, by the checks of every change of it.
+func (c *Client) RevertPolicy(ctx context.Context, number string, params RevertPolicyParams) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/settings/rbac/history/{number}/revert", number)
+	r.add("dryRun", params.DryRun)
+	r.setHeader("If-Match", params.IfMatch)
 	return r.send(ctx, nil)
 }
 
@@ -516,6 +702,7 @@ func (c *Client) StreamChanges(ctx context.Context, params StreamChangesParams) 
 	r := c.request(http.MethodGet, "/api/v1/stream")
 	r.add("cursor", params.Cursor)
 	r.add("application", params.Application)
+	r.add("query", params.Query)
 	r.add("view", params.View)
 	r.setHeader("Last-Event-ID", params.LastEventID)
 	return r.send(ctx, nil)
@@ -646,6 +833,25 @@ func (c *Client) GetUser(ctx context.Context, username PathUsername) (*http.Resp
 func (c *Client) UpdateUser(ctx context.Context, username PathUsername, body UpdateUserJSONRequestBody) (*http.Response, error) {
 	r := c.request(http.MethodPut, "/api/v1/users/{username}", username)
 	return r.send(ctx, body)
+}
+
+// DeleteAccountSessions is DELETE /api/v1/users/{username}/sessions: Signs an account out everywhere; its tokens stay.
+func (c *Client) DeleteAccountSessions(ctx context.Context, username PathUsername, params DeleteAccountSessionsParams) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/users/{username}/sessions", username)
+	r.add("others", params.Others)
+	return r.send(ctx, nil)
+}
+
+// ListAccountSessions is GET /api/v1/users/{username}/sessions: Lists where an account is signed in.
+func (c *Client) ListAccountSessions(ctx context.Context, username PathUsername) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/users/{username}/sessions", username)
+	return r.send(ctx, nil)
+}
+
+// DeleteAccountSession is DELETE /api/v1/users/{username}/sessions/{id}: Ends one session of an account.
+func (c *Client) DeleteAccountSession(ctx context.Context, username PathUsername, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/users/{username}/sessions/{id}", username, id)
+	return r.send(ctx, nil)
 }
 
 // ListAccountTokens is GET /api/v1/users/{username}/tokens: Lists the API tokens of an account.

@@ -66,6 +66,12 @@ func (c *Client) request(method, path string, values ...string) request {
 	return request{method: method, url: target.String(), query: url.Values{}, header: header, http: c.http}
 }
 
+// Socket is what a WebSocket is opened with: its address, header and client.
+func (c *Client) Socket(query url.Values, path string, values ...string) (address string, header http.Header, by *http.Client) {
+	r := c.request(http.MethodGet, path, values...)
+	return r.url + "?" + query.Encode(), r.header, c.http
+}
+
 // add adds an optional parameter, unless it has the zero value. A list is sent as
 // one parameter for each element.
 func (r request) add(name string, value any) {

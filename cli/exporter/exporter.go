@@ -14,6 +14,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -158,6 +159,20 @@ func (x *exporter) repositories(ctx context.Context) error {
 		if r.Insecure {
 			values["insecure"] = "true"
 		}
+		if r.EnableOCI && r.Type == "helm" {
+			values["enableOCI"] = "true"
+		}
+		if r.InsecureOCIForceHttp {
+			values["insecureOCIForceHttp"] = "true"
+		}
+		optional(values, "proxy", r.Proxy)
+		optional(values, "noProxy", r.NoProxy)
+		if r.EnableLfs {
+			values["enableLfs"] = "true"
+		}
+		if r.Depth > 0 {
+			values["depth"] = strconv.Itoa(r.Depth)
+		}
 		credential(values, r.Url, r.Username, r.HasCredential)
 		x.secret("repository", "repo-", r.Url+"#"+r.Project, values)
 	}
@@ -173,6 +188,8 @@ func (x *exporter) templates(ctx context.Context) error {
 	for _, t := range all.Items {
 		values := map[string]string{"type": t.Type, "url": t.Url}
 		optional(values, "name", t.Name)
+		optional(values, "proxy", t.Proxy)
+		optional(values, "noProxy", t.NoProxy)
 		credential(values, t.Url, t.Username, true)
 		x.secret("repo-creds", "creds-", t.Url, values)
 	}

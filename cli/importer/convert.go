@@ -63,7 +63,7 @@ func classify(d document) (class, string) {
 	case strings.HasPrefix(version, argoGroup) && kind == "ApplicationSet":
 		return leftOut, "ApplicationSets are not served yet; the Applications that it has made are imported as they are"
 	case kind == "ConfigManagementPlugin":
-		return leftOut, "plugins are not served yet"
+		return leftOut, "the operator of the hub declares plugins, in files of this form"
 	case strings.HasPrefix(version, argoGroup) || strings.HasPrefix(version, "argocd-image-updater."):
 		return leftOut, "objects of this kind are not served"
 	case version == "v1" && kind == "ConfigMap" && strings.HasPrefix(d.name(), "argocd-"):

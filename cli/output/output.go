@@ -83,14 +83,14 @@ func (p *Printer) Tabulate(t Table) error {
 		if len(t.Head) > 0 {
 			row = row[:min(keep, len(row))]
 		}
-		fmt.Fprintln(w, strings.Join(row, "\t"))
+		fmt.Fprintln(w, lines(strings.Join(row, "\t")))
 	}
 	return w.Flush()
 }
 
 // Note writes a line for people, apart from the answer.
 func (p *Printer) Note(format string, args ...any) {
-	fmt.Fprintf(p.Err, format+"\n", args...)
+	fmt.Fprintln(p.Err, lines(fmt.Sprintf(format, args...)))
 }
 
 // Warn writes the warnings of an answer, apart from the answer.

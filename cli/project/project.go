@@ -39,6 +39,7 @@ func (c Commands) Noun(more ...*cobra.Command) *cobra.Command {
 	n.AddCommand(c.list(), c.get(), c.create(), c.set(), c.edit(), c.remove())
 	n.AddCommand(c.lists()...)
 	n.AddCommand(c.kinds()...)
+	n.AddCommand(c.integrity())
 	n.AddCommand(more...)
 	return n
 }
@@ -328,12 +329,20 @@ func (c Commands) change(cmd *cobra.Command, name string, do func(spec map[strin
 }
 
 func (c Commands) put(cmd *cobra.Command, api *client.Client, p apimodel.AppProject, tag string) error {
-	stored, raw, err := client.Call[apimodel.AppProject](api.UpdateProject(cmd.Context(), p.Metadata.Name, apimodel.UpdateProjectParams{IfMatch: tag}, p))
+	stored, raw, err := c.store(cmd, api, p, tag)
 	if err != nil {
 		return err
 	}
-	c.Printer.Warn(stored.Warnings)
 	return c.Printer.Print(raw, table(stored))
+}
+
+// store writes a project at the version that was read.
+func (c Commands) store(cmd *cobra.Command, api *client.Client, p apimodel.AppProject, tag string) (apimodel.AppProject, []byte, error) {
+	stored, raw, err := client.Call[apimodel.AppProject](api.UpdateProject(cmd.Context(), p.Metadata.Name, apimodel.UpdateProjectParams{IfMatch: tag}, p))
+	if err == nil {
+		c.Printer.Warn(stored.Warnings)
+	}
+	return stored, raw, err
 }
 
 func (c Commands) get() *cobra.Command {

@@ -29,7 +29,7 @@ func Account(env *command.Env) *cobra.Command {
 // Policy is the command rbac of `admin settings`.
 func Policy(env *command.Env) *cobra.Command {
 	c := commands{env}
-	return command.Noun("rbac", "Access policies: can, validate, preview", nil, c.can(), c.validate(), c.preview())
+	return command.Noun("rbac", "Access policies: can, validate, preview, history, revert", nil, c.can(), c.validate(), c.preview(), c.history(), c.revert())
 }
 
 // whom is the subject that a command asks about.

@@ -53,10 +53,11 @@ func configPath() (string, error) {
 	return filepath.Join(dir, "capstan", "config.json"), nil
 }
 
-// NameOf names the context of a hub whose login names none.
+// NameOf names the context of a hub whose login names none: by its host, and by the
+// path of one that shares the host.
 func NameOf(server string) string {
 	if u, err := url.Parse(server); err == nil && u.Host != "" {
-		return u.Host
+		return u.Host + strings.TrimSuffix(u.Path, "/")
 	}
 	return server
 }

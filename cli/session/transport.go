@@ -19,6 +19,7 @@ import (
 // A Transport is how a hub is reached. The zero value is the usual way.
 type Transport struct {
 	Plaintext   bool     // an address without a scheme is one of http
+	RootPath    string   // of an address without a path; empty: none
 	Insecure    bool     // the hub's certificate is not checked
 	ServerCert  string   // file with the authorities of the hub's certificate
 	ClientCert  string   // file with a certificate for the connection
@@ -30,9 +31,16 @@ type Transport struct {
 }
 
 // Address cuts the slash at the end of an address. With Plaintext one without a
-// scheme is one of http.
+// scheme is one of http. One without a path gets RootPath.
 func (t Transport) Address(server string) string {
 	server = strings.TrimSuffix(server, "/")
+	_, rest, found := strings.Cut(server, "://")
+	if !found {
+		rest = server
+	}
+	if path := strings.Trim(t.RootPath, "/"); path != "" && rest != "" && !strings.Contains(rest, "/") {
+		server += "/" + path
+	}
 	if t.Plaintext && server != "" && !strings.Contains(server, "://") {
 		return "http://" + server
 	}

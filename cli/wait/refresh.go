@@ -117,7 +117,7 @@ func (r Refresh) Table() output.Table {
 		at = t.Local().Format("2006-01-02 15:04:05 -0700")
 	}
 	return output.Table{
-		Head: []string{"NAME", "REVISION", "FOUND", "REFRESHED"}, Names: []string{"application/" + r.after.Metadata.Name},
+		Head: []string{"NAME", "REVISION", "FOUND", "REFRESHED"}, Names: []string{"application/" + client.QualifiedName(r.after.Metadata)},
 		Rows: [][]string{{client.QualifiedName(r.after.Metadata), output.Dash(output.Short(now)), found, at}},
 	}
 }

@@ -261,14 +261,15 @@ func TestCache(t *testing.T) {
 			t.Error("an older transaction replaced the newer rights")
 		}
 	})
-	t.Run("SEC-D10 checks beside reloads see one version or the other", func(t *testing.T) {
+	t.Run("SEC-D10 checks beside 100,000 reloads see one version or the other, and never none", func(t *testing.T) {
 		t.Parallel()
+		const reloads = 100_000
 		c := NewCache()
 		texts := []string{"p, ann, applications, get, a/*, allow", "p, ann, applications, get, b/*, allow"}
 		var wg sync.WaitGroup
 		for g := range 4 {
 			wg.Go(func() {
-				for v := range int64(500) {
+				for v := range int64(reloads) {
 					r, err := c.Rights(context.Background(), tenant, v, load(texts[v%2]))
 					if err != nil {
 						t.Error(err)

@@ -42,7 +42,7 @@ func TestActs(t *testing.T) {
 			t.Error("the right to sync overrides")
 		}
 	})
-	t.Run("RBAC-06(part) DEL-07 the right to delete single objects names their kinds and places", func(t *testing.T) {
+	t.Run("RBAC-06 DEL-07 the right to delete single objects names their kinds and places", func(t *testing.T) {
 		t.Parallel()
 		for action, want := range map[string]bool{
 			"delete//Pod/shop/web-1": true, "delete//Pod/other/web-1": false, "delete//Secret/shop/x": false, Delete: false,

@@ -22,17 +22,21 @@ const (
 	Clusters     = "clusters"
 	Repositories = "repositories"
 	Certificates = "certificates"
-	GPGKeys      = "gpgkeys"
-	Accounts     = "accounts"
-	Audit        = "audit"
-	Settings     = "settings"
+	// WriteRepositories are credentials for writing and for generators.
+	WriteRepositories = "write-repositories"
+	GPGKeys           = "gpgkeys"
+	Accounts          = "accounts"
+	Audit             = "audit"
+	Settings          = "settings"
 
 	// Those of features that this release lacks: policies may name them.
-	ApplicationSets   = "applicationsets"
-	WriteRepositories = "write-repositories"
-	Logs              = "logs"
-	Exec              = "exec"
-	Extensions        = "extensions"
+	ApplicationSets = "applicationsets"
+	Logs            = "logs"
+	Exec            = "exec"
+	Extensions      = "extensions"
+
+	// PortForward is the right to connect to ports of an application's pods.
+	PortForward = "port-forward"
 
 	// Tenants is the one resource of the platform: no policy of a tenant can
 	// give rights on it, only the role platform-admin of an account.
@@ -171,7 +175,7 @@ func projectBindings(project string, role hub.ProjectRole) (bindings []Binding, 
 // a resource whose objects belong to projects.
 func projectRule(project string, r Rule) bool {
 	switch r.Resource {
-	case Applications, ApplicationSets, Repositories, Clusters, Logs, Exec:
+	case Applications, ApplicationSets, Repositories, Clusters, Logs, Exec, PortForward:
 		return strings.HasPrefix(r.Object, project+"/")
 	case Projects:
 		return r.Object == project

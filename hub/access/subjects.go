@@ -38,6 +38,7 @@ func (r *Rights) Questions() []Question {
 	}
 	add(Logs, Get)
 	add(Exec, Create)
+	add(PortForward, Create)
 	add(Extensions, "invoke")
 	add(Audit, Get)
 	add(Settings, Get, Update)

@@ -108,3 +108,44 @@ func (s *Server) DeleteAccountToken(ctx context.Context, r gen.DeleteAccountToke
 	s.Identity.Forget(who.Tenant, r.Username)
 	return gen.DeleteAccountToken204Response{}, nil
 }
+
+// ListAccountSessions answers where an account is signed in.
+func (s *Server) ListAccountSessions(ctx context.Context, r gen.ListAccountSessionsRequestObject) (gen.ListAccountSessionsResponseObject, error) {
+	all, err := s.Catalog.AccountSessions(ctx, callerOf(ctx), r.Username)
+	if err != nil {
+		return nil, err
+	}
+	own := identity.Hash(secretOf(ctx))
+	return gen.ListAccountSessions200JSONResponse{Items: collect(all, func(v hub.Session) apimodel.Session {
+		return apimodel.Session{
+			Id: string(v.ID), CreatedAt: v.CreatedAt.UTC(), SeenAt: v.SeenAt.UTC(), ExpiresAt: v.ExpiresAt.UTC(), Address: v.Address, Client: v.Client,
+			Provider: v.Provider, Current: v.Hash == own,
+		}
+	})}, nil
+}
+
+// DeleteAccountSession ends one session of an account.
+func (s *Server) DeleteAccountSession(ctx context.Context, r gen.DeleteAccountSessionRequestObject) (gen.DeleteAccountSessionResponseObject, error) {
+	who := callerOf(ctx)
+	if err := s.Catalog.EndAccountSession(ctx, who, r.Username, r.Id); err != nil {
+		return nil, err
+	}
+	s.Identity.Forget(who.Tenant, r.Username)
+	return gen.DeleteAccountSession204Response{}, nil
+}
+
+// DeleteAccountSessions signs an account out everywhere.
+func (s *Server) DeleteAccountSessions(ctx context.Context, r gen.DeleteAccountSessionsRequestObject) (gen.DeleteAccountSessionsResponseObject, error) {
+	who := callerOf(ctx)
+	var spared *[32]byte
+	if r.Params.Others {
+		own := identity.Hash(secretOf(ctx))
+		spared = &own
+	}
+	ended, err := s.Catalog.EndAccountSessions(ctx, who, r.Username, spared)
+	if err != nil {
+		return nil, err
+	}
+	s.Identity.Forget(who.Tenant, r.Username)
+	return gen.DeleteAccountSessions200JSONResponse{Ended: ended}, nil
+}

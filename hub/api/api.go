@@ -9,6 +9,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"io/fs"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/admin"
@@ -27,6 +29,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/api/openapi"
 	"github.com/capstan-cd/capstan/hub/api/ratelimit"
 	"github.com/capstan-cd/capstan/hub/api/reference"
+	"github.com/capstan-cd/capstan/hub/api/rootpath"
 	"github.com/capstan-cd/capstan/hub/api/trust"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
@@ -34,8 +37,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/hub/identity/sso"
 	"github.com/capstan-cd/capstan/hub/relay"
+	"github.com/capstan-cd/capstan/hub/relay/podlogs"
 	"github.com/capstan-cd/capstan/shared/clientip"
-	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 //go:generate oapi-codegen --config gen/server.cfg.yaml openapi.yaml
@@ -46,8 +49,8 @@ var document []byte
 // Config sets the face's manners. Zero fields mean their defaults.
 type Config struct {
 	// ExternalURL is how people reach the hub, such as
-	// https://capstan.example.com; setup links begin with it, and browsers
-	// may write only from it.
+	// https://capstan.example.com or https://example.com/capstan; setup links
+	// begin with it, and browsers may write only from it.
 	ExternalURL string
 	// TrustedProxies may say in X-Forwarded-For who is calling.
 	TrustedProxies clientip.Proxies
@@ -64,15 +67,15 @@ type Config struct {
 	// StreamCheck is how often a stream asks whether its caller still may
 	// listen; default one second.
 	StreamCheck time.Duration
+	// EventBytes is the size up to which an event of a Git host is read;
+	// default 25 MiB.
+	EventBytes int64
 }
 
 // Validate reports every problem at once.
 func (c Config) Validate() error {
-	u, err := url.Parse(c.ExternalURL)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || (u.Path != "" && u.Path != "/") {
-		return fault.With(fault.New(fault.Invalid, "the external URL is not usable"), "", "write it like https://capstan.example.com")
-	}
-	return nil
+	_, err := rootpath.Of(c.ExternalURL)
+	return err
 }
 
 func (c Config) withDefaults() Config {
@@ -81,6 +84,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.AgentCommand == "" {
 		c.AgentCommand = "capstan-agent run --kubeconfig KUBECONFIG --state-dir \"$HOME/.local/state/capstan-agent\" --join-token-file <(printf %s {token})"
+	}
+	if c.EventBytes == 0 {
+		c.EventBytes = 25 << 20
 	}
 	c.Rates = c.Rates.WithDefaults()
 	return c
@@ -104,7 +110,10 @@ type Parts struct {
 	Passwords      *identity.Passwords
 	Feed           *feed.Feed
 	Relay          *relay.Relay
+	Logs           *podlogs.Service
+	Previews       Previews
 	Webhook        Webhook
+	Probe          Prober                          // nil: nothing is tested
 	Ready          func(ctx context.Context) error // nil error: the hub can serve
 	Alive          func(ctx context.Context) error // nil error: the process works; nil: it always does
 	Log            *slog.Logger
@@ -112,6 +121,18 @@ type Parts struct {
 	Metrics Metrics
 	// Quotas limits the requests of tenants; nil: none.
 	Quotas Quotas
+	// Sources looks into repositories; nil: nothing does.
+	Sources clients.Sources
+}
+
+// Previews renders applications at other revisions, and stores nothing.
+type Previews interface {
+	Preview(ctx context.Context, tenant hub.TenantID, app hub.ApplicationID, o hub.Override) (hub.Preview, error)
+	// PreviewUpload has files of the caller in the place of one source.
+	PreviewUpload(ctx context.Context, tenant hub.TenantID, app hub.ApplicationID, u hub.Upload) (hub.Preview, error)
+	// PreviewUnsaved is of an application that need not be stored; the settings
+	// of the tenant are filled in.
+	PreviewUnsaved(ctx context.Context, tenant hub.TenantID, r hub.Refresh) (hub.Preview, error)
 }
 
 // Quotas limits how many requests a tenant may send.
@@ -139,12 +160,16 @@ type Server struct {
 	*trust.Keys
 	cfg        Config
 	external   *url.URL
+	root       rootpath.Path                 // of external
+	document   []byte                        // openapi.yaml, as it is at this address
 	operations map[string]*openapi.Operation // by method and echo path
 	streamed   []*openapi.Operation          // those that answer with a stream
 	reference  reference.Reference
 	limits     *ratelimit.Limits
 	streams    streams
 	versions   policyVersions
+	strangers  anonymousTenants
+	events     *semaphore.Weighted // bytes of large events
 	echo       *echo.Echo
 }
 
@@ -159,15 +184,20 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	root, err := rootpath.Of(cfg.ExternalURL)
+	if err != nil {
+		return nil, err
+	}
 	operations, err := openapi.Read(document)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := reference.New(document)
+	served := bytes.Replace(document, []byte(documentServer+"/\n"), []byte(documentServer+root.Cookie()+"\n"), 1)
+	shown, err := reference.New(served)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), Answers: clients.New(parts.Catalog, cfg.ExternalURL, callerOf), Keys: trust.New(parts.Catalog, callerOf), cfg: cfg, external: external, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates)}
+	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), Answers: clients.New(parts.Catalog, cfg.ExternalURL, callerOf, parts.Sources), Keys: trust.New(parts.Catalog, callerOf), cfg: cfg, external: external, root: root, document: served, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates), events: semaphore.NewWeighted(max(largeEvents, cfg.EventBytes))}
 	for _, o := range operations {
 		if o.Stream {
 			s.streamed = append(s.streamed, o)
@@ -175,12 +205,40 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	}
 	s.streams.held, s.streams.over = map[string]int{}, make(chan struct{})
 	s.echo = s.routes()
-	return s, nil
+	return s, root.Free(s.addresses())
+}
+
+// documentServer is the line of openapi.yaml with the path of the hub.
+const documentServer = "servers:\n  - url: "
+
+// addresses are patterns of everything that is served.
+func (s *Server) addresses() []string {
+	var out []string
+	for _, r := range s.echo.Routes() {
+		out = append(out, r.Path)
+	}
+	if s.cfg.Console == nil {
+		return out
+	}
+	files, err := fs.ReadDir(s.cfg.Console, ".")
+	if err != nil {
+		return out // a console without files has no addresses
+	}
+	for _, f := range files {
+		out = append(out, "/"+f.Name())
+	}
+	return out
 }
 
 // ServeHTTP answers one request. HEAD is GET without a body, which the HTTP
 // server leaves out.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r, bare := s.root.Cut(r)
+	if bare {
+		to := url.URL{Path: s.root.Under("/"), RawQuery: r.URL.RawQuery}
+		http.Redirect(w, r, to.String(), http.StatusPermanentRedirect)
+		return
+	}
 	if r.Method == http.MethodHead && !s.endless(r.URL.Path) {
 		r = r.Clone(r.Context())
 		r.Method = http.MethodGet
@@ -200,16 +258,22 @@ func (s *Server) routes() *echo.Echo {
 	gen.RegisterHandlers(group, gen.NewStrictHandler(s, nil))
 	group.GET("/openapi.yaml", s.openAPI)
 	group.GET("/openapi.json", blob("application/json", s.reference.JSON))
-	group.GET("/docs", blob("text/html; charset=utf-8", s.reference.Page))
-	group.GET("/docs/style.css", blob("text/css; charset=utf-8", s.reference.Style))
+	group.GET("/docs/api", blob("text/html; charset=utf-8", s.reference.Page))
+	group.GET("/docs/api/style.css", blob("text/css; charset=utf-8", s.reference.Style))
 	group.POST("/api/v1/apply", s.apply)
 	group.GET("/api/v1/stream", s.stream)
 	group.GET("/api/v1/applications/:namespace/:name/tree/stream", s.streamTree)
+	group.GET("/api/v1/applications/:namespace/:name/logs", s.streamLogs)
+	group.GET("/api/v1/applications/:namespace/:name/pods/:podName/logs", s.streamLogs)
+	group.GET("/api/v1/applications/:namespace/:name/terminal", s.terminal)
+	group.GET("/api/v1/applications/:namespace/:name/port-forward", s.forwardPort)
+	group.GET("/terminal", s.argoTerminal)
 	group.POST("/api/v1/webhook", s.webhook)
 	group.POST("/api/webhook", s.webhook)
 	e.Any("/scim/v2/*", s.scim)
-	e.POST("/api/dex/token", s.exchangeToken)
-	e.POST("/api/v1/token", s.exchangeToken)
+	e.POST("/api/dex/token", s.answerToken)
+	e.POST("/api/v1/token", s.answerToken)
+	e.POST("/api/v1/device/code", s.askDevice)
 	group.GET("/auth/login", s.beginSignIn)
 	group.GET(sso.DirectCallback, s.finishSignIn)
 	group.GET(sso.DexCallback, s.finishSignIn)
@@ -220,7 +284,7 @@ func (s *Server) routes() *echo.Echo {
 
 // openAPI returns the document.
 func (s *Server) openAPI(c echo.Context) error {
-	return c.Blob(http.StatusOK, "application/yaml", document)
+	return c.Blob(http.StatusOK, "application/yaml", s.document)
 }
 
 // blob serves bytes that never change.
@@ -233,7 +297,7 @@ func (s *Server) console(e *echo.Echo) {
 	if s.cfg.Console == nil {
 		return
 	}
-	files := console.Handler(s.cfg.Console, errNoOperation())
+	files := console.Handler(s.cfg.Console, s.root.Under(""), errNoOperation())
 	serve := func(c echo.Context) error {
 		if s.allow(c) {
 			return errMethod(c.Request().Method)

@@ -1,20 +1,18 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
-	"github.com/capstan-cd/capstan/hub/api/labels"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
-	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
@@ -24,103 +22,62 @@ const defaultPage = 100
 
 // ListApplications answers one page of applications.
 func (s *Server) ListApplications(ctx context.Context, r gen.ListApplicationsRequestObject) (gen.ListApplicationsResponseObject, error) {
-	f, err := filter(r.Params)
+	q, err := listRequest(r.Params)
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.Catalog.Applications(ctx, callerOf(ctx), f, r.Params.Cluster)
+	view := string(r.Params.View)
+	page, err := s.Catalog.Applications(ctx, callerOf(ctx), q, view != rowView)
 	if err != nil {
 		return nil, err
 	}
 	body := apimodel.ApplicationList{
-		ApiVersion: validation.ArgoVersion, Kind: "ApplicationList", Cursor: page.Cursor,
-		Items: collect(page.Items, func(v catalog.View) apimodel.Application { return presentListed(v, string(r.Params.View)) }),
+		ApiVersion: validation.ArgoVersion, Kind: "ApplicationList", Cursor: page.Cursor, Total: page.Total,
+		Items:  collect(page.Items, func(v catalog.View) apimodel.Application { return presentListed(v, view) }),
+		Facets: presentFacets(page.Facets),
 	}
-	if page.More {
-		last := page.Items[len(page.Items)-1]
-		body.Metadata.Continue = pageCursor(hub.ApplicationKey{Namespace: last.Namespace, Name: last.Name})
+	if view == rowView {
+		body.Rows = presentRows(page.Page)
+	}
+	if page.Next.Name != "" {
+		body.Metadata.Continue = page.Next.String()
 	}
 	if r.Params.Fields != "" {
 		return sparse(body, r.Params.Fields, r.Params.IfNoneMatch)
 	}
-	tag, err := listTag(body)
+	answer, err := writeList(body)
 	if err != nil {
 		return nil, err
 	}
-	if r.Params.IfNoneMatch == tag {
+	if r.Params.IfNoneMatch == answer.tag {
 		return gen.ListApplications304Response{}, nil
 	}
-	return gen.ListApplications200JSONResponse{Body: body, Headers: gen.ListApplications200ResponseHeaders{ETag: tag}}, nil
+	return answer, nil
 }
 
-// listTag is the version of a page. Where the stream stands is no part of it.
-func listTag(l apimodel.ApplicationList) (string, error) {
-	l.Cursor = ""
-	b, err := json.Marshal(l)
+// writeList writes a page once, for its version and its reader. Where the stream stands is no part of its version.
+func writeList(l apimodel.ApplicationList) (writtenList, error) {
+	text, err := json.Marshal(l)
 	if err != nil {
-		return "", err
+		return writtenList{}, err
 	}
-	sum := sha256.Sum256(b)
-	return `"` + hex.EncodeToString(sum[:16]) + `"`, nil
-}
-
-func filter(p apimodel.ListApplicationsParams) (hub.ApplicationFilter, error) {
-	f := hub.ApplicationFilter{Projects: append(p.Project, p.Projects...), Namespaces: p.Namespace, Query: p.Q, Name: p.Name, Limit: p.Limit}
-	if p.AppNamespace != "" {
-		f.Namespaces = append(f.Namespaces, p.AppNamespace)
-	}
-	for _, url := range p.Repo {
-		if normal, err := repourl.Normalize(url); err == nil {
-			url = normal
-		}
-		f.Repositories = append(f.Repositories, url)
-	}
-	if f.Limit == 0 {
-		f.Limit = defaultPage
-	}
-	for _, v := range p.Sync {
-		f.Sync = append(f.Sync, hub.SyncStatus(v))
-	}
-	for _, v := range p.Health {
-		f.Health = append(f.Health, hub.HealthStatus(v))
-	}
-	var err error
-	if f.Labels, err = labels.Parse(p.Labels); err != nil {
-		return f, err
-	}
-	selected, err := labels.Parse(p.Selector)
-	if err != nil {
-		return f, err
-	}
-	f.Labels = append(f.Labels, selected...)
-	f.After, err = parsePage(p.Cursor)
-	return f, err
-}
-
-// pageCursor is where a list continues.
-func pageCursor(k hub.ApplicationKey) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(k.Name + "/" + k.Namespace))
-}
-
-func parsePage(s string) (hub.ApplicationKey, error) {
-	if s == "" {
-		return hub.ApplicationKey{}, nil
-	}
-	b, err := base64.RawURLEncoding.DecodeString(s)
-	name, namespace, found := strings.Cut(string(b), "/")
-	if err != nil || !found || name == "" || strings.ContainsRune(string(b), 0) {
-		return hub.ApplicationKey{}, fault.With(fault.New(fault.Invalid, "the cursor is not one of a list"), "", "start the list again, without a cursor")
-	}
-	return hub.ApplicationKey{Namespace: namespace, Name: name}, nil
+	before, after, _ := bytes.Cut(text, []byte(`"cursor":"`+l.Cursor+`"`))
+	sum := sha256.New()
+	sum.Write(before)
+	sum.Write(after)
+	return writtenList{text, `"` + hex.EncodeToString(sum.Sum(nil)[:16]) + `"`}, nil
 }
 
 // CreateApplication makes an application.
 func (s *Server) CreateApplication(ctx context.Context, r gen.CreateApplicationRequestObject) (gen.CreateApplicationResponseObject, error) {
-	answer, err := s.putApplication(ctx, *r.Body, catalog.PutOptions{Create: true})
+	answer, out, err := s.putApplication(ctx, *r.Body, catalog.PutOptions{Create: true, Update: r.Params.Upsert, RefuseInvalid: r.Params.Validate})
 	if err != nil {
 		return nil, err
 	}
-	return gen.CreateApplication201JSONResponse{ApplicationAnswerJSONResponse: answer}, nil
+	if out != transact.Created {
+		return gen.CreateApplication200JSONResponse{ApplicationAnswerJSONResponse: answer}, nil
+	}
+	return gen.CreateApplication201JSONResponse{Body: answer.Body, Headers: gen.CreateApplication201ResponseHeaders{ETag: answer.Headers.ETag}}, nil
 }
 
 // UpdateApplication replaces what a person wrote of an application.
@@ -139,25 +96,25 @@ func (s *Server) UpdateApplication(ctx context.Context, r gen.UpdateApplicationR
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.putApplication(ctx, a, catalog.PutOptions{Update: true, Expect: expect})
+	answer, _, err := s.putApplication(ctx, a, catalog.PutOptions{Update: true, Expect: expect})
 	if err != nil {
 		return nil, err
 	}
 	return gen.UpdateApplication200JSONResponse{ApplicationAnswerJSONResponse: answer}, nil
 }
 
-func (s *Server) putApplication(ctx context.Context, a apimodel.Application, o catalog.PutOptions) (gen.ApplicationAnswerJSONResponse, error) {
+func (s *Server) putApplication(ctx context.Context, a apimodel.Application, o catalog.PutOptions) (gen.ApplicationAnswerJSONResponse, transact.Outcome, error) {
 	if err := checkType(a.ApiVersion, a.Kind, validation.KindApplication); err != nil {
-		return gen.ApplicationAnswerJSONResponse{}, err
+		return gen.ApplicationAnswerJSONResponse{}, "", err
 	}
 	o.Operation = a.Operation
-	v, _, warnings, err := s.Catalog.PutApplication(ctx, callerOf(ctx), hub.Application{Meta: given(a.Metadata), Spec: a.Spec}, o)
+	v, out, warnings, err := s.Catalog.PutApplication(ctx, callerOf(ctx), hub.Application{Meta: given(a.Metadata), Spec: a.Spec}, o)
 	if err != nil {
-		return gen.ApplicationAnswerJSONResponse{}, err
+		return gen.ApplicationAnswerJSONResponse{}, "", err
 	}
 	answer := applicationAnswer(v)
 	answer.Body.Warnings = warnings
-	return answer, nil
+	return answer, out, nil
 }
 
 func applicationAnswer(v catalog.View) gen.ApplicationAnswerJSONResponse {
@@ -176,6 +133,11 @@ const (
 
 // GetApplication answers one application with the end of its history.
 func (s *Server) GetApplication(ctx context.Context, r gen.GetApplicationRequestObject) (gen.GetApplicationResponseObject, error) {
+	if r.Params.Refresh != "" {
+		if err := s.refreshed(ctx, r.Namespace, r.Name, r.Params.Refresh == apimodel.RefreshHard); err != nil {
+			return nil, err
+		}
+	}
 	v, err := s.application(ctx, r.Namespace, r.Name, r.Params.Confirm)
 	if err != nil {
 		return nil, err
@@ -306,6 +268,9 @@ func (s *Server) DiffApplication(ctx context.Context, r gen.DiffApplicationReque
 	if (p.Kind == "") != (p.ResourceName == "") {
 		return nil, fault.With(fault.New(fault.Invalid, "kind and resourceName go together"), "", "give both, or neither")
 	}
+	if p.Revision != "" || len(p.Revisions) > 0 || len(p.SourcePositions) > 0 {
+		return s.previewApplication(ctx, r)
+	}
 	v, err := s.Catalog.LiveTarget(ctx, callerOf(ctx), r.Namespace, r.Name, nil)
 	if err != nil {
 		return nil, err
@@ -315,6 +280,31 @@ func (s *Server) DiffApplication(ctx context.Context, r gen.DiffApplicationReque
 		return nil, err
 	}
 	return gen.DiffApplication200JSONResponse{Items: collect(found, presentDifference), Paused: presentPaused(v.Application)}, nil
+}
+
+// previewApplication answers what a sync to other revisions would change.
+// Nothing is stored, in the hub or in the cluster.
+func (s *Server) previewApplication(ctx context.Context, r gen.DiffApplicationRequestObject) (gen.DiffApplicationResponseObject, error) {
+	p := r.Params
+	if p.Kind != "" {
+		return nil, fault.With(fault.New(fault.Invalid, "a preview is of all objects"), "", "leave out kind and resourceName")
+	}
+	o := hub.Override{Revision: p.Revision, Revisions: p.Revisions, Positions: p.SourcePositions}
+	v, err := s.Catalog.PreviewTarget(ctx, callerOf(ctx), r.Namespace, r.Name, o)
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.Previews.Preview(ctx, callerOf(ctx).Tenant, v.ID, o)
+	if err != nil {
+		return nil, fault.With(err, "application "+r.Name, "")
+	}
+	found, err := s.Relay.Preview(ctx, *v.On, v.ID, made)
+	if err != nil {
+		return nil, err
+	}
+	return gen.DiffApplication200JSONResponse{
+		Items: collect(found, presentDifference), Paused: presentPaused(v.Application), Revisions: made.Revisions, Warnings: made.Warnings,
+	}, nil
 }
 
 // GetManifests answers the desired objects.

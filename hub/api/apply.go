@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"io"
 	"mime"
 	"net/http"
@@ -52,14 +53,32 @@ func (s *Server) apply(c echo.Context) error {
 	return c.JSON(http.StatusOK, out)
 }
 
+// largeEvents is how many bytes of large events are in memory at one time. They
+// come from anyone who can reach the hub.
+const largeEvents = 64 << 20
+
+// smallEvent is the size up to which an event counts as small. These are always
+// read.
+const smallEvent = 1 << 20
+
 // webhook accepts a push event of a Git host.
 func (s *Server) webhook(c echo.Context) error {
 	r := c.Request()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
+	size := r.ContentLength
+	if size < 0 {
+		size = s.cfg.EventBytes
+	}
+	if size > smallEvent {
+		if !s.events.TryAcquire(size) {
+			return fault.With(fault.New(fault.Offline, "the hub reads other large events"), "", "send it again later, or wait until the change is found by polling")
+		}
+		defer s.events.Release(size)
+	}
+	body := bytes.NewBuffer(make([]byte, 0, min(size, smallEvent)+bytes.MinRead))
+	if _, err := body.ReadFrom(r.Body); err != nil {
 		return badRequest(err)
 	}
-	if err := s.Webhook.Receive(r.Context(), r.Header, body); err != nil {
+	if err := s.Webhook.Receive(r.Context(), r.Header, body.Bytes()); err != nil {
 		return err
 	}
 	return c.JSON(http.StatusAccepted, apimodel.WebhookAnswer{})

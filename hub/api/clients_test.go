@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -82,6 +83,7 @@ func TestRevisions(t *testing.T) {
 	w.call(admin, "POST", "/api/v1/applications", application("web")).ok(201)
 	w.call(admin, "POST", "/api/v1/applications", application("other")).ok(201)
 	first, second, chart := strings.Repeat("a", 40), strings.Repeat("b", 40), "1.2.3"
+	replaced := strings.Repeat("d", 40)
 	at := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 	storetest.In(t, w.DB, w.Tenant("acme"), func(ctx context.Context, tx *store.Tenant) error {
 		a, err := tx.Application(ctx, "argocd", "web")
@@ -93,7 +95,16 @@ func TestRevisions(t *testing.T) {
 		s := hub.Snapshot{ID: entry.Snapshot, Tenant: a.Tenant, Application: a.ID, Revision: first, Revisions: entry.Revisions, SourceType: "Directory,Helm", CreatedAt: at,
 			Commit: hub.CommitInfo{Author: "Jane <jane@example.com>", Message: "Sell more", At: at}}
 		now := hub.Snapshot{ID: hub.NewID[hub.SnapshotID](), Tenant: a.Tenant, Application: a.ID, Revision: second, SourceType: "Directory", CreatedAt: at, Commit: hub.CommitInfo{Author: "Joe", Message: "Sell less", At: at}}
-		if err := tx.PutSnapshots(ctx, []hub.Snapshot{s, now}); err != nil {
+		now.Commit.Integrity = "demanded"
+		between := hub.Snapshot{ID: hub.NewID[hub.SnapshotID](), Tenant: a.Tenant, Application: a.ID, Revision: replaced, SourceType: "Directory", CreatedAt: at, Commit: hub.CommitInfo{Author: "Ann", Message: "Sell nothing", At: at}}
+		if err := tx.PutSnapshots(ctx, []hub.Snapshot{s, between, now}); err != nil {
+			return err
+		}
+		all, err := tx.Repositories(ctx)
+		if err != nil || len(all) != 1 {
+			return fmt.Errorf("%d repositories, %w", len(all), err)
+		}
+		if _, err := tx.Fetched(ctx, all[0].ID, []hub.Ref{{Name: "refs/heads/main", Commit: second}, {Name: "refs/tags/v1", Commit: first}, {Name: "refs/tags/v2", Commit: second}, {Name: "refs/tags/v2.0", Commit: second}}, at, "", false); err != nil {
 			return err
 		}
 		if err := tx.SetTargets(ctx, []hub.TargetChange{{Application: a.ID, Target: now.ID, Accepted: s.ID, Revision: second, Generation: a.Generation, Refreshed: true}}); err != nil {
@@ -104,13 +115,15 @@ func TestRevisions(t *testing.T) {
 	type revision struct {
 		Revision, Author, Message string
 		Date                      time.Time
+		Tags                      []string
+		Signature                 string
 		Chart                     struct{ Name, Version, Repository string }
 	}
 	get := func(rev string) (out revision) {
 		w.call(admin, "GET", "/api/v1/applications/argocd/web/revisions/"+rev, nil).ok(200).into(&out)
 		return out
 	}
-	t.Run("API-13(part) author, date and message of a commit that was applied and of the one that is compared", func(t *testing.T) {
+	t.Run("API-13 author, date and message of a commit that was applied and of the one that is compared", func(t *testing.T) {
 		if got := get(first); got.Author != "Jane <jane@example.com>" || got.Message != "Sell more" || !got.Date.Equal(at) || got.Chart.Name != "" {
 			t.Errorf("%+v", got)
 		}
@@ -118,12 +131,26 @@ func TestRevisions(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("API-13(part) name, version and repository of a chart", func(t *testing.T) {
+	t.Run("API-13 one that was rendered and replaced before it was applied", func(t *testing.T) {
+		if got := get(replaced); got.Author != "Ann" || got.Message != "Sell nothing" || !got.Date.Equal(at) {
+			t.Errorf("%+v", got)
+		}
+		w.call(admin, "GET", "/api/v1/applications/argocd/other/revisions/"+replaced, nil).fails(404)
+	})
+	t.Run("SRC-26 author, date, tags and message of a commit, and whether its signature was verified", func(t *testing.T) {
+		if got := get(second); strings.Join(got.Tags, " ") != "v2 v2.0" || got.Signature != "Verified" || got.Author != "Joe" || got.Message != "Sell less" || !got.Date.Equal(at) {
+			t.Errorf("%+v", got)
+		}
+		if got := get(first); got.Signature != "" || got.Author == "" {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("API-13 name, version and repository of a chart", func(t *testing.T) {
 		if got := get(chart); got.Chart.Name != "redis" || got.Chart.Version != chart || got.Chart.Repository != "https://charts.example.com" || got.Author != "" {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("API-13(part) SEC-G2 a revision that the application never had is not found, though another one had it", func(t *testing.T) {
+	t.Run("API-13 SEC-G2 a revision that the application never had is not found, though another one had it", func(t *testing.T) {
 		w.call(admin, "GET", "/api/v1/applications/argocd/web/revisions/"+strings.Repeat("c", 40), nil).fails(404)
 		w.call(admin, "GET", "/api/v1/applications/argocd/other/revisions/"+first, nil).fails(404)
 	})
@@ -140,7 +167,7 @@ func TestRefs(t *testing.T) {
 		_, err := tx.Fetched(ctx, hub.RepositoryID(repo.ID), []hub.Ref{{Name: "refs/heads/main", Commit: commit}, {Name: "refs/tags/v1", Commit: commit}, {Name: "HEAD", Commit: commit}}, time.Now(), "", false)
 		return err
 	})
-	t.Run("API-15(part) refs are the branches and tags of the last fetch", func(t *testing.T) {
+	t.Run("API-15 refs are the branches and tags of the last fetch", func(t *testing.T) {
 		var got struct {
 			Branches, Tags []struct{ Name, Commit string }
 		}
@@ -173,7 +200,7 @@ func TestClientSettings(t *testing.T) {
 		w.call(secret, "GET", "/api/v1/settings/client", nil).ok(200).into(&c)
 		return c
 	}
-	t.Run("API-16(part) without settings there is no banner, and the features say what is served", func(t *testing.T) {
+	t.Run("API-16 without settings there is no banner, and the features say what is served", func(t *testing.T) {
 		c := read(nobody)
 		if c.Banner != nil || c.URL != "http://capstan.test" || c.AppLabelKey != "app.kubernetes.io/instance" || c.Features["exec"] || !c.Features["replace"] {
 			t.Errorf("%+v", c)
@@ -187,7 +214,7 @@ func TestClientSettings(t *testing.T) {
 		"argocd-secret":        map[string]any{"webhook.github.secret": "shh-secret"},
 		"argocd-cmd-params-cm": map[string]any{"server.sync.replace.allowed": "false"},
 	}}).ok(200)
-	t.Run("API-16(part) banner, help and features are those of the tenant, for everybody in it, and no secret is among them", func(t *testing.T) {
+	t.Run("API-16 banner, help and features are those of the tenant, for everybody in it, and no secret is among them", func(t *testing.T) {
 		c := read(nobody)
 		if c.Banner == nil || c.Banner.Content != "Maintenance" || c.Banner.URL != "https://status.example.com" || !c.Banner.Permanent || c.Banner.Position != "bottom" {
 			t.Errorf("banner %+v", c.Banner)
@@ -202,14 +229,14 @@ func TestClientSettings(t *testing.T) {
 			t.Errorf("ISO-6 another tenant has the banner %+v", other.Banner)
 		}
 	})
-	t.Run("API-16(part) SEC-H2 an address of another scheme is refused", func(t *testing.T) {
+	t.Run("API-16 SEC-H2 an address of another scheme is refused", func(t *testing.T) {
 		for _, key := range []string{"ui.bannerurl", "help.chatUrl", "help.download.darwin-arm64"} {
 			for _, value := range []string{"javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "//evil.example.com", "vbscript:x", "java\nscript:x"} {
 				w.call(admin, "PATCH", "/api/v1/settings", map[string]any{"values": map[string]any{"argocd-cm": map[string]any{key: value}}}).fails(400)
 			}
 		}
 	})
-	t.Run("API-16(part) SEC-G3 nobody reads them without a sign-in", func(t *testing.T) {
+	t.Run("API-16 SEC-G3 nobody reads them without a sign-in", func(t *testing.T) {
 		w.call("", "GET", "/api/v1/settings/client", nil).fails(401)
 	})
 }
@@ -338,7 +365,7 @@ func TestReferenceIsServed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	t.Run("API-14(part) the page of the API, its style and the document are served by the hub, under its strict policy", func(t *testing.T) {
-		for path, kind := range map[string]string{"/docs": "text/html", "/docs/style.css": "text/css", "/openapi.json": "application/json", "/openapi.yaml": "application/yaml"} {
+		for path, kind := range map[string]string{"/docs/api": "text/html", "/docs/api/style.css": "text/css", "/openapi.json": "application/json", "/openapi.yaml": "application/yaml"} {
 			a := w.call("", "GET", path, nil).ok(200)
 			if !strings.HasPrefix(a.header.Get("Content-Type"), kind) || len(a.body) == 0 {
 				t.Errorf("%s is %s with %d bytes", path, a.header.Get("Content-Type"), len(a.body))

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 )
 
@@ -112,9 +114,48 @@ func TestFactsOfAClusterAreShown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Run("CLU-08(part) connection, versions and the last contact are shown", func(t *testing.T) {
+	t.Run("CLU-08 connection, versions and the last contact are shown", func(t *testing.T) {
 		if c := get("prod"); c.Connection != "Connected" || c.KubeVersion != "v1.35.4+k3s1" || c.AgentVersion != "v1.2.3" || c.LastSeen.IsZero() {
 			t.Errorf("%+v", c)
+		}
+	})
+	t.Run("CLU-08 the numbers of applications, of their objects and of served APIs are shown, in lists too", func(t *testing.T) {
+		for _, name := range []string{"web", "api"} {
+			w.call(admin, "POST", "/api/v1/applications", application(name, func(s map[string]any) { s["destination"] = map[string]any{"name": "prod", "namespace": name} })).ok(201)
+		}
+		w.call(admin, "POST", "/api/v1/applications", application("other", func(s map[string]any) { s["destination"] = map[string]any{"name": "test", "namespace": "x"} })).ok(201)
+		storetest.In(t, w.DB, w.Tenant("acme"), func(ctx context.Context, tx *store.Tenant) error {
+			var changes []hub.TargetChange
+			for i, name := range []string{"web", "api"} {
+				a, err := tx.Application(ctx, "argocd", name)
+				if err != nil {
+					return err
+				}
+				s := hub.Snapshot{ID: hub.NewID[hub.SnapshotID](), Tenant: a.Tenant, Application: a.ID, Revision: "r", CreatedAt: at}
+				if err := tx.PutSnapshots(ctx, []hub.Snapshot{s}); err != nil {
+					return err
+				}
+				changes = append(changes, hub.TargetChange{Application: a.ID, Target: s.ID, Revision: "r", Generation: a.Generation, Refreshed: true, Resources: 3 + i})
+			}
+			return tx.SetTargets(ctx, changes)
+		})
+		type counts struct {
+			Name   string
+			Counts struct{ Applications, Objects, APIs int }
+		}
+		var one counts
+		w.call(admin, "GET", "/api/v1/clusters/prod", nil).ok(200).into(&one)
+		if one.Counts.Applications != 2 || one.Counts.Objects != 7 || one.Counts.APIs != 3 {
+			t.Errorf("%+v", one)
+		}
+		var all struct{ Items []counts }
+		w.call(admin, "GET", "/api/v1/clusters", nil).ok(200).into(&all)
+		if len(all.Items) != 2 || all.Items[0] != one || all.Items[1].Counts.Applications != 1 || all.Items[1].Counts.Objects != 0 {
+			t.Errorf("%+v", all)
+		}
+		w.call(w.Admin("other"), "GET", "/api/v1/clusters", nil).ok(200).into(&all)
+		if len(all.Items) != 0 {
+			t.Errorf("ISO-5 another tenant sees %+v", all)
 		}
 	})
 	t.Run("CLU-09 a cluster whose label asks for it has its version as a label, and no other one", func(t *testing.T) {

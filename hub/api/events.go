@@ -7,7 +7,9 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/catalog/listing"
 	"github.com/capstan-cd/capstan/shared/apimodel"
+	"github.com/capstan-cd/capstan/shared/appquery"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -15,6 +17,7 @@ import (
 // names.
 type visibleChanges struct {
 	apps     map[hub.ApplicationID]catalog.View
+	rows     map[hub.ApplicationID]apimodel.ApplicationRow // of those that the query of the stream has
 	ops      map[hub.OperationID]hub.Operation
 	clusters map[hub.ClusterID]hub.Cluster
 	repos    map[hub.RepositoryID]hub.Repository
@@ -37,6 +40,9 @@ func (l *listener) readChanged(ctx context.Context, changes []hub.Change) (visib
 			return s, err
 		}
 	}
+	if err := l.readRows(ctx, &s, changes); err != nil {
+		return s, err
+	}
 	if ids := idsOf[hub.ClusterID](changes, "cluster"); len(ids) > 0 {
 		if s.clusters, err = l.s.Catalog.ClustersByID(ctx, l.who, ids); err != nil {
 			return s, err
@@ -51,6 +57,24 @@ func (l *listener) readChanged(ctx context.Context, changes []hub.Change) (visib
 		s.projects, err = l.projects(ctx)
 	}
 	return s, err
+}
+
+// readRows reads the rows of applications, where the stream has a query or shows
+// rows.
+func (l *listener) readRows(ctx context.Context, s *visibleChanges, changes []hub.Change) error {
+	if l.query == nil && l.view != rowView {
+		return nil
+	}
+	s.rows = map[hub.ApplicationID]apimodel.ApplicationRow{}
+	ids := idsOf[hub.ApplicationID](changes, "application")
+	if len(ids) == 0 {
+		return nil
+	}
+	page, err := l.s.Catalog.ApplicationRows(ctx, l.who, ids, listing.Request{Queries: []appquery.Query{l.query}})
+	for _, row := range presentRows(page) {
+		s.rows[hub.ApplicationID(row.Id)] = row
+	}
+	return err
 }
 
 // operations reads operations; their rights are those of their applications.
@@ -123,7 +147,7 @@ func (s visibleChanges) event(c hub.Change, only hub.ApplicationID, view string)
 		}
 		e.Namespace, e.Name = v.Namespace, v.Name
 		if c.Kind == "application" {
-			e.Application = presentListed(v, view)
+			s.show(&e, v, view)
 		}
 		return e, true
 	case kindOperation:
@@ -136,6 +160,20 @@ func (s visibleChanges) event(c hub.Change, only hub.ApplicationID, view string)
 		return e, true
 	}
 	return s.other(e, c, only)
+}
+
+// show adds an application to its event. One that the query does not have is
+// gone from the result.
+func (s visibleChanges) show(e *apimodel.StreamEvent, v catalog.View, view string) {
+	row, has := s.rows[v.ID]
+	switch {
+	case s.rows != nil && !has:
+		e.Gone = true
+	case view == rowView:
+		e.Row = row
+	default:
+		e.Application = presentListed(v, view)
+	}
 }
 
 func (s visibleChanges) other(e apimodel.StreamEvent, c hub.Change, only hub.ApplicationID) (apimodel.StreamEvent, bool) {

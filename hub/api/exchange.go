@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,23 +27,13 @@ const maxExchange = 64 << 10
 // exchangeToken gives a token of the hub for one of another issuer that the tenant
 // trusts (RFC 8693). The form and the answer are those of OAuth. tenant names
 // the tenant; without it, it is the one called default.
-func (s *Server) exchangeToken(c echo.Context) error {
+func (s *Server) exchangeToken(c echo.Context, form url.Values) error {
 	r := c.Request()
-	from := callerOf(r.Context())
-	address := clientip.Key(from.Address)
-	if !s.limits.Address.Allow(address) || !s.limits.SignIn.Allow(address) {
+	if !s.limits.SignIn.Allow(clientip.Key(callerOf(r.Context()).Address)) {
 		return s.exchangeFailed(c, errTooFast())
 	}
-	r.Body = http.MaxBytesReader(c.Response(), r.Body, maxExchange)
-	if err := r.ParseForm(); err != nil {
-		return s.exchangeFailed(c, fault.New(fault.Invalid, "the form cannot be read"))
-	}
-	form := r.PostForm
 	token := form.Get("subject_token")
-	switch kind := form.Get("subject_token_type"); {
-	case form.Get("grant_type") != exchange.GrantType:
-		return s.exchangeFailed(c, fault.With(fault.New(fault.Invalid, "grant_type is not %s", exchange.GrantType), "unsupported_grant_type", ""))
-	case kind != exchange.TypeIDToken && kind != exchange.TypeJWT, token == "":
+	if kind := form.Get("subject_token_type"); kind != exchange.TypeIDToken && kind != exchange.TypeJWT || token == "" {
 		return s.exchangeFailed(c, fault.New(fault.Invalid, "subject_token or subject_token_type is missing, or of another type"))
 	}
 	name := form.Get("tenant")
@@ -109,6 +101,9 @@ func (s *Server) exchangedAs(ctx context.Context, tenant hub.TenantID, f hub.Fed
 	return exchangeAnswer{secret, exchange.TypeAccessToken, "bearer", int(time.Until(t.ExpiresAt).Seconds())}, nil
 }
 
+// deviceErrors are what a device may hear (RFC 8628, section 3.5).
+var deviceErrors = []string{"authorization_pending", "slow_down", "access_denied", "expired_token", "invalid_grant"}
+
 // exchangeFailed answers an error in the shape of RFC 6749, section 5.2.
 func (s *Server) exchangeFailed(c echo.Context, err error) error {
 	s.noteInternal(c, err)
@@ -119,6 +114,8 @@ func (s *Server) exchangeFailed(c echo.Context, err error) error {
 	case e == nil:
 	case e.Object == "unsupported_grant_type":
 		kind = e.Object
+	case slices.Contains(deviceErrors, e.Object):
+		status, kind, body.Message = http.StatusBadRequest, e.Object, e.Cause
 	case e.Kind == fault.Invalid:
 		kind = "invalid_request"
 	case e.Kind == fault.Unknown || e.Kind == fault.Conflict || e.Kind == fault.Denied:

@@ -13,14 +13,14 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// A sparseList is a page with some of its fields.
-type sparseList struct {
+// A writtenList is a page as it is sent, with its version.
+type writtenList struct {
 	text []byte
 	tag  string
 }
 
 // VisitListApplicationsResponse writes it.
-func (l sparseList) VisitListApplicationsResponse(w http.ResponseWriter) error {
+func (l writtenList) VisitListApplicationsResponse(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", l.tag)
 	w.WriteHeader(http.StatusOK)
@@ -59,7 +59,7 @@ func sparse(l apimodel.ApplicationList, asked, held string) (gen.ListApplication
 		}
 	}
 	sum := sha256.Sum256(tagged)
-	out := sparseList{text: text, tag: `"` + hex.EncodeToString(sum[:16]) + `"`}
+	out := writtenList{text: text, tag: `"` + hex.EncodeToString(sum[:16]) + `"`}
 	if held == out.tag {
 		return gen.ListApplications304Response{}, nil
 	}

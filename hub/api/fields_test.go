@@ -18,7 +18,7 @@ func TestFieldsOfLists(t *testing.T) {
 	for name, c := range map[string]struct{ fields, want string }{
 		"API-03 fields answers with those fields alone": {"items.metadata.name,items.spec.source.path", `{"items":[{"metadata":{"name":"alpha"},"spec":{"source":{"path":"apps/alpha"}}},{"metadata":{"name":"beta"},"spec":{"source":{"path":"apps/beta"}}}]}`},
 		"API-03 fields: a path covers longer ones":      {"items.metadata.name.first,kind,items.metadata.name", `{"items":[{"metadata":{"name":"alpha"}},{"metadata":{"name":"beta"}}],"kind":"ApplicationList"}`},
-		"API-03 fields: - leaves fields out":            {"-items,metadata,cursor", `{"apiVersion":"argoproj.io/v1alpha1","kind":"ApplicationList"}`},
+		"API-03 fields: - leaves fields out":            {"-items,metadata,cursor", `{"apiVersion":"argoproj.io/v1alpha1","kind":"ApplicationList","total":2}`},
 		"API-03 fields: what nothing has is not there":  {"items.spec.nothing", `{"items":[{"spec":{}},{"spec":{}}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -62,7 +62,7 @@ func (s *Server) me(ctx context.Context, who hub.Caller) (apimodel.Me, error) {
 	if roles == nil {
 		roles = []string{}
 	}
-	return apimodel.Me{Username: who.Username, Tenant: who.TenantName, Roles: roles, Via: apimodel.MeVia(who.Via), Permissions: permissions(rights)}, nil
+	return apimodel.Me{Username: who.Username, Tenant: who.TenantName, Roles: roles, Groups: who.Groups, Provider: who.Provider, Via: apimodel.MeVia(who.Via), Permissions: permissions(rights)}, nil
 }
 
 // permissions is what a face needs to show only what will work. The hub
@@ -85,13 +85,19 @@ func permissions(rights *access.Index) []apimodel.Permission {
 			out = append(out, p)
 		}
 	}
-	ask(access.Applications, true, append(crud, access.Sync, access.Rollback)...)
+	ask(access.Applications, true, append(crud, access.Sync, access.Rollback, access.Override, access.Action)...)
 	ask(access.Projects, true, crud...)
+	ask(access.Logs, true, access.Get)
+	ask(access.Exec, true, access.Create)
+	ask(access.PortForward, true, access.Create)
 	ask(access.Repositories, false, crud...)
-	ask(access.Clusters, false, crud...)
+	ask(access.WriteRepositories, false, crud...)
+	ask(access.Certificates, false, access.Get, access.Create, access.Delete)
+	ask(access.GPGKeys, false, access.Get, access.Create, access.Delete)
+	ask(access.Clusters, false, append(crud, access.Override)...)
 	ask(access.Accounts, false, crud...)
-	ask(access.Tenants, false, crud...)
-	ask(access.Audit, false, access.Get)
+	ask(access.Tenants, false, append(crud, "suspend", "resume", "restore", "set-quota", "export")...)
+	ask(access.Audit, false, access.Get, access.Update)
 	ask(access.Settings, false, access.Get, access.Update)
 	return out
 }

@@ -2,6 +2,8 @@ package api_test
 
 import (
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -19,6 +21,25 @@ func TestFirstAdmin(t *testing.T) {
 	if me.Username != "root" || me.Tenant != "default" || me.Via != "session" || len(me.Roles) != 2 || len(me.Permissions) == 0 {
 		t.Errorf("GET /me = %+v", me)
 	}
+	t.Run("UX-ACC-3(part) me has each right that an operation needs, so that the console offers what will work", func(t *testing.T) {
+		text, err := os.ReadFile("openapi.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := map[string]bool{"public": true, "self": true, "apply": true, "stream": true} // which no policy gives
+		for _, p := range me.Permissions {
+			held[p.Resource+" "+p.Action] = true
+		}
+		found := regexp.MustCompile(`x-capstan-resource: ([a-z-]+)\n +x-capstan-action: ([a-z-]+)`).FindAllStringSubmatch(string(text), -1)
+		if len(found) < 100 {
+			t.Fatalf("only %d operations are found", len(found))
+		}
+		for _, m := range found {
+			if !held[m[1]] && !held[m[1]+" "+m[2]] {
+				t.Errorf("%s %s is not among the rights of an admin", m[1], m[2])
+			}
+		}
+	})
 	t.Run("SEC-E9 a setup token works once and garbage never", func(t *testing.T) {
 		for _, token := range []string{"cpu_x", "nonsense", strings.Repeat("a", 53)} {
 			w.call("", "POST", "/api/v1/setup", map[string]any{"token": token, "username": "eve", "password": password}).fails(404)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/openapi"
+	"github.com/capstan-cd/capstan/hub/api/socket"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -22,11 +23,8 @@ import (
 // keyOperation is where the operation of a request stands for the layers below.
 const keyOperation = "operation"
 
-// Limits of bodies.
-const (
-	maxBody        = 1 << 20
-	maxWebhookBody = 10 << 20
-)
+// maxBody is the limit of most bodies.
+const maxBody = 1 << 20
 
 const clientHeader = "X-Capstan-Client"
 
@@ -52,11 +50,24 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 		id := hub.NewID[hub.RequestID]()
 		c.Response().Header().Set("X-Request-Id", string(id))
 		r := c.Request()
-		who := hub.Caller{Request: id, Address: s.cfg.TrustedProxies.Client(r)}
+		who := hub.Caller{Request: id, Address: s.cfg.TrustedProxies.Client(r), Client: clientOf(r)}
 		ctx := context.WithValue(r.Context(), hostKey{}, r.Host)
 		c.SetRequest(r.WithContext(context.WithValue(ctx, callerKey{}, who)))
 		return next(c)
 	}
+}
+
+// maxClient bounds the name of a program that is stored with a session.
+const maxClient = 200
+
+// clientOf is what the program of a request calls itself, in printable ASCII.
+func clientOf(r *http.Request) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return -1
+		}
+		return c
+	}, r.UserAgent()[:min(len(r.UserAgent()), maxClient)])
 }
 
 // recovered turns a defect into one failed request.
@@ -131,20 +142,18 @@ func errTooFast() error {
 	return fault.With(fault.New(fault.Exceeded, "there are too many requests"), "", "wait a few seconds and try again")
 }
 
-// cookieName is that of the session. The prefix __Host- makes browsers keep
-// it to this host, and refuse it where TLS is missing.
-func (s *Server) cookieName() string {
-	if s.secure() {
-		return "__Host-capstan_session"
-	}
-	return "capstan_session"
-}
+// cookieName is that of the session. A prefix makes browsers refuse it where TLS
+// is missing, and keep it to this host where the hub does not share that.
+func (s *Server) cookieName() string { return s.root.CookieName("capstan_session", s.secure()) }
 
 // proof is the secret that a request brings, and whether a browser added it
 // by itself.
 func (s *Server) proof(r *http.Request) (secret string, cookie bool) {
 	if scheme, value, found := strings.Cut(r.Header.Get("Authorization"), " "); found && strings.EqualFold(scheme, "bearer") {
 		return strings.TrimSpace(value), false
+	}
+	if token := socket.Token(r); token != "" {
+		return token, false
 	}
 	if k, err := r.Cookie(s.cookieName()); err == nil {
 		return k.Value, true
@@ -161,16 +170,13 @@ func (s *Server) signedIn(next echo.HandlerFunc) echo.HandlerFunc {
 		r := c.Request()
 		secret, _ := s.proof(r)
 		who, err := s.Identity.Authenticate(r.Context(), secret)
+		if err == nil {
+			err = s.counted(r.Context(), who)
+		} else if secret == "" {
+			who, err = s.anonymous(r, operationOf(c), err)
+		}
 		if err != nil {
 			return err
-		}
-		if !s.limits.Caller.Allow(who.Credential) || !s.limits.Tenant.Allow(string(who.Tenant)) {
-			return errTooFast()
-		}
-		if s.Quotas != nil {
-			if err := s.Quotas.Request(r.Context(), who.Tenant); err != nil {
-				return err
-			}
 		}
 		from := callerOf(r.Context())
 		who.Address, who.Request = from.Address, from.Request
@@ -178,6 +184,18 @@ func (s *Server) signedIn(next echo.HandlerFunc) echo.HandlerFunc {
 		c.SetRequest(r.WithContext(context.WithValue(ctx, secretKey{}, secret)))
 		return next(c)
 	}
+}
+
+// counted counts a request of somebody who has signed in, and refuses it if there
+// are too many.
+func (s *Server) counted(ctx context.Context, who hub.Caller) error {
+	if !s.limits.Caller.Allow(who.Credential) || !s.limits.Tenant.Allow(string(who.Tenant)) {
+		return errTooFast()
+	}
+	if s.Quotas == nil {
+		return nil
+	}
+	return s.Quotas.Request(ctx, who.Tenant)
 }
 
 // sameSite refuses writes that another site makes a browser send (SEC-H4).
@@ -190,7 +208,10 @@ func (s *Server) sameSite(next echo.HandlerFunc) echo.HandlerFunc {
 		_, cookie := s.proof(r)
 		// An identity provider's form comes from another site on purpose; it counts
 		// only with the secret of the browser that began.
-		if !unsafeMethod(r.Method) || o.Action == "webhook" || o.Callback() || (!cookie && !o.Public()) {
+		// A read that refreshes costs work, so another site may not begin it either.
+		// Browsers let every site open a WebSocket.
+		safe := !unsafeMethod(r.Method) && r.URL.Query().Get("refresh") == "" && !socket.Asked(r)
+		if safe || o.Action == "webhook" || o.Callback() || (!cookie && !o.Public()) {
 			return next(c)
 		}
 		site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
@@ -222,8 +243,10 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 		switch o := operationOf(c); {
 		case o.Resource == "apply":
 			limit = catalog.MaxApplyBytes
+		case o.Upload:
+			limit = hub.MaxUpload
 		case o.Action == "webhook":
-			limit = maxWebhookBody
+			limit = s.cfg.EventBytes
 		}
 		r := c.Request()
 		if r.ContentLength > limit {
@@ -237,7 +260,7 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 // setCookie hands a session to a browser.
 func (s *Server) setCookie(secret string, age int) string {
 	k := http.Cookie{ //nolint:gosec // Secure wherever the hub is reached by https
-		Name: s.cookieName(), Value: secret, Path: "/", MaxAge: age,
+		Name: s.cookieName(), Value: secret, Path: s.root.Cookie(), MaxAge: age,
 		HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode,
 	}
 	return k.String()
@@ -246,5 +269,5 @@ func (s *Server) setCookie(secret string, age int) string {
 // from is a caller of whom only address and request are known.
 func from(ctx context.Context) hub.Caller {
 	c := callerOf(ctx)
-	return hub.Caller{Address: c.Address, Request: c.Request}
+	return hub.Caller{Address: c.Address, Request: c.Request, Client: c.Client}
 }

@@ -55,6 +55,9 @@ func (m method) streams() bool {
 	return ok != nil && ok.Value.Content.Get("text/event-stream") != nil
 }
 
+// upgrades reports whether an operation becomes a WebSocket, which only GET asks for.
+func (m method) upgrades() bool { return m.op.Responses.Status(101) != nil }
+
 // open begins a stream, and ends it once it has begun or was refused.
 func (w *world) open(t *testing.T, secret, path string) answer {
 	t.Helper()
@@ -216,6 +219,7 @@ spec:
     - p, proj:shop:dev, applications, get, shop/*, allow
     - p, proj:shop:dev, applications, sync, shop/*, allow
 `).ok(200)
+	m.setPolicy(m.admin, map[string]any{"policy.csv": "# the first version\n"}).ok(200)
 	m.call(m.admin, "POST", "/api/v1/gpgkeys", map[string]any{"keyData": sampleKey()}).ok(200)
 	m.call(m.admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
 	m.call(m.admin, "POST", "/api/v1/applications", application("web", func(s map[string]any) { s["project"] = "shop" }))
@@ -228,7 +232,10 @@ spec:
 	m.call(m.admin, "POST", "/api/v1/apply", manifest(m.t, "07-repositories.yaml")).ok(200)
 	var templates struct{ Items []struct{ ID string } }
 	m.call(m.admin, "GET", "/api/v1/repository-credentials", nil).ok(200).into(&templates)
-	m.ids = map[string]string{"repositories": repo.ID, "repository-credentials": templates.Items[0].ID}
+	m.call(m.admin, "POST", "/api/v1/apply", labelledSecret(m.t, "scm-creds", map[string]string{"token": "x"})).ok(200)
+	var deferred struct{ Items []struct{ ID string } }
+	m.call(m.admin, "GET", "/api/v1/deferred-credentials", nil).ok(200).into(&deferred)
+	m.ids = map[string]string{"deferred-credentials": deferred.Items[0].ID, "repositories": repo.ID, "repository-credentials": templates.Items[0].ID}
 }
 
 // address is the path of a thing of the caller's own tenant; ok is false if

@@ -32,7 +32,7 @@ import (
 func roles() map[string]map[string]string {
 	return map[string]map[string]string{
 		"no-role":        {},
-		"readonly":       {"applications": "get", "projects": "get", "clusters": "get", "repositories": "get", "certificates": "get", "gpgkeys": "get", "accounts": "get"},
+		"readonly":       {"applications": "get", "projects": "get", "clusters": "get", "repositories": "get", "write-repositories": "get", "certificates": "get", "gpgkeys": "get", "accounts": "get", "logs": "get"},
 		"role-of-shop":   {"applications": "get sync rollback", "projects": "get"},
 		"tenant-admin":   {"*": "*"},
 		"platform-admin": {"tenants": "*"},
@@ -43,8 +43,8 @@ func roles() map[string]map[string]string {
 // fails until it is named here.
 func resources() []string {
 	return []string{
-		access.Applications, access.Projects, access.Clusters, access.Repositories, access.Certificates, access.GPGKeys, access.Accounts, access.Audit, access.Settings,
-		access.Tenants,
+		access.Applications, access.Projects, access.Clusters, access.Repositories, access.WriteRepositories, access.Certificates, access.GPGKeys, access.Accounts, access.Audit, access.Settings,
+		access.Tenants, access.Logs, access.Exec, access.PortForward,
 	}
 }
 
@@ -54,12 +54,13 @@ func rights() map[string]string {
 	return map[string]string{
 		"healthz": "none", "livez": "none", "readyz": "none", "getOpenAPI": "none", "getOpenAPIJSON": "none", "getReference": "none", "getReferenceStyle": "none", "receiveWebhook": "none", "receiveWebhookArgo": "none",
 		"setup": "none", "checkSetup": "none", "login": "none",
-		"listSignInProviders": "none", "exchangeSignInCode": "none",
+		"listSignInProviders": "none", "getBadge": "none", "exchangeSignInCode": "none",
 		"beginSignIn": "none", "finishSignIn": "none", "finishSignInByConnector": "none", "finishSignInByForm": "none",
 
-		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "getClientSettings": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
+		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "getClientSettings": "all", "listPlugins": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
-		"canI": "all", "explainRights": "all",
+		"canI": "all", "explainRights": "all", "listPauses": "all", "findDeviceLogin": "all", "decideDeviceLogin": "all",
+		"listBulks": "all", "getBulk": "all", "cancelBulk": "all", // of who has asked
 	}
 }
 
@@ -69,24 +70,29 @@ func bodies() map[string]any {
 	return map[string]any{
 		"setup": map[string]any{"token": "x", "username": "x", "password": password}, "checkSetup": map[string]any{"token": "x"},
 		"login": map[string]any{"username": "nobody", "password": "x"}, "exchangeSignInCode": map[string]any{"code": "x", "verifier": strings.Repeat("x", 43)}, "changePassword": map[string]any{"current": "wrong", "new": password},
+		"findDeviceLogin": map[string]any{"userCode": "too short"}, "decideDeviceLogin": map[string]any{"userCode": "too short", "approve": true},
 		"createToken": map[string]any{"name": "ci", "expiresIn": "forever"}, "createTenant": map[string]any{"name": "fresh"},
 		"updateTenant": map[string]any{"displayName": "Acme"}, "suspendTenant": map[string]any{}, "setTenantQuotas": map[string]any{"quotas": map[string]any{"applications": 1000}}, "putAuditRetention": map[string]any{"days": 90},
 		"createUser": map[string]any{"name": "newcomer", "password": password}, "updateUser": map[string]any{"disabled": false},
 		"createAccountToken": map[string]any{"expiresIn": "1h"}, "createSCIMToken": map[string]any{"name": "okta"}, "createRoleToken": map[string]any{},
-		"createProject": project, "updateProject": project, "putRepository": map[string]any{"url": "https://git.example.com/a/b"},
+		"createProject": project, "updateProject": project, "putRepository": map[string]any{"url": "https://git.example.com/a/b"}, "validateRepository": map[string]any{"url": "https://git.example.com/a/b"},
 		"addCertificates": map[string]any{"knownHosts": hostKey}, "addPublicKeys": map[string]any{"keyData": sampleKey()},
 		"patchSettings": map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"url": "https://cd.example.com"}}},
 		"enrollCluster": map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"}, "keepCluster": map[string]any{"fingerprint": "x"}, "upgradeAgent": map[string]any{"image": "registry.example.com/capstan-agent:v2"},
-		"createApplication": application("made"), "updateApplication": application("web"),
+		"createApplication": application("made"), "previewApplication": application("made"), "updateApplication": application("web"),
 		"patchApplication": map[string]any{"patch": "{}", "patchType": "merge"}, "updateApplicationSpec": application("web")["spec"],
 		"syncApplication":     map[string]any{},
+		"startBulk":           map[string]any{"action": "sync", "names": []string{"argocd/web"}},
 		"rollbackApplication": map[string]any{"id": 1}, "resumeApplication": map[string]any{}, "apply": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
 		"runResourceAction": map[string]any{"version": "v1", "kind": "ConfigMap", "resourceName": "x", "action": "restart"},
 		"receiveWebhook":    map[string]any{}, "receiveWebhookArgo": map[string]any{},
 		"previewPolicy":    map[string]any{"values": map[string]any{"policy.default": "role:readonly"}},
+		"askWhoCan":        map[string]any{"resource": "applications", "action": "get", "object": "shop/web"},
+		"beginPause":       map[string]any{"cluster": "prod", "reason": "incident", "for": "1h"},
 		"explainRights":    map[string]any{"questions": []any{map[string]any{"resource": "applications", "action": "get", "object": "shop/web"}}},
 		"approveOperation": map[string]any{}, "abandonApplication": map[string]any{},
 		"deleteLiveResource": map[string]any{"version": "v1", "kind": "Pod", "name": "x"},
+		"patchLiveResource":  map[string]any{"version": "v1", "kind": "Pod", "name": "x", "patch": "{}"},
 	}
 }
 
@@ -119,9 +125,9 @@ func concrete(path string, ids map[string]string) string {
 	case strings.Contains(path, "/tenants/"):
 		path = strings.ReplaceAll(path, "{name}", "acme")
 	}
-	return strings.NewReplacer("{resource}", "applications", "{action}", "get", "{subresource}", "shop", "{namespace}", "argocd", "{username}", "victim", "{role}", "dev", "{keyID}", sampleKeyID).Replace(path)
+	return strings.NewReplacer("{resource}", "applications", "{action}", "get", "{subresource}", "shop", "{namespace}", "argocd", "{username}", "victim", "{role}", "dev", "{keyID}", sampleKeyID, "{number}", "1").Replace(path)
 }
 
 // absent are operations on something inside of the named thing, which no test
 // without an agent has; they answer 404 to those who may.
-const absent = " getManifests getLiveResource listResourceActions runResourceAction deleteLiveResource rollbackApplication terminateOperation approveOperation deleteCertificates "
+const absent = " openTerminal openApplicationTerminal forwardApplicationPort getPodLogs getApplicationLogs getApplicationEvents patchLiveResource getManifests getLiveResource listResourceActions getResourceLinks runResourceAction deleteLiveResource rollbackApplication terminateOperation approveOperation deleteCertificates "

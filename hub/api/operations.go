@@ -11,7 +11,6 @@ import (
 	"github.com/capstan-cd/capstan/hub/relay"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
 // SyncApplication starts a sync.
@@ -169,14 +168,8 @@ func (s *Server) TerminateOperation(ctx context.Context, r gen.TerminateOperatio
 // RefreshApplication refreshes sources and comparison. The agent is called if
 // it is connected; otherwise it compares when it reconnects.
 func (s *Server) RefreshApplication(ctx context.Context, r gen.RefreshApplicationRequestObject) (gen.RefreshApplicationResponseObject, error) {
-	v, err := s.Catalog.Refresh(ctx, callerOf(ctx), r.Namespace, r.Name, r.Params.Hard)
-	if err != nil {
+	if _, err := s.askRefresh(ctx, r.Namespace, r.Name, r.Params.Hard); err != nil {
 		return nil, err
-	}
-	if v.On != nil {
-		if err := s.Relay.Refresh(ctx, *v.On, v.ID); err != nil {
-			s.Log.DebugContext(ctx, "agent not asked to compare", logkey.Cluster, v.On.ID, logkey.Error, err)
-		}
 	}
 	return gen.RefreshApplication202Response{}, nil
 }

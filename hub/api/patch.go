@@ -62,7 +62,7 @@ func (s *Server) changed(ctx context.Context, namespace, name, ifMatch string, c
 		if expect != 0 {
 			options.Expect = expect
 		}
-		answer, err := s.putApplication(ctx, a, options)
+		answer, _, err := s.putApplication(ctx, a, options)
 		var stale *fault.Error
 		if expect == 0 && attempt < patchAttempts && errors.As(err, &stale) && stale.Code == transact.CodeStale {
 			continue

@@ -272,7 +272,8 @@ func presentProject(p hub.Project) apimodel.AppProject {
 func presentRepository(r hub.Repository) apimodel.Repository {
 	out := apimodel.Repository{
 		Id: string(r.ID), Url: r.URL, Type: string(r.Type), Name: r.Name, Project: r.Project, Username: r.Username,
-		HasCredential: r.HasCredential, Insecure: r.Insecure, Registered: r.Registered, CreatedAt: r.CreatedAt.UTC(),
+		HasCredential: r.HasCredential, Insecure: r.Insecure, EnableOCI: r.Registry(), InsecureOCIForceHttp: r.PlainHTTP,
+		Proxy: r.Proxy, NoProxy: r.NoProxy, EnableLfs: r.LFS, Depth: r.Depth, Registered: r.Registered, CreatedAt: r.CreatedAt.UTC(),
 	}
 	out.Connection = apimodel.Connection{Status: apimodel.ConnectionStatusUnknown, FetchedAt: at(r.FetchedAt), AttemptedAt: at(r.FetchedAt)}
 	switch {

@@ -5,6 +5,50 @@ import (
 	"testing"
 )
 
+// What a project has besides its own text.
+func TestDetailedProjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin, viewer := w.Admin("acme"), w.User("acme", "viewer")
+	w.call(admin, "POST", "/api/v1/projects", project("base", map[string]any{"namespaceResourceBlacklist": []any{map[string]any{"group": "", "kind": "Secret"}}})).ok(201)
+	w.call(admin, "POST", "/api/v1/projects", project("shop", open(nil))).ok(201)
+	w.call(admin, "PATCH", settingsPath, map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"globalProjects": "[{projectName: base}]"}}}).ok(200)
+	for _, of := range []string{"shop", ""} {
+		w.call(admin, "POST", "/api/v1/repositories", map[string]any{"url": "https://git.example.com/team/of-" + of, "project": of}).ok(200)
+		w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "of-" + of + "x", "scope": map[string]any{"project": of}}).ok(201)
+	}
+	w.setPolicy(admin, map[string]any{"policy.csv": "p, viewer, projects, get, shop, allow\np, viewer, clusters, get, shop/of-shopx, allow\n"}).ok(200)
+	type detailed struct {
+		Project        struct{ Metadata struct{ Name string } }
+		GlobalProjects []struct{ Metadata struct{ Name string } }
+		Repositories   []struct{ URL string }
+		Clusters       []struct{ Name string }
+		EffectiveSpec  struct {
+			SourceRepos                []string
+			NamespaceResourceBlacklist []struct{ Kind string }
+		}
+	}
+	t.Run("PROJ-22 a project comes with the projects that it inherits from, its own repositories and its own clusters", func(t *testing.T) {
+		var got detailed
+		w.call(admin, "GET", "/api/v1/projects/shop/detailed", nil).ok(200).into(&got)
+		if got.Project.Metadata.Name != "shop" || len(got.GlobalProjects) != 1 || got.GlobalProjects[0].Metadata.Name != "base" ||
+			len(got.Repositories) != 1 || got.Repositories[0].URL != "https://git.example.com/team/of-shop" || len(got.Clusters) != 1 || got.Clusters[0].Name != "of-shopx" {
+			t.Errorf("%+v", got)
+		}
+		if e := got.EffectiveSpec; len(e.SourceRepos) != 1 || len(e.NamespaceResourceBlacklist) != 1 || e.NamespaceResourceBlacklist[0].Kind != "Secret" {
+			t.Errorf("what counts is %+v", e)
+		}
+	})
+	t.Run("PROJ-22 SEC-G2 repositories and clusters that the caller may not see are left out", func(t *testing.T) {
+		var got detailed
+		w.call(viewer, "GET", "/api/v1/projects/shop/detailed", nil).ok(200).into(&got)
+		if len(got.Repositories) != 0 || len(got.Clusters) != 1 {
+			t.Errorf("%+v", got)
+		}
+		w.call(viewer, "GET", "/api/v1/projects/base/detailed", nil).fails(404)
+	})
+}
+
 func TestProjectsInUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

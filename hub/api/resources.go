@@ -97,29 +97,6 @@ func (s *Server) ListRepositories(ctx context.Context, _ gen.ListRepositoriesReq
 	return gen.ListRepositories200JSONResponse{Items: collect(repos, presentRepository), Cursor: cursor}, nil
 }
 
-// PutRepository registers a repository or changes it.
-func (s *Server) PutRepository(ctx context.Context, r gen.PutRepositoryRequestObject) (gen.PutRepositoryResponseObject, error) {
-	b := r.Body
-	repo := hub.Repository{URL: b.Url, Type: hub.RepositoryKind(b.Type), Name: b.Name, Project: b.Project, Insecure: b.Insecure}
-	var cred *hub.Credential
-	if b.Username != nil {
-		repo.Username = *b.Username
-	}
-	if b.Password != nil || b.SshPrivateKey != nil || b.TlsClientCertData != nil || b.TlsClientCertKey != nil {
-		cred = &hub.Credential{
-			Username: repo.Username, Password: deref(b.Password), SSHPrivateKey: deref(b.SshPrivateKey),
-			TLSClientCert: deref(b.TlsClientCertData), TLSClientKey: deref(b.TlsClientCertKey),
-		}
-	}
-	stored, _, warnings, err := s.Catalog.PutRepository(ctx, callerOf(ctx), repo, cred, false)
-	if err != nil {
-		return nil, err
-	}
-	out := presentRepository(stored)
-	out.Warnings = warnings
-	return gen.PutRepository200JSONResponse(out), nil
-}
-
 // GetRepository answers one repository.
 func (s *Server) GetRepository(ctx context.Context, r gen.GetRepositoryRequestObject) (gen.GetRepositoryResponseObject, error) {
 	repo, err := s.Catalog.Repository(ctx, callerOf(ctx), hub.RepositoryID(r.Id))
@@ -152,7 +129,7 @@ func (s *Server) ListRepositoryCredentials(ctx context.Context, _ gen.ListReposi
 		return nil, err
 	}
 	return gen.ListRepositoryCredentials200JSONResponse{Items: collect(templates, func(t hub.RepositoryTemplate) apimodel.RepositoryCredential {
-		return apimodel.RepositoryCredential{Id: string(t.ID), Url: t.URL, Type: string(t.Type), Name: t.Name, Username: t.Username, CreatedAt: t.CreatedAt.UTC()}
+		return apimodel.RepositoryCredential{Id: string(t.ID), Url: t.URL, Type: string(t.Type), Name: t.Name, Username: t.Username, Proxy: t.Proxy, NoProxy: t.NoProxy, CreatedAt: t.CreatedAt.UTC()}
 	})}, nil
 }
 
@@ -170,14 +147,25 @@ func (s *Server) ListClusters(ctx context.Context, _ gen.ListClustersRequestObje
 	if err != nil {
 		return nil, err
 	}
+	counts, err := s.Catalog.ClusterCounts(ctx, callerOf(ctx), nil)
+	if err != nil {
+		return nil, err
+	}
 	return gen.ListClusters200JSONResponse{
-		Items: collect(clusters, func(c hub.Cluster) apimodel.Cluster { return presentCluster(c, nil) }), Cursor: cursor,
+		Items: collect(clusters, func(c hub.Cluster) apimodel.Cluster { return withCounts(presentCluster(c, nil), c, counts) }), Cursor: cursor,
 	}, nil
+}
+
+// withCounts adds numbers to a cluster.
+func withCounts(out apimodel.Cluster, c hub.Cluster, counts map[hub.ClusterID]hub.ClusterCounts) apimodel.Cluster {
+	n := counts[c.ID]
+	out.Counts = &apimodel.ClusterCounts{Applications: int64(n.Applications), Objects: int64(n.Objects), Apis: int64(len(c.APIVersions))}
+	return out
 }
 
 // EnrollCluster makes a cluster with a join token.
 func (s *Server) EnrollCluster(ctx context.Context, r gen.EnrollClusterRequestObject) (gen.EnrollClusterResponseObject, error) {
-	cl := hub.Cluster{Meta: hub.Meta{Name: r.Body.Name, Labels: r.Body.Labels}, Server: r.Body.Server}
+	cl := hub.Cluster{Meta: hub.Meta{Name: r.Body.Name, Labels: r.Body.Labels, Annotations: r.Body.Annotations}, Server: r.Body.Server}
 	in, err := s.Catalog.Enroll(ctx, callerOf(ctx), cl, givenScope(r.Body.Scope), r.Body.ExpiresIn)
 	if err != nil {
 		return nil, err
@@ -195,7 +183,11 @@ func (s *Server) GetCluster(ctx context.Context, r gen.GetClusterRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	return gen.GetCluster200JSONResponse{Body: presentCluster(cl, invitations), Headers: gen.GetCluster200ResponseHeaders{ETag: etag(cl.Version)}}, nil
+	counts, err := s.Catalog.ClusterCounts(ctx, callerOf(ctx), []hub.ClusterID{cl.ID})
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetCluster200JSONResponse{Body: withCounts(presentCluster(cl, invitations), cl, counts), Headers: gen.GetCluster200ResponseHeaders{ETag: etag(cl.Version)}}, nil
 }
 
 // UpdateCluster changes what a person wrote of a cluster.

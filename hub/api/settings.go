@@ -7,6 +7,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -38,16 +39,22 @@ func (s *Server) PatchSettings(ctx context.Context, r gen.PatchSettingsRequestOb
 	if err != nil {
 		return nil, err
 	}
+	answer, err := s.patched(ctx, patch)
+	if err != nil {
+		return nil, err
+	}
+	return gen.PatchSettings200JSONResponse{SettingsAnswerJSONResponse: answer}, nil
+}
+
+// patched answers the settings after a change.
+func (s *Server) patched(ctx context.Context, patch tenancy.SettingsPatch) (gen.SettingsAnswerJSONResponse, error) {
 	answer, err := s.settings(ctx)
 	if fault.KindOf(err) == fault.Denied { // who may change settings need not see them
 		answer.Headers.ETag, answer.Body = etag(patch.Version), apimodel.Settings{Version: patch.Version, Items: []apimodel.Setting{}, Known: []apimodel.KnownSetting{}}
 		err = nil
 	}
-	if err != nil {
-		return nil, err
-	}
 	answer.Body.Warnings = patch.Warnings
-	return gen.PatchSettings200JSONResponse{SettingsAnswerJSONResponse: answer}, nil
+	return answer, err
 }
 
 func (s *Server) settings(ctx context.Context) (gen.SettingsAnswerJSONResponse, error) {

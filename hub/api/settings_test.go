@@ -58,20 +58,20 @@ func TestSettings(t *testing.T) {
 			w.call(admin, "POST", "/api/v1/apply", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm, namespace: argocd}\ndata: "+data+"\n").ok(200).into(&out)
 			return out.Results[0].Result, strings.Join(out.Results[0].Warnings, ";")
 		}
-		result, warnings := apply(`{statusbadge.url: "https://a", resource.exclusions: "- kinds: [A]"}`)
-		if result != "created" || !strings.Contains(warnings, "statusbadge.url of argocd-cm is stored, but not used yet") || strings.Contains(warnings, "exclusions") {
+		result, warnings := apply(`{commit.author.name: "https://a", resource.exclusions: "- kinds: [A]"}`)
+		if result != "created" || !strings.Contains(warnings, "commit.author.name of argocd-cm is stored, but not used yet") || strings.Contains(warnings, "exclusions") {
 			t.Errorf("%s: %s", result, warnings)
 		}
-		if result, _ := apply(`{statusbadge.url: "https://b"}`); result != "configured" {
+		if result, _ := apply(`{commit.author.name: "https://b"}`); result != "configured" {
 			t.Errorf("a change is %s", result)
 		}
-		if result, _ := apply(`{statusbadge.url: "https://b"}`); result != "unchanged" {
+		if result, _ := apply(`{commit.author.name: "https://b"}`); result != "unchanged" {
 			t.Errorf("no change is %s", result)
 		}
-		if got := get(admin).lines(); !slices.Equal(got, []string{"argocd-cm/resource.exclusions=- kinds: [A]", "argocd-cm/statusbadge.url=https://b"}) {
+		if got := get(admin).lines(); !slices.Equal(got, []string{"argocd-cm/commit.author.name=https://b", "argocd-cm/resource.exclusions=- kinds: [A]"}) {
 			t.Errorf("%q", got)
 		}
-		apply(`{statusbadge.url: null, never.there: null}`)
+		apply(`{commit.author.name: null, never.there: null}`)
 		if s := get(admin); !slices.Equal(s.lines(), []string{"argocd-cm/resource.exclusions=- kinds: [A]"}) || s.Version != 3 || s.Items[0].UpdatedBy == "" || len(s.Known) == 0 {
 			t.Errorf("%+v", s)
 		}

@@ -31,11 +31,11 @@ func hostOf(ctx context.Context) string {
 
 // ListSignInProviders answers the identity providers of a tenant.
 func (s *Server) ListSignInProviders(ctx context.Context, r gen.ListSignInProvidersRequestObject) (gen.ListSignInProvidersResponseObject, error) {
-	all, err := s.SignIn.Providers(ctx, cmp.Or(r.Params.Tenant, defaultTenant))
+	all, text, err := s.SignIn.Providers(ctx, cmp.Or(r.Params.Tenant, defaultTenant))
 	if err != nil {
 		return nil, err
 	}
-	return gen.ListSignInProviders200JSONResponse{Items: collect(all, func(p sso.Provider) apimodel.SignInProvider {
+	return gen.ListSignInProviders200JSONResponse{ButtonText: text, Items: collect(all, func(p sso.Provider) apimodel.SignInProvider {
 		return apimodel.SignInProvider{Id: p.ID, Name: p.Name, Kind: apimodel.SignInProviderKind(p.Kind)}
 	})}, nil
 }
@@ -108,7 +108,7 @@ func (s *Server) finishSignIn(c echo.Context) error {
 		return c.Redirect(http.StatusSeeOther, in.Client)
 	}
 	c.Response().Header().Add("Set-Cookie", s.setCookie(in.Secret, int(time.Until(in.Expires).Seconds())))
-	return c.Redirect(http.StatusSeeOther, in.ReturnTo)
+	return c.Redirect(http.StatusSeeOther, s.root.Under(in.ReturnTo))
 }
 
 // signInFailed sends a browser to the sign-in page with a word for the reason.
@@ -125,16 +125,11 @@ func (s *Server) signInFailed(c echo.Context, tenant string, err error) error {
 	if tenant != "" {
 		q.Set("tenant", tenant)
 	}
-	return c.Redirect(http.StatusSeeOther, "/login?"+q.Encode())
+	return c.Redirect(http.StatusSeeOther, s.root.Under("/login?")+q.Encode())
 }
 
 // browserName is the name of the cookie that binds sign-ins to a browser.
-func (s *Server) browserName() string {
-	if s.secure() {
-		return "__Host-capstan_sign_in"
-	}
-	return "capstan_sign_in"
-}
+func (s *Server) browserName() string { return s.root.CookieName("capstan_sign_in", s.secure()) }
 
 // browser is the secret that a browser holds for its sign-ins.
 func (s *Server) browser(c echo.Context) string {
@@ -157,6 +152,6 @@ func (s *Server) browserCookie(secret string, age int, posts bool) *http.Cookie 
 		}
 	}
 	return &http.Cookie{ //nolint:gosec // Secure wherever the hub is reached by https
-		Name: s.browserName(), Value: secret, Path: "/", MaxAge: age, HttpOnly: true, Secure: s.secure(), SameSite: site,
+		Name: s.browserName(), Value: secret, Path: s.root.Cookie(), MaxAge: age, HttpOnly: true, Secure: s.secure(), SameSite: site,
 	}
 }

@@ -109,6 +109,49 @@ func (s *signInWorld) me(secret string) (m meAnswer) {
 	return m
 }
 
+func TestSignInButton(t *testing.T) {
+	t.Parallel()
+	s := newSignInWorld(t)
+	text := func(tenant string) string {
+		var offered struct{ ButtonText string }
+		s.call("", "GET", "/api/v1/login/providers?tenant="+tenant, nil).ok(200).into(&offered)
+		return offered.ButtonText
+	}
+	t.Run("UI-18 ui.loginButtonText is the text of the button, for the tenant that has set it", func(t *testing.T) {
+		s.Admin("bolt")
+		if got := text("acme"); got != "" {
+			t.Errorf("without the setting it is %q", got)
+		}
+		s.set(map[string]string{"ui.loginButtonText": "Sign in with the company's account"})
+		if got := text("acme"); got != "Sign in with the company's account" {
+			t.Errorf("it is %q", got)
+		}
+		if text("bolt") != "" || text("nobody") != "" {
+			t.Error("another tenant has it")
+		}
+		s.set(map[string]string{"ui.loginButtonText": strings.Repeat("\u00e9", 300)})
+		if got := []rune(text("acme")); len(got) != 80 {
+			t.Errorf("a long text has %d characters", len(got))
+		}
+	})
+	t.Run("UI-17 whoever is signed in sees the provider and the groups that policies can name", func(t *testing.T) {
+		b, _ := s.signIn("alice")
+		var me struct {
+			Provider string
+			Groups   []string
+		}
+		s.call(session(t, b, s.URL), "GET", "/api/v1/me", nil).ok(200).into(&me)
+		if me.Provider != "oidc" || !slices.Contains(me.Groups, "devs") || slices.Contains(me.Groups, "role:tenant-admin") {
+			t.Errorf("it is %+v", me)
+		}
+		me.Provider, me.Groups = "", nil
+		s.call(s.admin, "GET", "/api/v1/me", nil).ok(200).into(&me)
+		if me.Provider != "" || len(me.Groups) != 0 {
+			t.Errorf("a local account has %+v", me)
+		}
+	})
+}
+
 func TestSignInByOIDC(t *testing.T) {
 	t.Parallel()
 	s := newSignInWorld(t)
@@ -297,6 +340,34 @@ func TestSignInAttacks(t *testing.T) {
 				t.Errorf("%q: it ended at %s", back, end)
 			}
 		}
+	})
+	t.Run("API-16 the ways to sign in are public, with an id and a name and nothing else that is configured", func(t *testing.T) {
+		s.call(s.admin, "PATCH", "/api/v1/settings", map[string]any{"values": map[string]any{
+			"argocd-cm":     map[string]any{"dex.config": "connectors:\n- type: ldap\n  id: staff\n  name: Staff\n  config: {host: 'ldap.example.com:636', bindDN: 'cn=reader', bindPW: $dex.ldap.password, userSearch: {baseDN: 'dc=example', username: uid, idAttr: DN, emailAttr: mail}}\n"},
+			"argocd-secret": map[string]any{"dex.ldap.password": "canary-bind"},
+		}}).ok(200)
+		a := s.call("", "GET", "/api/v1/login/providers?tenant=acme", nil).ok(200)
+		var got struct{ Items []map[string]string }
+		a.into(&got)
+		kinds := map[string]string{}
+		for _, p := range got.Items {
+			if len(p) != 3 || p["id"] == "" {
+				t.Errorf("%v has other fields than id, name and kind", p)
+			}
+			kinds[p["name"]] = p["kind"]
+		}
+		if len(kinds) != 2 || kinds["Rig"] != "redirect" || kinds["Staff"] != "password" {
+			t.Errorf("the ways are %v", kinds)
+		}
+		for _, hidden := range []string{"canary", clientSecret, s.provider.Issuer, "ldap.example.com", "cn=reader", "clientID"} {
+			if strings.Contains(string(a.body), hidden) {
+				t.Errorf("%q is in %s", hidden, a.body)
+			}
+		}
+		if other := s.call("", "GET", "/api/v1/login/providers?tenant=bolt", nil).ok(200); strings.Contains(string(other.body), "Rig") {
+			t.Errorf("another tenant has %s", other.body)
+		}
+		s.set(map[string]string{"dex.config": ""})
 	})
 	t.Run("SEC-G2 a tenant that is not there has no providers, and begins no sign-in", func(t *testing.T) {
 		if got := string(s.call("", "GET", "/api/v1/login/providers?tenant=nobody", nil).ok(200).body); strings.TrimSpace(got) != `{"items":[]}` {

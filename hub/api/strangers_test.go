@@ -117,7 +117,7 @@ func TestOddPaths(t *testing.T) {
 		}
 	})
 	t.Run("SEC-H6 no address redirects anywhere", func(t *testing.T) {
-		for _, path := range slices.Concat(odd, []string{"//evil.example.com", "//evil.example.com/%2e%2e", `/\evil.example.com`, "/%2f%2fevil.example.com", "/docs/", "/docs/../docs", "/assets", "/login?next=//evil.example.com"}) {
+		for _, path := range slices.Concat(odd, []string{"//evil.example.com", "//evil.example.com/%2e%2e", `/\evil.example.com`, "/%2f%2fevil.example.com", "/docs", "/docs/", "/docs/api/", "/docs/../docs", "/assets", "/login?next=//evil.example.com"}) {
 			if status, _ := get(path, admin); status >= 300 && status < 400 && status != 304 {
 				t.Errorf("%s answers %d", path, status)
 			}
@@ -206,11 +206,17 @@ func TestPackedBodies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("SEC-H a body with a content encoding is not unpacked", func(t *testing.T) {
+	t.Run("SEC-H SEC-B14 a body with a content encoding is not unpacked", func(t *testing.T) {
 		for _, coding := range []string{"gzip", "deflate", "br", "zstd"} {
 			if a := w.call(w.Admin("acme"), "POST", "/api/v1/users", map[string]any{"name": string(text[:10])}, header("Content-Encoding", coding)); a.status != 400 && a.status != 415 {
 				t.Errorf("%s answers %d %s", coding, a.status, a.body)
 			}
+		}
+	})
+	t.Run("SEC-B14 a token of any size is refused, and is in no log and no audit record", func(t *testing.T) {
+		for _, token := range []string{strings.Repeat("x", 48<<10), "eyJ" + strings.Repeat("a.", 24<<10), strings.Repeat("\u00e9", 1000)} {
+			w.call(token, "GET", "/api/v1/applications", nil).fails(401)
+			w.call("", "GET", "/api/v1/applications", nil, header("Cookie", "capstan_session="+token)).fails(401)
 		}
 	})
 }

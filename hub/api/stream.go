@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
+	"github.com/capstan-cd/capstan/shared/appquery"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
@@ -88,7 +89,11 @@ func (s *Server) stream(c echo.Context) error {
 	if cursor == "" {
 		cursor = r.URL.Query().Get("cursor")
 	}
-	l := &listener{s: s, who: who, only: only, view: r.URL.Query().Get("view"), w: c.Response(), control: http.NewResponseController(c.Response())}
+	query, err := parseQuery(r.URL.Query().Get("query"))
+	if err != nil {
+		return err
+	}
+	l := &listener{s: s, who: who, only: only, view: r.URL.Query().Get("view"), query: query, w: c.Response(), control: http.NewResponseController(c.Response())}
 	ctx, end := s.streams.until(r.Context())
 	defer end()
 	place, seen := catalog.SplitCursor(cursor)
@@ -154,6 +159,7 @@ type listener struct {
 	who        hub.Caller
 	only       hub.ApplicationID
 	view       string // of applications
+	query      appquery.Query
 	visibility visibility
 	w          *echo.Response
 	control    *http.ResponseController

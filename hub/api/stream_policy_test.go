@@ -25,7 +25,7 @@ func TestStreamFollowsThePolicy(t *testing.T) {
 	for _, a := range list.Items {
 		ids[a.Metadata.Name] = a.Metadata.UID
 	}
-	t.Run("RBAC-19 SEC-D8 a right that is lost takes objects out of an open stream, and a new one brings them", func(t *testing.T) {
+	t.Run("RBAC-19 SEC-D8 SEC-F3 a right that is lost takes objects out of an open stream, and a new one brings them", func(t *testing.T) {
 		events := w.listen(t, ann, "?cursor="+list.Cursor)
 		until(t, events, "a sign of life", func(e event) bool { return e.Name == "alive" || e.Name == "application" })
 		w.setPolicy(admin, map[string]any{"policy.csv": one}).ok(200)

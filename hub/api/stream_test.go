@@ -20,7 +20,11 @@ type event struct {
 		Kind, ID, Namespace, Name string
 		Gone                      bool
 		Application               listed
-		Cluster                   struct{ Name string }
+		Row                       struct {
+			Name   string
+			Labels map[string]string
+		}
+		Cluster struct{ Name string }
 	}
 }
 

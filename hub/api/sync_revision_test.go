@@ -62,6 +62,26 @@ func TestSyncToAnotherRevision(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	})
+	t.Run("DIFF-17 SYNC-06 a preview of another revision takes the same right, and one of its own does not", func(t *testing.T) {
+		preview := func(secret, app, query string) answer {
+			t.Helper()
+			return w.call(secret, "GET", "/api/v1/applications/argocd/"+app+"/diff?"+query, nil)
+		}
+		if p := preview(dev, "dev", "revision=v2").fails(403); !strings.Contains(p.Message, "requireOverridePrivilegeForRevisionSync") || !strings.Contains(p.Message, "revision v2") {
+			t.Errorf("%+v", p)
+		}
+		// There is no repository to render, which is the next question.
+		for _, query := range []string{"revision=main", "revision=" + commit, "revisions=main&sourcePositions=1"} {
+			preview(dev, "dev", query).fails(503)
+		}
+		preview(lead, "lead", "revision=v2").fails(503)
+		if p := preview(lead, "lead", "revisions=a&revisions=b").fails(400); !strings.Contains(p.Message, "has 1 source") {
+			t.Errorf("%+v", p)
+		}
+		if p := preview(lead, "lead", "revision=v2&kind=ConfigMap&resourceName=a").fails(400); !strings.Contains(p.Message, "all objects") {
+			t.Errorf("%+v", p)
+		}
+	})
 	t.Run("SYNC-05 SYNC-06 the refusal is in the audit log", func(t *testing.T) {
 		var list struct {
 			Items []struct{ Action, Object, Result string }

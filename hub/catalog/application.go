@@ -9,6 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/catalog/listing"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -21,10 +22,11 @@ type View struct {
 	On *hub.Cluster // nil: its destination stands for no cluster
 }
 
-// A Page is one page of applications.
+// A Page is one page of applications, with numbers about the whole list.
 type Page struct {
-	Items  []View
-	More   bool   // there are more after the last one
+	listing.Page
+
+	Items  []View // empty where rows are enough
 	Cursor string // of the feed, from before the list was read
 }
 
@@ -103,78 +105,63 @@ func (w *writer) locked(ctx context.Context, namespace, name string) (hub.Applic
 	return a, nil
 }
 
-// Applications lists what the caller may see, in order of name.
-func (c *Catalog) Applications(ctx context.Context, by hub.Caller, f hub.ApplicationFilter, clusters []string) (Page, error) {
-	var page Page
+// Applications lists what the caller may see. With full, the applications
+// themselves are read and not only the rows.
+func (c *Catalog) Applications(ctx context.Context, by hub.Caller, q listing.Request, full bool) (Page, error) {
+	var out Page
+	q.Me = []string{by.Username}
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
-		page = Page{}
+		out = Page{}
 		if err := r.May(access.Applications, access.Get); err != nil {
 			return err
 		}
+		var at string
 		var err error
-		if page.Cursor, err = r.cursor(ctx); err != nil {
+		if out.Page, at, err = c.lists.Page(ctx, by.Tenant, r.ListReader, r.Rights, q, c.parts.Service.Now()); err != nil {
 			return err
 		}
-		f := f
-		f.All, f.Allowed = r.Rights.AllowedProjects(access.Applications, access.Get)
-		if f.Clusters, err = r.clusterIDs(ctx, clusters); err != nil {
-			return err
+		out.Cursor = JoinCursor(at, r.Rights.Visibility())
+		if full {
+			out.Items, err = r.listed(ctx, out.Rows)
 		}
-		if len(clusters) > 0 && len(f.Clusters) == 0 {
-			return nil
-		}
-		apps, err := r.page(ctx, f)
-		if err != nil {
-			return err
-		}
-		if page.More = len(apps) > f.Limit; page.More {
-			apps = apps[:f.Limit]
-		}
-		page.Items, err = r.views(ctx, apps)
 		return err
 	})
-	return page, err
+	return out, err
 }
 
-// page reads one application more than the limit, leaving out those whose own
-// names a policy forbids. The filter in SQL is by project; it never leaves
-// out too many.
-func (r *reader) page(ctx context.Context, f hub.ApplicationFilter) ([]hub.Application, error) {
-	want := f.Limit + 1
-	var out []hub.Application
-	for {
-		ask := f
-		ask.Limit = want
-		found, err := r.Tx.Applications(ctx, ask)
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range found {
-			f.After = hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}
-			if r.Rights.Check(access.Applications, access.Get, objectOf(a)) {
-				out = append(out, a)
-			}
-		}
-		if len(found) < want || len(out) >= want {
-			return out[:min(len(out), want)], nil
-		}
-	}
+// ApplicationRows returns the rows of those of some applications that the caller
+// may see and the request has; the feed asks.
+func (c *Catalog) ApplicationRows(ctx context.Context, by hub.Caller, ids []hub.ApplicationID, q listing.Request) (listing.Page, error) {
+	var out listing.Page
+	q.Me = []string{by.Username}
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) (err error) {
+		out, err = c.lists.Rows(ctx, by.Tenant, r.ListReader, r.Rights, ids, q, c.parts.Service.Now())
+		return err
+	})
+	return out, err
 }
 
-// clusterIDs finds clusters by name; a name that is not there matches nothing.
-func (r *reader) clusterIDs(ctx context.Context, names []string) ([]hub.ClusterID, error) {
-	var out []hub.ClusterID
-	for _, n := range unique(names) {
-		cl, err := r.Cluster(ctx, n)
-		if fault.KindOf(err) == fault.Missing {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, cl.ID)
+// listed reads the applications of rows, in their order. One that has gone
+// since is left out.
+func (r *reader) listed(ctx context.Context, rows []*listing.Row) ([]View, error) {
+	ids := make([]hub.ApplicationID, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
 	}
-	return out, nil
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	found, err := r.Tx.ApplicationsByID(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var apps []hub.Application
+	for _, id := range ids {
+		if a, ok := found[id]; ok && r.Rights.Check(access.Applications, access.Get, objectOf(a)) {
+			apps = append(apps, a)
+		}
+	}
+	return r.views(ctx, apps)
 }
 
 // views adds the clusters to applications.
@@ -249,7 +236,8 @@ type PutOptions struct {
 	Update bool  // change it if it is there
 	Expect int64 // version that the caller read; 0: any
 	DryRun bool
-	// RefuseInvalid refuses a change of a project that would invalidate applications.
+	// RefuseInvalid refuses a change of a project that would invalidate
+	// applications, and an application that cannot be delivered.
 	RefuseInvalid bool
 	// Operation is the field operation of the object: what it asks for begins
 	// with the write.
@@ -294,7 +282,14 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 			}
 		}
 		v, out = View{stored, on}, outcome
-		problems = c.deliveryProblems(hub.Refresh{Application: stored, Cluster: on, Project: there.Project}, spec)
+		undeliverable := c.parts.Permits(hub.Refresh{Application: stored, Cluster: on, Project: there.Project}, spec)
+		if undeliverable != nil && o.RefuseInvalid {
+			return fault.With(fault.New(fault.Invalid, "the application cannot be delivered: %s", fault.Sentence(undeliverable)),
+				"application "+title(a.Namespace, a.Name), "permit it in its project, or store it without validate=true")
+		}
+		if undeliverable != nil {
+			problems = []string{fault.Sentence(undeliverable)}
+		}
 		w.Due = append(w.Due, hub.WorkFetch, hub.WorkRefresh)
 		if asked == nil {
 			w.Later = func(f func()) { follows = f }
@@ -402,14 +397,6 @@ func (w *writer) changeApplication(ctx context.Context, old, a hub.Application, 
 		w.Wakes = append(w.Wakes, old.Cluster, a.Cluster)
 	}
 	return stored, transact.Configured, err
-}
-
-// deliveryProblems says in words what would keep the application from being delivered.
-func (c *Catalog) deliveryProblems(r hub.Refresh, spec hub.ApplicationSpec) []string {
-	if err := c.parts.Permits(r, spec); err != nil {
-		return []string{fault.Sentence(err)}
-	}
-	return nil
 }
 
 // DeleteApplication deletes an application. Cascade nil asks its finalizers

@@ -165,9 +165,11 @@ func (c *Catalog) applySecret(ctx context.Context, by hub.Caller, o *manifest.Ob
 		outcome, warnings, err = c.applyTemplate(ctx, by, values, len(withheld) > 0, dryRun)
 	case "cluster":
 		outcome, warnings, err = c.applyCluster(ctx, by, o, values, dryRun)
+	case string(hub.WriteRepository), string(hub.WriteTemplate), string(hub.SCMCredential):
+		outcome, warnings, err = c.applyDeferred(ctx, by, o, hub.DeferredKind(kind), values, len(withheld) > 0, dryRun)
 	case "":
 		err = fault.With(fault.New(fault.Invalid, "it has no label %s", validation.SecretType), "",
-			"the hub takes Secrets of the types repository, repo-creds and cluster; others belong into a repository")
+			"the hub takes Secrets of the types repository, repo-creds, repository-write, repo-write-creds, scm-creds and cluster; others belong into a repository")
 	default:
 		err = fault.New(fault.Invalid, "Secrets of the type %q are not served yet", validation.Shorten(kind))
 	}
@@ -184,7 +186,18 @@ func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[stri
 	if validation.PopString(v, "insecureIgnoreHostKey") == "true" {
 		r.Insecure = true
 	}
-	cred, warnings := validation.ReadCredential(v)
+	r.PlainHTTP = validation.PopString(v, "insecureOCIForceHttp") == "true"
+	if validation.PopString(v, "enableOCI") == "true" && !r.Type.Charts() {
+		return "", nil, fault.New(fault.Invalid, "enableOCI is for repositories of the types helm and oci")
+	}
+	cred, err := validation.ReadCredential(v)
+	if err == nil {
+		r.GitOptions, err = validation.ReadGitOptions(v)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	warnings := validation.NotStored(v)
 	if cred != nil {
 		r.Username = cred.Username
 	}
@@ -199,12 +212,21 @@ func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[stri
 // must be there, and stays as it is.
 func (c *Catalog) applyTemplate(ctx context.Context, by hub.Caller, v map[string]string, withheld, dryRun bool) (transact.Outcome, []string, error) {
 	t := hub.RepositoryTemplate{URL: validation.PopString(v, "url"), Type: hub.RepositoryKind(validation.PopString(v, "type")), Name: validation.PopString(v, "name")}
-	cred, warnings := validation.ReadCredential(v)
+	delete(v, "enableOCI") // the prefix says whether it is one of a registry
+	cred, err := validation.ReadCredential(v)
+	if err != nil {
+		return "", nil, err
+	}
+	t.Proxy, t.NoProxy = validation.PopString(v, "proxy"), validation.PopString(v, "noProxy")
+	warnings := validation.NotStored(v)
 	if withheld {
 		return c.keepTemplate(ctx, by, t.URL)
 	}
+	if cred == nil && t.Proxy == "" {
+		return "", nil, fault.With(fault.New(fault.Invalid, "it holds no credential"), "", "set username and password, sshPrivateKey, or the keys of a GitHub App")
+	}
 	if cred == nil {
-		return "", nil, fault.With(fault.New(fault.Invalid, "it holds no credential"), "", "set username and password, or sshPrivateKey")
+		cred = &hub.Credential{}
 	}
 	t.Username = cred.Username
 	_, outcome, err := c.PutRepositoryTemplate(ctx, by, t, cred, dryRun)

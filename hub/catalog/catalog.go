@@ -13,6 +13,7 @@ import (
 	"context"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/catalog/listing"
 	"github.com/capstan-cd/capstan/hub/catalog/platform"
 	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
@@ -34,10 +35,13 @@ type Catalog struct {
 	*tenancy.Tenancy
 	*platform.Platform
 	parts Parts
+	lists *listing.Lists
 }
 
 // New makes a catalogue.
-func New(p Parts) *Catalog { return &Catalog{Tenancy: p.Tenancy, Platform: p.Platform, parts: p} }
+func New(p Parts) *Catalog {
+	return &Catalog{Tenancy: p.Tenancy, Platform: p.Platform, parts: p, lists: listing.New(objectOf)}
+}
 
 // A reader is a transaction that reads for a caller.
 type reader struct{ *transact.Reader }

@@ -64,6 +64,20 @@ func (c *Catalog) Cluster(ctx context.Context, by hub.Caller, name string) (hub.
 	return cl, invitations, err
 }
 
+// ClusterCounts returns numbers about these clusters, which the caller may see,
+// or about all of those.
+func (c *Catalog) ClusterCounts(ctx context.Context, by hub.Caller, want []hub.ClusterID) (map[hub.ClusterID]hub.ClusterCounts, error) {
+	var out map[hub.ClusterID]hub.ClusterCounts
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) (err error) {
+		if err := r.May(access.Clusters, access.Get); err != nil {
+			return err
+		}
+		out, err = r.Tx.ClusterCounts(ctx, want)
+		return err
+	})
+	return out, err
+}
+
 // ClustersByID returns those of the clusters that the caller may see.
 func (c *Catalog) ClustersByID(ctx context.Context, by hub.Caller, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
 	out := map[hub.ClusterID]hub.Cluster{}

@@ -64,6 +64,48 @@ func (c *Catalog) Manifests(ctx context.Context, by hub.Caller, namespace, name 
 	return out, err
 }
 
+// Uploaded returns the objects of an upload that render makes of it, masked.
+func (c *Catalog) Uploaded(ctx context.Context, by hub.Caller, namespace, name string, render func(ctx context.Context, app hub.ApplicationID) (hub.Preview, error)) (out Manifests, err error) {
+	if err := c.mayUpload(ctx, by, namespace, name); err != nil {
+		return out, err
+	}
+	if err := c.ofApplication(ctx, by, namespace, name, func(_ context.Context, _ *reader, a hub.Application) error {
+		out.Application = a
+		return nil
+	}); err != nil {
+		return out, err
+	}
+	made, err := render(ctx, out.Application.ID)
+	if err != nil {
+		return out, fault.With(err, "application "+title(namespace, name), "")
+	}
+	keys, err := c.parts.Service.Store.Keys(ctx, by.Tenant)
+	if err != nil {
+		return out, err
+	}
+	mask := encryption.Derive(keys.Digest, maskPurpose+string(out.Application.Cluster))
+	for i, body := range made.Bodies {
+		text, err := masked(body, mask[:])
+		if err != nil {
+			return out, fmt.Errorf("mask %s %q of an upload: %w", made.Objects[i].Kind, made.Objects[i].Name, err)
+		}
+		out.Objects = append(out.Objects, text)
+	}
+	if len(made.Revisions) > 0 {
+		out.Revision = made.Revisions[0]
+	}
+	return out, nil
+}
+
+// masked is a canonical object without its secrets.
+func masked(plain, key []byte) (json.RawMessage, error) {
+	object, err := manifest.FromCanonical(plain)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Canonical(manifest.Mask(object, key))
+}
+
 // open returns the objects of a snapshot in its order, masked.
 func (c *Catalog) open(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, s hub.Snapshot, sealed []hub.SealedObject) ([]json.RawMessage, error) {
 	keys, err := c.parts.Service.Store.Keys(ctx, tenant)
@@ -85,13 +127,9 @@ func (c *Catalog) open(ctx context.Context, tenant hub.TenantID, cluster hub.Clu
 		if err != nil {
 			return nil, fmt.Errorf("open %s %q of snapshot %s: %w", ref.Kind, ref.Name, s.ID, err)
 		}
-		object, err := manifest.FromCanonical(plain)
+		text, err := masked(plain, mask[:])
 		if err != nil {
-			return nil, fmt.Errorf("read %s %q of snapshot %s: %w", ref.Kind, ref.Name, s.ID, err)
-		}
-		text, err := manifest.Canonical(manifest.Mask(object, mask[:]))
-		if err != nil {
-			return nil, fmt.Errorf("write %s %q of snapshot %s: %w", ref.Kind, ref.Name, s.ID, err)
+			return nil, fmt.Errorf("mask %s %q of snapshot %s: %w", ref.Kind, ref.Name, s.ID, err)
 		}
 		out = append(out, text)
 	}

@@ -221,7 +221,8 @@ func (r *reader) newest(ctx context.Context, a hub.Application) (hub.Operation, 
 }
 
 // Refresh has the sources of an application looked at anew; hard renders even
-// if nothing changed. It changes nothing that anyone decided, so who may see
+// if nothing changed, and accepts other contents of known versions of charts
+// from those who may sync. Otherwise it changes nothing that anyone decided, so who may see
 // the application may ask for it.
 func (c *Catalog) Refresh(ctx context.Context, by hub.Caller, namespace, name string, hard bool) (View, error) {
 	var v View
@@ -255,6 +256,7 @@ func (w *writer) refresh(ctx context.Context, a hub.Application, hard bool) erro
 	if err != nil {
 		return err
 	}
+	accepts := hard && w.Rights.Check(access.Applications, access.Sync, objectOf(a))
 	due := w.Now
 	for _, url := range spec.RepoURLs() {
 		repo, err := w.RepositoryFor(ctx, url, a.Project)
@@ -263,6 +265,11 @@ func (w *writer) refresh(ctx context.Context, a hub.Application, hard bool) erro
 		}
 		if err != nil {
 			return err
+		}
+		if accepts && repo.Type.Charts() {
+			if err := w.AcceptContents(ctx, repo.ID, spec.RefsOf(url)); err != nil {
+				return err
+			}
 		}
 		if err := w.FetchFor(ctx, repo.ID); err != nil {
 			return err

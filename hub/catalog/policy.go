@@ -199,6 +199,7 @@ func (r *reader) policyObjects(ctx context.Context, projects []hub.Project, acco
 		add(access.Applications, name)
 		add(access.Logs, name)
 		add(access.Exec, name)
+		add(access.PortForward, name)
 	}
 	for _, p := range projects {
 		add(access.Projects, p.Name)

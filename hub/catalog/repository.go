@@ -64,21 +64,9 @@ func (c *Catalog) Repository(ctx context.Context, by hub.Caller, id hub.Reposito
 // PutRepository registers a repository, or changes the one with this URL and
 // project. A nil credential keeps the stored one. It is fetched at once.
 func (c *Catalog) PutRepository(ctx context.Context, by hub.Caller, r hub.Repository, cred *hub.Credential, dryRun bool) (hub.Repository, transact.Outcome, []string, error) {
-	given := r.URL
-	url, err := repourl.Normalize(given)
+	r, cred, warnings, err := completeRepository(r, cred)
 	if err != nil {
 		return r, "", nil, err
-	}
-	r.URL, r.Registered = url, true
-	warnings, err := validation.CheckRepository(&r)
-	if err == nil && repourl.IsSSH(url) && r.Username == "" {
-		r.Username = repourl.SSHUser(given)
-	}
-	if err == nil {
-		cred, err = validation.CheckCredential(url, cred)
-	}
-	if err != nil {
-		return r, "", nil, fault.With(err, "repository "+url, "")
 	}
 	var stored hub.Repository
 	var out transact.Outcome
@@ -89,6 +77,58 @@ func (c *Catalog) PutRepository(ctx context.Context, by hub.Caller, r hub.Reposi
 		return err
 	})
 	return stored, out, warnings, err
+}
+
+// completeRepository validates a repository with its credential.
+func completeRepository(r hub.Repository, cred *hub.Credential) (hub.Repository, *hub.Credential, []string, error) {
+	given := r.URL
+	normalize := repourl.Normalize
+	if r.Type == hub.HelmRepository {
+		normalize = repourl.NormalizeCharts // of a registry it may be written without the scheme
+	}
+	url, err := normalize(given)
+	if err != nil {
+		return r, nil, nil, err
+	}
+	r.URL, r.Registered = url, true
+	warnings, err := validation.CheckRepository(&r)
+	if err == nil && repourl.IsSSH(url) && r.Username == "" {
+		r.Username = repourl.SSHUser(given)
+	}
+	if err == nil {
+		cred, err = validation.CheckCredential(url, cred)
+	}
+	return r, cred, warnings, fault.With(err, "repository "+url, "")
+}
+
+// PrepareRepository returns a repository and what opens it, for somebody who may
+// register it. Nothing is stored. Without a credential it is that of a template,
+// never the stored one: what it is sent to was given by the caller.
+func (c *Catalog) PrepareRepository(ctx context.Context, by hub.Caller, r hub.Repository, cred *hub.Credential) (hub.Repository, hub.Credential, []string, error) {
+	r, cred, warnings, err := completeRepository(r, cred)
+	if err != nil {
+		return r, hub.Credential{}, nil, err
+	}
+	var opens hub.Credential
+	err = c.writeOr(ctx, by, true, func(ctx context.Context, w *writer) error {
+		if err := w.Need(access.Repositories, access.Create, repoObject(r.Project, r.URL)); err != nil {
+			return err
+		}
+		if cred != nil {
+			opens = *cred
+			return nil
+		}
+		var err error
+		opens, err = w.Tx.TemplateCredential(ctx, r.URL)
+		return err
+	})
+	if r.Proxy != "" {
+		opens.Proxy, opens.NoProxy = r.Proxy, r.NoProxy
+	}
+	if opens.Username == "" || repourl.IsSSH(r.URL) && r.Username != "" {
+		opens.Username = r.Username
+	}
+	return r, opens, warnings, err
 }
 
 func (w *writer) putRepository(ctx context.Context, r hub.Repository, cred *hub.Credential) (hub.Repository, transact.Outcome, error) {
@@ -111,7 +151,7 @@ func (w *writer) putRepository(ctx context.Context, r hub.Repository, cred *hub.
 	if err := w.Need(access.Repositories, action, repoObject(r.Project, r.URL)); err != nil {
 		return r, "", err
 	}
-	if there && cred == nil && old.Type == r.Type && old.Name == r.Name && old.Project == r.Project && old.Insecure == r.Insecure && old.Username == r.Username {
+	if there && cred == nil && old.Type == r.Type && old.Name == r.Name && old.Project == r.Project && old.Insecure == r.Insecure && old.PlainHTTP == r.PlainHTTP && old.Username == r.Username && old.GitOptions == r.GitOptions {
 		return old, transact.Unchanged, nil
 	}
 	if there {
@@ -188,12 +228,19 @@ func (c *Catalog) RepositoryTemplates(ctx context.Context, by hub.Caller) ([]hub
 // PutRepositoryTemplate makes or changes the credential template for a prefix
 // of URLs.
 func (c *Catalog) PutRepositoryTemplate(ctx context.Context, by hub.Caller, t hub.RepositoryTemplate, cred *hub.Credential, dryRun bool) (hub.RepositoryTemplate, transact.Outcome, error) {
-	url, err := repourl.Normalize(t.URL)
+	normalize := repourl.Normalize
+	if t.Type == hub.HelmRepository {
+		normalize = repourl.NormalizeCharts
+	}
+	url, err := normalize(t.URL)
 	if err != nil {
 		return t, "", err
 	}
 	t.URL, t.Type = url, t.Type.OrDefault()
-	if cred, err = validation.CheckCredential(url, cred); err != nil {
+	if err = validation.CheckGitOptions(hub.GitOptions{Proxy: t.Proxy, NoProxy: t.NoProxy}); err == nil {
+		cred, err = validation.CheckCredential(url, cred)
+	}
+	if err != nil {
 		return t, "", fault.With(err, "credential template "+url, "")
 	}
 	var stored hub.RepositoryTemplate
@@ -213,7 +260,9 @@ func (c *Catalog) PutRepositoryTemplate(ctx context.Context, by hub.Caller, t hu
 		if err := w.Need(access.Repositories, action, url); err != nil {
 			return err
 		}
-		w.Note(action, access.Repositories, url, "credential template", nil, t)
+		noted := t
+		noted.Proxy, _ = hub.ReadProxy(t.Proxy) // checked; it may hold a password
+		w.Note(action, access.Repositories, url, "credential template", nil, noted)
 		w.Due = append(w.Due, hub.WorkFetch)
 		stored, err = w.Tx.PutRepositoryTemplate(ctx, t, cred)
 		return err

@@ -33,6 +33,51 @@ func (w *writer) mayChoose(ctx context.Context, a hub.Application, o *hub.Overri
 		fault.With(cause, "application "+title(a.Namespace, a.Name), "sync to its own revision, or ask an admin of the tenant for: applications, override, "+object))
 }
 
+// PreviewTarget says where the objects of an application are that a preview of
+// other revisions is compared with. Whoever may not sync to another revision,
+// because of the tenant's settings, may not preview one either: its manifests
+// have the same rights in the dry run.
+func (c *Catalog) PreviewTarget(ctx context.Context, by hub.Caller, namespace, name string, o hub.Override) (View, error) {
+	v, err := c.LiveTarget(ctx, by, namespace, name, nil)
+	if err != nil {
+		return v, err
+	}
+	other, err := otherRevision(v.Application, &o)
+	if err != nil || other == "" {
+		return v, err
+	}
+	return v, c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) error {
+		set, err := r.SettingValues(ctx, hub.SettingsMap, []string{settings.RevisionSyncKey})
+		if err != nil || !settings.RevisionSyncOverrides(set) || r.Rights.Check(access.Applications, access.Override, objectOf(a)) {
+			return err
+		}
+		return fault.With(fault.New(fault.Denied, "you have no right to override, which a preview of revision %s takes because of %s in argocd-cm", validation.Shorten(other), settings.RevisionSyncKey),
+			"application "+title(a.Namespace, a.Name), "ask an admin of the tenant for: applications, override, "+objectOf(a))
+	})
+}
+
+// UploadTarget says where the objects of an application are that those of an
+// upload are compared with. Manifests that nobody reviewed take the right to
+// override.
+func (c *Catalog) UploadTarget(ctx context.Context, by hub.Caller, namespace, name string) (View, error) {
+	v, err := c.LiveTarget(ctx, by, namespace, name, nil)
+	if err != nil {
+		return v, err
+	}
+	return v, c.mayUpload(ctx, by, namespace, name)
+}
+
+// mayUpload refuses those who may not replace what an application's source says.
+func (c *Catalog) mayUpload(ctx context.Context, by hub.Caller, namespace, name string) error {
+	return c.ofApplication(ctx, by, namespace, name, func(_ context.Context, r *reader, a hub.Application) error {
+		if r.Rights.Check(access.Applications, access.Override, objectOf(a)) {
+			return nil
+		}
+		return fault.With(fault.New(fault.Denied, "you have no right to override, which a render of your own files takes"),
+			"application "+title(a.Namespace, a.Name), "ask an admin of the tenant for: applications, override, "+objectOf(a))
+	})
+}
+
 // otherRevision is the first revision of a request that is neither the one
 // that the application names nor the commit that this stands for at present;
 // empty: there is none.

@@ -49,7 +49,7 @@ func (c *Catalog) Windows(ctx context.Context, by hub.Caller, namespace, name st
 		if err != nil {
 			return err
 		}
-		out = windowState(project.WindowsOf(a.Name, spec.Destination), time.Now())
+		out = windowState(project.WindowsOf(a.Name, spec.Destination), c.parts.Service.Now())
 		return nil
 	})
 	return out, err
@@ -82,5 +82,5 @@ func (c *Catalog) ProjectWindows(ctx context.Context, by hub.Caller, name string
 	if err != nil {
 		return nil, err
 	}
-	return syncwindow.States(spec.SyncWindows, time.Now()), nil
+	return syncwindow.States(spec.SyncWindows, c.parts.Service.Now()), nil
 }

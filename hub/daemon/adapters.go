@@ -119,9 +119,25 @@ func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.Ap
 	return out, err
 }
 
+// previews renders what is not saved with the settings of its tenant.
+type previews struct {
+	*render.Stage
+
+	db *store.DB
+}
+
+func (p previews) PreviewUnsaved(ctx context.Context, tenant hub.TenantID, r hub.Refresh) (hub.Preview, error) {
+	all := []hub.Refresh{r}
+	if err := p.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return withSettings(ctx, t, all) }); err != nil {
+		return hub.Preview{}, err
+	}
+	return p.Stage.PreviewUnsaved(ctx, tenant, all[0])
+}
+
 // withSettings gives applications what the tenant's settings say about renders.
 func withSettings(ctx context.Context, t *store.Tenant, all []hub.Refresh) error {
-	found, err := t.SettingsOf(ctx, []string{hub.SettingsMap, hub.ParamsMap}, []string{hub.HiddenDirectoriesKey, hub.KustomizeVersionsKey, hub.ValueSchemesKey}, hub.KustomizeOptionsKey)
+	settings, params := hub.RenderKeys()
+	found, err := t.SettingsOf(ctx, []string{hub.SettingsMap, hub.ParamsMap}, slices.Concat(settings, params), hub.KustomizeOptionsKey)
 	if err != nil {
 		return fmt.Errorf("read what is set about renders: %w", err)
 	}
@@ -148,7 +164,7 @@ func publicKeys(ctx context.Context, t *store.Tenant, all []hub.Refresh) ([]stri
 		if r.Project == nil {
 			return false
 		}
-		spec, err := hub.DecodeProject(r.Project.Spec)
+		spec, err := r.Project.Effective()
 		return err == nil && spec.Demands()
 	})
 	if !demanded {
@@ -350,6 +366,16 @@ func (c credentials) Authorities(ctx context.Context, tenant hub.TenantID, host 
 	return pem, err
 }
 
+// AccessTo returns what opens a repository by its address, for applications of a
+// project.
+func (c credentials) AccessTo(ctx context.Context, tenant hub.TenantID, project, address string) (cred hub.Credential, insecure bool, err error) {
+	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		cred, insecure, err = t.AccessTo(ctx, address, project)
+		return err
+	})
+	return cred, insecure, err
+}
+
 // catalogStore is the store as the catalogue sees it.
 type catalogStore struct{ db *store.DB }
 
@@ -398,7 +424,13 @@ func (w fetchWork) Load(ctx context.Context, item hub.WorkItem) (repo hub.Reposi
 		if repo, err = t.Repository(ctx, hub.RepositoryID(item.Key)); err != nil {
 			return err
 		}
-		cred, err = t.Credential(ctx, repo.ID)
+		if cred, err = t.Credential(ctx, repo.ID); err != nil || !repo.Type.Charts() {
+			return err
+		}
+		if repo.Use.Known, err = t.Refs(ctx, repo.ID); err != nil {
+			return err
+		}
+		repo.Use.Targets, err = t.Targets(ctx, repo.ID)
 		return err
 	})
 	return repo, cred, err
@@ -432,7 +464,7 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		}
 		w.queue.continued(ctx, t)
 		if sentence == "" {
-			if next, err = wantedRefresh(ctx, t, next); err != nil {
+			if next, err = asTenantWants(ctx, t, next, item.Forced); err != nil {
 				return err
 			}
 		}
@@ -447,18 +479,36 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 	return w.queue.Done(ctx, []hub.WorkItem{item}) // it is there again for the next look
 }
 
-// wantedRefresh is when the tenant wants the next look at a repository; otherwise
-// it is when the hub does.
-func wantedRefresh(ctx context.Context, t *store.Tenant, otherwise time.Time) (time.Time, error) {
-	values, err := t.SettingValues(ctx, hub.SettingsMap, settings.PollKeys())
+// asTenantWants delays the refreshes of a fetch, unless a person asked for it,
+// and returns when the tenant wants the next one; otherwise it is when the hub
+// does.
+func asTenantWants(ctx context.Context, t *store.Tenant, otherwise time.Time, asked bool) (time.Time, error) {
+	values, err := t.SettingValues(ctx, hub.SettingsMap, slices.Concat(settings.PollKeys(), settings.JitterKeys()))
 	if err != nil {
 		return otherwise, fmt.Errorf("read how often repositories are looked at: %w", err)
+	}
+	if most, threshold := settings.RefreshJitter(values); most > 0 && !asked {
+		spreadRefreshes(t, most, threshold)
 	}
 	every, jitter, ok := settings.Polling(values)
 	if !ok {
 		return otherwise, nil
 	}
 	return time.Now().Add(every + time.Duration(rand.Float64()*float64(jitter))), nil
+}
+
+// spreadRefreshes delays the refreshes of a transaction at random, if they are
+// more than the threshold.
+func spreadRefreshes(t *store.Tenant, most time.Duration, threshold int) {
+	n := 0
+	t.Enqueued(func(kind, _ string) {
+		if kind == hub.WorkRefresh {
+			n++
+		}
+	})
+	if n > threshold {
+		t.DelayWork(hub.WorkRefresh, func() time.Duration { return time.Duration(rand.Float64() * float64(most)) })
+	}
 }
 
 func (w fetchWork) Later(ctx context.Context, item hub.WorkItem, due time.Time) error {

@@ -1,18 +1,53 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
+	"net/netip"
 	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/source/archives"
 	"github.com/capstan-cd/capstan/hub/source/charts"
+	"github.com/capstan-cd/capstan/hub/source/helmrepo"
+	"github.com/capstan-cd/capstan/hub/source/oci"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
+// indexFresh is how long an index answers what readers need without a question
+// to its server.
+const indexFresh = 10 * time.Second
+
+// addArchives builds the sources of charts and OCI artifacts.
+func (p *parts) addArchives(networks []netip.Prefix) error {
+	p.charts = charts.New(charts.Config{AllowedNetworks: networks, Proxies: p.cfg.Sources.proxies(), Observe: p.instruments.OCI}, chartRepositories{p.db, p.tokens})
+	limit := p.cfg.Sources.maxExtracted()
+	p.archives = map[hub.RepositoryKind]*archives.Source{}
+	for kind, origin := range map[hub.RepositoryKind]archives.Origin{
+		hub.HelmRepository: helmrepo.New(p.charts, indexFresh, p.clock.Now),
+		hub.OCIRepository:  oci.New(p.charts, p.cfg.Sources.OCILayerMediaTypes, cmp.Or(limit, 1<<30)),
+	} {
+		made, err := archives.New(archives.Config{
+			Dir: filepath.Join(p.cfg.StateDir, "archives", string(kind)), Limits: archives.Limits{Bytes: limit}, Tokens: p.tokens,
+		}, origin, credentials{p.db})
+		if err != nil {
+			return err
+		}
+		p.archives[kind] = made
+	}
+	return nil
+}
+
 // chartRepositories tells the client of chart repositories what tenants have
 // registered.
-type chartRepositories struct{ db *store.DB }
+type chartRepositories struct {
+	db     *store.DB
+	tokens archives.Tokens
+}
 
 // ChartAccess returns what opens a chart repository for applications of a project.
 func (c chartRepositories) ChartAccess(ctx context.Context, tenant hub.TenantID, project, address string) (out charts.Access, err error) {
@@ -27,8 +62,20 @@ func (c chartRepositories) ChartAccess(ctx context.Context, tenant hub.TenantID,
 		}
 		out.Authorities = values[u.Hostname()]
 		out.Credential, out.Insecure, err = t.AccessTo(ctx, address, project)
+		if err != nil || !strings.HasPrefix(address, "oci://") {
+			return err
+		}
+		registered, err := t.RepositoryFor(ctx, address, project)
+		if out.PlainHTTP = err == nil && registered.PlainHTTP; fault.KindOf(err) == fault.Missing {
+			return nil
+		}
 		return err
 	})
+	if err != nil {
+		return out, err
+	}
+	repo := hub.Repository{URL: address, Type: hub.HelmRepository, Insecure: out.Insecure, PlainHTTP: out.PlainHTTP}
+	out.Credential, err = c.tokens.Exchange(ctx, tenant, repo, out.Credential)
 	return out, err
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,9 +15,11 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/ratelimit"
+	"github.com/capstan-cd/capstan/hub/api/rootpath"
 	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/shared/yamltext"
 )
 
@@ -57,6 +60,9 @@ type Config struct {
 	Metrics    Metrics    `json:"metrics"`
 	AgentChart AgentChart `json:"agentChart"` // what the command to install an agent names
 	Tenants    Tenants    `json:"tenants"`
+	// ConsoleStyles is the folder of the style sheets that the setting ui.cssurl
+	// of a tenant may name. Empty: there are none.
+	ConsoleStyles string `json:"consoleStyles"`
 }
 
 // Tenants sets what holds for every tenant unless a platform admin says
@@ -205,7 +211,58 @@ type Sources struct {
 	AllowPrivate []string `json:"allowPrivate"`
 	PollInterval Duration `json:"pollInterval"` // default 3m
 	Parallel     int      `json:"parallel"`     // fetches at once, half of them at most for one tenant; default 16
+	// MaxExtractedMiB bounds what one chart or OCI artifact unfolds to; default
+	// 1024, below 0: 1 TiB.
+	MaxExtractedMiB int `json:"maxExtractedMiB"`
+	// OCILayerMediaTypes are those that the layer of an OCI artifact may have.
+	// Default: tar and tar+gzip of images, and the content of charts.
+	OCILayerMediaTypes []string `json:"ociLayerMediaTypes"`
+	// RequestTimeout is how long a Git server may take to list its branches;
+	// default 15s. Attempts is how often that is tried at once while the server
+	// is not reachable; default 1. Later it is tried again anyway.
+	RequestTimeout Duration `json:"requestTimeout"`
+	Attempts       int      `json:"attempts"`
+	// Proxies are the HTTP proxies that repositories may name.
+	Proxies []SourceProxy `json:"proxies"`
+	// AzureWorkloadIdentity lets tenants use the identity of the hub's pod.
+	AzureWorkloadIdentity AzureWorkload `json:"azureWorkloadIdentity"`
 }
+
+// maxExtracted is the bound in bytes; 0: the default.
+func (s Sources) maxExtracted() int64 {
+	if s.MaxExtractedMiB < 0 {
+		return 1 << 40
+	}
+	return int64(s.MaxExtractedMiB) << 20
+}
+
+// A SourceProxy is an HTTP proxy that repositories may name.
+type SourceProxy struct {
+	URL string `json:"url"` // http or https, without a user name; may be internal
+	// ByName hands names of hosts to the proxy. It must refuse internal
+	// addresses itself. Otherwise it gets addresses that the hub has checked.
+	ByName bool `json:"byName"`
+}
+
+// AzureWorkload permits the use of the hub's identity in Azure.
+type AzureWorkload struct {
+	Tenants []string `json:"tenants"` // names; none: nobody
+	Hosts   []string `json:"hosts"`   // that its tokens may be sent to; default dev.azure.com and *.visualstudio.com
+}
+
+// check reports proxies that nobody can use.
+func (s Sources) check(bad func(format string, args ...any)) {
+	for i, p := range s.Proxies {
+		if _, err := hub.ReadProxy(p.URL); err != nil || p.URL == "" || strings.Contains(p.URL, "@") {
+			bad("sources.proxies[%d]: url is no address of a proxy such as http://proxy.example.com:3128, without a user name", i)
+		}
+	}
+	if s.Attempts > maxAttempts {
+		bad("sources.attempts: %d is too many; at most %d", s.Attempts, maxAttempts)
+	}
+}
+
+const maxAttempts = 10
 
 // SignIn bounds what the hub dials to sign people in.
 type SignIn struct {
@@ -223,6 +280,29 @@ type Render struct {
 	// one of them.
 	Timeout   Duration `json:"timeout"`   // default 60s
 	MemoryMiB int      `json:"memoryMiB"` // at least 64; default 512
+	// PauseAfter is how often an application's render may fail with the same
+	// inputs until its error is cached, for the time Pause; defaults 3 and 1h.
+	PauseAfter int      `json:"pauseAfter"`
+	Pause      Duration `json:"pause"`
+
+	Plugins Plugins `json:"plugins"`
+}
+
+// Plugins sets the config management plugins, which docs/plugins.md explains.
+type Plugins struct {
+	Folder string `json:"folder"` // of the definitions; empty: there are no plugins
+	// Read lists files and directories that every plugin may read and execute,
+	// besides the programs and libraries of the system.
+	Read []string `json:"read"`
+	Path string   `json:"path"` // where programs are searched; default: that of the system
+	// Timeout bounds one command, and Grace is the time between SIGTERM and
+	// SIGKILL after it.
+	Timeout   Duration `json:"timeout"`   // default 90s
+	Grace     Duration `json:"grace"`     // default 10s
+	MemoryMiB int      `json:"memoryMiB"` // of all processes of a command; default 512
+	Processes int      `json:"processes"` // and threads of a command; default 128
+	DiskMiB   int      `json:"diskMiB"`   // that it may write; default 512
+	ExportMiB int      `json:"exportMiB"` // of the repository that it may get; default 1024
 }
 
 // Log sets the log's format and level.
@@ -250,7 +330,18 @@ type Webhook struct {
 	// no secret. Any client of the hub can then make it list their
 	// repositories' refs.
 	AllowUnsigned bool `json:"allowUnsigned"`
+	// MaxPayloadSizeMB is the size up to which an event is read. GitHub sends
+	// up to 25 MB; what is beyond is found by polling. Default 25, at most 100.
+	MaxPayloadSizeMB int `json:"maxPayloadSizeMB"`
 }
+
+const (
+	usualPayloadMB = 25
+	mostPayloadMB  = 100
+)
+
+// payload is the size of the largest event, in bytes.
+func (w Webhook) payload() int64 { return int64(cmp.Or(w.MaxPayloadSizeMB, usualPayloadMB)) << 20 }
 
 // RateLimits bounds requests of one session or token, where those of an
 // address and of a tenant are at least as high, and the agents that attach.
@@ -316,6 +407,8 @@ func (c *Config) defaults() {
 	set(&c.Listen.Link, "127.0.0.1:8443")
 	set(&c.Sources.PollInterval, Duration(3*time.Minute))
 	set(&c.Sources.Parallel, 16)
+	set(&c.Sources.RequestTimeout, Duration(15*time.Second))
+	set(&c.Sources.Attempts, 1)
 	set(&c.Heartbeat, Duration(10*time.Second))
 	set(&c.Log.Format, "text")
 	set(&c.Log.Level, "info")
@@ -364,12 +457,11 @@ func (c Config) Validate() error {
 	if c.Database.App == "" || c.Database.System == "" {
 		bad("database: the URLs app and system are needed")
 	}
-	if c.StateDir == "" || !filepath.IsAbs(c.StateDir) {
-		bad("stateDir: %q is no absolute path", c.StateDir)
-	}
+	c.badFolders(bad)
 	if c.MasterKey == "" {
 		bad("masterKey: the file with the master key is needed; `capstan-hub master-key FILE` makes one")
 	}
+	c.Sources.check(bad)
 	for _, cidr := range c.Sources.AllowPrivate {
 		if _, err := netip.ParsePrefix(cidr); err != nil {
 			bad("sources.allowPrivate: %q is no network; write it like 10.0.0.0/8", cidr)
@@ -386,6 +478,11 @@ func (c Config) Validate() error {
 	if m := c.Render.MemoryMiB; m > 0 && m < 64 {
 		bad("render.memoryMiB: %d is too little; a renderer needs 64 or more", m)
 	}
+	for name, n := range map[string]int{"memoryMiB": c.Render.Plugins.MemoryMiB, "processes": c.Render.Plugins.Processes, "diskMiB": c.Render.Plugins.DiskMiB, "exportMiB": c.Render.Plugins.ExportMiB} {
+		if n < 0 {
+			bad("render.plugins.%s: %d is below 0", name, n)
+		}
+	}
 	if c.Log.Format != "text" && c.Log.Format != "json" {
 		bad("log.format: %q is unknown; write text or json", c.Log.Format)
 	}
@@ -393,6 +490,15 @@ func (c Config) Validate() error {
 		bad("log.level: %q is unknown; write debug, info, warn or error", c.Log.Level)
 	}
 	return errors.Join(errs...)
+}
+
+func (c Config) badFolders(bad func(format string, args ...any)) {
+	if !filepath.IsAbs(c.StateDir) {
+		bad("stateDir: %q is no absolute path", c.StateDir)
+	}
+	if c.ConsoleStyles != "" && !filepath.IsAbs(c.ConsoleStyles) {
+		bad("consoleStyles: %q is no absolute path", c.ConsoleStyles)
+	}
 }
 
 func (c Config) badAddresses(bad func(format string, args ...any)) {
@@ -423,8 +529,14 @@ func (c Config) badAddresses(bad func(format string, args ...any)) {
 			bad("agentChart.%s: %q would not be one word of a command", key, value)
 		}
 	}
-	if c.PublicURL != "" && !strings.HasPrefix(c.PublicURL, "https://") && !strings.HasPrefix(c.PublicURL, "http://") {
-		bad("publicURL: %q is no URL; write it like https://capstan.example.com", c.PublicURL)
+	if c.PublicURL != "" {
+		root, err := rootpath.Of(c.PublicURL)
+		if err == nil {
+			err = root.Free([]string{tunnel.WebSocketPath})
+		}
+		if err != nil {
+			bad("publicURL: %q is no URL that a hub can have; write it like https://capstan.example.com or https://example.com/capstan", c.PublicURL)
+		}
 	}
 }
 
@@ -457,12 +569,14 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 		value float64
 	}{
 		{"heartbeat", float64(c.Heartbeat)}, {"drain", float64(c.Drain)}, {"sources.pollInterval", float64(c.Sources.PollInterval)},
-		{"sources.parallel", float64(c.Sources.Parallel)}, {"render.workers", float64(c.Render.Workers)},
+		{"sources.requestTimeout", float64(c.Sources.RequestTimeout)}, {"sources.attempts", float64(c.Sources.Attempts)}, {"sources.parallel", float64(c.Sources.Parallel)}, {"render.workers", float64(c.Render.Workers)},
 		{"render.timeout", float64(c.Render.Timeout)}, {"render.memoryMiB", float64(c.Render.MemoryMiB)},
+		{"render.plugins.timeout", float64(c.Render.Plugins.Timeout)}, {"render.plugins.grace", float64(c.Render.Plugins.Grace)},
 		{"limits.requestsPerSecond", c.Limits.RequestsPerSecond}, {"limits.burst", float64(c.Limits.Burst)},
 		{"limits.agentsPerSecond", c.Limits.AgentsPerSecond}, {"limits.agentBurst", float64(c.Limits.AgentBurst)},
 		{"limits.connectionsPerAddress", float64(c.Limits.ConnectionsPerAddress)},
 		{"database.maxConns", float64(c.Database.MaxConns)}, {"database.idleTimeout", float64(c.Database.IdleTimeout)}, {"metrics.maxSeries", float64(c.Metrics.MaxSeries)},
+		{"render.pauseAfter", float64(c.Render.PauseAfter)}, {"render.pause", float64(c.Render.Pause)}, {"webhook.maxPayloadSizeMB", float64(c.Webhook.MaxPayloadSizeMB)},
 	} {
 		if n.value < 0 {
 			bad("%s is below zero", n.key)
@@ -473,6 +587,9 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 	}
 	if g := time.Duration(c.Tenants.Grace); g != 0 && g < time.Hour {
 		bad("tenants.deletionGrace: %s is less than 1h", g)
+	}
+	if m := c.Webhook.MaxPayloadSizeMB; m > mostPayloadMB {
+		bad("webhook.maxPayloadSizeMB: %d is too much; the hub reads at most %d", m, mostPayloadMB)
 	}
 	if c.Lease != 0 && time.Duration(c.Lease) < time.Second {
 		bad("lease: %s is less than 1s", time.Duration(c.Lease))

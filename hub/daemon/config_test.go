@@ -55,6 +55,9 @@ func TestDefaults(t *testing.T) {
 	if c.PublicURL = "https://capstan.example.com/"; c.publicURL() != "https://capstan.example.com" {
 		t.Errorf("public URL %q", c.publicURL())
 	}
+	if c, err = load(t, least+"publicURL: https://example.com/capstan/\n"); err != nil || c.publicURL() != "https://example.com/capstan" {
+		t.Errorf("public URL with a path: %q %v", c.publicURL(), err)
+	}
 }
 
 func TestAdvertise(t *testing.T) {
@@ -79,38 +82,41 @@ func TestConfigIsRefused(t *testing.T) {
 		text string
 		says string
 	}{
-		"unknown key":         {"a typo must not be a default", least + "stateDirectory: /x\n", "stateDirectory"},
-		"unknown inner key":   {"a typo must not be a default", least + "listen: {htp: 1.2.3.4:80}\n", "htp"},
-		"key twice":           {"one of the two would be lost", least + "stateDir: /other\n", "stateDir"},
-		"no YAML":             {"half a file", "listen: {", "not valid"},
-		"empty":               {"nothing has a default database", "", "database"},
-		"address":             {"no port", least + "listen: {http: localhost}\n", "listen.http"},
-		"metrics address":     {"found at start, not later", least + "listen: {metrics: localhost}\n", "listen.metrics"},
-		"relative state":      {"it would depend on where the hub starts", strings.Replace(least, "/var/lib", "lib", 1), "stateDir"},
-		"no master key":       {"nothing could be sealed", strings.Replace(least, "masterKey: /etc/capstan/master.key", "", 1), "capstan-hub master-key"},
-		"network":             {"no prefix length", least + "sources: {allowPrivate: [10.0.0.1]}\n", "10.0.0.1"},
-		"sandbox":             {"off must be said exactly", least + "render: {sandbox: off}\n", "render.sandbox"},
-		"duration":            {"a bare number has no unit", least + "heartbeat: 10\n", "duration"},
-		"negative duration":   {"it would poll without pause", least + "heartbeat: -1s\n", "heartbeat"},
-		"negative interval":   {"it would fetch without pause", least + "sources: {pollInterval: -3m}\n", "sources.pollInterval"},
-		"negative parallel":   {"nothing would be fetched", least + "sources: {parallel: -1}\n", "sources.parallel"},
-		"a second before":     {"nothing would be rendered", least + "render: {timeout: -1s}\n", "render.timeout"},
-		"a renderer of 1 MiB": {"it could not start", least + "render: {memoryMiB: 1}\n", "render.memoryMiB"},
-		"negative workers":    {"nothing would be rendered", least + "render: {workers: -1}\n", "render.workers"},
-		"negative limit":      {"every request would be refused", least + "limits: {burst: -1}\n", "limits"},
-		"log level":           {"a typo would hide what was asked for", least + "log: {level: verbose}\n", "log.level"},
-		"log format":          {"a typo would be text", least + "log: {format: xml}\n", "log.format"},
-		"internal address":    {"no port", least + "listen: {internal: localhost}\n", "listen.internal"},
-		"no address to tell":  {"others could not dial it", least + "listen: {internal: \"0.0.0.0:9443\"}\n", "advertise is needed"},
-		"advertise":           {"no port", least + "advertise: hub-0\n", "advertise"},
-		"short lease":         {"work would move while it is done", least + "lease: 10ms\n", "lease"},
-		"long drain":          {"it would be killed before its end", least + "drain: 1m\n", "drain"},
-		"URL twice":           {"one of the two would be lost", strings.Replace(least, "{app:", "{appFile: /x, app:", 1), "both set"},
-		"no URL file":         {"a Secret that is not mounted", strings.Replace(least, "app: postgres://app@db/capstan", "appFile: /nowhere/app", 1), "/nowhere/app"},
-		"agent chart":         {"people paste the command into a shell", least + "agentChart: {chart: 'a; rm -rf b'}\n", "agentChart.chart"},
-		"agent host":          {"agents could not dial it", least + "agentHosts: [capstan.example.com]\n", "agentHosts"},
-		"public URL":          {"links would lead nowhere", least + "publicURL: capstan.example.com\n", "publicURL"},
-		"negative connection": {"no connection could be made", strings.Replace(least, "{app:", "{maxConns: -1, app:", 1), "database.maxConns"},
+		"unknown key":          {"a typo must not be a default", least + "stateDirectory: /x\n", "stateDirectory"},
+		"unknown inner key":    {"a typo must not be a default", least + "listen: {htp: 1.2.3.4:80}\n", "htp"},
+		"key twice":            {"one of the two would be lost", least + "stateDir: /other\n", "stateDir"},
+		"no YAML":              {"half a file", "listen: {", "not valid"},
+		"empty":                {"nothing has a default database", "", "database"},
+		"address":              {"no port", least + "listen: {http: localhost}\n", "listen.http"},
+		"metrics address":      {"found at start, not later", least + "listen: {metrics: localhost}\n", "listen.metrics"},
+		"relative state":       {"it would depend on where the hub starts", strings.Replace(least, "/var/lib", "lib", 1), "stateDir"},
+		"relative styles":      {"it would depend on where the hub starts", least + "consoleStyles: styles\n", "consoleStyles"},
+		"no master key":        {"nothing could be sealed", strings.Replace(least, "masterKey: /etc/capstan/master.key", "", 1), "capstan-hub master-key"},
+		"network":              {"no prefix length", least + "sources: {allowPrivate: [10.0.0.1]}\n", "10.0.0.1"},
+		"sandbox":              {"off must be said exactly", least + "render: {sandbox: off}\n", "render.sandbox"},
+		"duration":             {"a bare number has no unit", least + "heartbeat: 10\n", "duration"},
+		"negative duration":    {"it would poll without pause", least + "heartbeat: -1s\n", "heartbeat"},
+		"negative interval":    {"it would fetch without pause", least + "sources: {pollInterval: -3m}\n", "sources.pollInterval"},
+		"negative parallel":    {"nothing would be fetched", least + "sources: {parallel: -1}\n", "sources.parallel"},
+		"a second before":      {"nothing would be rendered", least + "render: {timeout: -1s}\n", "render.timeout"},
+		"a renderer of 1 MiB":  {"it could not start", least + "render: {memoryMiB: 1}\n", "render.memoryMiB"},
+		"negative workers":     {"nothing would be rendered", least + "render: {workers: -1}\n", "render.workers"},
+		"negative limit":       {"every request would be refused", least + "limits: {burst: -1}\n", "limits"},
+		"log level":            {"a typo would hide what was asked for", least + "log: {level: verbose}\n", "log.level"},
+		"log format":           {"a typo would be text", least + "log: {format: xml}\n", "log.format"},
+		"internal address":     {"no port", least + "listen: {internal: localhost}\n", "listen.internal"},
+		"no address to tell":   {"others could not dial it", least + "listen: {internal: \"0.0.0.0:9443\"}\n", "advertise is needed"},
+		"advertise":            {"no port", least + "advertise: hub-0\n", "advertise"},
+		"short lease":          {"work would move while it is done", least + "lease: 10ms\n", "lease"},
+		"long drain":           {"it would be killed before its end", least + "drain: 1m\n", "drain"},
+		"URL twice":            {"one of the two would be lost", strings.Replace(least, "{app:", "{appFile: /x, app:", 1), "both set"},
+		"no URL file":          {"a Secret that is not mounted", strings.Replace(least, "app: postgres://app@db/capstan", "appFile: /nowhere/app", 1), "/nowhere/app"},
+		"agent chart":          {"people paste the command into a shell", least + "agentChart: {chart: 'a; rm -rf b'}\n", "agentChart.chart"},
+		"agent host":           {"agents could not dial it", least + "agentHosts: [capstan.example.com]\n", "agentHosts"},
+		"public URL":           {"links would lead nowhere", least + "publicURL: capstan.example.com\n", "publicURL"},
+		"public URL and query": {"links would be cut", least + "publicURL: https://example.com/capstan?x=1\n", "publicURL"},
+		"public URL of agents": {"agents and people would have one address", least + "publicURL: https://example.com/link/x\n", "publicURL"},
+		"negative connection":  {"no connection could be made", strings.Replace(least, "{app:", "{maxConns: -1, app:", 1), "database.maxConns"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

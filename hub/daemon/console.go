@@ -3,13 +3,18 @@ package daemon
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api"
+	"github.com/capstan-cd/capstan/hub/api/console"
+	"github.com/capstan-cd/capstan/hub/api/rootpath"
+	"github.com/capstan-cd/capstan/hub/bulk"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/catalog/platform"
 	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
@@ -20,6 +25,9 @@ import (
 	"github.com/capstan-cd/capstan/hub/objects"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/relay"
+	"github.com/capstan-cd/capstan/hub/relay/podlogs"
+	"github.com/capstan-cd/capstan/hub/render/explore"
+	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/web"
 )
@@ -55,11 +63,12 @@ func (p *parts) addConsole(ctx context.Context) error {
 		return err
 	}
 	cat := p.catalog()
+	p.add("bulk requests", bulk.New(p.queue, cat, p.clock, p.log).Run)
 	hooks, err := p.newHooks()
 	if err != nil {
 		return err
 	}
-	console, err := web.Console()
+	pages, err := p.pages()
 	if err != nil {
 		return err
 	}
@@ -73,14 +82,16 @@ func (p *parts) addConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	live := relay.New(p.replicas)
 	p.api, err = api.New(api.Config{
-		ExternalURL: p.cfg.publicURL(), Console: console,
+		ExternalURL: p.cfg.publicURL(), Console: pages,
 		TrustedProxies: p.proxies, Rates: p.cfg.Limits.rates(), AgentHelm: p.cfg.AgentChart.install(),
+		EventBytes: p.cfg.Webhook.payload(),
 	}, api.Parts{
 		Catalog: cat, Identity: sessions, SignIn: signIn, Passwords: passwords,
 		Exchange: exchange.New(time.Now), ExchangeClient: issuers,
-		Feed: p.feed, Relay: relay.New(p.replicas), Webhook: hooks, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
-		Metrics: face{p.instruments, p.monitor}, Quotas: p.rates,
+		Feed: p.feed, Relay: live, Logs: podlogs.New(live), Previews: previews{p.stage, p.db}, Webhook: hooks, Probe: p.probe, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
+		Metrics: face{p.instruments, p.monitor}, Quotas: p.rates, Sources: explore.New(p.sources, p.pool, p.plugins),
 	})
 	if err != nil {
 		return err
@@ -91,6 +102,19 @@ func (p *parts) addConsole(ctx context.Context) error {
 	}
 	p.add("api", func(ctx context.Context) error { return p.serveHTTP(ctx, ln) })
 	return nil
+}
+
+// pages are the files of the console, with the operator's own style sheets.
+func (p *parts) pages() (fs.FS, error) {
+	files, err := web.Console()
+	if err != nil || p.cfg.ConsoleStyles == "" {
+		return files, err
+	}
+	folder, err := os.OpenRoot(p.cfg.ConsoleStyles)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "consoleStyles: the folder %s cannot be read", p.cfg.ConsoleStyles)
+	}
+	return console.WithStyles(files, folder.FS()), nil
 }
 
 // serveHTTP answers until ctx ends. Streams end then, so that their clients
@@ -124,8 +148,9 @@ func (p *parts) serveHTTP(ctx context.Context, ln net.Listener) error {
 // front serves the API and, on one path, the WebSocket of agents whose way
 // to the hub lets through nothing but HTTP.
 func (p *parts) front() http.Handler {
+	root, _ := rootpath.Of(p.cfg.publicURL()) // the configuration was checked
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == tunnel.WebSocketPath {
+		if root.Inside(r.URL.Path) == tunnel.WebSocketPath {
 			p.webSocket.ServeHTTP(w, r)
 			return
 		}

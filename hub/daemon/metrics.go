@@ -77,6 +77,7 @@ func (p *parts) addStats() {
 	p.instruments.Figure("capstan_renders_total", "Renders that ended with a snapshot.", true, count(func(c render.Counters) int64 { return c.Rendered }))
 	p.instruments.Figure("capstan_renders_reused_total", "Refreshes answered from recorded inputs.", true, count(func(c render.Counters) int64 { return c.Reused }))
 	p.instruments.Figure("capstan_renders_failed_total", "Refreshes that ended with a condition.", true, count(func(c render.Counters) int64 { return c.Failed }))
+	p.instruments.Figure("capstan_renders_paused_total", "Failed refreshes that were answered with a cached error instead of a render.", true, count(func(c render.Counters) int64 { return c.Paused }))
 	p.instruments.Figure("capstan_agents_connected", "Connections of agents to this replica.", false, func() float64 { return float64(p.fleet.Len()) })
 	pool := func(read func(working, waiting int, ended int64) float64) func() float64 {
 		return func() float64 { return read(p.pool.Stats()) }

@@ -38,12 +38,16 @@ import (
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/quota"
 	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/render/plugin"
 	"github.com/capstan-cd/capstan/hub/render/scheduler"
 	"github.com/capstan-cd/capstan/hub/replicas"
 	"github.com/capstan-cd/capstan/hub/secret"
 	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/hub/source/accesstoken"
+	"github.com/capstan-cd/capstan/hub/source/archives"
 	"github.com/capstan-cd/capstan/hub/source/charts"
 	"github.com/capstan-cd/capstan/hub/source/git"
+	"github.com/capstan-cd/capstan/hub/source/guard"
 	"github.com/capstan-cd/capstan/hub/source/web"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/upgrade"
@@ -85,10 +89,14 @@ type parts struct {
 type pipeline struct {
 	sources  *source.Registry
 	mirrors  *git.Mirrors
+	tokens   *accesstoken.Issuer
+	probes   chan struct{}
 	charts   *charts.Client
+	archives map[hub.RepositoryKind]*archives.Source // of charts and OCI artifacts
 	files    *web.Client
 	pool     *scheduler.Pool
 	stage    *render.Stage
+	plugins  *plugin.Runner
 	dispatch *dispatch.Dispatcher
 	streams  *stream.Server
 }
@@ -305,11 +313,23 @@ func (p *parts) addFeed(context.Context) error {
 // addSources builds a source for each kind of repositories that is served.
 func (p *parts) addSources(networks []netip.Prefix) error {
 	var err error
-	p.mirrors, err = git.New(git.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks, Observe: p.instruments.Git}, credentials{p.db}, p.clock, p.log)
+	ways := guard.Ways{Allowed: networks, Proxies: p.cfg.Sources.proxies()}
+	p.probes = make(chan struct{}, maxProbes)
+	p.tokens = newTokens(p.cfg.Sources, ways, p.db)
+	p.mirrors, err = git.New(git.Config{
+		Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks, Proxies: ways.Proxies, Tokens: p.tokens, Observe: p.instruments.Git,
+		ListTimeout: time.Duration(p.cfg.Sources.RequestTimeout), Attempts: p.cfg.Sources.Attempts,
+	}, credentials{p.db}, p.clock, p.log)
 	if err != nil {
 		return err
 	}
-	p.sources, err = source.NewRegistry(map[hub.RepositoryKind]source.Source{hub.GitRepository: p.mirrors})
+	p.mirrors.Opens(credentials{p.db}.AccessTo)
+	if err := p.addArchives(networks); err != nil {
+		return err
+	}
+	p.sources, err = source.NewRegistry(map[hub.RepositoryKind]source.Source{
+		hub.GitRepository: p.mirrors, hub.HelmRepository: p.archives[hub.HelmRepository], hub.OCIRepository: p.archives[hub.OCIRepository],
+	})
 	if err != nil {
 		return err
 	}
@@ -350,19 +370,49 @@ func (p *parts) addPipeline(context.Context) error {
 	p.streams.Elsewhere(p.replicas.Wake)
 	p.streams.Bursts(p.queue.pacer)
 	p.dispatch = dispatch.New(own, p.queue, p.streams, p.changed, p.log)
-	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments, p.rates}, plan.Permits, p.log)
+	p.stage = render.NewStage(render.StageConfig{
+		Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU())), PauseAfter: p.cfg.Render.PauseAfter, Pause: time.Duration(p.cfg.Render.Pause),
+	}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments, p.rates}, plan.Permits, p.log)
 	p.stage.Verifies(p.mirrors)
 	p.files = web.New(web.Config{AllowedNetworks: networks})
-	p.charts = charts.New(charts.Config{AllowedNetworks: networks, Observe: p.instruments.OCI}, chartRepositories{p.db})
 	p.stage.Reads(p.files)
 	p.stage.Serves(p.charts, plan.PermitsRepository)
+	p.stage.Borrows(p.mirrors)
+	if err := p.addPlugins(networks); err != nil {
+		return err
+	}
+	if err := p.addUploads(); err != nil {
+		return err
+	}
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.sources, p.clock, p.log)
+	p.add("plugins", p.plugins.Loop)
 	p.add("render workers", p.pool.Run)
 	p.add("dispatch", p.dispatch.Run)
 	p.add("desired log streams", p.streams.Run)
 	p.add("render", p.stage.Run)
 	p.add("fetch", fetches.Run)
 	p.add("upgrades", upgrade.New(p.queue, upgrades{p.db, p.changed}, p.replicas, p.clock, p.log).Run)
+	return nil
+}
+
+// addPlugins lets applications use the plugins that the operator has declared.
+func (p *parts) addPlugins(networks []netip.Prefix) (err error) {
+	cfg := p.cfg.Render.Plugins
+	p.plugins, err = plugin.New(plugin.Config{
+		Folder: cfg.Folder, Read: cfg.Read, Path: cfg.Path, Temp: filepath.Join(p.cfg.StateDir, "plugins"), AllowedNetworks: networks, Unsafe: p.cfg.Render.Sandbox == render.SandboxNone,
+		Limits: plugin.Limits{
+			Timeout: time.Duration(cfg.Timeout), Grace: time.Duration(cfg.Grace), Memory: int64(cfg.MemoryMiB) << 20, Processes: cfg.Processes,
+			Disk: int64(cfg.DiskMiB) << 20, Export: int64(cfg.ExportMiB) << 20,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	p.plugins.Grants(func(ctx context.Context, tenant hub.TenantID, call render.PluginCall) (hub.Credential, string, error) {
+		cred, err := credentials{p.db}.Credential(ctx, tenant, call.Repository.ID)
+		return cred, call.Repository.URL, err
+	})
+	p.stage.Plugs(p.plugins)
 	return nil
 }
 

@@ -73,6 +73,13 @@ func (p *parts) followTenants(ctx context.Context, known map[hub.TenantID]bool) 
 	if err != nil {
 		return err
 	}
+	for _, kind := range p.archives {
+		stored, err := kind.Tenants()
+		if err != nil {
+			return err
+		}
+		mirrored = append(mirrored, stored...)
+	}
 	states, err := p.db.System().TenantStates(ctx)
 	if err != nil {
 		return err
@@ -117,6 +124,11 @@ func (p *parts) forget(ctx context.Context, t hub.TenantID) error {
 	p.files.Forget(t)
 	if err := p.mirrors.RemoveTenant(ctx, t); err != nil {
 		return err
+	}
+	for _, kind := range p.archives {
+		if err := kind.RemoveTenant(ctx, t); err != nil {
+			return err
+		}
 	}
 	p.log.InfoContext(ctx, "a tenant is gone, and what this replica had of it", logkey.Tenant, t)
 	return nil

@@ -21,11 +21,12 @@ const (
 	// maxVerified bounds what is hashed for one event: its bytes times the
 	// tenants whose secrets are tried. What is beyond is found by polling.
 	maxVerified = 256 << 20
-	// verifiers bounds the events whose signatures are checked at one time.
+	// verifiers bounds the events that are parsed, or whose signatures are
+	// checked, at one time.
 	verifiers = 2
 )
 
-// hooks handles webhooks. An event is valid for the tenants that have a
+// hooks handles webhooks of Git hosts and registries. An event is valid for the tenants that have a
 // repository at its address and whose secret has signed it; each fetches with
 // its own credential and finds the changes itself. The reply does not depend on
 // tenants whose secret has not signed the event.
@@ -34,11 +35,12 @@ type hooks struct {
 	secret   string // of the first tenant, unless that has one of its own
 	unsigned bool   // events for tenants without a secret need no signature
 	gate     chan struct{}
+	rate     *eventRate
 }
 
 func (p *parts) newHooks() (hooks, error) {
 	secret, err := p.cfg.webhookSecret()
-	return hooks{p: p, secret: secret, unsigned: p.cfg.Webhook.AllowUnsigned, gate: make(chan struct{}, verifiers)}, err
+	return hooks{p: p, secret: secret, unsigned: p.cfg.Webhook.AllowUnsigned, gate: make(chan struct{}, verifiers), rate: newEventRate()}, err
 }
 
 // webhookSecret reads the secret of the first tenant's events.
@@ -61,7 +63,7 @@ func (c Config) webhookSecret() (string, error) {
 // event that no secret has signed, in the same words whether or not anybody
 // has the repository.
 func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) error {
-	push, err := webhook.Parse(header, body)
+	push, err := h.parse(ctx, header, body)
 	switch {
 	case err != nil:
 		return err
@@ -82,6 +84,7 @@ func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) err
 	if err != nil {
 		return err
 	}
+	h.rate.slow(targets, time.Now())
 	parent := trace.Parent(ctx)
 	pushed := hub.Pushed{Ref: push.Ref, Commit: push.Commit, At: time.Now()}
 	err = h.p.db.System().FetchTargets(ctx, targets, func(tenant hub.TenantID, id hub.RepositoryID) {
@@ -97,6 +100,18 @@ func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) err
 		return errUnsigned()
 	}
 	return nil
+}
+
+// parse reads an event. Large ones cost time, and their senders are not known
+// yet.
+func (h hooks) parse(ctx context.Context, header http.Header, body []byte) (webhook.Push, error) {
+	select {
+	case h.gate <- struct{}{}:
+		defer func() { <-h.gate }()
+	case <-ctx.Done():
+		return webhook.Push{}, ctx.Err()
+	}
+	return webhook.Parse(header, body)
 }
 
 // verify returns the targets that an event is valid for, and whether it would
@@ -123,16 +138,39 @@ func (h hooks) verify(ctx context.Context, push webhook.Push, size int, targets 
 			return known, signed, nil
 		case t.First && h.secret != "" && t.Secrets[hub.WebhookGitHub] == "":
 			ok = installation || push.SignedBy(t.Secrets)
-		case len(t.Secrets) > 0:
+		case hasCommon(t.Secrets):
 			ok = push.SignedBy(t.Secrets)
 		default:
 			ok = h.unsigned
 		}
-		if ok {
+		if t.Repositories = ofWhom(push, t, ok); len(t.Repositories) > 0 {
 			signed = append(signed, t)
 		}
 	}
 	return known, signed, nil
+}
+
+// hasCommon reports whether a tenant has a secret for all of its repositories.
+func hasCommon(secrets map[string]string) bool {
+	for key := range secrets {
+		if !strings.HasPrefix(key, hub.WebhookRepository) {
+			return true
+		}
+	}
+	return false
+}
+
+// ofWhom returns the repositories of a tenant that an event is valid for. One
+// that has a secret of its own needs that; for others it counts whether the
+// tenant's secrets have signed the event.
+func ofWhom(push webhook.Push, t store.WebhookTarget, signed bool) (out []hub.RepositoryID) {
+	for _, id := range t.Repositories {
+		own, has := t.Secrets[hub.WebhookRepository+string(id)]
+		if has && push.SignedByOne(own, t.Secrets[hub.WebhookAzureUser]) || !has && signed {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 func errUnsigned() error {

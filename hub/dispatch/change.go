@@ -504,7 +504,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	}
 	change := hub.TargetChange{
 		Application: m.app.ID, Target: m.target, Revision: m.revision, Revisions: m.revisions, SourceType: m.sourceType,
-		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: st.Generation, Project: c.versions[m.app.Project], Warnings: slices.Concat(target.Warnings, misread(m.spec)),
+		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: st.Generation, Project: c.versions[m.app.Project], Warnings: slices.Concat(target.Warnings, misread(m.spec)), Impure: target.Impure,
 		DeletionHooks: target.DeletionHooks(), Refreshed: m.refreshed,
 	}
 	if m.accept {

@@ -98,15 +98,15 @@ func TestHistoryOfSeveralSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.End(hub.Succeeded, "")
-	t.Run("APP-12 an entry has all sources", func(t *testing.T) {
+	t.Run("SRC-13 APP-12 an entry has all sources", func(t *testing.T) {
 		var got []hub.Source
 		if err := json.Unmarshal(w.last().Source, &got); err != nil || len(got) != 2 || got[1].Path != "b" {
 			t.Errorf("sources %s, %v", w.last().Source, err)
 		}
 	})
-	t.Run("ROLL-01 a rollback names the sources of its entry", func(t *testing.T) {
+	t.Run("SRC-13 ROLL-05 ROLL-01 a rollback names the sources of its entry, in their order", func(t *testing.T) {
 		op := w.rollback(1)
-		if from := op.Options.From; from == nil || from.Source != nil || len(from.Sources) != 2 || from.Sources[0].Path != "a" {
+		if from := op.Options.From; from == nil || from.Source != nil || len(from.Sources) != 2 || from.Sources[0].Path != "a" || from.Sources[1].Path != "b" {
 			t.Errorf("from %+v", op.Options.From)
 		}
 	})

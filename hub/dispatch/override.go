@@ -79,7 +79,25 @@ func (c *change) awaited(ctx context.Context, app hub.Application, r hub.Rendere
 	} else if err != nil {
 		return err
 	}
+	if c.isNewest(app, op, r) {
+		// A decision about the target after this one would void the operation.
+		if err := c.moveAway(ctx, app); err != nil {
+			return err
+		}
+		op.Options.Override = nil
+		return c.move(ctx, move{
+			app: app, spec: spec, target: own.ID, accept: isFull(op.Options), op: &op, unpin: app.Pin != nil,
+			revision: r.Revision, revisions: r.Revisions, sourceType: own.SourceType, refreshed: true,
+		})
+	}
 	return c.instead(ctx, app, spec, &op, own)
+}
+
+// isNewest reports whether what was rendered for an operation is what the
+// application's own specification says now, so that it is the target as well.
+func (c *change) isNewest(app hub.Application, op hub.Operation, r hub.Rendered) bool {
+	o := op.Options
+	return o.Override != nil && o.Override.Fresh && !o.DryRun && app.Generation == r.Generation && (app.Pin == nil || isFull(o))
 }
 
 // instead moves an application so that an operation applies a snapshot which

@@ -41,7 +41,11 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 	}
 	req.Override = nil
 	op := c.asked(a, spec, req)
-	newest := c.snaps[at.target]
+	newest, held := c.snaps[at.target]
+	if !held {
+		return hub.Operation{}, fault.With(fault.New(fault.Conflict, "the manifests that were rendered for it are damaged or gone"), "application "+a.Name,
+			"refresh it: they are rendered again")
+	}
 	if err := c.verified(a, spec, newest); err != nil {
 		return hub.Operation{}, err
 	}

@@ -121,6 +121,18 @@ func TestPresentSync(t *testing.T) {
 			t.Errorf("operation %+v", now)
 		}
 	})
+	t.Run("APP-14 what it applies is the target as well, so that no later decision voids it", func(t *testing.T) {
+		op := w.newest()
+		w.Reload()
+		if w.App.Status.Target != op.Snapshot || w.App.Status.Revision != "r1" || op.Options.Override != nil || w.App.Generation != op.Fence {
+			t.Errorf("status %+v, operation %+v", w.App.Status, op)
+		}
+		w.refreshTarget("r1", op.Snapshot)
+		w.Reload()
+		if now := w.newest(); now.ID != op.ID || w.App.Generation != op.Fence || w.App.Status.PlannedGeneration != w.App.Generation {
+			t.Errorf("generation %d, planned %d, operation %+v", w.App.Generation, w.App.Status.PlannedGeneration, now)
+		}
+	})
 	t.Run("APP-14 a second one is refused while one is set", func(t *testing.T) {
 		if _, err := w.sync(hub.SyncRequest{Present: true}); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("error %v", err)

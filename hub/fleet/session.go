@@ -124,7 +124,7 @@ func (v *session) greet(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 	now := v.s.cfg.Clock.Now()
 	err = v.s.cfg.Presence.Connected(ctx, hub.Attachment{
 		Tenant: c.tenant(), Cluster: c.cluster(), AgentID: c.peer.AgentID, Session: c.id, Replica: v.s.cfg.Replica,
-		Epoch: c.epoch, Instance: req.GetInstance(), Leader: req.GetLeader(), AgentVersion: req.GetAgentVersion(), Upgradable: req.GetUpgrades(), Fingerprint: req.GetFingerprint(), KubeVersion: req.GetKubeVersion(),
+		Epoch: c.epoch, Instance: req.GetInstance(), Leader: req.GetLeader(), AgentVersion: req.GetAgentVersion(), Features: req.GetFeatures(), Upgradable: req.GetUpgrades(), Fingerprint: req.GetFingerprint(), KubeVersion: req.GetKubeVersion(),
 		APIVersions: req.GetApiVersions(), Readyz: req.GetReadyz(), Address: c.session.Address(), At: now,
 	})
 	if err != nil {

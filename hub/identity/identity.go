@@ -114,7 +114,6 @@ func (c Config) withDefaults() Config {
 
 const (
 	touchEvery = time.Minute
-	idlePart   = 3 // a session that is unused for this part of its lifetime is over
 	maxTrusted = 10_000
 )
 
@@ -241,13 +240,22 @@ func (s *Service) BeginBy(ctx context.Context, from hub.Caller, tenant hub.Tenan
 	if err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
+	return s.begin(ctx, from, tenant, user, claims, span{now, now.Add(lasts)})
+}
+
+// span is from when until when a session lasts.
+type span struct{ from, until time.Time }
+
+func (s *Service) begin(ctx context.Context, from hub.Caller, tenant hub.Tenant, user hub.User, claims *hub.SessionClaims, lasts span) (secret string, caller hub.Caller, expires time.Time, err error) {
+	now := s.cfg.Now()
 	secret = NewSecret(SessionSecret)
 	session := hub.Session{
 		Hash: Hash(secret), Tenant: tenant.ID, User: user.ID,
-		CreatedAt: now, SeenAt: now, ExpiresAt: now.Add(lasts),
+		CreatedAt: lasts.from, SeenAt: now, ExpiresAt: lasts.until,
+		Address: from.Address, Client: from.Client, Provider: user.Provider,
 	}
 	caller = callerOf(tenant, user, "session", Shown(secret))
-	caller.Address, caller.Request = from.Address, from.Request
+	caller.Address, caller.Request, caller.SignedInAt = from.Address, from.Request, lasts.from
 	if claims != nil {
 		claims.Hash, claims.User, claims.ExpiresAt, claims.Challenge = session.Hash, user.ID, session.ExpiresAt, ""
 		caller.Groups = claims.Groups
@@ -308,12 +316,13 @@ func (s *Service) authenticate(ctx context.Context, kind Kind, hash [32]byte, se
 		return s.given(ctx, hash, now)
 	}
 	tenantID, userID, id, via := hub.TenantID(""), hub.UserID(""), Shown(secret), "session"
+	var signedIn time.Time
 	if kind == SessionSecret {
 		session, err := s.session(ctx, hash, now)
 		if err != nil {
 			return hub.Caller{}, err
 		}
-		tenantID, userID = session.Tenant, session.User
+		tenantID, userID, signedIn = session.Tenant, session.User, session.CreatedAt
 	} else {
 		token, err := s.token(ctx, hash, now)
 		if err != nil {
@@ -333,6 +342,7 @@ func (s *Service) authenticate(ctx context.Context, kind Kind, hash [32]byte, se
 		return hub.Caller{}, errProof()
 	}
 	caller := callerOf(tenant, user, via, id)
+	caller.SignedInAt = signedIn
 	if user.Provider != "" && kind == SessionSecret {
 		claims, err := s.accounts.SessionClaims(ctx, tenantID, hash)
 		if err != nil {
@@ -348,7 +358,7 @@ func (s *Service) session(ctx context.Context, hash [32]byte, now time.Time) (hu
 	if err != nil {
 		return session, err
 	}
-	idle := session.ExpiresAt.Sub(session.CreatedAt) / idlePart
+	idle := session.Idle()
 	if !now.Before(session.ExpiresAt) || now.Sub(session.SeenAt) >= idle {
 		return session, errProof()
 	}
@@ -444,7 +454,7 @@ func (s *Service) CheckPassword(ctx context.Context, c hub.Caller, password stri
 }
 
 func callerOf(t hub.Tenant, u hub.User, via, credential string) hub.Caller {
-	return hub.Caller{Tenant: t.ID, TenantName: t.Name, User: u.ID, Username: u.Name, Roles: u.Roles, Groups: u.Groups, Via: via, Credential: credential}
+	return hub.Caller{Tenant: t.ID, TenantName: t.Name, User: u.ID, Username: u.Name, Roles: u.Roles, Groups: u.Groups, Provider: u.Provider, Via: via, Credential: credential}
 }
 
 func (s *Service) known(hash [32]byte, now time.Time) (hub.Caller, bool) {

@@ -62,6 +62,11 @@ func (s *Service) TenantByName(ctx context.Context, name string) (hub.Tenant, er
 	return s.dir.TenantByName(ctx, name)
 }
 
+// Tenant returns a tenant by its id. The error is fault.Missing if there is none.
+func (s *Service) Tenant(ctx context.Context, id hub.TenantID) (hub.Tenant, error) {
+	return s.dir.Tenant(ctx, id)
+}
+
 // key finds a key of a kind, and notes that it was used.
 func (s *Service) key(ctx context.Context, hash [32]byte, kind hub.KeyKind, now time.Time) (hub.APIKey, hub.Tenant, error) {
 	key, err := s.dir.APIKey(ctx, hash)

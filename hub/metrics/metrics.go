@@ -113,7 +113,7 @@ func New(reg prometheus.Registerer, o Options) *Metrics {
 	m.remotes.fetches = m.counter("capstan_fetches_total", "Fetches of repositories.", "result")
 	m.work.operations = m.counter("capstan_operations_total", "Operations that ended.", "phase")
 	m.work.operationRun = m.histogram("capstan_operation_duration_seconds", "Time from the start of an operation to its end.", "phase")
-	m.web.webhooks = m.counter("capstan_webhooks_total", "Push events of Git hosts.", "result")
+	m.web.webhooks = m.counter("capstan_webhooks_total", "Events of Git hosts and registries.", "result")
 	if o.PerTenant {
 		m.byTenant = m.counter("capstan_tenant_operations_total", "Operations that ended, by tenant.", "tenant", "phase")
 	}

@@ -129,18 +129,16 @@ func source(s hub.Source, i int, project hub.ProjectSpec, name string) error {
 	if s.RepoURL == "" {
 		return fault.New(fault.Invalid, "%s has no repoURL", where)
 	}
-	if err := repository(s.RepoURL, project, name); err != nil {
+	address := s.RepoURL
+	if normal, err := s.Repository(); err == nil && s.Chart != "" {
+		address = normal // it may have been written without the scheme
+	}
+	if err := repository(address, project, name); err != nil {
 		return err
 	}
 	switch {
 	case s.Chart != "" && s.Path != "":
 		return fault.With(fault.New(fault.Invalid, "%s has both path and chart", where), "", "keep one of them")
-	case !s.Kind().Served() && s.Chart != "":
-		return fault.With(fault.New(fault.Invalid, "chart repositories are not served yet: chart %q of %s", s.Chart, repourl.Redact(s.RepoURL)), "", "keep the chart in a Git repository and name its path")
-	case !s.Kind().Served():
-		return fault.With(fault.New(fault.Invalid, "OCI sources are not served yet: %s", repourl.Redact(s.RepoURL)), "", "keep the manifests in a Git repository")
-	case len(s.Plugin) > 0 && string(s.Plugin) != "null":
-		return fault.New(fault.Invalid, "config management plugins are not served yet: %s", where)
 	case s.Path == "" && s.Ref == "" && s.Chart == "":
 		return fault.With(fault.New(fault.Invalid, "%s has neither path nor chart", where), "", "set path; . is the root of the repository")
 	}
@@ -187,6 +185,9 @@ func repository(url string, project hub.ProjectSpec, name string) error {
 func repoMatches(pattern, url string) bool {
 	if sameRepo(pattern, url) {
 		return true
+	}
+	if rest, is := strings.CutPrefix(url, "oci://"); is && sameRepo(pattern, rest) {
+		return true // as charts of a registry are written
 	}
 	for _, p := range spellings(pattern) {
 		for _, u := range spellings(url) {

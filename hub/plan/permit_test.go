@@ -79,10 +79,14 @@ func TestPermits(t *testing.T) {
 		"ref only":              {"values of a chart elsewhere", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Ref: "values"}, prod, true},
 		"path and chart": {"one of them", all, everywhere,
 			hub.Source{RepoURL: shop.RepoURL, Path: ".", Chart: "shop"}, prod, false},
-		"chart":        {"chart repositories are not served", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Chart: "shop"}, prod, false},
-		"oci":          {"OCI is not served", all, everywhere, hub.Source{RepoURL: "oci://ghcr.io/x", Path: "."}, prod, false},
-		"plugin":       {"plugins are not served", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Path: ".", Plugin: json.RawMessage(`{"name":"x"}`)}, prod, false},
-		"plugin: null": {"null is nothing", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Path: ".", Plugin: json.RawMessage(`null`)}, prod, true},
+		"SRC-02 chart":                       {"a chart of a Helm repository", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Chart: "shop"}, prod, true},
+		"SRC-03 oci":                         {"an OCI artifact", all, everywhere, hub.Source{RepoURL: "oci://ghcr.io/x", Path: "."}, prod, true},
+		"HELM-16 permitted as it is written": {"without the scheme", []string{"ghcr.io/charts"}, everywhere, hub.Source{RepoURL: "ghcr.io/charts", Chart: "shop"}, prod, true},
+		"HELM-16 permitted with its scheme":  {"one spelling of two", []string{"oci://ghcr.io/*"}, everywhere, hub.Source{RepoURL: "ghcr.io/charts", Chart: "shop"}, prod, true},
+		"HELM-16 denied with its scheme":     {"one spelling of two", []string{"*", "!oci://ghcr.io/*"}, everywhere, hub.Source{RepoURL: "ghcr.io/charts", Chart: "shop"}, prod, false},
+		"HELM-16 denied without its scheme":  {"one spelling of two", []string{"*", "!ghcr.io/charts"}, everywhere, hub.Source{RepoURL: "oci://ghcr.io/charts", Chart: "shop"}, prod, false},
+		"plugin":                             {"the operator decides about plugins", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Path: ".", Plugin: json.RawMessage(`{"name":"x"}`)}, prod, true},
+		"plugin: null":                       {"null is nothing", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Path: ".", Plugin: json.RawMessage(`null`)}, prod, true},
 	}
 	for name, c := range cases {
 		t.Run("CMPR-06 "+name, func(t *testing.T) {

@@ -86,6 +86,10 @@ func (r *Relay) Diff(ctx context.Context, cluster hub.Cluster, app hub.Applicati
 	if err != nil {
 		return nil, broken(ctx, err, cluster)
 	}
+	return differences(reply), nil
+}
+
+func differences(reply *linkv1.DiffResponse) []Difference {
 	out := make([]Difference, len(reply.GetObjects()))
 	for i, d := range reply.GetObjects() {
 		out[i] = Difference{
@@ -95,7 +99,7 @@ func (r *Relay) Diff(ctx context.Context, cluster hub.Cluster, app hub.Applicati
 			Normal: text(d.GetNormalized()), Predicted: text(d.GetPredicted()), Problem: d.GetProblem(),
 		}
 	}
-	return out, nil
+	return out
 }
 
 // Refresh makes an application compare again. A disconnected agent compares

@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -47,11 +48,13 @@ func (a attached) Conn(_ context.Context, c hub.Cluster) (grpc.ClientConnInterfa
 	return nil, fault.New(fault.Offline, "nowhere")
 }
 
-func connect(t *testing.T) *relay.Relay {
+func connect(t *testing.T) *relay.Relay { return connectTo(t, agent{}) }
+
+func connectTo(t *testing.T, a linkv1.OpsServer) *relay.Relay {
 	t.Helper()
 	ln := bufconn.Listen(1 << 16)
 	server := grpc.NewServer()
-	linkv1.RegisterOpsServer(server, agent{})
+	linkv1.RegisterOpsServer(server, a)
 	go func() { _ = server.Serve(ln) }()
 	conn, err := grpc.NewClient("passthrough:///agent", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) }))
@@ -98,6 +101,77 @@ func TestRelay(t *testing.T) {
 			if !ok || e.Kind != fault.Offline || e.Object != "cluster "+c.cluster.Name || e.Fix == "" {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+	})
+}
+
+// previewer answers previews, and counts what it is sent.
+type previewer struct {
+	agent
+
+	calls   []int
+	kept    int
+	removed int
+}
+
+func (p *previewer) Preview(_ context.Context, r *linkv1.PreviewRequest) (*linkv1.DiffResponse, error) {
+	p.calls = append(p.calls, len(r.GetObjects()))
+	out := &linkv1.DiffResponse{}
+	if r.GetRemoved() {
+		p.removed, p.kept = p.removed+1, len(r.GetKept())
+		out.Objects = append(out.Objects, &linkv1.ObjectDiff{Kind: "ConfigMap", Name: "zz-removed"})
+	}
+	for range r.GetObjects() {
+		out.Objects = append(out.Objects, &linkv1.ObjectDiff{Kind: "ConfigMap", Name: "changed"})
+	}
+	return out, nil
+}
+
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	here := hub.Cluster{ID: "c1", Meta: hub.Meta{Name: "prod"}, AgentID: "a1"}
+	made := hub.Preview{}
+	add := func(name, hook string, size int) {
+		made.Objects = append(made.Objects, hub.ObjectRef{Kind: "ConfigMap", Name: name, Hook: hook})
+		made.Bodies = append(made.Bodies, make([]byte, size))
+	}
+	t.Run("DIFF-17 an agent that is too old says so", func(t *testing.T) {
+		_, err := connect(t).Preview(t.Context(), here, "app", made)
+		if fault.KindOf(err) != fault.Conflict || !strings.Contains(fault.Sentence(err), "update the agent") {
+			t.Error(err)
+		}
+	})
+	t.Run("DIFF-17 objects are sent in calls that an agent accepts, hooks are not, and removals are asked for once", func(t *testing.T) {
+		for range 450 {
+			add("small", "", 10)
+		}
+		for range 3 {
+			add("large", "", 400<<10)
+		}
+		add("hook", "PreSync", 10)
+		add("huge", "", 900<<10)
+		p := &previewer{}
+		got, err := connectTo(t, p).Preview(t.Context(), here, "app", made)
+		if err != nil || p.removed != 1 || p.kept != 454 {
+			t.Fatalf("%d removals of %d: %v", p.removed, p.kept, err)
+		}
+		sum := 0
+		for _, n := range p.calls {
+			if sum += n; n > 200 {
+				t.Errorf("a call has %d objects", n)
+			}
+		}
+		if sum != 453 || len(got) != 455 {
+			t.Errorf("%d objects were sent in %v, and there are %d differences", sum, p.calls, len(got))
+		}
+		if last := got[len(got)-1]; last.Name != "zz-removed" {
+			t.Errorf("the last one is %s", last.Name)
+		}
+	})
+	t.Run("DIFF-17 too many objects are refused", func(t *testing.T) {
+		many := hub.Preview{Objects: make([]hub.ObjectRef, 9000), Bodies: make([][]byte, 9000)}
+		if _, err := connect(t).Preview(t.Context(), here, "app", many); fault.KindOf(err) != fault.Exceeded {
+			t.Error(err)
 		}
 	})
 }

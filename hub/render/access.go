@@ -33,7 +33,14 @@ const (
 	// requirements.yaml or a kustomization. The other names are places in its
 	// list, from "0". A chart that the project may not have is Refused.
 	OpChart Op = "chart"
-	OpFact  Op = "fact" // answers about cluster, application and revision: Answer.Facts
+	// OpBase admits a base of another repository. Names are the kustomization
+	// that declares it and its place there, from "0": Answer.Real is where it is.
+	OpBase Op = "base"
+	// OpPlugin runs a plugin. Names are action, full name, directory and the
+	// block of the source as JSON: Answer.Files has one, which is Found if the
+	// plugin matches; its contents are what the plugin has made.
+	OpPlugin Op = "plugin"
+	OpFact   Op = "fact" // answers about cluster, application and revision: Answer.Facts
 )
 
 // A Question is one request of a renderer.
@@ -78,9 +85,12 @@ type File struct {
 // The facts. The first two and every one that begins with FactAPIVersion are
 // about the destination; answers are "" while nothing is known of it.
 const (
-	FactKubeVersion = "kubeVersion"
-	FactAPIVersions = "apiVersions" // the whole list, one a line
-	FactAPIVersion  = "apiVersion:" // with "apps/v1" after it: "true", "false" or ""
-	FactSetting     = "setting:"    // with the key of a setting that hub.Renders names after it: its value; "" if it is not set
-	FactEnv         = "env:"        // with the name of a variable of the build environment (SRC-17) after it
+	FactKubeVersion   = "kubeVersion"
+	FactAPIVersions   = "apiVersions"   // the whole list, one a line
+	FactAPIVersion    = "apiVersion:"   // with "apps/v1" after it: "true", "false" or ""
+	FactSetting       = "setting:"      // with the key of a setting that hub.Renders names after it: its value; "" if it is not set
+	FactPlugins       = "plugins"       // those that discover, as JSON; "" if there are none
+	FactPlugin        = "plugin:"       // with the full name of a plugin after it: its digest; "" if there is none
+	FactGeneratePaths = "generatePaths" // the annotation of the application
+	FactEnv           = "env:"          // with the name of a variable of the build environment (SRC-17) after it
 )

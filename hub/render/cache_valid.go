@@ -13,8 +13,16 @@ import (
 // return the same objects again. It reads no file contents. req needs no trees
 // of its own. An error means that the answer could not be found out.
 func Fresh(inputs []hub.Input, trees []hub.Tree, req Request) (bool, error) {
+	return freshBesides(nil, inputs, trees, req)
+}
+
+// freshBesides is Fresh for inputs of which some are known to be the same.
+func freshBesides(known *folders, inputs []hub.Input, trees []hub.Tree, req Request) (bool, error) {
 	req.Trees = trees
 	for _, in := range inputs {
+		if known.holds(in) {
+			continue
+		}
 		same, err := holds(in, trees, req)
 		if err != nil {
 			return false, fmt.Errorf("look up input %q of source %d: %w", in.Path, in.Source+1, err)

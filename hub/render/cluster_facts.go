@@ -35,6 +35,13 @@ func (r Request) fact(source int, name string) string {
 			return "true"
 		}
 		return "false"
+	case name == FactPlugins:
+		return r.discovering()
+	case strings.HasPrefix(name, FactPlugin):
+		p, _ := r.installedPlugin(strings.TrimPrefix(name, FactPlugin))
+		return p.Digest
+	case name == FactGeneratePaths:
+		return r.GeneratePaths
 	case strings.HasPrefix(name, FactSetting):
 		return r.Settings[strings.TrimPrefix(name, FactSetting)]
 	case strings.HasPrefix(name, FactEnv):

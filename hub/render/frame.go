@@ -41,6 +41,7 @@ type Ask struct {
 	Namespace   string       `json:"namespace,omitempty"`
 	Sources     []hub.Source `json:"sources"`
 	Limits      Limits       `json:"limits"`
+	Describe    bool         `json:"describe,omitempty"`
 }
 
 // Finished ends a render that succeeded.
@@ -49,6 +50,8 @@ type Finished struct {
 	SourceType string   `json:"sourceType"`
 	Impure     bool     `json:"impure,omitempty"`
 	Warnings   []string `json:"warnings,omitempty"`
+
+	Details *hub.SourceDetails `json:"details,omitempty"`
 }
 
 // A Reply is an answer, or why there is none.

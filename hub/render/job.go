@@ -126,6 +126,13 @@ func (f Files) Setting(ctx context.Context, key string) (string, error) {
 	return f.Fact(ctx, FactSetting+key)
 }
 
+// Enabled reports whether the setting that switches a tool off leaves it on
+// (SRC-15).
+func (j Job) Enabled(ctx context.Context, key string) (bool, error) {
+	value, err := j.Files.Setting(ctx, key)
+	return value == "" || strings.TrimSpace(value) == "true", err
+}
+
 func (f Files) request(ctx context.Context, q Question) (Answer, error) {
 	q.Source = f.Source
 	return f.Access.Ask(ctx, q)

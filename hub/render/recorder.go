@@ -41,11 +41,13 @@ type Recorder struct {
 	inputs   map[hub.Input]struct{}
 	recorded map[readKey]struct{}
 	read     int64
-	names    int   // bytes of the names in inputs
-	lookups  int64 // names that were requested and entries that were listed
-	remotes  int   // files that were read by their address
-	fetched  int   // charts that were requested
-	trouble  error // first failure that is not the renderer's fault
+	names    int              // bytes of the names in inputs
+	lookups  int64            // names that were requested and entries that were listed
+	remotes  int              // files that were read by their address
+	fetched  int              // charts that were requested
+	plugins  int              // runs of plugins
+	bases    map[readKey]bool // those that kustomizations declare, by source and root
+	trouble  error            // first failure that is not the renderer's fault
 }
 
 type readKey struct {
@@ -57,7 +59,7 @@ type readKey struct {
 // NewRecorder serves one render. The trees of the request belong to it until
 // the render is over.
 func NewRecorder(req Request, limits Limits) *Recorder {
-	return &Recorder{req: req, limits: limits.withDefaults(), inputs: map[hub.Input]struct{}{}, recorded: map[readKey]struct{}{}}
+	return &Recorder{req: req, limits: limits.withDefaults(), inputs: map[hub.Input]struct{}{}, recorded: map[readKey]struct{}{}, bases: map[readKey]bool{}}
 }
 
 // Inputs returns all that was read, each once, in a stable order.
@@ -97,11 +99,15 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, fault.New(fault.Invalid, "a question without a name")
 	}
 	paths := q.Names
-	if q.Op == OpChart {
+	switch q.Op {
+	case OpChart, OpBase:
 		paths = q.Names[:1]
+	case OpPlugin:
+		paths = q.Names[min(2, len(q.Names)):min(3, len(q.Names))]
+	default:
 	}
 	for _, name := range paths {
-		if err := checkName(name); err != nil {
+		if err := cmp.Or(checkName(name), r.checkBase(q.Source, name)); err != nil {
 			return Answer{}, err
 		}
 	}
@@ -117,6 +123,10 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 		return r.real(tree, q)
 	case OpChart:
 		return r.charts(tree, q)
+	case OpBase:
+		return r.base(tree, q)
+	case OpPlugin:
+		return r.plugin(ctx, tree, q)
 	case OpFact, OpRemote:
 	}
 	return Answer{}, fault.New(fault.Invalid, "unknown question %q", string(q.Op))
@@ -342,6 +352,9 @@ func (r *Recorder) real(tree hub.Tree, q Question) (Answer, error) {
 			continue
 		}
 		at = path.Join(at, next)
+		if err := r.checkBase(q.Source, at); err != nil {
+			return Answer{}, err
+		}
 		fi, err := tree.Lstat(at)
 		if errors.Is(err, fs.ErrNotExist) {
 			return Answer{Stats: []Stat{{hub.InputMissing}}}, r.add(hub.Input{Source: q.Source, Kind: hub.InputMissing, Path: at})

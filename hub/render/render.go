@@ -8,6 +8,7 @@
 package render
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 
 // Version names the renderers. It is part of every ParamsHash, so it changes
 // whenever equal inputs may produce other objects than before.
-const Version = "2 helm/3.22.0 sprig/3.3.0 kustomize/0.21.2"
+const Version = "3 helm/3.22.0 sprig/3.3.0 kustomize/0.21.2 jsonnet/0.22.0"
 
 // A Request has what is needed to render one application.
 type Request struct {
@@ -42,15 +43,26 @@ type Request struct {
 	// have; without Data if it is the one with the digest known. Nil: charts
 	// cannot be fetched.
 	Chart func(ref hub.ChartRef, known string) (hub.ChartArchive, error)
+	// Plugins are those that the tenant may use; Plugin runs one. Nil: none can
+	// be run.
+	Plugins []InstalledPlugin
+	Plugin  func(ctx context.Context, call PluginCall) (PluginReply, error)
+	// Describe asks for details of the first source instead of objects.
+	Describe bool
+	// GeneratePaths is the application's annotation manifest-generate-paths.
+	GeneratePaths string
 }
 
-// A Result is the complete, error-free outcome of a render.
+// A Result is the complete, error-free outcome of a render. Beside an error
+// only Inputs counts: what was read until then, or nothing if that is not all
+// that the error depends on.
 type Result struct {
 	Objects    []Object
-	SourceType string      // Helm, Kustomize or Directory; several are joined by commas in source order
+	SourceType string      // Helm, Kustomize, Plugin or Directory; several are joined by commas in source order
 	Inputs     []hub.Input // everything that was read, each once, in a stable order
 	Impure     bool        // a template used the time or random data
 	Warnings   []string
+	Details    *hub.SourceDetails // of a request that asks for them
 }
 
 // An Object is one rendered object with its canonical JSON. The digest of the
@@ -65,6 +77,7 @@ const (
 	TypeHelm      = "Helm"
 	TypeKustomize = "Kustomize"
 	TypeDirectory = "Directory"
+	TypePlugin    = "Plugin"
 )
 
 // RepeatedResource begins the warning about an object that occurs in several
@@ -117,20 +130,16 @@ func CheckSources(sources []hub.Source) error {
 }
 
 func checkSource(s hub.Source) error {
-	const unserved = "chart repositories are not served yet"
 	switch {
 	case s.Chart != "" && s.Path != "":
 		return fault.New(fault.Invalid, "path and chart are both set; a source has one of them")
 	case s.Chart != "" && s.Ref != "":
 		return fault.New(fault.Invalid, "ref and chart are both set; only a Git source can have a ref")
-	case !s.Kind().Served() && s.Chart != "":
-		return fault.With(fault.New(fault.Invalid, "chart %q cannot be rendered: %s", s.Chart, unserved), "", "commit the chart to a Git repository and set path")
-	case !s.Kind().Served():
-		return fault.With(fault.New(fault.Invalid, "an OCI artifact cannot be rendered: %s", unserved), "", "commit the manifests to a Git repository and set path")
-	case len(s.Plugin) > 0 && string(s.Plugin) != "null":
-		return fault.New(fault.Invalid, "config management plugins are not served yet")
+	case s.Chart != "" && (s.Kustomize != nil || s.Directory != nil):
+		return fault.With(fault.New(fault.Invalid, "the chart %q has settings for Kustomize or a directory", s.Chart), "", "remove kustomize and directory")
 	}
-	return nil
+	_, err := s.PluginBlock()
+	return err
 }
 
 // Check refuses what cannot be rendered before a worker is bothered.

@@ -15,7 +15,7 @@ func (r *round) demand(j *job) error {
 	if j.refresh.Project == nil {
 		return nil
 	}
-	project, err := hub.DecodeProject(j.refresh.Project.Spec)
+	project, err := j.refresh.Project.Effective()
 	if err != nil {
 		return err
 	}

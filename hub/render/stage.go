@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	loop "github.com/capstan-cd/capstan/shared/lifecycle"
@@ -63,6 +65,10 @@ type StageConfig struct {
 	Batch    int // applications claimed at once; default 256
 	Parallel int // renders in flight for one tenant; default 2
 	Flush    int // results stored in one transaction at most; default 256
+	// PauseAfter is how often a render may fail with the same inputs until its
+	// error is cached; default 3. Pause is for how long; default one hour.
+	PauseAfter int
+	Pause      time.Duration
 }
 
 // An application with a transient failure is refreshed again after
@@ -104,6 +110,9 @@ type Stage struct {
 	counters Counters
 	remote   Downloads
 	charts   Charts
+	plugins  Plugins
+	uploads  Uploads
+	bases    Bases
 
 	signatures Signatures
 
@@ -111,7 +120,10 @@ type Stage struct {
 
 	tenantSlots chan struct{} // a token for each tenant that is being refreshed
 	freed       chan struct{} // capacity 1: a tenant is no longer busy
+	failing     *failing
+	folders     validFolders
 	mu          sync.Mutex
+	previews    previews
 	busy        map[hub.TenantID]int     // batches in work
 	shares      map[hub.TenantID]*shared // of those
 }
@@ -127,9 +139,11 @@ func NewStage(cfg StageConfig, work Work, sources Sources, sink Sink, renderer R
 	if cfg.Flush == 0 {
 		cfg.Flush = 256
 	}
+	cfg.PauseAfter, cfg.Pause = cmp.Or(cfg.PauseAfter, 3), cmp.Or(cfg.Pause, time.Hour)
 	return &Stage{
 		cfg: cfg, work: work, sources: sources, sink: sink, renderer: renderer, permits: permits, log: log,
 		tenantSlots: make(chan struct{}, maxTenantsAtOnce), freed: make(chan struct{}, 1), busy: map[hub.TenantID]int{}, shares: map[hub.TenantID]*shared{},
+		failing: newFailing(cfg.PauseAfter, cfg.Pause), folders: newValidFolders(),
 	}
 }
 
@@ -170,7 +184,7 @@ func (s *Stage) Verifies(signatures Signatures) { s.signatures = signatures }
 
 // connected lets the request of a job read what is not in its trees.
 func (r *round) connected(ctx context.Context, j *job, req Request) Request {
-	req = r.fetching(ctx, req)
+	req = r.plugging(ctx, j, r.fetching(ctx, req))
 	if r.charts == nil {
 		return req
 	}
@@ -243,9 +257,9 @@ func (s *Stage) Run(ctx context.Context) error {
 // batch refreshes the leased applications of one tenant and releases them.
 func (s *Stage) batch(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) {
 	own, done := loop.Watch(ctx, "render", loopLimit)
-	var passing map[hub.ApplicationID]bool
+	var later postponed
 	err := loop.Safely(own, "render", func(ctx context.Context) (err error) {
-		passing, err = s.refresh(ctx, tenant, items)
+		later, err = s.refresh(ctx, tenant, items)
 		return err
 	})
 	done()
@@ -253,9 +267,9 @@ func (s *Stage) batch(ctx context.Context, tenant hub.TenantID, items []hub.Work
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err == nil {
-		err = s.giveBack(ctx, items, passing)
-	} else if later := s.work.Later(ctx, items, time.Now().Add(5*time.Second)); later != nil {
-		s.log.WarnContext(ctx, "refresh work not given back; its lease will run out", logkey.Error, later)
+		err = s.giveBack(ctx, items, later)
+	} else if lost := s.work.Later(ctx, items, time.Now().Add(5*time.Second)); lost != nil {
+		s.log.WarnContext(ctx, "refresh work not given back; its lease will run out", logkey.Error, lost)
 	}
 	if err != nil {
 		s.log.ErrorContext(ctx, "refresh failed and will be tried again", logkey.Tenant, tenant, logkey.Applications, len(items), logkey.Error, err)
@@ -263,16 +277,16 @@ func (s *Stage) batch(ctx context.Context, tenant hub.TenantID, items []hub.Work
 }
 
 // giveBack ends refreshed items, and schedules another refresh of those with a
-// transient failure: no commit would trigger one.
-func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[hub.ApplicationID]bool) error {
+// transient failure, or whose renders are paused: no commit would trigger one.
+func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, later postponed) error {
 	var done []hub.WorkItem
 	for _, item := range items {
-		if !passing[hub.ApplicationID(item.Key)] {
+		due := later.due(item, time.Now())
+		if due.IsZero() {
 			done = append(done, item)
 			continue
 		}
-		wait := min(passingFirst<<min(item.Attempts, 10), passingMax)
-		if err := s.work.Later(ctx, []hub.WorkItem{item}, time.Now().Add(wait)); err != nil {
+		if err := s.work.Later(ctx, []hub.WorkItem{item}, due); err != nil {
 			return err
 		}
 	}
@@ -283,15 +297,15 @@ func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[
 	return s.work.Done(ctx, done)
 }
 
-// refresh refreshes applications. Those with a transient failure are returned.
-func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (map[hub.ApplicationID]bool, error) {
+// refresh refreshes applications, and returns which are refreshed again later.
+func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (postponed, error) {
 	r := &round{
-		Stage: s, tenant: tenant, leases: map[hub.ApplicationID]int64{}, passing: map[hub.ApplicationID]bool{},
+		Stage: s, tenant: tenant, leases: map[hub.ApplicationID]int64{}, postponed: newPostponed(),
 		commits: map[resolveKey]resolved{}, now: time.Now(), shared: s.sharing(tenant),
 	}
 	jobs, err := r.resolveApplications(ctx, items)
 	if err != nil {
-		return nil, err
+		return postponed{}, err
 	}
 	// What did not change is stored beside the renders, not before them: a
 	// commit in a large repository must not wait for its neighbours.
@@ -306,7 +320,7 @@ func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.Wo
 	if err == nil && len(r.refreshed) > 0 {
 		err = r.sink.AcknowledgeRefresh(ctx, tenant, r.refreshed)
 	}
-	return r.passing, err
+	return r.postponed, err
 }
 
 func (r *round) store(ctx context.Context) error {
@@ -341,13 +355,13 @@ type round struct {
 	unchanged []hub.Unchanged
 	failures  []hub.RefreshFailure
 	skipped   []hub.ApplicationID
-	refreshed []hub.RefreshAck           // by request
-	passing   map[hub.ApplicationID]bool // failed for a transient cause
+	refreshed []hub.RefreshAck // by request
+	postponed
 }
 
 type resolveKey struct {
-	repo                hub.RepositoryID
-	revision, tagPrefix string
+	repo                       hub.RepositoryID
+	chart, revision, tagPrefix string
 }
 
 type resolved struct {
@@ -363,7 +377,9 @@ type job struct {
 	commits []string        // by source
 	params  [sha256.Size]byte
 	old     *hub.Snapshot // reuse this one instead of rendering
+	again   bool          // the last render failed with the same inputs
 	trace   string        // that it continues; empty: none
+	upload  *uploaded     // nil: all sources are repositories
 
 	integrity  string     // what the project demands of the commits; empty: nothing
 	unverified []unsigned // demands to check before anything comes of the job
@@ -398,7 +414,12 @@ func (r *round) resolveApplication(ctx context.Context, f hub.Refresh) *job {
 		r.refuse(j, err)
 		return nil
 	}
-	if j.commits, err = r.resolve(ctx, f, spec); err != nil {
+	if err := unresolvable(j, nil); err != nil {
+		r.passing[f.Application.ID] = j.asked == ""
+		r.fail(j, hub.ComparisonError, err)
+		return nil
+	}
+	if j.commits, err = r.resolve(ctx, f, spec, nil); err != nil {
 		r.fail(j, hub.ComparisonError, err)
 		return nil
 	}
@@ -417,7 +438,7 @@ func (r *round) resolveApplication(ctx context.Context, f hub.Refresh) *job {
 		r.fail(j, hub.ComparisonError, err)
 		return nil
 	case old == nil:
-		return j
+		return r.unlessPaused(ctx, j)
 	case j.asked == "" && len(j.unverified) == 0 && old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f, spec, old.ID):
 		r.count(func(c *Counters) { c.Reused++ })
 		// Also without a change: a requested refresh waits for this time.
@@ -441,15 +462,20 @@ func (r *round) order(j *job) (err error) {
 	return err
 }
 
-func (r *round) resolve(ctx context.Context, f hub.Refresh, spec hub.ApplicationSpec) ([]string, error) {
+// resolve finds the commits of all sources but the one that is uploaded, if any.
+func (r *round) resolve(ctx context.Context, f hub.Refresh, spec hub.ApplicationSpec, sent *uploaded) ([]string, error) {
 	sources := spec.EffectiveSources()
 	if len(f.Sources) != len(sources) {
 		return nil, fmt.Errorf("application %s has %d sources, %d repositories were loaded", f.Application.ID, len(sources), len(f.Sources))
 	}
 	commits := make([]string, len(sources))
 	for i, source := range sources {
+		if sent != nil && sent.at == i {
+			commits[i] = sent.tree.Commit()
+			continue
+		}
 		state := f.Sources[i]
-		key := resolveKey{state.Repository.ID, source.TargetRevision, source.TagPrefix}
+		key := resolveKey{state.Repository.ID, source.Chart, source.TargetRevision, source.TagPrefix}
 		got, ok := r.commits[key]
 		if !ok {
 			got = r.resolveOne(ctx, state, source)
@@ -464,14 +490,23 @@ func (r *round) resolve(ctx context.Context, f hub.Refresh, spec hub.Application
 }
 
 func (r *round) resolveOne(ctx context.Context, state hub.SourceState, source hub.Source) resolved {
+	if !source.Fits(state.Repository.Type) {
+		return resolved{err: misfit(state.Repository, source)}
+	}
 	if state.Repository.FetchedAt == nil {
 		if state.Repository.Error != "" {
 			return resolved{err: fault.New(fault.Offline, "%s", state.Repository.Error)}
 		}
 		return resolved{err: errNotFetched}
 	}
-	commit, err := r.sources.Resolve(ctx, r.tenant, state.Repository, state.Refs, source.TargetRevision, source.TagPrefix)
+	commit, err := r.sources.Resolve(ctx, r.tenant, state.Repository.For(source, state.Refs), state.Refs, source.TargetRevision, source.TagPrefix)
 	return resolved{commit, err}
+}
+
+// misfit is the error of a source that a repository of its kind cannot have.
+func misfit(repo hub.Repository, source hub.Source) error {
+	err := fault.New(fault.Invalid, "the repository %s is registered as one of type %s, and the source names one of type %s", repourl.Redact(repo.URL), repo.Type.OrDefault(), source.Kind())
+	return fault.With(err, "", "set chart for a Helm repository and path for a Git repository, or register the repository with another type")
 }
 
 // errNotFetched means that a repository is still being fetched for the first
@@ -490,7 +525,7 @@ func (r *round) answered(ctx context.Context, j *job) (*hub.Snapshot, error) {
 		return nil, err
 	}
 	for _, c := range candidates {
-		fresh, err := Fresh(c.Inputs, trees, r.connected(ctx, j, j.request(r.tenant, trees)))
+		fresh, err := r.folders.fresh(c.ID, c.Inputs, trees, r.connected(ctx, j, j.request(r.tenant, trees)))
 		if err != nil {
 			return nil, err
 		}
@@ -524,6 +559,7 @@ func (j *job) request(tenant hub.TenantID, trees []hub.Tree) Request {
 	req := Request{
 		Tenant: tenant, Application: app.Name, Namespace: j.spec.Destination.Namespace, Project: app.Project,
 		Revision: first(j.commits), Sources: j.spec.EffectiveSources(), Trees: trees, Settings: j.refresh.Settings,
+		GeneratePaths: app.Annotations[hub.GeneratePathsAnnotation],
 	}
 	if c := j.refresh.Cluster; c != nil {
 		req.KubeVersion, req.APIVersions = c.KubeVersion, c.APIVersions

@@ -16,7 +16,7 @@ import (
 func TestStageDefects(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"a/x.yaml": "1", "b/x.yaml": "1", "c/x.yaml": "1"}
-	t.Run("FT-H8 a panic in the render of one application fails only that one, and it is retried", func(t *testing.T) {
+	t.Run("FT-H8 SEC-I4 a panic in the render of one application fails only that one, and it is retried", func(t *testing.T) {
 		t.Parallel()
 		w := newStageWorld(files, "a", "b", "c")
 		w.renderErr = func(app string) error {
@@ -34,7 +34,7 @@ func TestStageDefects(t *testing.T) {
 			t.Errorf("done %v, later %v, caught %v", w.done, w.later, m.Panics())
 		}
 	})
-	t.Run("FT-H8 a panic in the refresh of one application fails only that one", func(t *testing.T) {
+	t.Run("FT-H8 SEC-I4 a panic in the refresh of one application fails only that one", func(t *testing.T) {
 		t.Parallel()
 		w := newStageWorld(files, "a", "b", "c")
 		m := lifecycle.NewMonitor(lifecycle.System{}, nil)

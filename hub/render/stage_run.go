@@ -20,6 +20,7 @@ type Counters struct {
 	Rendered int64 // renders that ended with a snapshot
 	Reused   int64 // refreshes answered from recorded inputs
 	Failed   int64 // refreshes that ended with a condition
+	Paused   int64 // of these, those with a cached error instead of a render
 }
 
 var counting sync.Mutex //nolint:gochecknoglobals // guards counters of all stages of a process
@@ -156,8 +157,9 @@ func (r *round) resolveApplicationSafely(ctx context.Context, f hub.Refresh, par
 type outcome struct {
 	rendered *hub.Rendered
 	failed   *hub.RefreshFailure
-	passing  bool  // the failure is transient
-	err      error // the job must be tried again
+	passing  bool      // the failure is transient
+	until    time.Time // renders are paused; zero: they are not
+	err      error     // the job must be tried again
 }
 
 // renderAll renders in parallel and stores results as they come: the first
@@ -238,6 +240,8 @@ func (r *round) flush(ctx context.Context, batch []outcome) error {
 			failures = append(failures, *o.failed)
 			if o.passing {
 				r.passing[o.failed.Application] = true
+			} else if !o.until.IsZero() {
+				r.until[o.failed.Application] = o.until
 			}
 		default:
 			done = append(done, *o.rendered)
@@ -312,8 +316,12 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 		return outcome{err: ctx.Err()}
 	}
 	if err != nil {
+		return r.renderFailed(j, res.Inputs, err)
+	}
+	if err := unresolvable(j, res.Objects); err != nil {
 		return r.failure(j, err)
 	}
+	r.failing.forget(r.failingKey(j))
 	out.Snapshot = hub.Snapshot{
 		Application: app.ID, Revision: out.Revision, Revisions: j.commits, ParamsHash: j.params,
 		Inputs: res.Inputs, SourceType: res.SourceType, Impure: res.Impure, Warnings: res.Warnings,

@@ -34,6 +34,7 @@ type stageWorld struct {
 	back      atomic.Int64 // of them, what was given back
 	done      []hub.WorkItem
 	later     []hub.WorkItem
+	dueAt     time.Time // of the last of these
 	trees     map[string]*rendertest.Tree
 	head      string
 	rendered  []hub.Rendered
@@ -48,9 +49,14 @@ type stageWorld struct {
 	storeErr  error
 	loadErr   error
 
+	breaks     error // a render returns it after it has read all
+	cfg        render.StageConfig
+	stage      *render.Stage // of the last run
+	stays      bool          // it is that of the next one too
 	takes      time.Duration // of one render
 	sourceType string        // empty: a directory
 	asks       bool          // a render reads the version of the cluster
+	body       string        // of each object; empty: none
 }
 
 func newStageWorld(files map[string]string, apps ...string) *stageWorld {
@@ -83,8 +89,10 @@ func (w *stageWorld) run(ctx context.Context, forced bool) {
 		w.queue = append(w.queue, hub.WorkItem{Kind: hub.WorkRefresh, Tenant: "acme", Key: string(id), Forced: forced})
 	}
 	permits := func(hub.Refresh, hub.ApplicationSpec) error { return w.permits }
-	s := render.NewStage(render.StageConfig{}, w, w, w, w, permits, slog.New(slog.DiscardHandler))
-	_ = s.Run(ctx)
+	if w.stage == nil || !w.stays {
+		w.stage = render.NewStage(w.cfg, w, w, w, w, permits, slog.New(slog.DiscardHandler))
+	}
+	_ = w.stage.Run(ctx)
 }
 
 // Claim returns all work at once, and stops the stage when all is given back.
@@ -122,8 +130,8 @@ func (w *stageWorld) Done(_ context.Context, items []hub.WorkItem) error {
 	return nil
 }
 
-func (w *stageWorld) Later(_ context.Context, items []hub.WorkItem, _ time.Time) error {
-	w.later = append(w.later, items...)
+func (w *stageWorld) Later(_ context.Context, items []hub.WorkItem, due time.Time) error {
+	w.later, w.dueAt = append(w.later, items...), due
 	w.back.Add(int64(len(items)))
 	return nil
 }
@@ -174,9 +182,9 @@ func (w *stageWorld) Render(_ context.Context, r render.Request) (render.Result,
 		if err := note(hub.InputFile, path.Join(dir, e.Name())); err != nil {
 			return res, err
 		}
-		res.Objects = append(res.Objects, render.Object{Ref: hub.ObjectRef{Kind: "ConfigMap", Name: e.Name()}, JSON: []byte(`{}`)})
+		res.Objects = append(res.Objects, render.Object{Ref: hub.ObjectRef{Kind: "ConfigMap", Name: e.Name()}, JSON: []byte(cmp.Or(w.body, `{}`))})
 	}
-	return res, nil
+	return res, w.breaks
 }
 
 func (w *stageWorld) Unchanged(_ context.Context, _ hub.TenantID, apps []hub.Unchanged) error {

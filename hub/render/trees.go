@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strconv"
+	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
 )
@@ -17,20 +19,51 @@ func (t *treeSet) open(ctx context.Context, s *Stage, tenant hub.TenantID, j *jo
 	}
 	out := make([]hub.Tree, len(j.commits))
 	for i, commit := range j.commits {
-		repo := j.refresh.Sources[i].Repository
-		key := string(repo.ID) + commit
+		if j.upload != nil && j.upload.at == i { // for this job alone
+			tree := s.withBases(ctx, tenant, j.upload.tree, j.refresh, j.refresh.Sources[i].Repository)
+			out[i] = &answeredTree{Tree: tree, inputs: map[question]hub.Input{}, stats: map[string]stat{}}
+			continue
+		}
+		state := j.refresh.Sources[i]
+		repo := state.Repository.For(j.spec.EffectiveSources()[i], state.Refs)
+		key := string(repo.ID) + repo.Use.Target.Chart + "@" + commit + j.refresh.Application.Project
 		tree, ok := (*t)[key]
 		if !ok {
 			var err error
 			if tree, err = s.sources.Tree(ctx, tenant, repo, commit); err != nil {
 				return nil, err
 			}
+			if s.permitsRepository != nil {
+				tree = permitting(tree, func(url string) error { return s.permitsRepository(j.refresh, url) })
+			}
+			tree = s.withBases(ctx, tenant, WithSettings(tree, j.refresh.Settings), j.refresh, repo)
 			tree = &answeredTree{Tree: tree, inputs: map[question]hub.Input{}, stats: map[string]stat{}}
 			(*t)[key] = tree
 		}
 		out[i] = tree
 	}
 	return out, nil
+}
+
+// permitting returns a tree of which submodules are read only if the project
+// permits their repositories.
+func permitting(tree hub.Tree, permit func(url string) error) hub.Tree {
+	if t, ok := tree.(interface {
+		Permitting(permit func(url string) error) hub.Tree
+	}); ok {
+		return t.Permitting(permit)
+	}
+	return tree
+}
+
+// WithSettings returns a tree as the tenant's settings have it read: without
+// submodules, if they are switched off.
+func WithSettings(tree hub.Tree, settings map[string]string) hub.Tree {
+	on, err := strconv.ParseBool(strings.TrimSpace(settings[hub.SubmodulesKey]))
+	if t, ok := tree.(interface{ WithoutSubmodules() hub.Tree }); ok && err == nil && !on {
+		return t.WithoutSubmodules()
+	}
+	return tree
 }
 
 // An answeredTree caches the answers that many applications of one folder need.
@@ -78,4 +111,10 @@ func (t *answeredTree) Input(kind hub.InputKind, name string) (hub.Input, error)
 		t.inputs[q] = in
 	}
 	return in, err
+}
+
+// Linkless is that of the tree.
+func (t *answeredTree) Linkless(name string, most int) bool {
+	under, ok := t.Tree.(linkless)
+	return ok && under.Linkless(name, most)
 }

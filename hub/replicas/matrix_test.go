@@ -28,6 +28,8 @@ var atReplicas = map[string]string{
 	replicav1.Replica_ServiceDesc.ServiceName: "served",
 	linkv1.Ops_ServiceDesc.ServiceName:        "passed on to an agent",
 	linkv1.Acts_ServiceDesc.ServiceName:       "passed on to an agent",
+	linkv1.Live_ServiceDesc.ServiceName:       "passed on to an agent",
+	linkv1.Remote_ServiceDesc.ServiceName:     "passed on to an agent",
 	// What agents call, and what only the replica with the agent orders.
 	linkv1.Session_ServiceDesc.ServiceName: "refused", linkv1.Identity_ServiceDesc.ServiceName: "refused", linkv1.Desired_ServiceDesc.ServiceName: "refused",
 	linkv1.Observed_ServiceDesc.ServiceName: "refused", linkv1.HubObjects_ServiceDesc.ServiceName: "refused", linkv1.Blobs_ServiceDesc.ServiceName: "refused",

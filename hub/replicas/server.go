@@ -58,8 +58,12 @@ func (s *server) Hint(_ context.Context, req *replicav1.HintRequest) (*replicav1
 // passes reports whether a call is of the services of agents that other replicas
 // may call.
 func passes(method string) bool {
-	return strings.HasPrefix(method, "/"+linkv1.Ops_ServiceDesc.ServiceName+"/") ||
-		strings.HasPrefix(method, "/"+linkv1.Acts_ServiceDesc.ServiceName+"/")
+	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	switch service {
+	case linkv1.Ops_ServiceDesc.ServiceName, linkv1.Acts_ServiceDesc.ServiceName, linkv1.Live_ServiceDesc.ServiceName, linkv1.Remote_ServiceDesc.ServiceName:
+		return true
+	}
+	return false
 }
 
 // pass forwards a call to an agent of this replica. It never forwards to a

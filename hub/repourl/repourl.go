@@ -68,6 +68,19 @@ func Normalize(raw string) (string, error) {
 	return out, nil
 }
 
+// NormalizeCharts is Normalize for a repository of charts: an address without a
+// scheme is one of a registry.
+func NormalizeCharts(raw string) (string, error) {
+	s := strings.TrimSpace(raw)
+	if err := checkRepoText(s); err != nil {
+		return "", err
+	}
+	if !strings.Contains(s, "://") {
+		s = "oci://" + s
+	}
+	return Normalize(s)
+}
+
 // Key distinguishes the repository of a project from those of others with
 // the same normalised URL, which has no fragment; without a project it is the
 // URL.

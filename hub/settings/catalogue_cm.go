@@ -1,19 +1,26 @@
 package settings
 
-import "github.com/capstan-cd/capstan/hub"
+import (
+	"slices"
+
+	"github.com/capstan-cd/capstan/hub"
+)
 
 // configKeys are the keys of argocd-cm that have no reader of their own.
 func configKeys() []Known {
-	return table(hub.SettingsMap, rowsOf(addressRows(), userRows(), resourceRows(), toolRows(), behaviourRows(), linkRows())...)
+	out := table(hub.SettingsMap, rowsOf(addressRows(), resourceRows(), toolRows(), behaviourRows(), linkRows())...)
+	for i := range out {
+		out[i].Used = slices.Contains(readBySomebody, out[i].Key)
+	}
+	return out
 }
+
+// readBySomebody are keys of this table that have an effect: others read their texts.
+var readBySomebody = []string{ButtonTextKey, "exec.enabled", "exec.shells", "server.maxPodLogsToRender"}
 
 // addressRows are keys about the address of the hub and its console (CFG-01).
 func addressRows() []row {
 	return []row{
-		{"statusbadge.enabled", "Whether pictures show the status of an application without signing in.", "true", truth, "", ""},
-		{"statusbadge.url", "The address that pictures of the status link to.", "https://cd.example.com", address, "", ""},
-		{"ui.cssurl", "A style sheet for the console.", "./custom/style.css", style, noStyle, ""},
-		{"ui.view.resources.disabled", "Whether the console hides its page of all objects.", "true", truth, "", ""},
 		{"ui.loginButtonText", "The text of the button that begins a single sign-on.", "Sign in with Okta", anyText, "", ""},
 		{"ga.trackingid", "An account of Google Analytics.", "UA-12345-1", anyText, noAnalytics, ""},
 		{"ga.anonymizeusers", "Whether names of users are hashed for Google Analytics.", "true", truth, noAnalytics, ""},
@@ -25,24 +32,14 @@ const (
 	noStyle     = "the console loads nothing that is not part of it"
 )
 
-// userRows are keys about users and their sign-in (CFG-02).
-func userRows() []row {
-	return []row{
-		{"users.anonymous.enabled", "Whether requests without a sign-in have the rights of the default role.", "false", truth, "", ""},
-	}
-}
-
 // resourceRows are keys about objects of clusters (CFG-03).
 func resourceRows() []row {
 	return []row{
-		{"resource.respectRBAC", "Whether kinds that the agent may not list are left out.", "strict", among("strict", "normal", ""), noRespect, ""},
 		{"resource.includeEventLabelKeys", "Labels of an application that its Kubernetes events get, separated by commas.", "team,env-*", anyText, "", ""},
 		{"resource.excludeEventLabelKeys", "Labels that its Kubernetes events do not get, separated by commas.", "env-*", anyText, "", ""},
 		{"application.allowedNodeLabels", "Labels of nodes that are shown with pods, separated by commas.", "topology.kubernetes.io/zone", anyText, "", ""},
 	}
 }
-
-const noRespect = "an agent never asks for kinds that it may not list, and says which these are"
 
 // toolRows are keys about renderers (CFG-04).
 func toolRows() []row {
@@ -70,15 +67,10 @@ func behaviourRows() []row {
 	}
 }
 
-// linkRows are keys about webhooks, links, extensions and the hydrator (CFG-07).
+// linkRows are keys about webhooks, extensions and the hydrator (CFG-07).
 func linkRows() []row {
 	return []row{
 		{"webhook.maxPayloadSizeMB", "The size up to which an event of a Git host is read, in MB.", "50", positive, noEventSize, ""},
-		{"webhook.refresh.jitter", "A random delay of refreshes that an event causes.", "0s", period, noJitter, ""},
-		{"webhook.refresh.jitter.threshold", "The number of applications from which on refreshes are delayed.", "10", count, noJitter, ""},
-		{"project.links", "Links of projects.", sampleLinks, links, "", ""},
-		{"application.links", "Links of applications.", sampleLinks, links, "", ""},
-		{"resource.links", "Links of objects.", sampleLinks, links, "", ""},
 		{"extension.config", "Services behind extensions of the console.", "extensions: []\n", mapping, noExtensions, ""},
 		{"extension.config.", "The service behind one extension of the console.", "connectionTimeout: 2s\n", mapping, noExtensions, "metrics"},
 		{"commit.author.name", "The author of commits of the hydrator.", "Capstan", anyText, "", ""},
@@ -89,14 +81,13 @@ func linkRows() []row {
 }
 
 const (
-	noEventSize  = "the hub reads events up to a size of its own configuration, which holds for all tenants"
-	noJitter     = "refreshes of one event are rendered in turn, by as many workers as there are"
+	noEventSize  = "the hub reads events up to webhook.maxPayloadSizeMB of its own configuration, which holds for all tenants"
 	noExtensions = "the console loads nothing that is not part of it"
 )
 
-const sampleLinks = `- url: https://example.com/{{.app.metadata.name}}
+const sampleLinks = `- url: https://example.com/{{.project.metadata.name}}
   title: Runbook
-  if: app.metadata.labels.team == "shop"
+  if: project.metadata.name != "default"
 `
 
 func rowsOf(parts ...[]row) (out []row) {

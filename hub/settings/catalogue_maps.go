@@ -24,7 +24,7 @@ func otherMaps() []Known {
 	return slices.Concat(
 		table(notificationsMap, row{anyKey, "Services, templates and triggers of notifications.", "message: done\n", anyText, "", ""}),
 		table(notificationsSecret, row{anyKey, "What services of notifications sign in with.", "a token", anyText, "", ""}),
-		table(pluginsMap, row{anyKey, "Plugins that render manifests.", "x", anyText, "", ""}),
+		table(pluginsMap, row{anyKey, "Plugins that render manifests.", "x", anyText, "the operator of the hub declares plugins in render.plugins.folder", ""}),
 		table(
 			imageUpdaterMap,
 			row{imageUpdaterRegistry, "Registries of images.", "registries: []\n", mapping, "", ""},

@@ -11,6 +11,7 @@ func parameterKeys() []Known {
 
 const (
 	byHub        = "it belongs to the configuration of the hub, which holds for all tenants"
+	byPublicURL  = "the path is that of publicURL in the configuration of the hub, and one for all tenants"
 	byWorkers    = "the hub scales its workers itself"
 	byAgent      = "it belongs to the values of the agent's chart"
 	oneProcess   = "the hub is one process, which calls no other of its parts over the network"
@@ -111,8 +112,8 @@ func serverRows() []row {
 		{"server.listen.address", "The address that the API is served on.", "0.0.0.0", listen, noTerminated, ""},
 		{"server.metrics.listen.address", "The address that metrics are served on.", "0.0.0.0", listen, byHub, ""},
 		{"server.insecure", "Whether the API is served without TLS.", "true", truth, noTerminated, ""},
-		{"server.basehref", "The path of the console behind a proxy.", "/argocd", anyText, byHub, ""},
-		{"server.rootpath", "The path of API and console.", "/argocd", anyText, byHub, ""},
+		{"server.basehref", "The path of the console behind a proxy.", "/argocd", anyText, byPublicURL, ""},
+		{"server.rootpath", "The path of API and console.", "/argocd", anyText, byPublicURL, ""},
 		{"server.staticassets", "A folder with files for the console.", "/shared/app", anyText, noStyle, ""},
 		{"server.api.content.types", "Types of content that the API accepts.", "application/json", anyText, "the API accepts the types that its description names, and no others", ""},
 		{"server.disable.auth", "Whether anybody may do anything.", "false", truth, "every request is checked", ""},
@@ -152,9 +153,8 @@ func brokerRows() []row {
 func rendererRows() []row {
 	const renderer = "renderers are bounded by the configuration of the hub, which holds for all tenants"
 	const sandboxed = "a render reads the files of its repository alone, wherever links point"
-	const noPlugins = "plugins are not served yet"
 	return []row{
-		{"reposerver.parallelism.limit", "How many renders run at once.", "10", count, byWorkers, ""},
+		{"reposerver.parallelism.limit", "How many renders run at once.", "10", count, byHub + ", as render.workers", ""},
 		{"reposerver.listen.address", "The address that the repo server serves on.", "0.0.0.0", listen, oneProcess, ""},
 		{"reposerver.metrics.listen.address", "The address that its metrics are served on.", "0.0.0.0", listen, oneProcess, ""},
 		{"reposerver.disable.tls", "Whether the repo server serves without TLS.", "false", truth, oneProcess, ""},
@@ -165,18 +165,18 @@ func rendererRows() []row {
 		{"reposerver.revision.cache.expiration", "How long the commit of a branch is cached.", "3m", period, noCaches, ""},
 		{"reposerver.revision.cache.lock.timeout", "How long a refresh of that cache may take.", "10s", period, noCaches, ""},
 		{"reposerver.max.combined.directory.manifests.size", "The size of all manifests of a directory.", "10M", quantity, renderer, ""},
-		{"reposerver.plugin.tar.exclusions", "Files that plugins do not get.", "*.mp4", anyText, noPlugins, ""},
-		{"reposerver.plugin.use.manifest.generate.paths", "Whether plugins get only the paths of an application.", "false", truth, noPlugins, ""},
+		{"reposerver.plugin.tar.exclusions", "Files that plugins do not get.", "*.mp4", anyText, "", ""},
+		{"reposerver.plugin.use.manifest.generate.paths", "Whether plugins get only the paths of an application.", "false", truth, "", ""},
 		{"reposerver.allow.oob.symlinks", "Whether links may point out of the repository.", "false", truth, sandboxed, ""},
-		{"reposerver.streamed.manifest.max.tar.size", "The size of what a plugin gets.", "100M", quantity, noPlugins, ""},
-		{"reposerver.streamed.manifest.max.extracted.size", "The size of that, unpacked.", "1G", quantity, noPlugins, ""},
+		{hub.UploadSizeKey, "The size of an upload, at most 100 MiB.", "100M", quantity, "", ""},
+		{hub.UploadExtractedKey, "The size of an upload, unpacked, at most 1 GiB.", "1G", quantity, "", ""},
 		{"reposerver.helm.manifest.max.extracted.size", "The size of a chart, unpacked.", "1G", quantity, renderer, ""},
 		{"reposerver.disable.helm.manifest.max.extracted.size", "Whether charts have no such limit.", "false", truth, renderer, ""},
 		{"reposerver.oci.manifest.max.extracted.size", "The size of an OCI artifact, unpacked.", "1G", quantity, renderer, ""},
 		{"reposerver.disable.oci.manifest.max.extracted.size", "Whether OCI artifacts have no such limit.", "false", truth, renderer, ""},
 		{"reposerver.oci.layer.media.types", "Types of layers of OCI artifacts.", "application/vnd.oci.image.layer.v1.tar+gzip", anyText, "", ""},
 		{"reposerver.enable.git.submodule", "Whether submodules are read.", "true", truth, "", ""},
-		{"reposerver.git.lsremote.parallelism.limit", "How many Git servers are asked for their branches at once.", "0", count, byWorkers, ""},
+		{"reposerver.git.lsremote.parallelism.limit", "How many Git servers are asked for their branches at once.", "0", count, byHub + ", as sources.parallel", ""},
 		{"reposerver.git.request.timeout", "How long a request to a Git server may take.", "15s", period, byHub, ""},
 		{"reposerver.enable.builtin.git.config", "Whether Git has a configuration of Argo CD's.", "true", truth, "Git is part of the hub, and reads no configuration", ""},
 		{"reposerver.profile.enabled", "Whether profiles of the process are served.", "false", truth, oneProcess, ""},

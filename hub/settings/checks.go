@@ -91,6 +91,20 @@ func quantity(_ string, t text) error {
 	return nil
 }
 
+// Size is a size in bytes, as quantity accepts it; 0 for any other text.
+func Size(text string) int64 {
+	parts := quantityForm.FindStringSubmatch(strings.TrimSpace(text))
+	if parts == nil {
+		return 0
+	}
+	number, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(text), parts[2]), 64)
+	if err != nil {
+		return 0
+	}
+	units := map[string]float64{"": 1, "k": 1e3, "Ki": 1 << 10, "M": 1e6, "Mi": 1 << 20, "G": 1e9, "Gi": 1 << 30, "T": 1e12, "Ti": 1 << 40}
+	return int64(min(number*units[parts[2]], 1<<60))
+}
+
 // address accepts an address that a browser may be sent to.
 func address(_ string, t text) error {
 	u, err := url.Parse(strings.TrimSpace(t.value))
@@ -98,14 +112,6 @@ func address(_ string, t text) error {
 		return fault.With(fault.New(fault.Invalid, "%q is no address of http or https", short(t.value)), "", "write it like https://cd.example.com")
 	}
 	return nil
-}
-
-// style accepts the address of a style sheet, or its path on the server.
-func style(end string, t text) error {
-	if strings.HasPrefix(strings.TrimSpace(t.value), "./") {
-		return nil
-	}
-	return address(end, t)
 }
 
 // endpoint accepts host:port, or an address with a scheme.

@@ -37,3 +37,11 @@ func (s *set) readGlobalProjects(_ string, t text) error {
 	_, err := hub.ParseGlobalProjects(t.value)
 	return err
 }
+
+func (s *set) readPauses(_ string, t text) error {
+	if !s.strict {
+		return nil
+	}
+	_, err := hub.ParsePauses(t.value)
+	return err
+}

@@ -25,10 +25,9 @@ func Inherits(values map[string]string) bool {
 	return err == nil && !apart
 }
 
-// Anonymous reports whether people who have not signed in have the rights of the
-// default role. Values are those of argocd-cm.
-func Anonymous(values map[string]string) bool {
-	on, err := text{values[AnonymousKey], 0}.truth()
+// On reports whether a switch of argocd-cm is on. One that cannot be read is off.
+func On(values map[string]string, key string) bool {
+	on, err := text{values[key], 0}.truth()
 	return err == nil && on
 }
 
@@ -55,6 +54,10 @@ func policies() []Known {
 		{
 			Map: hub.SettingsMap, Key: InheritKey, About: "Whether rights to update and delete an application leave out its single objects; the default is true.",
 			Sample: "true", Used: true, read: (*set).readSwitch,
+		},
+		{
+			Map: hub.SettingsMap, Key: AnonymousKey, About: "Whether requests without a sign-in may read what the default role may read, over the API and without people and settings.",
+			Sample: "false", Used: true, read: (*set).readSwitch,
 		},
 	}
 }

@@ -70,3 +70,5 @@ const sampleGlobals = `- projectName: base
     matchExpressions:
       - {key: stage, operator: In, values: [prod, test]}
 `
+
+const samplePauses = `[{"cluster":"prod","reason":"incident 4711","by":"ann","since":"2026-01-01T10:00:00Z","until":"2026-01-01T12:00:00Z"}]`

@@ -42,6 +42,7 @@ func Catalogue() []Known {
 	return append([]Known{
 		cm("resource.exclusions", "Kinds that are not watched, shown, compared or applied. Replaces the built-in list.", sampleFilter, true, (*set).readExclusions),
 		cm("resource.inclusions", "Kinds that are managed; all others are left alone.", sampleFilter, true, (*set).readInclusions),
+		cm("resource.respectRBAC", "Whether agents leave out kinds that they may not list: after a refused list with normal, after a review of their rights with strict.", "strict", true, (*set).readRespect),
 		cm("resource.customizations", "What applies to kinds, as one map by group/Kind.", sampleMap, true, (*set).readAll),
 		cm(prefix+"health.", "A Lua script that computes the health of a kind.", sampleHealth, true, (*set).readHealth),
 		cm(prefix+"useOpenLibs.", "Whether the health script of a kind may use Lua's standard libraries.", "true", true, (*set).readOpenLibs),
@@ -67,6 +68,7 @@ func Catalogue() []Known {
 		moot(hub.KustomizePathKey, "The binary of a version of Kustomize.", "/custom-tools/kustomize_5_4_1", noBinary, (*set).readAny),
 		moot("kustomize.version.", "The binary of a version of Kustomize, in an older form.", "/custom-tools/kustomize_5_4_1", noBinary, (*set).readAny),
 		cm(hub.InClusterKey, "Whether applications may have Argo CD's own cluster, in-cluster, as their destination.", "false", true, (*set).readSwitch),
+		cm(hub.PausesKey, "Pauses of automation of the tenant or of clusters, as the console and the API write them.", samplePauses, true, (*set).readPauses),
 		cm(hub.GlobalProjectsKey, "Projects that others, by their labels, inherit from.", sampleGlobals, true, (*set).readGlobalProjects),
 		{
 			Map: hub.ParamsMap, Key: replaceAllowed, About: "Whether users may sync with Replace or Force; options of objects in Git still apply.",
@@ -88,7 +90,7 @@ func Catalogue() []Known {
 			Map: hub.GPGKeysMap, Key: anyKey, About: "By the id of a public key of OpenPGP: the key, which projects may demand signatures of commits with.",
 			Sample: sampleKey, Used: true, read: (*set).readPublicKey,
 		},
-	}, slices.Concat(webhooks(), timers(), sessions(), impersonation(), signIns(), policies(), accounts(), federation(), configKeys(), parameterKeys(), secretKeys(), otherMaps(), clients())...)
+	}, slices.Concat(webhooks(), timers(), jitters(), sessions(), impersonation(), signIns(), policies(), accounts(), federation(), configKeys(), parameterKeys(), secretKeys(), otherMaps(), clients(), deepLinks())...)
 }
 
 // cm is a key of argocd-cm.
@@ -96,8 +98,8 @@ func cm(key, about, sample string, used bool, read func(*set, string, text) erro
 	return Known{Map: hub.SettingsMap, Key: key, About: about, Sample: sample, Used: used, read: read}
 }
 
-// webhooks are what events of Git hosts prove their sender by, one kind of
-// sender each.
+// webhooks are what events of Git hosts and registries prove their sender by,
+// one kind of sender each.
 func webhooks() []Known {
 	secret := func(key, about, sample string) Known {
 		return Known{Map: hub.SecretMap, Key: key, About: about, Sample: sample, Used: true, read: (*set).readSecret}
@@ -111,6 +113,13 @@ func webhooks() []Known {
 		secret(hub.WebhookGogs, "What Gogs, and hosts that sign as it does, sign the events of this tenant's repositories with.", random),
 		secret(hub.WebhookAzureUser, "The user name that Azure DevOps sends with the events of this tenant's repositories; it needs the password as well.", "capstan"),
 		secret(hub.WebhookAzurePassword, "The password that Azure DevOps sends with the events of this tenant's repositories.", random),
+		secret(hub.WebhookHarbor, "What Harbor sends as Authorization with the events of this tenant's repositories.", random),
+		secret(hub.WebhookRegistry, "What other registries send as Authorization with the events of this tenant's repositories: a Bearer token, or a password.", random),
+		{
+			Map: hub.SecretMap, Key: hub.WebhookRepository, About: "With the id of a repository behind it: the secret of the events of that repository, whoever sends them. Others do not count for it then.",
+			Sample: random, Used: true, Example: "018f3c6e-0000-7000-8000-000000000002", read: (*set).readRepositorySecret,
+		},
+		secret(hub.WebhookGeneric, "What senders of events in Capstan's own form sign with, or send as a Bearer token.", random),
 	}
 }
 

@@ -152,6 +152,42 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+	t.Run("UI-20 a style sheet is one of the operator, and the reply says that others are not loaded", func(t *testing.T) {
+		t.Parallel()
+		style := func(value string) string {
+			return settings.ForClients(map[string]map[string]string{"argocd-cm": {"ui.cssurl": value}}).Style
+		}
+		for value, want := range map[string]string{
+			"./custom/acme.css": "/custom/acme.css", "custom/acme.css": "/custom/acme.css", " /custom/a-b_1.2.css ": "/custom/a-b_1.2.css", "": "",
+			"https://cdn.example.com/x.css": "", "./custom/../index.css": "", "./custom/a/b.css": "", "./custom/.css": "", "./custom/a.js": "", "./assets/a.css": "", "//custom/a.css": "",
+			"./custom/a.css?x": "", "./custom/a.css\n": "/custom/a.css", "./custom/%2e.css": "", "data:text/css,*{}": "",
+		} {
+			if got := style(value); got != want {
+				t.Errorf("%q is %q, want %q", value, got, want)
+			}
+		}
+		for value, says := range map[string]string{"./custom/acme.css": "", "": "", "https://cdn.example.com/x.css": "of its own hub alone"} {
+			if got := settings.Foreign("argocd-cm", "ui.cssurl", value); !strings.Contains(got, says) || (got == "") != (says == "") {
+				t.Errorf("%q: %q", value, got)
+			}
+			if err := settings.Check("argocd-cm", "ui.cssurl", value); err != nil {
+				t.Errorf("%q: %v", value, err)
+			}
+		}
+		for _, value := range []string{"javascript:alert(1)", "data:text/css,*{}", "./custom/../x.css", "body { color: red }"} {
+			if err := settings.Check("argocd-cm", "ui.cssurl", value); fault.KindOf(err) != fault.Invalid {
+				t.Errorf("%q: %v", value, err)
+			}
+		}
+	})
+	t.Run("UI-23 analytics are stored, and the reply says that the console reports nothing", func(t *testing.T) {
+		t.Parallel()
+		for _, key := range []string{"ga.trackingid", "ga.anonymizeusers"} {
+			if got := settings.Unused("argocd-cm", key); !strings.Contains(got, "reports nothing about its users") {
+				t.Errorf("%s: %q", key, got)
+			}
+		}
+	})
 	t.Run("CFG-03 for a key without effect the reply explains what happens instead", func(t *testing.T) {
 		t.Parallel()
 		for key, says := range map[string]string{
@@ -162,7 +198,8 @@ func TestCheck(t *testing.T) {
 			"resource.customizations.health.a_B":          "",
 			"resource.customizations.useOpenLibs.a_B":     "",
 			"resource.customizations.actions.a_B":         "",
-			"statusbadge.enabled":                         "not used yet",
+			"commit.author.name":                          "not used yet",
+			"statusbadge.enabled":                         "",
 		} {
 			if got := settings.Unused("argocd-cm", key); !strings.Contains(got, says) || (got == "") != (says == "") {
 				t.Errorf("%s: %q", key, got)
@@ -170,7 +207,8 @@ func TestCheck(t *testing.T) {
 		}
 		for _, key := range []string{
 			"webhook.github.secret", "webhook.gitlab.secret", "webhook.bitbucket.uuid", "webhook.bitbucketserver.secret", "webhook.gogs.secret",
-			"webhook.azuredevops.username", "webhook.azuredevops.password",
+			"webhook.azuredevops.username", "webhook.azuredevops.password", "webhook.harbor.secret", "webhook.registry.secret", "webhook.generic.secret",
+			"webhook.repository.018f3c6e-0000-7000-8000-000000000002",
 		} {
 			if got := settings.Unused("argocd-secret", key); got != "" {
 				t.Errorf("HOOKW-03 %s of a tenant's webhooks: %q", key, got)

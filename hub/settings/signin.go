@@ -24,6 +24,7 @@ const (
 	MoreURLsKey   = "additionalUrls"
 	AdminKey      = "admin.enabled"
 	NoTLSCheckKey = "oidc.tls.insecure.skip.verify"
+	ButtonTextKey = "ui.loginButtonText"
 )
 
 // The policy of a tenant, and its key with the claims that it may name.
@@ -34,7 +35,13 @@ const (
 
 // SignInKeys are the keys of hub.SettingsMap that sign-ins read.
 func SignInKeys() []string {
-	return []string{OIDCKey, DexKey, ConnectorKey, URLKey, MoreURLsKey, AdminKey, NoTLSCheckKey}
+	return []string{OIDCKey, DexKey, ConnectorKey, URLKey, MoreURLsKey, AdminKey, NoTLSCheckKey, ButtonTextKey}
+}
+
+// DecidesSignIn reports whether a setting decides whom the tenant lets in: by
+// which providers, for tokens of which issuers, and whether by password.
+func DecidesSignIn(name, key string) bool {
+	return name == hub.SettingsMap && slices.Contains([]string{OIDCKey, DexKey, ConnectorKey, AdminKey, hub.FederationKey}, key)
 }
 
 // signIns are the keys about how people sign in.

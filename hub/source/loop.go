@@ -69,12 +69,13 @@ type Loop struct {
 
 	mu       sync.Mutex
 	failures map[hub.RepositoryID]int // in a row
+	hosts    map[tenantHost]time.Time // that asked to wait, and until when
 }
 
 // NewLoop makes a loop; Run starts it.
 func NewLoop(cfg LoopConfig, work Work, sources *Registry, clock lifecycle.Clock, log *slog.Logger) *Loop {
 	cfg = cfg.withDefaults()
-	return &Loop{cfg: cfg, work: work, sources: sources, clock: clock, log: log, queue: newQueue(cfg), failures: map[hub.RepositoryID]int{}}
+	return &Loop{cfg: cfg, work: work, sources: sources, clock: clock, log: log, queue: newQueue(cfg), failures: map[hub.RepositoryID]int{}, hosts: map[tenantHost]time.Time{}}
 }
 
 // loopLimit is how long one step of the loop may show no sign of life.
@@ -181,6 +182,9 @@ func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("load: %w", err), l.work.Later(ctx, item, l.clock.Now().Add(l.cfg.First)))
 	}
+	if until := l.waitsFor(item, repo); !until.IsZero() {
+		return l.leave(ctx, item, until.Add(time.Duration(rand.Float64()*float64(spreadAfter))))
+	}
 	ctx, end := trace.Start(trace.Resume(ctx, item.Trace), "fetch", logkey.Tenant, string(item.Tenant), logkey.Repository, item.Key)
 	refs, listed, err := l.fetch(ctx, item, repo, cred)
 	end(err)
@@ -192,6 +196,7 @@ func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 		return l.leave(ctx, item, l.clock.Now()) // the replica stops: another one can claim it at once
 	}
 	if err != nil {
+		l.slowDown(item.Tenant, repo, err)
 		return l.failed(ctx, item, err)
 	}
 	l.count(repo.ID, false)
@@ -229,7 +234,7 @@ func (l *Loop) repositoryDeleted(ctx context.Context, item hub.WorkItem) error {
 func (l *Loop) failed(ctx context.Context, item hub.WorkItem, err error) error {
 	n := l.count(hub.RepositoryID(item.Key), true)
 	wait := min(l.cfg.First<<min(n-1, 20), l.cfg.Most)
-	wait = lifecycle.Spread(wait, 0.2, rand.Float64())
+	wait = max(lifecycle.Spread(wait, 0.2, rand.Float64()), asked(err))
 	level := slog.LevelInfo
 	switch {
 	case fault.KindOf(err) == fault.Internal:

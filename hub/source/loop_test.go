@@ -116,7 +116,7 @@ func (w *fakeWork) Done(_ context.Context, item hub.WorkItem) error {
 // registry serves only Git repositories.
 func registry(t *testing.T, s source.Source) *source.Registry {
 	t.Helper()
-	r, err := source.NewRegistry(map[hub.RepositoryKind]source.Source{hub.GitRepository: s})
+	r, err := source.NewRegistry(map[hub.RepositoryKind]source.Source{hub.GitRepository: s, hub.HelmRepository: s, hub.OCIRepository: s})
 	if err != nil {
 		t.Fatal(err)
 	}

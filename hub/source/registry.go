@@ -34,12 +34,8 @@ func NewRegistry(kinds map[hub.RepositoryKind]Source) (*Registry, error) {
 func (r *Registry) Of(repo hub.Repository) (Source, error) {
 	s, ok := r.kinds[repo.Type.OrDefault()]
 	if !ok {
-		err := fault.New(fault.Invalid, "repositories of the type %q are not supported yet as sources of applications", repo.Type)
-		fix := "use a Git repository"
-		if repo.Type.Charts() {
-			fix = "charts that others depend on are fetched from it when they are needed; for an application use a Git repository"
-		}
-		return nil, fault.With(err, "repository "+repourl.Redact(repo.URL), fix)
+		err := fault.New(fault.Invalid, "repositories of the type %q are not supported", repo.Type)
+		return nil, fault.With(err, "repository "+repourl.Redact(repo.URL), "register it as one of git, helm or oci")
 	}
 	return s, nil
 }
@@ -69,6 +65,33 @@ func (r *Registry) Tree(ctx context.Context, tenant hub.TenantID, repo hub.Repos
 		return nil, err
 	}
 	return s.Tree(ctx, tenant, repo, commit)
+}
+
+// Probe tries to reach a repository, and stores nothing.
+func (r *Registry) Probe(ctx context.Context, tenant hub.TenantID, repo hub.Repository, cred hub.Credential) error {
+	s, err := r.Of(repo)
+	if err != nil {
+		return err
+	}
+	p, ok := s.(Prober)
+	if !ok {
+		return fault.New(fault.Internal, "repositories of the type %q cannot be tested", repo.Type)
+	}
+	return p.Probe(ctx, tenant, repo, cred)
+}
+
+// List returns what a repository of charts or artifacts publishes.
+func (r *Registry) List(ctx context.Context, tenant hub.TenantID, repo hub.Repository) (hub.Listing, error) {
+	s, err := r.Of(repo)
+	if err != nil {
+		return hub.Listing{}, err
+	}
+	l, ok := s.(Lister)
+	if !ok {
+		return hub.Listing{}, fault.With(fault.New(fault.Invalid, "it is a Git repository, which publishes neither charts nor artifacts"), "repository "+repourl.Redact(repo.URL),
+			"list its branches and tags")
+	}
+	return l.List(ctx, tenant, repo)
 }
 
 // Remove removes the repository from every Source. Its kind is unknown once it

@@ -58,7 +58,7 @@ func TestRegistry(t *testing.T) {
 	n := newNoted()
 	r := registry(t, n)
 	repo := hub.Repository{ID: hub.NewID[hub.RepositoryID](), URL: "https://git.example.com/app"}
-	for _, kind := range []hub.RepositoryKind{"", hub.GitRepository} {
+	for _, kind := range []hub.RepositoryKind{"", hub.GitRepository, hub.HelmRepository, hub.OCIRepository} {
 		repo.Type = kind
 		if _, err := r.Resolve(t.Context(), tenant, repo, nil, "main", ""); err != nil || <-n.asked != "resolve main" {
 			t.Errorf("type %q: Resolve() = %v", kind, err)
@@ -70,8 +70,13 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("type %q: Tree() = %v", kind, err)
 		}
 	}
-	if err := r.Remove(t.Context(), tenant, repo.ID); err != nil || <-n.asked != "remove "+string(repo.ID) {
+	if err := r.Remove(t.Context(), tenant, repo.ID); err != nil {
 		t.Errorf("Remove() = %v", err)
+	}
+	for range hub.ServedKinds() { // its kind is not known any more
+		if asked := <-n.asked; asked != "remove "+string(repo.ID) {
+			t.Errorf("asked to %s", asked)
+		}
 	}
 	if n.fail = errors.New("disk full"); !errors.Is(r.Remove(t.Context(), tenant, repo.ID), n.fail) {
 		t.Error("the error of a removal is lost")
@@ -81,13 +86,13 @@ func TestRegistry(t *testing.T) {
 func TestRegistryOfAnotherType(t *testing.T) {
 	t.Parallel()
 	r := registry(t, newNoted())
-	repo := hub.Repository{ID: hub.NewID[hub.RepositoryID](), URL: "https://bob:" + secret + "@charts.example.com", Type: "helm"}
+	repo := hub.Repository{ID: hub.NewID[hub.RepositoryID](), URL: "https://bob:" + secret + "@charts.example.com", Type: "svn"}
 	_, fetch := r.Fetch(t.Context(), tenant, repo, hub.Credential{})
 	_, resolve := r.Resolve(t.Context(), tenant, repo, nil, "1.0.0", "")
 	_, tree := r.Tree(t.Context(), tenant, repo, "1.0.0")
 	for what, err := range map[string]error{"Fetch": fetch, "Resolve": resolve, "Tree": tree} {
 		says := fault.Sentence(err)
-		if fault.KindOf(err) != fault.Invalid || !strings.Contains(says, `"helm" are not supported yet`) || !strings.Contains(says, "charts.example.com") || strings.Contains(says, secret) {
+		if fault.KindOf(err) != fault.Invalid || !strings.Contains(says, `"svn" are not supported`) || !strings.Contains(says, "charts.example.com") || strings.Contains(says, secret) {
 			t.Errorf("%s() = %v", what, err)
 		}
 	}
@@ -98,10 +103,10 @@ func TestRegistryHasWhatIsServed(t *testing.T) {
 	one := newNoted()
 	for name, kinds := range map[string]map[hub.RepositoryKind]source.Source{
 		"none":            {},
-		"one too many":    {hub.GitRepository: one, hub.HelmRepository: one},
+		"one too few":     {hub.GitRepository: one, hub.HelmRepository: one},
 		"another one":     {hub.OCIRepository: one},
 		"one of no name":  {"": one},
-		"an unknown kind": {hub.GitRepository: one, "svn": one},
+		"an unknown kind": {hub.GitRepository: one, hub.HelmRepository: one, hub.OCIRepository: one, "svn": one},
 	} {
 		if _, err := source.NewRegistry(kinds); err == nil {
 			t.Errorf("a registry of %s is taken", name)

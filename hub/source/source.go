@@ -48,6 +48,21 @@ type PushFetcher interface {
 	FetchPushed(ctx context.Context, tenant hub.TenantID, repo hub.Repository, cred hub.Credential, pushed hub.Pushed, since time.Time) (refs []hub.Ref, listed time.Time, err error)
 }
 
+// A Prober is a Source that can try to reach a repository.
+type Prober interface {
+	Source
+	// Probe contacts the repository as Fetch would, and stores nothing.
+	Probe(ctx context.Context, tenant hub.TenantID, repo hub.Repository, cred hub.Credential) error
+}
+
+// A Lister is a Source that lists what a repository publishes.
+type Lister interface {
+	Source
+	// List returns the charts of an index, or the tags of a registry: those of
+	// the chart of the repository's target, if it names one.
+	List(ctx context.Context, tenant hub.TenantID, repo hub.Repository) (hub.Listing, error)
+}
+
 // ErrImpostor is in the chain of an error if a server did not prove its
 // identity. The connection may be intercepted.
 var ErrImpostor = errors.New("the server did not prove to be the one that is meant")

@@ -53,6 +53,13 @@ const (
 		ORDER  BY k.created_at, k.id`
 	deleteAPIToken = `DELETE FROM api_token WHERE tenant_id = $1 AND account_id = $2 AND id = $3`
 	dropToken      = `SELECT directory.drop_token($1)`
+
+	selectSessions = `
+		SELECT id, hash, created_at, seen_at, expires_at, address, client, provider
+		FROM   directory.sessions_of($1)
+		ORDER  BY seen_at DESC, id
+		LIMIT  $2`
+	endSessions = `SELECT directory.end_sessions($1, $2, $3)`
 )
 
 func scanUser(row pgx.CollectableRow) (u hub.User, err error) {
@@ -276,4 +283,55 @@ func (t *Tenant) DeleteToken(ctx context.Context, user hub.UserID, id hub.TokenI
 	}
 	_, err = exec(ctx, t.tx, "unlist token", dropToken, id)
 	return err
+}
+
+// maxSessions bounds a list of sessions, which has the latest ones.
+const maxSessions = 200
+
+// Sessions returns the sessions of an account that have not ended, also not
+// because nobody used them. The one that was used last comes first.
+func (t *Tenant) Sessions(ctx context.Context, user hub.UserID) ([]hub.Session, error) {
+	if !hub.ValidID(string(user)) {
+		return nil, nil
+	}
+	return list(ctx, t.tx, "sessions", func(row pgx.CollectableRow) (v hub.Session, err error) {
+		var h []byte
+		err = row.Scan(&v.ID, &h, &v.CreatedAt, &v.SeenAt, &v.ExpiresAt, &v.Address, &v.Client, &v.Provider)
+		copy(v.Hash[:], h)
+		v.Tenant, v.User = t.id, user
+		return v, err
+	}, selectSessions, user, maxSessions)
+}
+
+// EndSession ends one session of an account.
+func (t *Tenant) EndSession(ctx context.Context, user hub.UserID, id hub.SessionID) error {
+	if !hub.ValidID(string(user)) || !hub.ValidID(string(id)) {
+		return noSession()
+	}
+	var n int
+	if err := t.tx.QueryRow(ctx, endSessions, user, id, nil).Scan(&n); err != nil {
+		return fmt.Errorf("end a session: %w", err)
+	}
+	if n == 0 {
+		return noSession()
+	}
+	return nil
+}
+
+func noSession() error { return fault.New(fault.Missing, "there is no such session") }
+
+// EndOtherSessions signs a user out everywhere but in one session, and returns
+// how many sessions have ended. Tokens stay.
+func (t *Tenant) EndOtherSessions(ctx context.Context, user hub.UserID, but hub.SessionID) (n int, err error) {
+	if !hub.ValidID(string(user)) {
+		return 0, noUser()
+	}
+	var spared any
+	if hub.ValidID(string(but)) {
+		spared = but
+	}
+	if err := t.tx.QueryRow(ctx, endSessions, user, nil, spared).Scan(&n); err != nil {
+		return 0, fmt.Errorf("end sessions: %w", err)
+	}
+	return n, nil
 }

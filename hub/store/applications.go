@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -400,7 +399,7 @@ func (t *Tenant) CreateApplication(ctx context.Context, a hub.Application) (hub.
 	if a.CreatedAt.IsZero() {
 		a.CreatedAt = time.Now()
 	}
-	spec, urls, err := sourcesOf(a)
+	spec, sources, err := sourcesOf(a)
 	if err != nil {
 		return hub.Application{}, err
 	}
@@ -411,7 +410,7 @@ func (t *Tenant) CreateApplication(ctx context.Context, a hub.Application) (hub.
 		"annotations": labels(a.Annotations), "finalizers": nonNil(a.Finalizers), "project": a.Project, "spec": spec,
 		"cluster": string(a.Cluster), "created": micro(a.CreatedAt),
 	})
-	t.queueSources(b, a.ID, a.Project, urls)
+	t.queueSources(b, a.ID, a.Project, sources)
 	var stored []hub.Application
 	queueList(b, "application", scanApplications(), &stored, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))
 	if err := send(ctx, t.tx, "insert application", b); err != nil {
@@ -438,8 +437,8 @@ func appFault(err error, a hub.Application) error {
 	return err
 }
 
-// sourcesOf checks a spec and returns the URLs of its repositories by source.
-func sourcesOf(a hub.Application) (spec string, urls []string, err error) {
+// sourcesOf checks a spec and returns its repositories by source.
+func sourcesOf(a hub.Application) (spec string, sources []namedRepository, err error) {
 	if spec, err = givenSpec(a.Spec); err != nil {
 		return "", nil, fault.With(err, appObject(a), "")
 	}
@@ -448,13 +447,13 @@ func sourcesOf(a hub.Application) (spec string, urls []string, err error) {
 		return "", nil, fault.With(err, appObject(a), "")
 	}
 	for i, s := range decoded.EffectiveSources() {
-		url, err := repourl.Normalize(s.RepoURL)
+		url, err := s.Repository()
 		if err != nil {
 			return "", nil, fault.With(err, fmt.Sprintf("%s, source %d", appObject(a), i+1), "")
 		}
-		urls = append(urls, url)
+		sources = append(sources, namedRepository{url, s.Kind()})
 	}
-	return spec, urls, nil
+	return spec, sources, nil
 }
 
 func (t *Tenant) appChanged(id hub.ApplicationID) { t.changed(changeApplication, string(id)) }
@@ -464,7 +463,7 @@ func (t *Tenant) appChanged(id hub.ApplicationID) { t.changed(changeApplication,
 // generation; the application is refreshed in any case. The error is fault.Conflict if its version is not
 // the expected one; 0 expects any.
 func (t *Tenant) UpdateApplication(ctx context.Context, a hub.Application, expect int64) (hub.Application, error) {
-	spec, urls, err := sourcesOf(a)
+	spec, sources, err := sourcesOf(a)
 	if err != nil {
 		return hub.Application{}, err
 	}
@@ -494,7 +493,7 @@ func (t *Tenant) UpdateApplication(ctx context.Context, a hub.Application, expec
 		b.Queue(raiseGeneration, t.id, a.ID)
 		queueList(b, "sources", pgx.RowTo[string], &before, selectSourceIDs, t.id, ids([]hub.ApplicationID{a.ID}))
 		b.Queue(deleteSources, t.id, a.ID)
-		t.queueSources(b, a.ID, a.Project, urls)
+		t.queueSources(b, a.ID, a.Project, sources)
 	}
 	var stored []hub.Application
 	queueList(b, "application", scanApplications(), &stored, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))

@@ -16,7 +16,7 @@ import (
 const (
 	clusterColumns = `
 		       c.id, c.tenant_id, c.namespace, c.name, c.labels, c.annotations, c.finalizers, c.version, c.created_at, c.updated_at,
-		       c.server, c.project, c.namespaces, c.cluster_resources, c.shard, c.kube_version, c.api_versions, c.fingerprint, c.agent_id, c.agent_version,
+		       c.server, c.project, c.namespaces, c.cluster_resources, c.shard, c.kube_version, c.api_versions, c.fingerprint, c.agent_id, c.agent_version, c.features,
 		       coalesce(p.connected, false), p.seen_at, coalesce(h.seq, 0), coalesce(a.acked_seq, 0), a.receipt_seq, a.receipt_root, a.receipt_at,
 		       c.refusal, c.upgradable, c.upgrade, coalesce(p.backlog, 0), coalesce(p.lag_ms, 0), coalesce(p.refused, ''), p.refused_at, (SELECT directory.held()),
 		       r.since, r.seen_at, r.reason, r.proven, r.agent_incarnation, r.agent_seq, r.hub_seq,
@@ -55,6 +55,13 @@ const (
 		FROM   cluster
 		WHERE  tenant_id = $1 AND id = ANY ($2::uuid[])
 		ORDER  BY api_sum, id`
+	selectCounts = `
+		SELECT a.cluster_id, count(*), coalesce(sum(s.resources), 0)
+		FROM   application a
+		LEFT   JOIN application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
+		WHERE  a.tenant_id = $1 AND `
+	selectAllCounts    = selectCounts + `a.cluster_id IS NOT NULL GROUP BY a.cluster_id`
+	selectSomeCounts   = selectCounts + `a.cluster_id = ANY ($2::uuid[]) GROUP BY a.cluster_id`
 	clusterScope       = `, project, namespaces, cluster_resources`
 	inCluster          = `, coalesce((` + selectInCluster + `), '')`
 	selectInCluster    = `SELECT value FROM setting WHERE tenant_id = $1 AND map = '` + hub.SettingsMap + `' AND key = '` + hub.InClusterKey + `' AND sealed IS NULL`
@@ -99,7 +106,7 @@ func scanCluster(row pgx.CollectableRow) (c hub.Cluster, err error) {
 	var proven *bool
 	var agentSeq, hubSeq *int64
 	err = row.Scan(&c.ID, &c.Tenant, &c.Namespace, &c.Name, &c.Labels, &c.Annotations, &c.Finalizers, &c.Version, &c.CreatedAt, &c.UpdatedAt,
-		&c.Server, &c.Project, &c.Namespaces, &c.ClusterResources, &c.Shard, &c.KubeVersion, &c.APIVersions, &c.Fingerprint, &c.AgentID, &c.AgentVersion,
+		&c.Server, &c.Project, &c.Namespaces, &c.ClusterResources, &c.Shard, &c.KubeVersion, &c.APIVersions, &c.Fingerprint, &c.AgentID, &c.AgentVersion, &c.Features,
 		&c.Connected, &c.LastSeen, &c.Seq, &c.AckedSeq, &receiptSeq, &root, &at, &c.Refusal, &c.Upgradable, &c.Upgrade,
 		&c.Backlog, &lag, &refused, &refusedAt, &c.Held,
 		&rewoundAt, &rewindSeen, &reason, &proven, &incarnation, &agentSeq, &hubSeq, &cloneAt, &known, &other, &address)
@@ -127,6 +134,24 @@ func noCluster() error { return fault.New(fault.Missing, "there is no such clust
 // Clusters returns all clusters in order of name.
 func (t *Tenant) Clusters(ctx context.Context) ([]hub.Cluster, error) {
 	return list(ctx, t.tx, "clusters", scanCluster, selectClusters, t.id)
+}
+
+// ClusterCounts returns numbers about clusters, which may be all; a cluster
+// without applications is left out.
+func (t *Tenant) ClusterCounts(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.ClusterCounts, error) {
+	out := map[hub.ClusterID]hub.ClusterCounts{}
+	statement, args := selectAllCounts, []any{t.id}
+	if len(want) > 0 {
+		statement, args = selectSomeCounts, append(args, ids(want))
+	}
+	_, err := list(ctx, t.tx, "numbers of clusters", func(row pgx.CollectableRow) (none struct{}, err error) {
+		var id hub.ClusterID
+		var n hub.ClusterCounts
+		err = row.Scan(&id, &n.Applications, &n.Objects)
+		out[id] = n
+		return none, err
+	}, statement, args...)
+	return out, err
 }
 
 // ClusterNames is Clusters with only id, name and server: a tenant may have

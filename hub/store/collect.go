@@ -13,15 +13,18 @@ import (
 
 // How long unused rows are stored.
 const (
-	keepSnapshots   = 10 // newest of each application, for renders of known inputs
-	keepChanges     = time.Hour
-	keepAnswers     = 24 * time.Hour
-	keepRows        = 24 * time.Hour
-	keepLog         = 7 * 24 * time.Hour
-	keepOperations  = 100 // newest of each application
-	collectAtOnce   = 1000
-	collectMany     = 5000           // of small rows
-	keepCredentials = 24 * time.Hour // of the directory, after they expired
+	keepSnapshots    = 10 // newest of each application, for renders of known inputs
+	keepChanges      = time.Hour
+	keepDeviceLogins = time.Hour // after they expired, so that a device hears that
+	keepBulks        = 7 * 24 * time.Hour
+	keepAnswers      = 24 * time.Hour
+	keepRows         = 24 * time.Hour
+	keepLog          = 7 * 24 * time.Hour
+	keepOperations   = 100 // newest of each application
+	collectAtOnce    = 1000
+	collectMany      = 5000           // of small rows
+	collectBulks     = 20             // each with its items
+	keepCredentials  = 24 * time.Hour // of the directory, after they expired
 )
 
 const (
@@ -141,6 +144,8 @@ func (t *Tenant) Collect(ctx context.Context, now time.Time) (more bool, err err
 	full.queue(b, collectMany, collectExchanged, t.id, now)
 	full.queue(b, collectMany, collectSignIns, t.id, now)
 	full.queue(b, collectMany, collectSessionClaims, t.id, now)
+	full.queue(b, collectMany, collectDeviceLogins, t.id, now.Add(-keepDeviceLogins))
+	full.queue(b, collectBulks, collectBulk, t.id, now.Add(-keepBulks))
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
 		return false, fmt.Errorf("collect what is not needed: %w", err)
 	}

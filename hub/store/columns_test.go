@@ -15,7 +15,8 @@ import (
 func TestSnapshotsTogether(t *testing.T) {
 	t.Parallel()
 	urls := storetest.Database(t)
-	db := storetest.OpenURLs(t, urls.Config())
+	keys := storetest.Keys(t)
+	db := storetest.OpenKeys(t, urls.Config(), keys)
 	w := build(t, db, "acme", "x")
 	ref := func(name string) hub.ObjectRef {
 		return hub.ObjectRef{Digest: sha256.Sum256([]byte(name)), Version: "v1", Kind: "ConfigMap", Namespace: "web", Name: name}
@@ -41,7 +42,7 @@ func TestSnapshotsTogether(t *testing.T) {
 	storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error { return tx.PutSnapshots(ctx, all) })
 
 	// Another replica has nothing of it in memory.
-	other := storetest.OpenURLs(t, urls.Config())
+	other := storetest.OpenKeys(t, urls.Config(), keys)
 	storetest.In(t, other, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 		recent := must[map[hub.ApplicationID][]hub.Snapshot](t)(tx.RecentSnapshots(ctx, []hub.ApplicationID{w.app.ID}, 100))
 		inputs := map[hub.SnapshotID][]hub.Input{}

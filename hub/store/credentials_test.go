@@ -63,6 +63,36 @@ func TestCredentials(t *testing.T) {
 			t.Error("the credential changed")
 		}
 	})
+	t.Run("CRED-02 CRED-12 a repository takes login and proxy of the template, and its own proxy before that", func(t *testing.T) {
+		const url = "https://h.test/proxied/app"
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+			must[hub.RepositoryTemplate](t)(tx.PutRepositoryTemplate(ctx, hub.RepositoryTemplate{URL: "https://h.test/proxied", Proxy: "http://a:canary-proxy@p.test:3128", NoProxy: "x.test"}, &hub.Credential{Password: "canary-t"}))
+			r := must[hub.Repository](t)(tx.PutRepository(ctx, hub.Repository{URL: url, Registered: true}, nil))
+			if r.HasCredential || r.Proxy != "" {
+				t.Errorf("repository %+v", r)
+			}
+			return nil
+		})
+		if got := credential(url); got.Password != "canary-t" || got.Proxy != "http://a:canary-proxy@p.test:3128" || got.NoProxy != "x.test" {
+			t.Error("login or proxy of the template are not used")
+		}
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+			r := must[hub.Repository](t)(tx.RepositoryByURL(ctx, url))
+			r.Proxy = "http://q.test:3128"
+			r = must[hub.Repository](t)(tx.PutRepository(ctx, r, nil))
+			if r.HasCredential || r.Proxy != "http://q.test:3128" {
+				t.Errorf("repository %+v", r)
+			}
+			return nil
+		})
+		if got := credential(url); got.Password != "canary-t" || got.Proxy != "http://q.test:3128" || got.NoProxy != "" {
+			t.Error("the repository's own proxy is not used with the login of the template")
+		}
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+			r := must[hub.Repository](t)(tx.RepositoryByURL(ctx, url))
+			return tx.DeleteRepository(ctx, r.ID)
+		})
+	})
 	super := storetest.Connect(t, urls.Superuser)
 	t.Run("SEC-C no table holds it in the clear", func(t *testing.T) {
 		for _, table := range tenantTables(t, super) {
@@ -97,7 +127,7 @@ func TestCredentials(t *testing.T) {
 			_, err := tx.Repository(ctx, free.ID)
 			wantKind(t, err, fault.Missing, "after its deletion")
 			templates := must[[]hub.RepositoryTemplate](t)(tx.RepositoryTemplates(ctx))
-			if len(templates) != 2 {
+			if len(templates) != 3 {
 				t.Errorf("templates %+v", templates)
 			}
 			check(t, tx.DeleteRepositoryTemplate(ctx, templates[0].ID))

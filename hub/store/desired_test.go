@@ -230,7 +230,8 @@ func TestDesiredLog(t *testing.T) {
 func TestObjectsAndSnapshots(t *testing.T) {
 	t.Parallel()
 	urls := storetest.Database(t)
-	db, elsewhere := storetest.OpenURLs(t, urls.Config()), storetest.OpenURLs(t, urls.Config())
+	keys := storetest.Keys(t)
+	db, elsewhere := storetest.OpenKeys(t, urls.Config(), keys), storetest.OpenKeys(t, urls.Config(), keys)
 	w := build(t, db, "acme", "acme")
 	digest := func(n int) hub.Digest { return sha256.Sum256([]byte(fmt.Sprint("object", n))) }
 	snapshot := newSnapshot(w.app)

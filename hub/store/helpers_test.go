@@ -47,6 +47,7 @@ type world struct {
 	app        hub.Application
 	snapshot   hub.Snapshot
 	operation  hub.Operation
+	bulk       hub.BulkID
 	object     hub.SealedObject
 }
 
@@ -112,6 +113,14 @@ func (w *world) people(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	check(t, tx.PutSessionClaims(ctx, hub.SessionClaims{
 		Hash: sha256.Sum256([]byte(w.tenant + "claims")), User: w.user.ID, Provider: w.mark, Groups: []string{w.mark}, Proof: w.mark, ExpiresAt: now().Add(time.Hour),
 	}))
+	check(t, tx.PutDeviceLogin(ctx, hub.DeviceLogin{
+		Hash: sha256.Sum256([]byte(w.tenant + "device")), UserCode: sha256.Sum256([]byte(w.tenant + "code")), Address: w.mark, Client: w.mark, Pace: hub.DevicePace,
+		CreatedAt: now(), ExpiresAt: now().Add(time.Hour),
+	}))
+	w.bulk = hub.NewID[hub.BulkID]()
+	check(t, tx.CreateBulk(ctx, hub.Bulk{ID: w.bulk, Action: hub.BulkSync, Query: w.mark, By: hub.Caller{Username: w.mark}, CreatedAt: now()},
+		[]hub.BulkItem{{Ordinal: 1, Namespace: w.mark, Name: w.mark}}))
+	check(t, tx.AddPolicyVersion(ctx, hub.PolicyVersion{At: now(), By: w.mark, Changed: []string{w.mark}, Values: map[string]string{w.mark: w.mark}}))
 	check(t, tx.SetPolicy(ctx, "p, "+w.mark+", *, *, *, allow"))
 	check(t, tx.PutQuotas(ctx, hub.Quotas{hub.QuotaApplications: 1000, hub.QuotaUsers: 1000}, nil))
 	w.project = must[hub.Project](t)(tx.CreateProject(ctx, hub.Project{Meta: hub.Meta{Name: w.mark}, Spec: []byte(`{"description":"` + w.mark + `"}`)}))
@@ -143,6 +152,10 @@ func (w *world) places(t testing.TB, ctx context.Context, tx *store.Tenant) {
 		&hub.Credential{Username: w.mark, Password: "secret of " + w.mark}))
 	w.template = must[hub.RepositoryTemplate](t)(tx.PutRepositoryTemplate(ctx, hub.RepositoryTemplate{URL: "https://git.test/" + w.mark, Name: w.mark},
 		&hub.Credential{Username: w.mark, Password: "template secret of " + w.mark}))
+	must[bool](t)(tx.PutDeferredCredential(ctx, hub.DeferredCredential{
+		Kind: hub.WriteRepository, Name: w.mark, URL: url, Project: w.mark, Username: w.mark, CreatedAt: now(),
+		Values: map[string]string{"password": "deferred secret of " + w.mark},
+	}))
 	check(t, tx.PutHostKeys(ctx, []hub.HostKey{{Host: "git.test", Type: "ssh-rsa", Key: w.mark}}))
 	check(t, tx.LockSettings(ctx))
 	check(t, tx.ChangeSettings(ctx, []hub.Setting{

@@ -75,6 +75,7 @@ func (t *Tenant) keys(ctx context.Context) (hub.TenantKeys, error) {
 		Object:     encryption.Derive(dataKey, encryption.ObjectKey),
 		Credential: encryption.Derive(dataKey, encryption.CredentialKey),
 		Feed:       encryption.Derive(dataKey, encryption.FeedKey),
+		Snapshot:   encryption.Derive(dataKey, encryption.SnapshotKey),
 	}
 	t.db.mu.Lock()
 	defer t.db.mu.Unlock()

@@ -66,10 +66,10 @@ const (
 	detachAgent = `SELECT directory.detach_agent($1, $2)`
 	updateFacts = `
 		UPDATE cluster
-		SET    agent_version = @agent_version, fingerprint = @fingerprint, kube_version = @kube_version, api_versions = @api_versions, readyz = @readyz, upgradable = @upgradable,
+		SET    agent_version = @agent_version, fingerprint = @fingerprint, kube_version = @kube_version, api_versions = @api_versions, readyz = @readyz, upgradable = @upgradable, features = @features,
 		       updated_at = CASE WHEN (kube_version, api_versions) IS DISTINCT FROM (@kube_version, @api_versions) THEN now() ELSE updated_at END
 		WHERE  tenant_id = @tenant AND id = @id
-		  AND  (agent_version, fingerprint, kube_version, api_versions, readyz, upgradable) IS DISTINCT FROM (@agent_version, @fingerprint, @kube_version, @api_versions, @readyz, @upgradable)`
+		  AND  (agent_version, fingerprint, kube_version, api_versions, readyz, upgradable, features) IS DISTINCT FROM (@agent_version, @fingerprint, @kube_version, @api_versions, @readyz, @upgradable, @features)`
 	clusterFacts = `SELECT kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`
 	clusterApps  = `SELECT id FROM application WHERE tenant_id = $1 AND cluster_id = $2`
 )
@@ -337,7 +337,7 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 func (t *Tenant) putFacts(ctx context.Context, a hub.Attachment) error {
 	_, err := exec(ctx, t.tx, "store facts", updateFacts, pgx.StrictNamedArgs{
 		"tenant": t.id, "id": a.Cluster, "agent_version": a.AgentVersion, "fingerprint": a.Fingerprint,
-		"kube_version": a.KubeVersion, "api_versions": nonNil(a.APIVersions), "readyz": a.Readyz, "upgradable": a.Upgradable,
+		"kube_version": a.KubeVersion, "api_versions": nonNil(a.APIVersions), "readyz": a.Readyz, "upgradable": a.Upgradable, "features": nonNil(a.Features),
 	})
 	if err != nil {
 		return err

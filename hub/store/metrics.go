@@ -83,5 +83,9 @@ func (db *DB) Pools() []PoolStats {
 			Waited: s.EmptyAcquireCount(), Wait: s.EmptyAcquireWaitTime(), AcquireFailed: s.CanceledAcquireCount(),
 		}
 	}
-	return []PoolStats{one("app", db.app), one("system", db.system)}
+	app, turns := one("app", db.app), db.slots.Stats()
+	app.Waited += turns.Waited
+	app.Wait += turns.Wait
+	app.AcquireFailed += turns.Canceled
+	return []PoolStats{app, one("system", db.system)}
 }

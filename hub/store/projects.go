@@ -31,7 +31,7 @@ const (
 		SELECT key, value
 		FROM   setting
 		WHERE  tenant_id = $1 AND sealed IS NULL
-		  AND  (map = '` + hub.SettingsMap + `' AND key = '` + hub.GlobalProjectsKey + `' OR map = '` + hub.ParamsMap + `' AND key = '` + hub.ApplicationNamespacesKey + `')`
+		  AND  (map = '` + hub.SettingsMap + `' AND key IN ('` + hub.GlobalProjectsKey + `', '` + hub.PausesKey + `') OR map = '` + hub.ParamsMap + `' AND key = '` + hub.ApplicationNamespacesKey + `')`
 	insertProject = `
 		INSERT INTO project (tenant_id, id, namespace, name, labels, annotations, finalizers, spec, created_at, updated_at)
 		VALUES (@tenant, @id, @namespace, @name, @labels, @annotations, @finalizers, @spec, @now, @now)`
@@ -80,9 +80,10 @@ func (t *Tenant) ProjectSpecs(ctx context.Context, names []string) (map[string]h
 	if err := t.inherit(ctx, found, values[hub.GlobalProjectsKey]); err != nil {
 		return nil, err
 	}
+	pauses := hub.ActivePauses(values[hub.PausesKey], time.Now())
 	out := make(map[string]hub.Project, len(found))
 	for _, p := range found {
-		p.AppNamespaces = values[hub.ApplicationNamespacesKey]
+		p.Pauses, p.AppNamespaces = pauses, values[hub.ApplicationNamespacesKey]
 		out[p.Name] = p
 	}
 	return out, nil

@@ -19,7 +19,7 @@ const (
 		ORDER  BY application_id, idx`
 	selectUsedRepositories = `
 		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL,
-		       insecure, registered, fetched_at, error, error_at, error_since, version, created_at
+		       insecure, plain_http, proxy, no_proxy, lfs, depth, registered, fetched_at, error, error_at, error_since, version, created_at
 		FROM   repository
 		WHERE  tenant_id = $1 AND id = ANY ($2::uuid[])`
 	selectManyRefs = `
@@ -70,12 +70,15 @@ func (t *Tenant) Refreshes(ctx context.Context, want []hub.ApplicationID, recent
 	if err != nil {
 		return nil, err
 	}
+	shared := make(map[string]*hub.Project, len(projects))
+	for name, p := range projects {
+		p.Share()
+		shared[name] = &p
+	}
 	for i := range out {
 		r := &out[i]
 		r.Sources, r.Recent = sources[r.Application.ID], snapshots[r.Application.ID]
-		if p, ok := projects[r.Application.Project]; ok {
-			r.Project = &p
-		}
+		r.Project = shared[r.Application.Project]
 		if c, ok := platforms[r.Application.Cluster]; ok {
 			r.Cluster = &c
 		}
@@ -129,11 +132,7 @@ func (t *Tenant) readRepositories(ctx context.Context, into map[hub.RepositoryID
 	var refs []ref
 	want := ids(slices.Collect(maps.Keys(into)))
 	b := &pgx.Batch{}
-	queueList(b, "repositories", func(row pgx.CollectableRow) (r hub.Repository, err error) {
-		err = row.Scan(&r.ID, &r.Tenant, &r.URL, &r.Type, &r.Name, &r.Project, &r.Username, &r.HasCredential,
-			&r.Insecure, &r.Registered, &r.FetchedAt, &r.Error, &r.ErrorAt, &r.ErrorSince, &r.Version, &r.CreatedAt)
-		return r, err
-	}, &repos, selectUsedRepositories, t.id, want)
+	queueList(b, "repositories", scanRepository, &repos, selectUsedRepositories, t.id, want)
 	queueList(b, "refs", func(row pgx.CollectableRow) (r ref, err error) {
 		err = row.Scan(&r.of, &r.Name, &r.Commit)
 		return r, err

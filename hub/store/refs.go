@@ -20,6 +20,10 @@ const (
 		SELECT $1, $2, u.name, u.commit FROM unnest($3::text[], $4::text[]) AS u (name, commit)
 		ON CONFLICT (tenant_id, repository_id, name) DO UPDATE SET commit = excluded.commit
 		WHERE r.commit <> excluded.commit`
+	// What the version is follows from the next fetch.
+	acceptContents = `
+		UPDATE ref SET commit = split_part(commit, ' ', 1) || ' ' || $4
+		WHERE  tenant_id = $1 AND repository_id = $2 AND name = ANY ($3)`
 	selectRefs = `
 		SELECT name, commit
 		FROM   ref
@@ -148,4 +152,14 @@ func (t *Tenant) Refs(ctx context.Context, id hub.RepositoryID) ([]hub.Ref, erro
 		return nil, noRepository()
 	}
 	return list(ctx, t.tx, "refs", pgx.RowToStructByName[hub.Ref], selectRefs, t.id, id)
+}
+
+// AcceptContents has the next fetch of a repository take whatever contents the
+// versions have that some refs stand for (decision 0096).
+func (t *Tenant) AcceptContents(ctx context.Context, id hub.RepositoryID, refs []string) error {
+	if !hub.ValidID(string(id)) {
+		return noRepository()
+	}
+	_, err := exec(ctx, t.tx, "accept contents", acceptContents, t.id, id, nonNil(refs), hub.AcceptedContents)
+	return err
 }

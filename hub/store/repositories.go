@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,31 +17,31 @@ import (
 
 const (
 	selectRepositories = `
-		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
+		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL, insecure, plain_http, proxy, no_proxy, lfs, depth, registered, fetched_at, error, error_at, error_since, version, created_at
 		FROM   repository
 		WHERE  tenant_id = $1
 		ORDER  BY address, project`
 	selectRepository = `
-		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
+		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL, insecure, plain_http, proxy, no_proxy, lfs, depth, registered, fetched_at, error, error_at, error_since, version, created_at
 		FROM   repository
 		WHERE  tenant_id = $1 AND id = $2`
 	selectRepositoryByURL = `
-		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
+		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL, insecure, plain_http, proxy, no_proxy, lfs, depth, registered, fetched_at, error, error_at, error_since, version, created_at
 		FROM   repository
 		WHERE  tenant_id = $1 AND url = $2`
 	// That of the project comes before the one without.
 	selectRepositoryFor = `
-		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
+		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL, insecure, plain_http, proxy, no_proxy, lfs, depth, registered, fetched_at, error, error_at, error_since, version, created_at
 		FROM   repository
 		WHERE  tenant_id = $1 AND url = ANY ($2)
 		ORDER  BY project DESC
 		LIMIT  1`
 	upsertRepository = `
-		INSERT INTO repository AS r (tenant_id, id, url, type, name, project, username, insecure, registered, created_at)
-		VALUES (@tenant, @id, @url, @type, @name, @project, @username, @insecure, @registered, @now)
+		INSERT INTO repository AS r (tenant_id, id, url, type, name, project, username, insecure, plain_http, proxy, no_proxy, lfs, depth, registered, created_at)
+		VALUES (@tenant, @id, @url, @type, @name, @project, @username, @insecure, @plain, @proxy, @no_proxy, @lfs, @depth, @registered, @now)
 		ON CONFLICT (tenant_id, url) DO UPDATE
 		SET type = excluded.type, name = excluded.name, project = excluded.project, username = excluded.username,
-		    insecure = excluded.insecure, registered = r.registered OR excluded.registered, version = r.version + 1
+		    insecure = excluded.insecure, plain_http = excluded.plain_http, proxy = excluded.proxy, no_proxy = excluded.no_proxy, lfs = excluded.lfs, depth = excluded.depth, registered = r.registered OR excluded.registered, version = r.version + 1
 		RETURNING id, registered AND NOT EXISTS (SELECT FROM repository o WHERE o.tenant_id = @tenant AND o.id = r.id AND o.registered)`
 	updateCredential = `UPDATE repository SET credential = $3 WHERE tenant_id = $1 AND id = $2`
 	// A repository that applications name stays known, without its settings.
@@ -50,33 +51,37 @@ const (
 		  AND  NOT EXISTS (SELECT FROM app_source s WHERE s.tenant_id = $1 AND s.repository_id = $2)`
 	unregisterRepository = `
 		UPDATE repository
-		SET    registered = false, credential = NULL, username = '', name = '', project = '', insecure = false, version = version + 1
+		SET    registered = false, credential = NULL, username = '', name = '', project = '', insecure = false, plain_http = false,
+		       proxy = '', no_proxy = '', lfs = false, depth = 0, version = version + 1
 		WHERE  tenant_id = $1 AND id = $2`
 	noteRepositories = `
 		INSERT INTO repository (tenant_id, id, url, type, registered, created_at)
-		SELECT @tenant, u.id, u.url, 'git', false, @now FROM unnest(@ids::uuid[], @urls::text[], @own_urls::text[]) AS u (id, url, own)
+		SELECT @tenant, u.id, u.url, u.type, false, @now FROM unnest(@ids::uuid[], @urls::text[], @types::text[], @own_urls::text[]) AS u (id, url, type, own)
 		WHERE  NOT EXISTS (SELECT FROM repository p WHERE p.tenant_id = @tenant AND p.url = u.own AND u.own <> u.url)
 		ORDER  BY u.url
 		ON CONFLICT (tenant_id, url) DO NOTHING
 		RETURNING id`
 
-	selectCredential = `SELECT username, credential, address FROM repository WHERE tenant_id = $1 AND id = $2`
+	selectCredential         = `SELECT username, credential, address, proxy, no_proxy FROM repository WHERE tenant_id = $1 AND id = $2`
+	selectOwnCredential      = `SELECT credential FROM repository WHERE tenant_id = $1 AND id = $2`
+	selectTemplateCredential = `SELECT credential FROM repository_template WHERE tenant_id = $1 AND id = $2`
 	// The longest prefix that ends where a path element ends wins.
 	selectTemplateFor = `
-		SELECT id, username, credential
+		SELECT id, username, credential, proxy, no_proxy
 		FROM   repository_template
 		WHERE  tenant_id = $1 AND (url = $2 OR starts_with($2, rtrim(url, '/') || '/'))
 		ORDER  BY length(url) DESC
 		LIMIT  1`
 
 	upsertTemplate = `
-		INSERT INTO repository_template (tenant_id, id, url, type, name, username, created_at)
-		VALUES (@tenant, @id, @url, @type, @name, @username, @now)
-		ON CONFLICT (tenant_id, url) DO UPDATE SET type = excluded.type, name = excluded.name, username = excluded.username
+		INSERT INTO repository_template (tenant_id, id, url, type, name, username, proxy, no_proxy, created_at)
+		VALUES (@tenant, @id, @url, @type, @name, @username, @proxy, @no_proxy, @now)
+		ON CONFLICT (tenant_id, url) DO UPDATE
+		SET type = excluded.type, name = excluded.name, username = excluded.username, proxy = excluded.proxy, no_proxy = excluded.no_proxy
 		RETURNING id, created_at`
 	updateTemplateCredential = `UPDATE repository_template SET credential = $3 WHERE tenant_id = $1 AND id = $2`
 	selectTemplates          = `
-		SELECT id, url, type, name, username, created_at
+		SELECT id, url, type, name, username, proxy, no_proxy, created_at
 		FROM   repository_template
 		WHERE  tenant_id = $1
 		ORDER  BY url`
@@ -87,7 +92,7 @@ const (
 
 func scanRepository(row pgx.CollectableRow) (r hub.Repository, err error) {
 	err = row.Scan(&r.ID, &r.Tenant, &r.URL, &r.Type, &r.Name, &r.Project, &r.Username, &r.HasCredential, &r.Insecure,
-		&r.Registered, &r.FetchedAt, &r.Error, &r.ErrorAt, &r.ErrorSince, &r.Version, &r.CreatedAt)
+		&r.PlainHTTP, &r.Proxy, &r.NoProxy, &r.LFS, &r.Depth, &r.Registered, &r.FetchedAt, &r.Error, &r.ErrorAt, &r.ErrorSince, &r.Version, &r.CreatedAt)
 	return r, err
 }
 
@@ -136,16 +141,23 @@ func (t *Tenant) PutRepository(ctx context.Context, r hub.Repository, c *hub.Cre
 	if c != nil && r.Username == "" {
 		r.Username = c.Username
 	}
+	shown, err := hub.ReadProxy(r.Proxy)
+	if err != nil {
+		return hub.Repository{}, err
+	}
 	added := false // to those that are registered
-	err := t.tx.QueryRow(ctx, upsertRepository, pgx.StrictNamedArgs{
+	err = t.tx.QueryRow(ctx, upsertRepository, pgx.StrictNamedArgs{
 		"tenant": t.id, "id": r.ID, "url": r.URL, "type": r.Type, "name": r.Name, "project": r.Project, "username": r.Username,
-		"insecure": r.Insecure, "registered": r.Registered, "now": micro(time.Now()),
+		"insecure": r.Insecure, "plain": r.PlainHTTP, "proxy": shown, "no_proxy": r.NoProxy, "lfs": r.LFS, "depth": r.Depth, "registered": r.Registered, "now": micro(time.Now()),
 	}).Scan(&r.ID, &added)
 	if added {
 		t.grows(hub.QuotaRepositories)
 	}
 	if err != nil {
 		return hub.Repository{}, fmt.Errorf("write repository %q: %w", r.URL, err)
+	}
+	if c, err = t.withProxy(ctx, selectOwnCredential, r.ID, c, r.Proxy); err != nil {
+		return hub.Repository{}, err
 	}
 	if c != nil {
 		if err := t.putCredential(ctx, updateCredential, r.ID, *c); err != nil {
@@ -160,6 +172,41 @@ func (t *Tenant) PutRepository(ctx context.Context, r hub.Repository, c *hub.Cre
 	t.fetch(r.ID)
 	t.changed(changeRepository, string(r.ID))
 	return t.Repository(ctx, r.ID)
+}
+
+// withProxy returns the credential to store, or nil if what is stored stays. Of
+// a proxy only one with a user name is part of it. A proxy that is given without
+// its password keeps the one that is stored for this proxy, and for no other.
+func (t *Tenant) withProxy(ctx context.Context, statement string, row hub.RepositoryID, c *hub.Credential, proxy string) (*hub.Credential, error) {
+	var sealed []byte
+	if err := t.tx.QueryRow(ctx, statement, t.id, row).Scan(&sealed); err != nil {
+		return nil, fmt.Errorf("read the stored credential: %w", err)
+	}
+	old, err := t.unsealed(ctx, row, sealed)
+	if err != nil && c == nil {
+		return nil, err
+	}
+	shown, err := hub.ReadProxy(proxy)
+	if err != nil {
+		return nil, err
+	}
+	before, err := hub.ReadProxy(old.Proxy)
+	switch {
+	case strings.Contains(proxy, "@"):
+	case err == nil && shown != "" && before == shown:
+		proxy = old.Proxy
+	default:
+		proxy = ""
+	}
+	if c == nil && old.Proxy == proxy {
+		return nil, nil
+	}
+	if c == nil {
+		c = &old
+	}
+	out := *c
+	out.Proxy, out.NoProxy = proxy, ""
+	return &out, nil
 }
 
 // putCredential seals a credential into its row, or removes it when empty.
@@ -194,29 +241,53 @@ func (t *Tenant) Credential(ctx context.Context, id hub.RepositoryID) (hub.Crede
 	if !hub.ValidID(string(id)) {
 		return hub.Credential{}, noRepository()
 	}
-	var own, username, url string
+	var own, username, url, proxy, noProxy string
 	var sealed []byte
-	err := t.tx.QueryRow(ctx, selectCredential, t.id, id).Scan(&own, &sealed, &url)
+	err := t.tx.QueryRow(ctx, selectCredential, t.id, id).Scan(&own, &sealed, &url, &proxy, &noProxy)
 	if err != nil {
 		return hub.Credential{}, missing(err, "there is no such repository")
-	}
-	// The user name of an SSH address belongs to the address, and does not
-	// mean that there is a credential.
-	if sealed == nil && (own == "" || repourl.IsSSH(url)) {
-		err := t.tx.QueryRow(ctx, selectTemplateFor, t.id, url).Scan(&id, &username, &sealed)
-		if err := missing(err, "no template"); err != nil && fault.KindOf(err) != fault.Missing {
-			return hub.Credential{}, fmt.Errorf("find a credential template: %w", err)
-		}
 	}
 	c, err := t.unsealed(ctx, id, sealed)
 	if err != nil {
 		return hub.Credential{}, err
+	}
+	c.Proxy, c.NoProxy = cmp.Or(c.Proxy, proxy), noProxy
+	// The user name of an SSH address belongs to the address, and does not
+	// mean that there is a credential.
+	if c.Empty() && (own == "" || repourl.IsSSH(url)) {
+		template, err := t.TemplateCredential(ctx, url)
+		if err != nil {
+			return hub.Credential{}, err
+		}
+		if c.Proxy != "" {
+			template.Proxy, template.NoProxy = c.Proxy, c.NoProxy
+		}
+		username, c = template.Username, template
 	}
 	c.Username = cmp.Or(c.Username, own, username)
 	if own != "" && repourl.IsSSH(url) {
 		c.Username = own
 	}
 	return c, nil
+}
+
+// TemplateCredential returns the credential of the template with the longest matching
+// URL prefix; none is an empty one.
+func (t *Tenant) TemplateCredential(ctx context.Context, url string) (hub.Credential, error) {
+	var id hub.RepositoryID
+	var username, proxy, noProxy string
+	var sealed []byte
+	err := missing(t.tx.QueryRow(ctx, selectTemplateFor, t.id, url).Scan(&id, &username, &sealed, &proxy, &noProxy), "no template")
+	if fault.KindOf(err) == fault.Missing {
+		return hub.Credential{}, nil
+	}
+	if err != nil {
+		return hub.Credential{}, fmt.Errorf("find a credential template: %w", err)
+	}
+	c, err := t.unsealed(ctx, id, sealed)
+	c.Username = cmp.Or(c.Username, username)
+	c.Proxy, c.NoProxy = cmp.Or(c.Proxy, proxy), noProxy
+	return c, err
 }
 
 // AccessTo returns what opens the repository with a normalised URL for
@@ -232,18 +303,7 @@ func (t *Tenant) AccessTo(ctx context.Context, url, project string) (c hub.Crede
 	if fault.KindOf(err) != fault.Missing {
 		return c, false, err
 	}
-	var id hub.RepositoryID
-	var username string
-	var sealed []byte
-	err = t.tx.QueryRow(ctx, selectTemplateFor, t.id, url).Scan(&id, &username, &sealed)
-	if err := missing(err, "no template"); err != nil {
-		if fault.KindOf(err) == fault.Missing {
-			return c, false, nil
-		}
-		return c, false, fmt.Errorf("find a credential template: %w", err)
-	}
-	c, err = t.unsealed(ctx, id, sealed)
-	c.Username = cmp.Or(c.Username, username)
+	c, err = t.TemplateCredential(ctx, url)
 	return c, false, err
 }
 
@@ -322,13 +382,13 @@ func (t *Tenant) fetch(id hub.RepositoryID) { t.enqueue(hub.WorkFetch, string(id
 // queueRepositories makes URLs known that applications of a project name, and
 // has new ones fetched. Those that the project has a repository of its own for
 // are known.
-func (t *Tenant) queueRepositories(b *pgx.Batch, project string, urls []string) {
-	fresh := make([]string, len(urls))
-	for i := range urls {
-		fresh[i] = string(hub.NewID[hub.RepositoryID]())
+func (t *Tenant) queueRepositories(b *pgx.Batch, project string, named []namedRepository) {
+	fresh, urls, types := make([]string, len(named)), make([]string, len(named)), make([]string, len(named))
+	for i, n := range named {
+		fresh[i], urls[i], types[i] = string(hub.NewID[hub.RepositoryID]()), n.url, string(n.kind.OrDefault())
 	}
 	b.Queue(noteRepositories, pgx.StrictNamedArgs{
-		"tenant": t.id, "ids": fresh, "urls": urls, "now": micro(time.Now()), "own_urls": repoKeys(urls, project),
+		"tenant": t.id, "ids": fresh, "urls": urls, "types": types, "now": micro(time.Now()), "own_urls": repoKeys(urls, project),
 	}).Query(func(rows pgx.Rows) error {
 		made, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		for _, id := range made {
@@ -352,12 +412,20 @@ func (t *Tenant) PutRepositoryTemplate(ctx context.Context, r hub.RepositoryTemp
 	if c != nil && r.Username == "" {
 		r.Username = c.Username
 	}
-	err := t.tx.QueryRow(ctx, upsertTemplate, pgx.StrictNamedArgs{
-		"tenant": t.id, "id": r.ID, "url": r.URL, "type": r.Type, "name": r.Name, "username": r.Username, "now": micro(time.Now()),
+	shown, err := hub.ReadProxy(r.Proxy)
+	if err != nil {
+		return hub.RepositoryTemplate{}, err
+	}
+	err = t.tx.QueryRow(ctx, upsertTemplate, pgx.StrictNamedArgs{
+		"tenant": t.id, "id": r.ID, "url": r.URL, "type": r.Type, "name": r.Name, "username": r.Username, "proxy": shown, "no_proxy": r.NoProxy, "now": micro(time.Now()),
 	}).Scan(&r.ID, &r.CreatedAt)
 	if err != nil {
 		return hub.RepositoryTemplate{}, fmt.Errorf("write credential template %q: %w", r.URL, err)
 	}
+	if c, err = t.withProxy(ctx, selectTemplateCredential, r.ID, c, r.Proxy); err != nil {
+		return hub.RepositoryTemplate{}, err
+	}
+	r.Proxy = shown
 	if c != nil {
 		if err := t.putCredential(ctx, updateTemplateCredential, r.ID, *c); err != nil {
 			return hub.RepositoryTemplate{}, err

@@ -12,8 +12,8 @@ import (
 
 const (
 	insertSession = `
-		INSERT INTO directory.session (hash, tenant_id, account_id, created_at, seen_at, expires_at)
-		VALUES (@hash, @tenant, @account, @created, @seen, @expires)`
+		INSERT INTO directory.session (hash, tenant_id, account_id, created_at, seen_at, expires_at, address, client, provider)
+		VALUES (@hash, @tenant, @account, @created, @seen, @expires, @address, @client, @provider)`
 	selectSession = `
 		SELECT s.hash, s.tenant_id, s.account_id, s.created_at, s.seen_at, s.expires_at
 		FROM   directory.session s
@@ -63,6 +63,7 @@ func (s *System) PutSession(ctx context.Context, session hub.Session) error {
 	_, err := exec(ctx, s.db.system, "insert session", insertSession, pgx.StrictNamedArgs{
 		"hash": session.Hash[:], "tenant": session.Tenant, "account": session.User, "created": micro(session.CreatedAt),
 		"seen": micro(session.SeenAt), "expires": micro(session.ExpiresAt),
+		"address": session.Address, "client": session.Client, "provider": session.Provider,
 	})
 	return classify(err)
 }

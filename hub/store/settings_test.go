@@ -138,3 +138,33 @@ func TestSettingsInTheLog(t *testing.T) {
 		})
 	})
 }
+
+func TestPolicyVersions(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t)
+	w := build(t, db, "alpha", "canary-alpha")
+	t.Run("UX-ACC-1 versions are numbered, the newest come first, and the oldest go", func(t *testing.T) {
+		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+			for range hub.MaxPolicyVersions + 1 { // with that of build
+				if err := tx.AddPolicyVersion(ctx, hub.PolicyVersion{At: now(), By: "ada", Changed: []string{"policy.csv"}, Values: map[string]string{"policy.csv": "p"}}); err != nil {
+					return err
+				}
+			}
+			all, err := tx.PolicyVersions(ctx, 0, hub.MaxPolicyVersions+10)
+			if err != nil {
+				return err
+			}
+			if newest, oldest := all[0].Number, all[len(all)-1].Number; len(all) != hub.MaxPolicyVersions || newest != hub.MaxPolicyVersions+2 || oldest != 3 {
+				t.Errorf("%d from %d to %d", len(all), newest, oldest)
+			}
+			if _, err := tx.PolicyVersionAt(ctx, 2); fault.KindOf(err) != fault.Missing {
+				t.Errorf("one that is gone: %v", err)
+			}
+			v, err := tx.PolicyVersionAt(ctx, 3)
+			if err == nil && v.Values["policy.csv"] != "p" {
+				t.Errorf("%+v", v)
+			}
+			return err
+		})
+	})
+}

@@ -46,18 +46,24 @@ const (
 
 	insertSnapshot = `
 		INSERT INTO snapshot (tenant_id, id, application_id, revision, revisions, params_hash, objects, object_count, digests, lists,
-		                      inputs, source_type, impure, warnings, commit, created_at)
+		                      inputs, source_type, impure, warnings, commit, created_at, mac)
 		SELECT @tenant, u.id, u.app, u.revision, u.revisions::text[], u.params, u.objects, u.count, u.digests::bytea[], u.lists::bytea[],
-		       u.inputs, u.source_type, u.impure, u.warnings::text[], u.commit::json, u.created_at
+		       u.inputs, u.source_type, u.impure, u.warnings::text[], u.commit::json, u.created_at, u.mac
 		FROM   unnest(@ids::uuid[], @apps::uuid[], @revisions::text[], @each_revisions::text[], @params::bytea[],
 		              @objects::bytea[], @counts::integer[], @digests::text[], @lists::text[], @inputs::bytea[], @source_types::text[],
-		              @impure::boolean[], @warnings::text[], @commits::text[], @created::timestamptz[])
-		       AS u (id, app, revision, revisions, params, objects, count, digests, lists, inputs, source_type, impure, warnings, commit, created_at)`
+		              @impure::boolean[], @warnings::text[], @commits::text[], @created::timestamptz[], @macs::bytea[])
+		       AS u (id, app, revision, revisions, params, objects, count, digests, lists, inputs, source_type, impure, warnings, commit, created_at, mac)`
 	selectSnapshots = `
-		SELECT id, application_id, revision, revisions, params_hash, objects, digests, lists, source_type, impure, warnings, commit, created_at
+		SELECT id, application_id, revision, revisions, params_hash, objects, digests, lists, source_type, impure, warnings, commit, created_at, inputs, mac
 		FROM   snapshot
 		WHERE  tenant_id = $1 AND id = ANY ($2::uuid[])`
 	selectPresent = `SELECT id FROM snapshot WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
+	// The newest of an application that has a revision.
+	selectSnapshotOf = `
+		SELECT id FROM snapshot
+		WHERE  tenant_id = $1 AND application_id = $2 AND (revision = $3 OR $3 = ANY (revisions))
+		ORDER  BY created_at DESC, id DESC
+		LIMIT  1`
 	// The newest of each application.
 	selectRecent = `
 		SELECT a.application_id, coalesce(a.target_id::text, ''), n.id
@@ -69,7 +75,7 @@ const (
 		WHERE  a.tenant_id = $1 AND a.application_id = ANY ($2::uuid[])
 		ORDER  BY a.application_id, n.created_at DESC, n.id DESC`
 	selectInputs = `
-		SELECT id, application_id, revision, revisions, params_hash, inputs, lists, source_type, impure, warnings, commit, created_at
+		SELECT id, application_id, revision, revisions, params_hash, inputs, lists, source_type, impure, warnings, commit, created_at, objects, digests, mac
 		FROM   snapshot
 		WHERE  tenant_id = $1 AND id = ANY ($2::uuid[])`
 	// What an agent may request: objects of what its applications compare
@@ -160,12 +166,14 @@ func (t *Tenant) Reachable(ctx context.Context, cluster hub.ClusterID, want []hu
 type snapshotColumns struct {
 	id, app, revision, revisions, digests, lists, sourceType, warnings, commit []string
 
-	params, objects, inputs [][]byte
-	count                   []int32
-	impure                  []bool
-	created                 []time.Time
+	params, objects, inputs, mac [][]byte
+	count                        []int32
+	impure                       []bool
+	created                      []time.Time
 
 	last *hub.Snapshot // the newest one
+	each [][]byte      // digests of its objects
+	key  [32]byte      // of the codes
 }
 
 func (c *snapshotColumns) add(s *hub.Snapshot) error {
@@ -192,8 +200,10 @@ func (c *snapshotColumns) add(s *hub.Snapshot) error {
 		if err != nil {
 			return err
 		}
-		c.objects, c.digests = append(c.objects, objects), append(c.digests, bytesText(each))
+		c.objects, c.digests, c.each = append(c.objects, objects), append(c.digests, bytesText(each)), digests(each)
 	}
+	n++
+	c.mac = append(c.mac, snapshotMAC(c.key, s, &storedSnapshot{params: s.ParamsHash[:], objects: c.objects[n], inputs: c.inputs[n], digests: c.each, lists: digests(s.Lists)}))
 	c.id, c.app, c.revision, c.revisions = append(c.id, string(s.ID)), append(c.app, string(s.Application)), append(c.revision, s.Revision), append(c.revisions, arrayText(s.Revisions))
 	c.params, c.count, c.lists = append(c.params, s.ParamsHash[:]), append(c.count, int32(len(s.Objects))), append(c.lists, bytesText(s.Lists))
 	c.sourceType, c.impure, c.warnings = append(c.sourceType, string(s.SourceType)), append(c.impure, s.Impure), append(c.warnings, arrayText(s.Warnings))
@@ -223,16 +233,22 @@ func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) err
 	if len(snapshots) == 0 {
 		return nil
 	}
-	var c snapshotColumns
+	keys, err := t.keys(ctx)
+	if err != nil {
+		return err
+	}
+	c := snapshotColumns{key: keys.Snapshot}
 	for i := range snapshots {
-		if err := c.add(&snapshots[i]); err != nil {
+		s := snapshots[i]
+		s.Tenant, s.Revisions = t.id, cleaned(s.Revisions)
+		if err := c.add(&s); err != nil {
 			return err
 		}
 	}
-	_, err := exec(ctx, t.tx, "insert snapshots", insertSnapshot, pgx.StrictNamedArgs{
+	_, err = exec(ctx, t.tx, "insert snapshots", insertSnapshot, pgx.StrictNamedArgs{
 		"tenant": t.id, "ids": c.id, "apps": c.app, "revisions": c.revision, "each_revisions": c.revisions, "params": c.params,
 		"objects": c.objects, "counts": c.count, "digests": c.digests, "lists": c.lists, "inputs": c.inputs,
-		"source_types": c.sourceType, "impure": c.impure, "warnings": c.warnings, "commits": c.commit, "created": c.created,
+		"source_types": c.sourceType, "impure": c.impure, "warnings": c.warnings, "commits": c.commit, "created": c.created, "macs": c.mac,
 	})
 	if code(err) == foreignKeyViolation {
 		return noApp()
@@ -247,6 +263,19 @@ func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) err
 		t.keepObjects(s)
 	}
 	return nil
+}
+
+// SnapshotOf returns the id of the newest snapshot of an application that was
+// rendered from a revision; empty: none is kept.
+func (t *Tenant) SnapshotOf(ctx context.Context, app hub.ApplicationID, revision string) (hub.SnapshotID, error) {
+	if !hub.ValidID(string(app)) {
+		return "", noApp()
+	}
+	found, err := list(ctx, t.tx, "snapshots of a revision", pgx.RowTo[hub.SnapshotID], selectSnapshotOf, t.id, app, revision)
+	if err != nil || len(found) == 0 {
+		return "", err
+	}
+	return found[0], nil
 }
 
 // Snapshots returns those of the snapshots that there are, with their objects
@@ -268,10 +297,12 @@ func (t *Tenant) Snapshots(ctx context.Context, want []hub.SnapshotID) (map[hub.
 	}
 	if len(missing) > 0 {
 		b.Queue(selectSnapshots, t.id, ids(missing)).Query(func(rows pgx.Rows) error {
-			found, err := pgx.CollectRows(rows, t.scanSnapshot)
+			found, err := pgx.CollectRows(rows, t.scanSnapshot(ctx))
 			for _, s := range found {
-				t.keepObjects(s)
-				out[s.ID] = s
+				if s != nil {
+					t.keepObjects(*s)
+					out[s.ID] = *s
+				}
 			}
 			return err
 		})
@@ -279,22 +310,33 @@ func (t *Tenant) Snapshots(ctx context.Context, want []hub.SnapshotID) (map[hub.
 	if b.Len() == 0 {
 		return out, nil
 	}
+	if _, err := t.keys(ctx); err != nil { // what is read is checked with them
+		return nil, err
+	}
 	return out, send(ctx, t.tx, "read snapshots", b)
 }
 
-func (t *Tenant) scanSnapshot(row pgx.CollectableRow) (hub.Snapshot, error) {
-	s := hub.Snapshot{Tenant: t.id}
-	var params, objects []byte
-	var each, lists [][]byte
-	err := row.Scan(&s.ID, &s.Application, &s.Revision, &s.Revisions, &params, &objects, &each, &lists, &s.SourceType, &s.Impure,
-		&s.Warnings, &s.Commit, &s.CreatedAt)
-	if err != nil {
-		return s, err
+// scanSnapshot reads a snapshot; nil: something else than the hub has changed
+// it. One of an earlier release has no code and is used as it is.
+func (t *Tenant) scanSnapshot(ctx context.Context) func(pgx.CollectableRow) (*hub.Snapshot, error) {
+	return func(row pgx.CollectableRow) (*hub.Snapshot, error) {
+		s := hub.Snapshot{Tenant: t.id}
+		var raw storedSnapshot
+		err := row.Scan(&s.ID, &s.Application, &s.Revision, &s.Revisions, &raw.params, &raw.objects, &raw.digests, &raw.lists, &s.SourceType, &s.Impure,
+			&s.Warnings, &s.Commit, &s.CreatedAt, &raw.inputs, &raw.mac)
+		if err != nil {
+			return nil, err
+		}
+		copy(s.ParamsHash[:], raw.params)
+		if raw.mac != nil {
+			if ok, err := t.authentic(ctx, &s, &raw); !ok {
+				return nil, err
+			}
+		}
+		s.Lists = fromBytes(raw.lists)
+		s.Objects, err = unpackRefs(raw.objects, raw.digests)
+		return &s, err
 	}
-	copy(s.ParamsHash[:], params)
-	s.Lists = fromBytes(lists)
-	s.Objects, err = unpackRefs(objects, each)
-	return s, err
 }
 
 // Snapshot returns one snapshot with its objects and without its inputs.
@@ -361,21 +403,30 @@ func (t *Tenant) inputs(ctx context.Context, want []hub.SnapshotID) (map[hub.Sna
 	if len(want) == 0 {
 		return out, nil
 	}
+	if _, err := t.keys(ctx); err != nil { // what is read is checked with them
+		return nil, err
+	}
 	_, err := list(ctx, t.tx, "snapshots", func(row pgx.CollectableRow) (none struct{}, err error) {
 		s := hub.Snapshot{Tenant: t.id}
-		var params, inputs, commit []byte
-		var lists [][]byte
-		err = row.Scan(&s.ID, &s.Application, &s.Revision, &s.Revisions, &params, &inputs, &lists, &s.SourceType, &s.Impure,
-			&s.Warnings, &commit, &s.CreatedAt)
+		var raw storedSnapshot
+		var commit []byte
+		err = row.Scan(&s.ID, &s.Application, &s.Revision, &s.Revisions, &raw.params, &raw.inputs, &raw.lists, &s.SourceType, &s.Impure,
+			&s.Warnings, &commit, &s.CreatedAt, &raw.objects, &raw.digests, &raw.mac)
 		if err != nil {
 			return none, err
 		}
-		copy(s.ParamsHash[:], params)
-		s.Lists = fromBytes(lists)
+		if raw.mac == nil {
+			return none, nil // of an earlier release: it is rendered again, once
+		}
+		copy(s.ParamsHash[:], raw.params)
+		if ok, err := t.authentic(ctx, &s, &raw); !ok {
+			return none, err
+		}
+		s.Lists = fromBytes(raw.lists)
 		if err := json.Unmarshal(commit, &s.Commit); err != nil {
 			return none, fmt.Errorf("read commit of snapshot %q: %w", s.ID, err)
 		}
-		if err := unpack(inputs, &s.Inputs); err != nil {
+		if err := unpack(raw.inputs, &s.Inputs); err != nil {
 			return none, fmt.Errorf("read inputs of snapshot %q: %w", s.ID, err)
 		}
 		t.keepInputs(s)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,6 +47,18 @@ const (
 			WHERE  s.tenant_id = $1 AND s.repository_id = $2 AND r.tenant_id = $1 AND r.url = $3
 			RETURNING s.application_id)
 		SELECT DISTINCT application_id FROM given`
+	// Charts and revisions that applications name of a repository.
+	selectTargets = `
+		SELECT   x.chart, x.revision, bool_or(x.pass)
+		FROM     (SELECT coalesce(o.source ->> 'chart', '') AS chart, coalesce(o.source ->> 'targetRevision', '') AS revision,
+		                 coalesce(o.source -> 'helm' ->> 'passCredentials', '') = 'true' AS pass
+		          FROM   app_source s
+		          JOIN   application a ON a.tenant_id = s.tenant_id AND a.id = s.application_id,
+		          LATERAL (SELECT CASE WHEN json_typeof(a.spec -> 'sources') = 'array' AND json_array_length(a.spec -> 'sources') > 0
+		                               THEN a.spec -> 'sources' -> s.idx ELSE a.spec -> 'source' END AS source) o
+		          WHERE  s.tenant_id = $1 AND s.repository_id = $2) x
+		GROUP BY x.chart, x.revision
+		ORDER BY x.chart, x.revision`
 	selectUsed    = `SELECT EXISTS (SELECT FROM app_source WHERE tenant_id = $1 AND repository_id = $2)`
 	selectOrphans = `
 		DELETE FROM repository r
@@ -55,20 +68,33 @@ const (
 	selectSourceIDs = `SELECT DISTINCT repository_id FROM app_source WHERE tenant_id = $1 AND application_id = ANY ($2::uuid[])`
 )
 
+// A namedRepository is one that a source names: its normalised URL, and its kind
+// where nobody has registered it.
+type namedRepository struct {
+	url  string
+	kind hub.RepositoryKind
+}
+
 // queueSources makes the repositories of an application known that has none
 // yet. A source without a URL has no repository.
-func (t *Tenant) queueSources(b *pgx.Batch, app hub.ApplicationID, project string, urls []string) {
+func (t *Tenant) queueSources(b *pgx.Batch, app hub.ApplicationID, project string, sources []namedRepository) {
 	var indexes []int32
 	var named []string
-	for i, url := range urls {
-		if url != "" {
-			indexes, named = append(indexes, int32(i)), append(named, url)
+	var once []namedRepository
+	for i, s := range sources {
+		if s.url == "" {
+			continue
+		}
+		indexes, named = append(indexes, int32(i)), append(named, s.url)
+		if !slices.ContainsFunc(once, func(o namedRepository) bool { return o.url == s.url }) {
+			once = append(once, s)
 		}
 	}
 	if len(named) == 0 {
 		return
 	}
-	t.queueRepositories(b, project, slices.Compact(slices.Sorted(slices.Values(named))))
+	slices.SortFunc(once, func(a, b namedRepository) int { return strings.Compare(a.url, b.url) })
+	t.queueRepositories(b, project, once)
 	b.Queue(insertSources, pgx.StrictNamedArgs{
 		"tenant": t.id, "app": app, "indexes": indexes, "urls": named, "own_urls": repoKeys(named, project),
 	})
@@ -108,7 +134,7 @@ func (t *Tenant) giveSources(ctx context.Context, r hub.Repository) error {
 		return nil
 	}
 	b := &pgx.Batch{}
-	t.queueRepositories(b, "", []string{r.URL})
+	t.queueRepositories(b, "", []namedRepository{{r.URL, r.Type}})
 	if err := send(ctx, t.tx, "note repository", b); err != nil {
 		return err
 	}
@@ -136,4 +162,16 @@ func (t *Tenant) forgetRepositories(ctx context.Context, candidates []string) er
 		t.removed(changeRepository, id)
 	}
 	return err
+}
+
+// Targets returns the charts and revisions that applications name of a
+// repository.
+func (t *Tenant) Targets(ctx context.Context, id hub.RepositoryID) ([]hub.Target, error) {
+	if !hub.ValidID(string(id)) {
+		return nil, noRepository()
+	}
+	return list(ctx, t.tx, "targets", func(row pgx.CollectableRow) (out hub.Target, err error) {
+		err = row.Scan(&out.Chart, &out.Revision, &out.PassCredentials)
+		return out, err
+	}, selectTargets, t.id, id)
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/store/slots"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -95,6 +96,7 @@ func (c Config) Validate() error {
 // A DB is the database. It is safe for use by many goroutines.
 type DB struct {
 	app    *pgxpool.Pool
+	slots  *slots.Slots // of app, shared among tenants
 	system *pgxpool.Pool
 	keys   Keys
 	log    *slog.Logger
@@ -125,6 +127,7 @@ func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, er
 	if db.app, err = openPool(ctx, cfg, cfg.AppURL, conns, nil); err != nil {
 		return nil, err
 	}
+	db.slots = slots.New(int(conns))
 	// This role's statements use keys. A plan made while the queue is empty
 	// would scan it, and be reused when it is full.
 	byKey := map[string]string{"enable_seqscan": "off"}
@@ -243,6 +246,11 @@ func noTenant() error { return fault.New(fault.Missing, "there is no such tenant
 
 // attempt is one try of a tenant's transaction.
 func (db *DB) attempt(ctx context.Context, id hub.TenantID, opts pgx.TxOptions, fn func(context.Context, *Tenant) error) error {
+	release, err := db.slots.Acquire(ctx, id)
+	if err != nil {
+		return fmt.Errorf("wait for a connection: %w", err)
+	}
+	defer release()
 	tx, err := db.app.BeginTx(ctx, opts)
 	if err != nil {
 		return &beginError{fmt.Errorf("begin transaction: %w", err)}

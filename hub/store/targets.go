@@ -146,14 +146,14 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 		return fault.New(fault.Conflict, "%d of %d applications were changed or deleted meanwhile", len(changes)-int(n), len(changes))
 	}
 	if len(seen.apps) > 0 {
-		if err := t.replaceConditions(ctx, byRefresh, append(refreshErrors(), hub.RenderWarning), seen.apps, seen.warnings); err != nil {
+		if err := t.replaceConditions(ctx, byRefresh, append(refreshErrors(), hub.RenderWarning, hub.ImpureWarning), seen.apps, seen.warnings); err != nil {
 			return err
 		}
 	}
 	if len(unseen.apps) == 0 {
 		return nil
 	}
-	return t.replaceConditions(ctx, byRefresh, []string{hub.RenderWarning}, unseen.apps, unseen.warnings)
+	return t.replaceConditions(ctx, byRefresh, []string{hub.RenderWarning, hub.ImpureWarning}, unseen.apps, unseen.warnings)
 }
 
 // targetColumns are target changes by column.
@@ -193,6 +193,9 @@ func (v *targetColumns) args(tenant hub.TenantID, now time.Time) pgx.StrictNamed
 	}
 }
 
+// impure is what people see of a target that is not the same each time.
+const impure = "templates use random values or the time, so each render differs; it is rendered anew only when its inputs change: give the values explicitly"
+
 // An evaluated are the conditions that renders set on applications.
 type evaluated struct {
 	apps     []hub.ApplicationID
@@ -203,6 +206,9 @@ func (e *evaluated) add(c *hub.TargetChange) {
 	e.apps = append(e.apps, c.Application)
 	for _, w := range c.Warnings {
 		e.warnings = append(e.warnings, conditionRow{c.Application, hub.RenderWarning, w})
+	}
+	if c.Impure {
+		e.warnings = append(e.warnings, conditionRow{c.Application, hub.ImpureWarning, impure})
 	}
 }
 

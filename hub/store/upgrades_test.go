@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -73,11 +74,13 @@ func TestUpgrades(t *testing.T) {
 	t.Run("FT-A5 the agent reports whether it may be upgraded, at each connection", func(t *testing.T) {
 		for i, may := range []bool{true, false} {
 			check(t, db.System().Connected(t.Context(), hub.Attachment{
-				Tenant: w.tenant, Cluster: w.cluster.ID, Session: []string{"s1", "s2"}[i], Replica: "r1", Upgradable: may, At: now(),
+				Tenant: w.tenant, Cluster: w.cluster.ID, Session: []string{"s1", "s2"}[i], Replica: "r1", Upgradable: may, Features: [][]string{{"resolve-secrets"}, nil}[i], At: now(),
 			}))
 			storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 				if c := must[hub.Cluster](t)(tx.ClusterByID(ctx, w.cluster.ID)); c.Upgradable != may {
 					t.Errorf("upgradable %t, want %t", c.Upgradable, may)
+				} else if c.Features == nil || slices.Contains(c.Features, "resolve-secrets") != (i == 0) {
+					t.Errorf("the agent's features are %q", c.Features)
 				}
 				return nil
 			})

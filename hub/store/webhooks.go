@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,8 +25,8 @@ const (
 		ORDER  BY p.tenant_id, p.repository_id`
 	// Work is put in order of its keys, as everywhere.
 	fetchTargets = `
-		SELECT work.put(u.tenant_id, ARRAY[$3], ARRAY[u.repository_id], ARRAY[now()], ARRAY[false])
-		FROM   (SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS v (tenant_id, repository_id) ORDER BY 1, 2) u`
+		SELECT work.put(u.tenant_id, ARRAY[$3], ARRAY[u.repository_id], ARRAY[now() + u.wait], ARRAY[false])
+		FROM   (SELECT * FROM unnest($1::uuid[], $2::uuid[], $4::interval[]) AS v (tenant_id, repository_id, wait) ORDER BY 1, 2) u`
 )
 
 // A WebhookTarget is a tenant with repositories at the address of an event. Its
@@ -36,6 +37,9 @@ type WebhookTarget struct {
 	Secrets      map[string]string // of the tenant's own settings, by their keys
 	First        bool              // it is the oldest tenant of the installation
 	Err          error             // a secret cannot be opened
+	// Waits are how long repositories wait before they are fetched; a
+	// repository that is not there is fetched at once.
+	Waits map[hub.RepositoryID]time.Duration
 }
 
 // WebhookTargets returns the tenants that have repositories at the places that
@@ -106,9 +110,10 @@ func (s *System) openSettings(ctx context.Context, tenant hub.TenantID, name str
 // transaction is repeated.
 func (s *System) FetchTargets(ctx context.Context, targets []WebhookTarget, note func(hub.TenantID, hub.RepositoryID)) error {
 	var tenants, ids []string
+	var waits []time.Duration
 	for _, t := range targets {
 		for _, id := range t.Repositories {
-			tenants, ids = append(tenants, string(t.Tenant)), append(ids, string(id))
+			tenants, ids, waits = append(tenants, string(t.Tenant)), append(ids, string(id)), append(waits, t.Waits[id])
 		}
 	}
 	if len(ids) == 0 {
@@ -118,7 +123,7 @@ func (s *System) FetchTargets(ctx context.Context, targets []WebhookTarget, note
 		for i := range ids {
 			note(hub.TenantID(tenants[i]), hub.RepositoryID(ids[i]))
 		}
-		_, err := exec(ctx, tx, "fetch repositories", fetchTargets, tenants, ids, hub.WorkFetch)
+		_, err := exec(ctx, tx, "fetch repositories", fetchTargets, tenants, ids, hub.WorkFetch, waits)
 		return err
 	})
 }

@@ -78,6 +78,17 @@ func (t *Tenant) Enqueued(each func(kind, key string)) {
 	}
 }
 
+// DelayWork delays what the transaction has enqueued of a kind, by another
+// duration for each item. What is forced is not delayed.
+func (t *Tenant) DelayWork(kind string, by func() time.Duration) {
+	for e, r := range t.enqueued {
+		if e.kind == kind && !r.forced {
+			r.due = r.due.Add(by())
+			t.enqueued[e] = r
+		}
+	}
+}
+
 func (t *Tenant) queueWork(b *pgx.Batch) {
 	if len(t.enqueued) == 0 {
 		return

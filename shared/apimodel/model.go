@@ -36,6 +36,30 @@ func (e AgentUpgradePhase) Valid() bool {
 	}
 }
 
+// Defines values for AppDetailsType.
+const (
+	AppDetailsTypeDirectory AppDetailsType = "Directory"
+	AppDetailsTypeHelm      AppDetailsType = "Helm"
+	AppDetailsTypeKustomize AppDetailsType = "Kustomize"
+	AppDetailsTypePlugin    AppDetailsType = "Plugin"
+)
+
+// Valid indicates whether the value is a known member of the AppDetailsType enum.
+func (e AppDetailsType) Valid() bool {
+	switch e {
+	case AppDetailsTypeDirectory:
+		return true
+	case AppDetailsTypeHelm:
+		return true
+	case AppDetailsTypeKustomize:
+		return true
+	case AppDetailsTypePlugin:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ApplicationPatchPatchType.
 const (
 	Json  ApplicationPatchPatchType = "json"
@@ -48,6 +72,30 @@ func (e ApplicationPatchPatchType) Valid() bool {
 	case Json:
 		return true
 	case Merge:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ApplicationRowAutomation.
+const (
+	RowAutomationAuto    ApplicationRowAutomation = "auto"
+	RowAutomationManual  ApplicationRowAutomation = "manual"
+	RowAutomationPaused  ApplicationRowAutomation = "paused"
+	RowAutomationWaiting ApplicationRowAutomation = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the ApplicationRowAutomation enum.
+func (e ApplicationRowAutomation) Valid() bool {
+	switch e {
+	case RowAutomationAuto:
+		return true
+	case RowAutomationManual:
+		return true
+	case RowAutomationPaused:
+		return true
+	case RowAutomationWaiting:
 		return true
 	default:
 		return false
@@ -72,6 +120,60 @@ func (e ApplyResultItemResult) Valid() bool {
 	case ApplyResultItemResultFailed:
 		return true
 	case ApplyResultItemResultUnchanged:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BulkAction.
+const (
+	BulkActionDelete  BulkAction = "delete"
+	BulkActionPause   BulkAction = "pause"
+	BulkActionRefresh BulkAction = "refresh"
+	BulkActionResume  BulkAction = "resume"
+	BulkActionSync    BulkAction = "sync"
+)
+
+// Valid indicates whether the value is a known member of the BulkAction enum.
+func (e BulkAction) Valid() bool {
+	switch e {
+	case BulkActionDelete:
+		return true
+	case BulkActionPause:
+		return true
+	case BulkActionRefresh:
+		return true
+	case BulkActionResume:
+		return true
+	case BulkActionSync:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BulkState.
+const (
+	BulkStateCancelled BulkState = "cancelled"
+	BulkStateDone      BulkState = "done"
+	BulkStateFailed    BulkState = "failed"
+	BulkStatePending   BulkState = "pending"
+	BulkStateRefused   BulkState = "refused"
+)
+
+// Valid indicates whether the value is a known member of the BulkState enum.
+func (e BulkState) Valid() bool {
+	switch e {
+	case BulkStateCancelled:
+		return true
+	case BulkStateDone:
+		return true
+	case BulkStateFailed:
+		return true
+	case BulkStatePending:
+		return true
+	case BulkStateRefused:
 		return true
 	default:
 		return false
@@ -153,6 +255,27 @@ func (e ConnectionStatus) Valid() bool {
 	case ConnectionStatusSuccessful:
 		return true
 	case ConnectionStatusUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeferredCredentialKind.
+const (
+	RepoWriteCreds  DeferredCredentialKind = "repo-write-creds"
+	RepositoryWrite DeferredCredentialKind = "repository-write"
+	ScmCreds        DeferredCredentialKind = "scm-creds"
+)
+
+// Valid indicates whether the value is a known member of the DeferredCredentialKind enum.
+func (e DeferredCredentialKind) Valid() bool {
+	switch e {
+	case RepoWriteCreds:
+		return true
+	case RepositoryWrite:
+		return true
+	case ScmCreds:
 		return true
 	default:
 		return false
@@ -363,6 +486,69 @@ func (e OperationStateKind) Valid() bool {
 	}
 }
 
+// Defines values for PatchResourcePatchType.
+const (
+	JSONLive      PatchResourcePatchType = "json"
+	MergeLive     PatchResourcePatchType = "merge"
+	StrategicLive PatchResourcePatchType = "strategic"
+)
+
+// Valid indicates whether the value is a known member of the PatchResourcePatchType enum.
+func (e PatchResourcePatchType) Valid() bool {
+	switch e {
+	case JSONLive:
+		return true
+	case MergeLive:
+		return true
+	case StrategicLive:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PluginParameterCollectionType.
+const (
+	PluginParameterCollectionTypeArray  PluginParameterCollectionType = "array"
+	PluginParameterCollectionTypeMap    PluginParameterCollectionType = "map"
+	PluginParameterCollectionTypeString PluginParameterCollectionType = "string"
+)
+
+// Valid indicates whether the value is a known member of the PluginParameterCollectionType enum.
+func (e PluginParameterCollectionType) Valid() bool {
+	switch e {
+	case PluginParameterCollectionTypeArray:
+		return true
+	case PluginParameterCollectionTypeMap:
+		return true
+	case PluginParameterCollectionTypeString:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PluginParameterItemType.
+const (
+	PluginParameterItemTypeBoolean PluginParameterItemType = "boolean"
+	PluginParameterItemTypeNumber  PluginParameterItemType = "number"
+	PluginParameterItemTypeString  PluginParameterItemType = "string"
+)
+
+// Valid indicates whether the value is a known member of the PluginParameterItemType enum.
+func (e PluginParameterItemType) Valid() bool {
+	switch e {
+	case PluginParameterItemTypeBoolean:
+		return true
+	case PluginParameterItemTypeNumber:
+		return true
+	case PluginParameterItemTypeString:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Propagation.
 const (
 	Background Propagation = "background"
@@ -393,6 +579,48 @@ const (
 func (e ReadyStatus) Valid() bool {
 	switch e {
 	case Ok:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RepositoryAppType.
+const (
+	RepositoryAppTypeHelm      RepositoryAppType = "Helm"
+	RepositoryAppTypeKustomize RepositoryAppType = "Kustomize"
+	RepositoryAppTypePlugin    RepositoryAppType = "Plugin"
+)
+
+// Valid indicates whether the value is a known member of the RepositoryAppType enum.
+func (e RepositoryAppType) Valid() bool {
+	switch e {
+	case RepositoryAppTypeHelm:
+		return true
+	case RepositoryAppTypeKustomize:
+		return true
+	case RepositoryAppTypePlugin:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RepositoryInputType.
+const (
+	RepositoryInputTypeGit  RepositoryInputType = "git"
+	RepositoryInputTypeHelm RepositoryInputType = "helm"
+	RepositoryInputTypeOci  RepositoryInputType = "oci"
+)
+
+// Valid indicates whether the value is a known member of the RepositoryInputType enum.
+func (e RepositoryInputType) Valid() bool {
+	switch e {
+	case RepositoryInputTypeGit:
+		return true
+	case RepositoryInputTypeHelm:
+		return true
+	case RepositoryInputTypeOci:
 		return true
 	default:
 		return false
@@ -537,10 +765,35 @@ func (e SyncStatusCode) Valid() bool {
 	}
 }
 
+// Defines values for WhoCanItemKind.
+const (
+	Account     WhoCanItemKind = "account"
+	Everybody   WhoCanItemKind = "everybody"
+	Role        WhoCanItemKind = "role"
+	UserOrGroup WhoCanItemKind = "user or group"
+)
+
+// Valid indicates whether the value is a known member of the WhoCanItemKind enum.
+func (e WhoCanItemKind) Valid() bool {
+	switch e {
+	case Account:
+		return true
+	case Everybody:
+		return true
+	case Role:
+		return true
+	case UserOrGroup:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for View.
 const (
 	ViewCompact View = "compact"
 	ViewFull    View = "full"
+	ViewRow     View = "row"
 )
 
 // Valid indicates whether the value is a known member of the View enum.
@@ -549,6 +802,8 @@ func (e View) Valid() bool {
 	case ViewCompact:
 		return true
 	case ViewFull:
+		return true
+	case ViewRow:
 		return true
 	default:
 		return false
@@ -577,6 +832,7 @@ func (e CanI200JSONResponseBodyValue) Valid() bool {
 const (
 	ListApplicationsParamsViewCompact ListApplicationsParamsView = "compact"
 	ListApplicationsParamsViewFull    ListApplicationsParamsView = "full"
+	ListApplicationsParamsViewRow     ListApplicationsParamsView = "row"
 )
 
 // Valid indicates whether the value is a known member of the ListApplicationsParamsView enum.
@@ -585,6 +841,26 @@ func (e ListApplicationsParamsView) Valid() bool {
 	case ListApplicationsParamsViewCompact:
 		return true
 	case ListApplicationsParamsViewFull:
+		return true
+	case ListApplicationsParamsViewRow:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetApplicationParamsRefresh.
+const (
+	RefreshHard   GetApplicationParamsRefresh = "hard"
+	RefreshNormal GetApplicationParamsRefresh = "normal"
+)
+
+// Valid indicates whether the value is a known member of the GetApplicationParamsRefresh enum.
+func (e GetApplicationParamsRefresh) Valid() bool {
+	switch e {
+	case RefreshHard:
+		return true
+	case RefreshNormal:
 		return true
 	default:
 		return false
@@ -630,31 +906,11 @@ func (e DeleteCertificatesParamsType) Valid() bool {
 	}
 }
 
-// Defines values for PutRepositoryJSONBodyType.
-const (
-	Git  PutRepositoryJSONBodyType = "git"
-	Helm PutRepositoryJSONBodyType = "helm"
-	Oci  PutRepositoryJSONBodyType = "oci"
-)
-
-// Valid indicates whether the value is a known member of the PutRepositoryJSONBodyType enum.
-func (e PutRepositoryJSONBodyType) Valid() bool {
-	switch e {
-	case Git:
-		return true
-	case Helm:
-		return true
-	case Oci:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for StreamChangesParamsView.
 const (
 	StreamChangesParamsViewCompact StreamChangesParamsView = "compact"
 	StreamChangesParamsViewFull    StreamChangesParamsView = "full"
+	StreamChangesParamsViewRow     StreamChangesParamsView = "row"
 )
 
 // Valid indicates whether the value is a known member of the StreamChangesParamsView enum.
@@ -663,6 +919,8 @@ func (e StreamChangesParamsView) Valid() bool {
 	case StreamChangesParamsViewCompact:
 		return true
 	case StreamChangesParamsViewFull:
+		return true
+	case StreamChangesParamsViewRow:
 		return true
 	default:
 		return false
@@ -708,6 +966,21 @@ func (e UpdateUserJSONBodyRoles) Valid() bool {
 	}
 }
 
+// AgentPolicy What the owner of a cluster permits its agent to do. The hub cannot change it.
+type AgentPolicy struct {
+	// Broken Why the policy cannot be read. The agent then permits nothing.
+	Broken string `json:"broken,omitempty,omitzero"`
+
+	// Mode cluster, namespaced or observe.
+	Mode string `json:"mode"`
+
+	// Namespaces The only ones that the agent has rights in; absent: all.
+	Namespaces []string `json:"namespaces,omitempty,omitzero"`
+
+	// Rules A Kubernetes object.
+	Rules AnyObject `json:"rules"`
+}
+
 // AgentUpgrade The newest order to exchange the agent's image.
 type AgentUpgrade struct {
 	By string `json:"by"`
@@ -730,6 +1003,33 @@ type AgentUpgradePhase string
 
 // AnyObject A Kubernetes object.
 type AnyObject = json.RawMessage
+
+// AppDetails defines model for AppDetails.
+type AppDetails struct {
+	Commit string `json:"commit"`
+	Helm   struct {
+		Name       string `json:"name,omitempty,omitzero"`
+		Parameters []struct {
+			Name  string `json:"name"`
+			Value string `json:"value"`
+		} `json:"parameters"`
+		ValueFiles []string `json:"valueFiles"`
+
+		// Values The text of values.yaml.
+		Values string `json:"values,omitempty,omitzero"`
+	} `json:"helm,omitempty,omitzero"`
+	Kustomize struct {
+		Images []string `json:"images"`
+	} `json:"kustomize,omitempty,omitzero"`
+	Plugin struct {
+		Name       string            `json:"name"`
+		Parameters []PluginParameter `json:"parameters"`
+	} `json:"plugin,omitempty,omitzero"`
+	Type AppDetailsType `json:"type"`
+}
+
+// AppDetailsType defines model for AppDetails.Type.
+type AppDetailsType string
 
 // AppProject defines model for AppProject.
 type AppProject struct {
@@ -783,12 +1083,19 @@ type ApplicationList struct {
 
 	// Cursor Where to follow the stream from to miss nothing after this list.
 	Cursor   StreamCursor  `json:"cursor"`
+	Facets   []Facet       `json:"facets,omitempty,omitzero"`
 	Items    []Application `json:"items"`
 	Kind     string        `json:"kind"`
 	Metadata struct {
 		// Continue The cursor of the next page; absent: this is the last.
 		Continue string `json:"continue,omitempty,omitzero"`
 	} `json:"metadata"`
+
+	// Rows Instead of items with view=row.
+	Rows []ApplicationRow `json:"rows,omitempty,omitzero"`
+
+	// Total How many applications the list has on all pages.
+	Total int `json:"total"`
 }
 
 // ApplicationPatch defines model for ApplicationPatch.
@@ -802,6 +1109,91 @@ type ApplicationPatch struct {
 
 // ApplicationPatchPatchType Absent: json.
 type ApplicationPatchPatchType string
+
+// ApplicationPreview defines model for ApplicationPreview.
+type ApplicationPreview struct {
+	// Cluster The cluster that the destination stands for.
+	Cluster string `json:"cluster,omitempty,omitzero"`
+
+	// Exists There is an application of that name; it would be changed.
+	Exists bool `json:"exists"`
+
+	// Items One entry for each object that differs from the cluster; absent if nothing was compared.
+	Items []ObjectDiff `json:"items,omitempty,omitzero"`
+
+	// Objects The rendered objects, Secret values masked.
+	Objects []AnyObject `json:"objects"`
+
+	// Revisions What the sources stand for, by source.
+	Revisions []string `json:"revisions"`
+
+	// Uncompared Why the objects were not compared with the cluster.
+	Uncompared string `json:"uncompared,omitempty,omitzero"`
+
+	// Warnings Of the checks and of the render.
+	Warnings []string `json:"warnings,omitempty,omitzero"`
+}
+
+// ApplicationRow What a list shows of an application.
+type ApplicationRow struct {
+	// AsOf Up to when everything of its cluster is known; with stale.
+	AsOf time.Time `json:"asOf,omitempty,omitzero"`
+
+	// Author Of the commit.
+	Author         string                   `json:"author,omitempty,omitzero"`
+	Automation     ApplicationRowAutomation `json:"automation"`
+	AwaitsApproval bool                     `json:"awaitsApproval,omitempty,omitzero"`
+
+	// Cause Why it is in its state.
+	Cause     string    `json:"cause,omitempty,omitzero"`
+	ChangedAt time.Time `json:"changedAt"`
+	Chart     string    `json:"chart,omitempty,omitzero"`
+
+	// Cluster Absent: its destination stands for no cluster.
+	Cluster              string            `json:"cluster,omitempty,omitzero"`
+	CreatedAt            time.Time         `json:"createdAt,omitempty,omitzero"`
+	Deleting             bool              `json:"deleting,omitempty,omitzero"`
+	DestinationNamespace string            `json:"destinationNamespace,omitempty,omitzero"`
+	Health               HealthStatusCode  `json:"health"`
+	Id                   string            `json:"id"`
+	Labels               map[string]string `json:"labels,omitempty,omitzero"`
+	Name                 string            `json:"name"`
+	Namespace            string            `json:"namespace"`
+
+	// Notice The annotations of the notice that people have put on it.
+	Notice      map[string]string `json:"notice,omitempty,omitzero"`
+	Operation   OperationPhase    `json:"operation,omitempty,omitzero"`
+	OperationId string            `json:"operationId,omitempty,omitzero"`
+
+	// Owner The application that renders it.
+	Owner   string `json:"owner,omitempty,omitzero"`
+	Path    string `json:"path,omitempty,omitzero"`
+	Project string `json:"project"`
+
+	// RepoURL Of the first source, as path, chart and targetRevision are.
+	RepoURL string `json:"repoURL,omitempty,omitzero"`
+
+	// Revision What the target revision was resolved to.
+	Revision string    `json:"revision,omitempty,omitzero"`
+	Since    time.Time `json:"since,omitempty,omitzero"`
+
+	// Sources How many there are; absent: one.
+	Sources int `json:"sources,omitempty,omitzero"`
+
+	// Stale What is known of its cluster is not current.
+	Stale bool `json:"stale,omitempty,omitzero"`
+
+	// State In the order in which they prevail.
+	State HeadlineState `json:"state"`
+
+	// Subject The first line of the commit message.
+	Subject        string         `json:"subject,omitempty,omitzero"`
+	Sync           SyncStatusCode `json:"sync"`
+	TargetRevision string         `json:"targetRevision,omitempty,omitzero"`
+}
+
+// ApplicationRowAutomation defines model for ApplicationRow.Automation.
+type ApplicationRowAutomation string
 
 // ApplicationSpec As given; fields that are not listed here come back unchanged.
 type ApplicationSpec = json.RawMessage
@@ -945,6 +1337,101 @@ type AuditRetention struct {
 	Days int `json:"days"`
 }
 
+// AutomationPause defines model for AutomationPause.
+type AutomationPause struct {
+	By string `json:"by"`
+
+	// Cluster Absent: the whole tenant.
+	Cluster string    `json:"cluster,omitempty,omitzero"`
+	Reason  string    `json:"reason"`
+	Since   time.Time `json:"since"`
+	Until   time.Time `json:"until"`
+}
+
+// Bulk A request about many applications.
+type Bulk struct {
+	// Action Pause and resume are about automation.
+	Action BulkAction `json:"action"`
+
+	// Cancelled Why it was ended before its time.
+	Cancelled string `json:"cancelled,omitempty,omitzero"`
+	Counts    struct {
+		Cancelled int `json:"cancelled"`
+		Done      int `json:"done"`
+		Failed    int `json:"failed"`
+		Pending   int `json:"pending"`
+		Refused   int `json:"refused"`
+	} `json:"counts"`
+	CreatedAt time.Time `json:"createdAt,omitempty,omitzero"`
+
+	// FinishedAt Absent: it goes on.
+	FinishedAt time.Time `json:"finishedAt,omitempty,omitzero"`
+
+	// Id Absent of a dry run.
+	Id string `json:"id,omitempty,omitzero"`
+
+	// Items Of a dry run at most 200, what is refused first.
+	Items []BulkItem `json:"items,omitempty,omitzero"`
+
+	// Next The parameter after of the next page; absent: this is the last.
+	Next   int    `json:"next,omitempty,omitzero"`
+	Query  string `json:"query,omitempty,omitzero"`
+	Reason string `json:"reason,omitempty,omitzero"`
+	Total  int    `json:"total"`
+}
+
+// BulkAction Pause and resume are about automation.
+type BulkAction string
+
+// BulkItem defines model for BulkItem.
+type BulkItem struct {
+	At time.Time `json:"at,omitempty,omitzero"`
+
+	// Message Why, or what was done.
+	Message   string `json:"message,omitempty,omitzero"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+
+	// Operation The id of the operation that it began.
+	Operation string `json:"operation,omitempty,omitzero"`
+	Ordinal   int    `json:"ordinal,omitempty,omitzero"`
+
+	// State Done: the change is stored; a sync has begun. Refused: the caller has no right to it.
+	State BulkState `json:"state"`
+}
+
+// BulkRequest Exactly one of query, names and all.
+type BulkRequest struct {
+	// Action Pause and resume are about automation.
+	Action BulkAction `json:"action"`
+
+	// All Every application that the caller may see.
+	All bool `json:"all,omitempty,omitzero"`
+
+	// Cascade Of a deletion: whether the objects in the clusters go too. Absent: they do where an application has the resources finalizer.
+	Cascade *bool `json:"cascade,omitempty"`
+
+	// DryRun Count what would be touched; change nothing.
+	DryRun bool `json:"dryRun,omitempty,omitzero"`
+
+	// Hard Of a refresh: render even if nothing has changed.
+	Hard bool `json:"hard,omitempty,omitzero"`
+
+	// Names As namespace/name; a name alone is one of the namespace argocd.
+	Names       []string    `json:"names,omitempty,omitzero"`
+	Propagation Propagation `json:"propagation,omitempty,omitzero"`
+
+	// Prune Of a sync: also delete what is not desired any more.
+	Prune bool `json:"prune,omitempty,omitzero"`
+
+	// Query As in the list of applications.
+	Query  string `json:"query,omitempty,omitzero"`
+	Reason string `json:"reason,omitempty,omitzero"`
+}
+
+// BulkState Done: the change is stored; a sync has begun. Refused: the caller has no right to it.
+type BulkState string
+
 // Capabilities What an account may be used for: sign-in with a password, and API tokens. Absent: both.
 type Capabilities = []string
 
@@ -981,7 +1468,10 @@ type CertificateList struct {
 // ClientSettings What clients show and which features are on. Absent texts are not set.
 type ClientSettings struct {
 	AppLabelKey string `json:"appLabelKey"`
-	Banner      struct {
+
+	// BadgeUrl The address of this hub in badges, if it is another one.
+	BadgeUrl string `json:"badgeUrl,omitempty,omitzero"`
+	Banner   struct {
 		Content string `json:"content"`
 
 		// Permanent It cannot be closed.
@@ -995,7 +1485,10 @@ type ClientSettings struct {
 		Impersonation bool `json:"impersonation"`
 
 		// Replace Syncs with Replace or Force.
-		Replace     bool `json:"replace"`
+		Replace bool `json:"replace"`
+
+		// Resources The page of all objects.
+		Resources   bool `json:"resources"`
 		StatusBadge bool `json:"statusBadge"`
 	} `json:"features"`
 	Help struct {
@@ -1003,6 +1496,9 @@ type ClientSettings struct {
 		ChatText   string    `json:"chatText,omitempty,omitzero"`
 		ChatUrl    string    `json:"chatUrl,omitempty,omitzero"`
 	} `json:"help,omitempty,omitzero"`
+
+	// StyleUrl The path of a style sheet of the hub's operator, such as /custom/acme.css.
+	StyleUrl       string `json:"styleUrl,omitempty,omitzero"`
 	TrackingMethod string `json:"trackingMethod"`
 
 	// Url The address of this hub for people.
@@ -1022,7 +1518,10 @@ type Cluster struct {
 	// Backlog Changes that the agent has not sent yet.
 	Backlog    int64             `json:"backlog,omitempty,omitzero"`
 	Connection ClusterConnection `json:"connection"`
-	CreatedAt  time.Time         `json:"createdAt"`
+
+	// Counts Numbers about a cluster. Streams do not have them.
+	Counts    *ClusterCounts `json:"counts,omitempty"`
+	CreatedAt time.Time      `json:"createdAt"`
 
 	// Enrolments Newest first; not in lists.
 	Enrolments []EnrolmentInfo `json:"enrolments,omitempty,omitzero"`
@@ -1086,6 +1585,18 @@ type Cluster struct {
 // ClusterConnection defines model for Cluster.Connection.
 type ClusterConnection string
 
+// ClusterCounts Numbers about a cluster. Streams do not have them.
+type ClusterCounts struct {
+	// Apis Groups, versions and kinds that the cluster serves.
+	Apis int64 `json:"apis"`
+
+	// Applications Applications whose destination is the cluster.
+	Applications int64 `json:"applications"`
+
+	// Objects Objects that their targets have.
+	Objects int64 `json:"objects"`
+}
+
 // ClusterScope What the registration of a cluster limits it to. Absent in a request, it stays as it is.
 type ClusterScope struct {
 	// ClusterResources With namespaces: cluster-scoped objects are managed, too.
@@ -1130,6 +1641,18 @@ type Condition struct {
 	Type               string    `json:"type"`
 }
 
+// ConfigPlugin defines model for ConfigPlugin.
+type ConfigPlugin struct {
+	// Discovers Whether it finds its sources by itself.
+	Discovers bool `json:"discovers"`
+
+	// Name How applications name it, with the version if it has one.
+	Name string `json:"name"`
+
+	// Parameters Those of its definition.
+	Parameters []PluginParameter `json:"parameters,omitempty,omitzero"`
+}
+
 // Connection How the last fetch went.
 type Connection struct {
 	AttemptedAt time.Time `json:"attemptedAt,omitempty,omitzero"`
@@ -1142,6 +1665,37 @@ type Connection struct {
 
 // ConnectionStatus defines model for Connection.Status.
 type ConnectionStatus string
+
+// DeepLink defines model for DeepLink.
+type DeepLink struct {
+	Description string `json:"description,omitempty,omitzero"`
+	IconClass   string `json:"iconClass,omitempty,omitzero"`
+	Title       string `json:"title"`
+
+	// Url Of the scheme http or https.
+	Url string `json:"url"`
+}
+
+// DeferredCredential defines model for DeferredCredential.
+type DeferredCredential struct {
+	CreatedAt time.Time `json:"createdAt,omitempty,omitzero"`
+	Id        string    `json:"id"`
+
+	// Keys Of the values that are stored; no API returns these.
+	Keys []string               `json:"keys"`
+	Kind DeferredCredentialKind `json:"kind"`
+
+	// Name Of the Secret, by which generators refer to it.
+	Name    string `json:"name,omitempty,omitzero"`
+	Project string `json:"project,omitempty,omitzero"`
+
+	// Url Of the repository or the beginning of such URLs.
+	Url      string `json:"url,omitempty,omitzero"`
+	Username string `json:"username,omitempty,omitzero"`
+}
+
+// DeferredCredentialKind defines model for DeferredCredential.Kind.
+type DeferredCredentialKind string
 
 // DeleteResource defines model for DeleteResource.
 type DeleteResource struct {
@@ -1189,6 +1743,24 @@ type DetailedProject struct {
 
 	// Repositories Those that belong to it.
 	Repositories []Repository `json:"repositories"`
+}
+
+// DeviceLogin defines model for DeviceLogin.
+type DeviceLogin struct {
+	// Address Where the device has asked from.
+	Address string `json:"address"`
+
+	// Client Program of the device, as it calls itself.
+	Client    string    `json:"client"`
+	CreatedAt time.Time `json:"createdAt"`
+	ExpiresAt time.Time `json:"expiresAt"`
+
+	// Recent The caller has signed in recently enough to approve it.
+	Recent bool `json:"recent"`
+
+	// SameAddress The caller has the same address as the device.
+	SameAddress bool   `json:"sameAddress"`
+	UserCode    string `json:"userCode"`
 }
 
 // Enrolment defines model for Enrolment.
@@ -1245,6 +1817,25 @@ type Error struct {
 
 	// Retryable The same request may succeed later.
 	Retryable bool `json:"retryable"`
+}
+
+// Facet defines model for Facet.
+type Facet struct {
+	Field string `json:"field"`
+
+	// More How many values are left out.
+	More int `json:"more,omitempty,omitzero"`
+
+	// Values At most 100, largest counts first.
+	Values []FacetValue `json:"values"`
+}
+
+// FacetValue defines model for FacetValue.
+type FacetValue struct {
+	Count int `json:"count"`
+
+	// Value As a query has it; empty: none.
+	Value string `json:"value"`
 }
 
 // GroupKind defines model for GroupKind.
@@ -1401,6 +1992,27 @@ type KnownSetting struct {
 	Used   bool   `json:"used"`
 }
 
+// KubernetesEvent defines model for KubernetesEvent.
+type KubernetesEvent struct {
+	Count     int       `json:"count"`
+	FirstSeen time.Time `json:"firstSeen,omitempty,omitzero"`
+
+	// Group Of the object.
+	Group     string    `json:"group,omitempty,omitzero"`
+	Kind      string    `json:"kind"`
+	LastSeen  time.Time `json:"lastSeen,omitempty,omitzero"`
+	Message   string    `json:"message"`
+	Name      string    `json:"name"`
+	Namespace string    `json:"namespace,omitempty,omitzero"`
+	Reason    string    `json:"reason"`
+
+	// Source The component that has reported it.
+	Source string `json:"source,omitempty,omitzero"`
+
+	// Type Normal or Warning.
+	Type string `json:"type"`
+}
+
 // Link defines model for Link.
 type Link struct {
 	Title string `json:"title,omitempty,omitzero"`
@@ -1409,13 +2021,65 @@ type Link struct {
 	Url string `json:"url"`
 }
 
+// ListedResource A managed object, and the application that it belongs to.
+type ListedResource struct {
+	Application struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"application"`
+	Cluster         string           `json:"cluster,omitempty,omitzero"`
+	CreatedAt       time.Time        `json:"createdAt,omitempty,omitzero"`
+	Group           string           `json:"group"`
+	Health          HealthStatusCode `json:"health,omitempty,omitzero"`
+	Kind            string           `json:"kind"`
+	Message         string           `json:"message,omitempty,omitzero"`
+	Name            string           `json:"name"`
+	Namespace       string           `json:"namespace,omitempty,omitzero"`
+	Project         string           `json:"project"`
+	RequiresPruning bool             `json:"requiresPruning,omitempty,omitzero"`
+
+	// Stale Its states are not current.
+	Stale   bool           `json:"stale,omitempty,omitzero"`
+	Status  SyncStatusCode `json:"status"`
+	Version string         `json:"version"`
+}
+
+// LogEntry One line of a log, or a notice about a container.
+type LogEntry struct {
+	Container string `json:"container,omitempty,omitzero"`
+	Content   string `json:"content,omitempty,omitzero"`
+
+	// Last Nothing comes after this.
+	Last      bool   `json:"last,omitempty,omitzero"`
+	Namespace string `json:"namespace,omitempty,omitzero"`
+
+	// Notice Instead of a line: what is wrong with the log of the container, or with the stream.
+	Notice string `json:"notice,omitempty,omitzero"`
+
+	// Partial The line continues in the next entry of the container.
+	Partial bool   `json:"partial,omitempty,omitzero"`
+	PodName string `json:"podName,omitempty,omitzero"`
+
+	// Skipped Lines that are missing before this one.
+	Skipped int64 `json:"skipped,omitempty,omitzero"`
+
+	// TimeStamp When the line was written; absent if that is not known.
+	TimeStamp time.Time `json:"timeStamp,omitempty,omitzero"`
+}
+
 // Me defines model for Me.
 type Me struct {
-	ExpiresAt   time.Time    `json:"expiresAt,omitempty,omitzero"`
+	ExpiresAt time.Time `json:"expiresAt,omitempty,omitzero"`
+
+	// Groups Groups and other claims of the identity provider, or of SCIM, that policies can name.
+	Groups      []string     `json:"groups,omitempty,omitzero"`
 	Permissions []Permission `json:"permissions"`
-	Roles       []string     `json:"roles"`
-	Tenant      string       `json:"tenant"`
-	Username    string       `json:"username"`
+
+	// Provider The identity provider of the account; empty for a local one.
+	Provider string   `json:"provider,omitempty,omitzero"`
+	Roles    []string `json:"roles"`
+	Tenant   string   `json:"tenant"`
+	Username string   `json:"username"`
 
 	// Via How the caller signed in.
 	Via MeVia `json:"via"`
@@ -1485,9 +2149,11 @@ type Node struct {
 	Group  string           `json:"group"`
 	Health HealthStatusCode `json:"health,omitempty,omitzero"`
 	Hook   bool             `json:"hook,omitempty,omitzero"`
-	Info   []Info           `json:"info,omitempty,omitzero"`
-	Kind   string           `json:"kind"`
-	Links  []Link           `json:"links,omitempty,omitzero"`
+
+	// Info Facts for people. routes, parents, hosts, selector and podLabels say where traffic goes.
+	Info  []Info `json:"info,omitempty,omitzero"`
+	Kind  string `json:"kind"`
+	Links []Link `json:"links,omitempty,omitzero"`
 
 	// Managed In the target or to be pruned, as opposed to a child.
 	Managed   bool   `json:"managed"`
@@ -1627,6 +2293,26 @@ type ParentApplication struct {
 	Namespace string `json:"namespace"`
 }
 
+// PatchResource defines model for PatchResource.
+type PatchResource struct {
+	// DryRun Only say what it would make of the object.
+	DryRun    bool   `json:"dryRun,omitempty,omitzero"`
+	Group     string `json:"group,omitempty,omitzero"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty,omitzero"`
+
+	// Patch The patch as JSON.
+	Patch string `json:"patch"`
+
+	// PatchType Absent: merge.
+	PatchType PatchResourcePatchType `json:"patchType,omitempty,omitzero"`
+	Version   string                 `json:"version"`
+}
+
+// PatchResourcePatchType Absent: merge.
+type PatchResourcePatchType string
+
 // Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
 type Paused struct {
 	// By Who rolled back.
@@ -1662,6 +2348,25 @@ type Permission struct {
 	Resource string   `json:"resource"`
 }
 
+// PluginParameter defines model for PluginParameter.
+type PluginParameter struct {
+	Array          []string                      `json:"array,omitempty,omitzero"`
+	CollectionType PluginParameterCollectionType `json:"collectionType"`
+	ItemType       PluginParameterItemType       `json:"itemType"`
+	Map            StringMap                     `json:"map,omitempty,omitzero"`
+	Name           string                        `json:"name"`
+	Required       bool                          `json:"required,omitempty,omitzero"`
+	String         string                        `json:"string,omitempty,omitzero"`
+	Title          string                        `json:"title,omitempty,omitzero"`
+	Tooltip        string                        `json:"tooltip,omitempty,omitzero"`
+}
+
+// PluginParameterCollectionType defines model for PluginParameter.CollectionType.
+type PluginParameterCollectionType string
+
+// PluginParameterItemType defines model for PluginParameter.ItemType.
+type PluginParameterItemType string
+
 // PolicyEffect defines model for PolicyEffect.
 type PolicyEffect struct {
 	Action string `json:"action"`
@@ -1677,6 +2382,16 @@ type PolicyEffect struct {
 
 	// Subject A user or group; empty: everybody, by the default role.
 	Subject string `json:"subject"`
+}
+
+// PolicyKeyChange defines model for PolicyKeyChange.
+type PolicyKeyChange struct {
+	// After Empty, too, if it is not set.
+	After string `json:"after"`
+
+	// Before Empty, too, if it was not set.
+	Before string `json:"before"`
+	Key    string `json:"key"`
 }
 
 // PolicyPreview defines model for PolicyPreview.
@@ -1696,6 +2411,34 @@ type PolicyState struct {
 	InForce  bool     `json:"inForce"`
 	Problems []string `json:"problems"`
 	Warnings []string `json:"warnings"`
+}
+
+// PolicyVersion defines model for PolicyVersion.
+type PolicyVersion struct {
+	At time.Time `json:"at"`
+	By string    `json:"by"`
+
+	// Changed Keys of argocd-rbac-cm.
+	Changed []string `json:"changed"`
+
+	// Number 1 is the oldest of the tenant.
+	Number int64 `json:"number"`
+
+	// Reverts The version that was taken up again.
+	Reverts int64 `json:"reverts,omitempty,omitzero"`
+}
+
+// PolicyVersionDetail defines model for PolicyVersionDetail.
+type PolicyVersionDetail struct {
+	// Changes From the version before it.
+	Changes []PolicyKeyChange `json:"changes"`
+
+	// Since From it to the policy of now.
+	Since []PolicyKeyChange `json:"since"`
+
+	// Values By key of argocd-rbac-cm.
+	Values  map[string]string `json:"values"`
+	Version PolicyVersion     `json:"version"`
 }
 
 // Propagation defines model for Propagation.
@@ -1730,6 +2473,12 @@ type PublicKeyList struct {
 type PublicKeysAdded struct {
 	Created []PublicKey `json:"created"`
 	Skipped []string    `json:"skipped"`
+}
+
+// PublishedChart defines model for PublishedChart.
+type PublishedChart struct {
+	Name     string   `json:"name"`
+	Versions []string `json:"versions"`
 }
 
 // Quarantine Cloned? Two Kubernetes clusters use one identity. Both agents are refused until an admin chooses which one keeps it.
@@ -1788,8 +2537,8 @@ type Reason struct {
 
 // Ref defines model for Ref.
 type Ref struct {
-	// Commit The full hash; that of the commit behind an annotated tag.
-	Commit string `json:"commit"`
+	// Commit The full hash; that of the commit behind an annotated tag. Absent for a tag of a registry and a version of a chart.
+	Commit string `json:"commit,omitempty,omitzero"`
 	Name   string `json:"name"`
 }
 
@@ -1802,13 +2551,25 @@ type RefusedAgent struct {
 // Repository defines model for Repository.
 type Repository struct {
 	// Connection How the last fetch went.
-	Connection    Connection `json:"connection"`
-	CreatedAt     time.Time  `json:"createdAt,omitempty,omitzero"`
-	HasCredential bool       `json:"hasCredential"`
-	Id            string     `json:"id"`
-	Insecure      bool       `json:"insecure,omitempty,omitzero"`
-	Name          string     `json:"name,omitempty,omitzero"`
-	Project       string     `json:"project,omitempty,omitzero"`
+	Connection Connection `json:"connection"`
+	CreatedAt  time.Time  `json:"createdAt,omitempty,omitzero"`
+	Depth      int        `json:"depth,omitempty,omitzero"`
+	EnableLfs  bool       `json:"enableLfs,omitempty,omitzero"`
+
+	// EnableOCI It is one of an OCI registry.
+	EnableOCI     bool   `json:"enableOCI,omitempty,omitzero"`
+	HasCredential bool   `json:"hasCredential"`
+	Id            string `json:"id"`
+	Insecure      bool   `json:"insecure,omitempty,omitzero"`
+
+	// InsecureOCIForceHttp The registry is contacted without TLS.
+	InsecureOCIForceHttp bool   `json:"insecureOCIForceHttp,omitempty,omitzero"`
+	Name                 string `json:"name,omitempty,omitzero"`
+	NoProxy              string `json:"noProxy,omitempty,omitzero"`
+	Project              string `json:"project,omitempty,omitzero"`
+
+	// Proxy Without its user name and password.
+	Proxy string `json:"proxy,omitempty,omitzero"`
 
 	// Registered False: known only because an application names it.
 	Registered bool     `json:"registered"`
@@ -1818,16 +2579,112 @@ type Repository struct {
 	Warnings   []string `json:"warnings,omitempty,omitzero"`
 }
 
+// RepositoryApp defines model for RepositoryApp.
+type RepositoryApp struct {
+	// Chart The name of a chart of an index.
+	Chart string            `json:"chart,omitempty,omitzero"`
+	Path  string            `json:"path"`
+	Type  RepositoryAppType `json:"type"`
+}
+
+// RepositoryAppType defines model for RepositoryApp.Type.
+type RepositoryAppType string
+
 // RepositoryCredential defines model for RepositoryCredential.
 type RepositoryCredential struct {
 	CreatedAt time.Time `json:"createdAt,omitempty,omitzero"`
 	Id        string    `json:"id"`
 	Name      string    `json:"name,omitempty,omitzero"`
-	Type      string    `json:"type"`
+	NoProxy   string    `json:"noProxy,omitempty,omitzero"`
+
+	// Proxy Without its user name and password.
+	Proxy string `json:"proxy,omitempty,omitzero"`
+	Type  string `json:"type"`
 
 	// Url The prefix of the URLs that it is for.
 	Url      string `json:"url"`
 	Username string `json:"username,omitempty,omitzero"`
+}
+
+// RepositoryInput defines model for RepositoryInput.
+type RepositoryInput struct {
+	AzureActiveDirectoryEndpoint  string `json:"azureActiveDirectoryEndpoint,omitempty,omitzero"`
+	AzureServicePrincipalClientId string `json:"azureServicePrincipalClientId,omitempty,omitzero"`
+
+	// AzureServicePrincipalClientSecret Write only.
+	AzureServicePrincipalClientSecret *string `json:"azureServicePrincipalClientSecret,omitempty"`
+	AzureServicePrincipalTenantId     string  `json:"azureServicePrincipalTenantId,omitempty,omitzero"`
+
+	// BearerToken Write only; sent as `Authorization: Bearer`. Without it the stored one stays.
+	BearerToken *string `json:"bearerToken,omitempty"`
+
+	// Depth How many commits of each branch are fetched; 0: all.
+	Depth int `json:"depth,omitempty,omitzero"`
+
+	// EnableLfs Fetch the contents of files in Git LFS.
+	EnableLfs bool `json:"enableLfs,omitempty,omitzero"`
+
+	// EnableOCI Charts come from an OCI registry; its address may be written without oci://. For the type helm.
+	EnableOCI bool `json:"enableOCI,omitempty,omitzero"`
+
+	// GcpServiceAccountKey Write only; the JSON key of a Google service account.
+	GcpServiceAccountKey *string `json:"gcpServiceAccountKey,omitempty"`
+
+	// GithubAppEnterpriseBaseUrl The API of GitHub Enterprise, such as https://github.example.com/api/v3.
+	GithubAppEnterpriseBaseUrl string `json:"githubAppEnterpriseBaseUrl,omitempty,omitzero"`
+
+	// GithubAppID A GitHub App, which tokens are requested with.
+	GithubAppID int64 `json:"githubAppID,omitempty,omitzero"`
+
+	// GithubAppInstallationID Its installation; without it the one of the repository is found.
+	GithubAppInstallationID int64 `json:"githubAppInstallationID,omitempty,omitzero"`
+
+	// GithubAppPrivateKey Write only; the RSA key of the app in PEM.
+	GithubAppPrivateKey *string `json:"githubAppPrivateKey,omitempty"`
+
+	// Insecure Do not verify the server: neither its TLS certificate nor its SSH host key.
+	Insecure bool `json:"insecure,omitempty,omitzero"`
+
+	// InsecureOCIForceHttp Contact the registry without TLS.
+	InsecureOCIForceHttp bool   `json:"insecureOCIForceHttp,omitempty,omitzero"`
+	Name                 string `json:"name,omitempty,omitzero"`
+
+	// NoProxy Hosts, domains and networks that are reached without the proxy, separated by commas.
+	NoProxy string `json:"noProxy,omitempty,omitzero"`
+
+	// Password Write only; a password or an access token. Without it the stored one stays.
+	Password *string `json:"password,omitempty"`
+
+	// Project The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without.
+	Project string `json:"project,omitempty,omitzero"`
+
+	// Proxy URL of an HTTP proxy that the operator permits. Its user name and password are write only; without them those that are stored for this proxy stay.
+	Proxy string `json:"proxy,omitempty,omitzero"`
+
+	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. Without it the stored one stays.
+	SshPrivateKey *string `json:"sshPrivateKey,omitempty"`
+
+	// TlsClientCertData Write only; a client certificate in PEM, for an https URL. Without it the stored one stays.
+	TlsClientCertData *string `json:"tlsClientCertData,omitempty"`
+
+	// TlsClientCertKey Write only; the private key of the client certificate in PEM, without a passphrase.
+	TlsClientCertKey *string             `json:"tlsClientCertKey,omitempty"`
+	Type             RepositoryInputType `json:"type,omitempty,omitzero"`
+	Url              string              `json:"url"`
+
+	// UseAzureWorkloadIdentity Use the identity of the hub in Azure, if its operator permits it.
+	UseAzureWorkloadIdentity bool    `json:"useAzureWorkloadIdentity,omitempty,omitzero"`
+	Username                 *string `json:"username,omitempty"`
+}
+
+// RepositoryInputType defines model for RepositoryInput.Type.
+type RepositoryInputType string
+
+// RepositoryValidation defines model for RepositoryValidation.
+type RepositoryValidation struct {
+	// Connection How the last fetch went.
+	Connection Connection `json:"connection"`
+	Warnings   []string   `json:"warnings,omitempty,omitzero"`
 }
 
 // RequestedOperation Writing it starts an operation, with the right to sync: `sync`, `info`, `retry` as in Argo CD. It is there while an operation is in
@@ -1884,6 +2741,17 @@ type ResourceActionRun struct {
 	Version           string `json:"version"`
 }
 
+// ResourceList defines model for ResourceList.
+type ResourceList struct {
+	// Continue The cursor of the next page; absent: this is the last.
+	Continue string           `json:"continue,omitempty,omitzero"`
+	Facets   []Facet          `json:"facets,omitempty,omitzero"`
+	Items    []ListedResource `json:"items"`
+
+	// Total With facets: how many objects the list has on all pages.
+	Total int `json:"total,omitempty,omitzero"`
+}
+
 // ResourceSelector defines model for ResourceSelector.
 type ResourceSelector struct {
 	// Exclude All but this one.
@@ -1896,23 +2764,62 @@ type ResourceSelector struct {
 
 // Revision defines model for Revision.
 type Revision struct {
-	Author string        `json:"author,omitempty,omitzero"`
-	Chart  RevisionChart `json:"chart,omitempty,omitzero"`
-	Date   time.Time     `json:"date,omitempty,omitzero"`
+	// Artifact The annotations org.opencontainers.image.* of the artifact.
+	Artifact RevisionArtifact `json:"artifact,omitempty,omitzero"`
+	Author   string           `json:"author,omitempty,omitzero"`
+	Chart    RevisionChart    `json:"chart,omitempty,omitzero"`
+	Date     time.Time        `json:"date,omitempty,omitzero"`
 
 	// Message Its first 500 characters.
 	Message  string `json:"message,omitempty,omitzero"`
 	Revision string `json:"revision"`
 
-	// Signature Whether the commit has a good signature; absent: signatures were not verified.
+	// Signature Verified: it is signed as its project demands; absent: the project demands nothing.
 	Signature string `json:"signature,omitempty,omitzero"`
+
+	// Tags Of the commit, as of the last fetch of its repository.
+	Tags []string `json:"tags,omitempty,omitzero"`
+}
+
+// RevisionArtifact The annotations org.opencontainers.image.* of the artifact.
+type RevisionArtifact struct {
+	Authors     string `json:"authors,omitempty,omitzero"`
+	Created     string `json:"created,omitempty,omitzero"`
+	Description string `json:"description,omitempty,omitzero"`
+	Revision    string `json:"revision,omitempty,omitzero"`
+	Source      string `json:"source,omitempty,omitzero"`
+	Title       string `json:"title,omitempty,omitzero"`
+	Url         string `json:"url,omitempty,omitzero"`
+	Version     string `json:"version,omitempty,omitzero"`
 }
 
 // RevisionChart defines model for RevisionChart.
 type RevisionChart struct {
-	Name       string `json:"name"`
-	Repository string `json:"repository"`
-	Version    string `json:"version"`
+	AppVersion  string `json:"appVersion,omitempty,omitzero"`
+	Description string `json:"description,omitempty,omitzero"`
+	Home        string `json:"home,omitempty,omitzero"`
+
+	// Maintainers As name <email>.
+	Maintainers []string `json:"maintainers,omitempty,omitzero"`
+	Name        string   `json:"name"`
+	Repository  string   `json:"repository"`
+	Version     string   `json:"version"`
+}
+
+// RevisionMetadata defines model for RevisionMetadata.
+type RevisionMetadata struct {
+	Author string    `json:"author,omitempty,omitzero"`
+	Date   time.Time `json:"date,omitempty,omitzero"`
+
+	// Message Its first 500 characters.
+	Message  string `json:"message,omitempty,omitzero"`
+	Revision string `json:"revision"`
+
+	// Signature Verified: it is signed as its project demands; absent: the project demands nothing.
+	Signature string `json:"signature,omitempty,omitzero"`
+
+	// Tags Of the commit, as of the last fetch of its repository.
+	Tags []string `json:"tags,omitempty,omitzero"`
 }
 
 // Rewind HUB_REWOUND: the agent has another log than the hub, as after a restore from a backup. It accepts no change and enforces what it has until an admin accepts the hub's state.
@@ -1973,6 +2880,31 @@ type ServerCertificates struct {
 
 	// ServerName The host as in the repository URL, without a port.
 	ServerName string `json:"serverName"`
+}
+
+// Session defines model for Session.
+type Session struct {
+	// Address Where it began.
+	Address string `json:"address,omitempty,omitzero"`
+
+	// Client The program that began it, as it calls itself.
+	Client string `json:"client,omitempty,omitzero"`
+
+	// CreatedAt When somebody signed in.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// Current Whether this request was sent by it.
+	Current bool `json:"current"`
+
+	// ExpiresAt The end if it is used; an unused one ends after a third of its lifetime.
+	ExpiresAt time.Time `json:"expiresAt"`
+	Id        string    `json:"id"`
+
+	// Provider The identity provider; empty for a password.
+	Provider string `json:"provider,omitempty,omitzero"`
+
+	// SeenAt The last use, to a minute.
+	SeenAt time.Time `json:"seenAt"`
 }
 
 // Setting defines model for Setting.
@@ -2074,6 +3006,9 @@ type StreamEvent struct {
 	// Operation The newest operation.
 	Operation  OperationState `json:"operation,omitempty,omitzero"`
 	Repository Repository     `json:"repository,omitempty,omitzero"`
+
+	// Row What a list shows of an application.
+	Row ApplicationRow `json:"row,omitempty,omitzero"`
 }
 
 // StreamEventKind defines model for StreamEvent.Kind.
@@ -2212,6 +3147,34 @@ type TenantDeletion struct {
 	Tenant  Tenant    `json:"tenant"`
 }
 
+// TerminalEnd The end of a session.
+type TerminalEnd struct {
+	// Code Of the error.
+	Code string `json:"code,omitempty,omitzero"`
+
+	// ExitCode Of the command; absent: 0.
+	ExitCode int `json:"exitCode,omitempty,omitzero"`
+
+	// Exited The command has ended by itself. Otherwise message says why the session was ended.
+	Exited  bool   `json:"exited"`
+	Fix     string `json:"fix,omitempty,omitzero"`
+	Message string `json:"message,omitempty,omitzero"`
+}
+
+// TerminalStarted What a session has started.
+type TerminalStarted struct {
+	Command   []string `json:"command"`
+	Container string   `json:"container"`
+
+	// IdleSeconds How long nothing may be typed.
+	IdleSeconds int `json:"idleSeconds,omitempty,omitzero"`
+
+	// MaxSeconds How long the session may last.
+	MaxSeconds int    `json:"maxSeconds,omitempty,omitzero"`
+	Namespace  string `json:"namespace,omitempty,omitzero"`
+	Pod        string `json:"pod"`
+}
+
 // Token defines model for Token.
 type Token struct {
 	CreatedAt time.Time `json:"createdAt"`
@@ -2272,8 +3235,96 @@ type User struct {
 	Roles    []string `json:"roles"`
 }
 
+// UserCode The code that the device shows, such as `WDJB-MJHT`. Case, spaces and hyphens do not count.
+type UserCode = string
+
 // Username defines model for Username.
 type Username = string
+
+// WhoCan defines model for WhoCan.
+type WhoCan struct {
+	Items []WhoCanItem `json:"items"`
+
+	// More There are more objects than were looked at.
+	More bool `json:"more"`
+
+	// Objects How many objects there are that the question is about; 0: the object itself was asked about.
+	Objects int `json:"objects"`
+}
+
+// WhoCanItem defines model for WhoCanItem.
+type WhoCanItem struct {
+	// Count On how many objects.
+	Count int `json:"count"`
+
+	// Examples Objects, at most ten.
+	Examples []string       `json:"examples"`
+	Kind     WhoCanItemKind `json:"kind"`
+	Line     int            `json:"line,omitempty,omitzero"`
+
+	// Rule The rule that allows the first of them, as it is written.
+	Rule string `json:"rule,omitempty,omitzero"`
+
+	// Source Where the rule is written.
+	Source string `json:"source,omitempty,omitzero"`
+
+	// Subject A user or a group; empty: everybody who is signed in.
+	Subject string `json:"subject"`
+}
+
+// WhoCanItemKind defines model for WhoCanItem.Kind.
+type WhoCanItemKind string
+
+// Why defines model for Why.
+type Why struct {
+	// Causes The worst first.
+	Causes []WhyCause `json:"causes"`
+
+	// ClusterAsked The agent has answered; otherwise the causes are from what was last reported.
+	ClusterAsked bool `json:"clusterAsked,omitempty,omitzero"`
+
+	// Healthy Nothing is wrong that is known.
+	Healthy bool `json:"healthy"`
+
+	// Summary One sentence.
+	Summary string `json:"summary"`
+}
+
+// WhyCause defines model for WhyCause.
+type WhyCause struct {
+	// Advice What to do next.
+	Advice string `json:"advice"`
+
+	// Class Such as image-pull, crash-loop, out-of-memory, unschedulable, quota, probe, volume-claim, webhook-denied or rights.
+	Class string `json:"class"`
+
+	// Command A command that shows more.
+	Command   string    `json:"command,omitempty,omitzero"`
+	Container string    `json:"container,omitempty,omitzero"`
+	FirstSeen time.Time `json:"firstSeen,omitempty,omitzero"`
+
+	// LastLines The last lines of the container's log.
+	LastLines []string `json:"lastLines,omitempty,omitzero"`
+
+	// Message What the cluster or the hub says.
+	Message string    `json:"message"`
+	Object  WhyObject `json:"object,omitempty,omitzero"`
+
+	// Path From the managed object down to the one with the cause.
+	Path []WhyObject `json:"path"`
+
+	// Title The class in a few words.
+	Title string `json:"title"`
+}
+
+// WhyObject defines model for WhyObject.
+type WhyObject struct {
+	Group     string `json:"group,omitempty,omitzero"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty,omitzero"`
+	Version   string `json:"version,omitempty,omitzero"`
+}
 
 // WindowDecision defines model for WindowDecision.
 type WindowDecision struct {
@@ -2285,6 +3336,9 @@ type WindowDecision struct {
 	// Reason Why it is not allowed, with the next opening.
 	Reason string `json:"reason,omitempty,omitzero"`
 }
+
+// ApplicationQuery defines model for ApplicationQuery.
+type ApplicationQuery = string
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
@@ -2316,6 +3370,14 @@ type AppProjectAnswer = AppProject
 // ApplicationAnswer defines model for ApplicationAnswer.
 type ApplicationAnswer = Application
 
+// DeepLinksAnswer defines model for DeepLinksAnswer.
+type DeepLinksAnswer struct {
+	Items []DeepLink `json:"items"`
+
+	// Problems Links that cannot be evaluated, with the reason.
+	Problems []string `json:"problems,omitempty,omitzero"`
+}
+
 // ErrorAnswer The one shape of every error.
 type ErrorAnswer = Error
 
@@ -2339,6 +3401,33 @@ type WebhookAnswer = map[string]interface{}
 
 // WebhookEvent defines model for WebhookEvent.
 type WebhookEvent = interface{}
+
+// GetBadgeParams defines parameters for GetBadge.
+type GetBadgeParams struct {
+	// Tenant Empty means `default`.
+	Tenant string `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Name The application.
+	Name string `form:"name,omitempty" json:"name,omitempty,omitzero"`
+
+	// Namespace Its namespace; `argocd` unless it says otherwise.
+	Namespace string `form:"namespace,omitempty" json:"namespace,omitempty,omitzero"`
+
+	// Project Without a name, the worst status of the applications of these projects; with one, its project.
+	Project []string `form:"project,omitempty" json:"project,omitempty,omitzero"`
+
+	// Revision Show the revision.
+	Revision bool `form:"revision,omitempty" json:"revision,omitempty,omitzero"`
+
+	// KeepFullRevision Show all of it instead of its first characters.
+	KeepFullRevision bool `form:"keepFullRevision,omitempty" json:"keepFullRevision,omitempty,omitzero"`
+
+	// ShowAppName Show the name above the states.
+	ShowAppName bool `form:"showAppName,omitempty" json:"showAppName,omitempty,omitzero"`
+
+	// Width In pixels.
+	Width int `form:"width,omitempty" json:"width,omitempty,omitzero"`
+}
 
 // ExplainRightsJSONBody defines parameters for ExplainRights.
 type ExplainRightsJSONBody struct {
@@ -2391,12 +3480,34 @@ type ListApplicationsParams struct {
 	// Repo Any of these repositories, by URL: a source of the application names one of them.
 	Repo []string `form:"repo,omitempty" json:"repo,omitempty,omitzero"`
 
+	// Query A query such as `health:degraded project:shop -cluster:prod "text"`. Terms
+	// of one field are alternatives, different fields must hold together, and
+	// `-` excludes. Fields: name, project, cluster, namespace (of the
+	// destination), app-namespace, sync, health, operation, auto (auto, manual,
+	// paused), state, repo, revision, label, annotation, owner, author, by; `me` is the
+	// caller. `name:web-*` has a pattern, `name~^web-` a regular expression.
+	// Values are separated by commas. In the stream, an application that the
+	// query does not have (any more) comes as `gone`.
+	Query ApplicationQuery `form:"query,omitempty" json:"query,omitempty,omitzero"`
+
+	// Sort `name`, `project`, `health`, `sync`, `state`, `changed` (when it, or
+	// what is known of it, changed last) or `created`, with `-` before it for the
+	// other direction. States go from the best to the worst.
+	Sort string `form:"sort,omitempty" json:"sort,omitempty,omitzero"`
+
+	// Facets Fields to count the values of, with commas between them: `project`,
+	// `cluster`, `namespace`, `app-namespace`, `sync`, `health`,
+	// `operation`, `auto`, `state`, `repo`, `revision`, `owner`, `label` (keys),
+	// `label:KEY`. A condition on the field itself does not count.
+	Facets string `form:"facets,omitempty" json:"facets,omitempty,omitzero"`
+
 	// View Which fields applications have. `compact` has those that a list shows:
 	// name, namespace, labels and resourceVersion of the metadata; project,
 	// destination, and of each source repository, path, chart and revision of
 	// the spec; of the status sync, health, the conditions, what the last
 	// operation is and how it went, and `status.capstan` without snapshots and
-	// what its automation says already. Absent: `full`.
+	// what its automation says already. `row` has `rows` instead of `items`,
+	// and events have `row` instead of `application`. Absent: `full`.
 	View ListApplicationsParamsView `form:"view,omitempty" json:"view,omitempty,omitzero"`
 
 	// Fields Answer with these fields alone, as paths with commas between them:
@@ -2406,7 +3517,10 @@ type ListApplicationsParams struct {
 	Limit  int    `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
 	// Cursor The `metadata.continue` of the page before.
-	Cursor      string `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+	Cursor string `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+
+	// Offset How many applications to skip, after the cursor if there is one. A window of a long list begins anywhere with it.
+	Offset      int    `form:"offset,omitempty" json:"offset,omitempty,omitzero"`
 	IfNoneMatch string `json:"If-None-Match,omitempty,omitzero"`
 }
 
@@ -2415,6 +3529,12 @@ type ListApplicationsParamsView string
 
 // CreateApplicationParams defines parameters for CreateApplication.
 type CreateApplicationParams struct {
+	// Upsert Change the application if it exists. That needs the right to update it.
+	Upsert bool `form:"upsert,omitempty" json:"upsert,omitempty,omitzero"`
+
+	// Validate Refuse an application that the hub knows that it cannot deliver.
+	Validate bool `form:"validate,omitempty" json:"validate,omitempty,omitzero"`
+
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
@@ -2435,7 +3555,16 @@ type DeleteApplicationParams struct {
 type GetApplicationParams struct {
 	// Confirm Return only data that is not older than the request.
 	Confirm bool `form:"confirm,omitempty" json:"confirm,omitempty,omitzero"`
+
+	// Refresh Refresh the application first, and reply once its sources were
+	// resolved and rendered since the request; `hard` renders even if
+	// nothing changed. After 60 seconds the reply is 503, and the refresh
+	// continues. With `confirm` the cluster's agent is asked after that.
+	Refresh GetApplicationParamsRefresh `form:"refresh,omitempty" json:"refresh,omitempty,omitzero"`
 }
+
+// GetApplicationParamsRefresh defines parameters for GetApplication.
+type GetApplicationParamsRefresh string
 
 // PatchApplicationParams defines parameters for PatchApplication.
 type PatchApplicationParams struct {
@@ -2474,6 +3603,30 @@ type DiffApplicationParams struct {
 
 	// Predict Ask the cluster's API server what an apply would make of each object that differs; nothing is written.
 	Predict bool `form:"predict,omitempty" json:"predict,omitempty,omitzero"`
+
+	// Revision Preview this branch, tag or commit of the source instead of the target: it is rendered, and the cluster dry-runs each object. Nothing is stored or written.
+	Revision string `form:"revision,omitempty" json:"revision,omitempty,omitzero"`
+
+	// Revisions The same for several sources, in the order of sourcePositions.
+	Revisions []string `form:"revisions,omitempty" json:"revisions,omitempty,omitzero"`
+
+	// SourcePositions Which sources the revisions are of; 1 is the first.
+	SourcePositions []int `form:"sourcePositions,omitempty" json:"sourcePositions,omitempty,omitzero"`
+}
+
+// DiffUploadParams defines parameters for DiffUpload.
+type DiffUploadParams struct {
+	// SourcePosition Which source the files are of; 1, the default, is the first.
+	SourcePosition int `form:"sourcePosition,omitempty" json:"sourcePosition,omitempty,omitzero"`
+}
+
+// GetApplicationEventsParams defines parameters for GetApplicationEvents.
+type GetApplicationEventsParams struct {
+	// Group With kind and resourceName: only events of this object.
+	Group             string `form:"group,omitempty" json:"group,omitempty,omitzero"`
+	Kind              string `form:"kind,omitempty" json:"kind,omitempty,omitzero"`
+	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
+	ResourceName      string `form:"resourceName,omitempty" json:"resourceName,omitempty,omitzero"`
 }
 
 // GetHistoryParams defines parameters for GetHistory.
@@ -2484,15 +3637,116 @@ type GetHistoryParams struct {
 	Before int64 `form:"before,omitempty" json:"before,omitempty,omitzero"`
 }
 
+// GetApplicationLogsParams defines parameters for GetApplicationLogs.
+type GetApplicationLogsParams struct {
+	// PodName The logs of this pod alone.
+	PodName string `form:"podName,omitempty" json:"podName,omitempty,omitzero"`
+
+	// Group With kind and resourceName: the pods that this object owns.
+	Group string `form:"group,omitempty" json:"group,omitempty,omitzero"`
+	Kind  string `form:"kind,omitempty" json:"kind,omitempty,omitzero"`
+
+	// ResourceNamespace Of the object or pod.
+	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
+	ResourceName      string `form:"resourceName,omitempty" json:"resourceName,omitempty,omitzero"`
+
+	// Container Only this container; absent: all.
+	Container string `form:"container,omitempty" json:"container,omitempty,omitzero"`
+
+	// Follow Do not end with the last line.
+	Follow bool `form:"follow,omitempty" json:"follow,omitempty,omitzero"`
+
+	// TailLines Only the last lines of each container; absent: all.
+	TailLines int `form:"tailLines,omitempty" json:"tailLines,omitempty,omitzero"`
+
+	// SinceSeconds Only lines that are not older than this.
+	SinceSeconds int `form:"sinceSeconds,omitempty" json:"sinceSeconds,omitempty,omitzero"`
+
+	// SinceTime Only lines from then on, instead of sinceSeconds.
+	SinceTime time.Time `form:"sinceTime,omitempty" json:"sinceTime,omitempty,omitzero"`
+
+	// UntilTime Only lines up to then.
+	UntilTime time.Time `form:"untilTime,omitempty" json:"untilTime,omitempty,omitzero"`
+
+	// Previous Of the instance of each container before the current one.
+	Previous bool `form:"previous,omitempty" json:"previous,omitempty,omitzero"`
+
+	// Filter Only lines that contain this text; with a leading ! those that do not.
+	Filter string `form:"filter,omitempty" json:"filter,omitempty,omitzero"`
+
+	// MatchCase The filter distinguishes upper and lower case.
+	MatchCase bool `form:"matchCase,omitempty" json:"matchCase,omitempty,omitzero"`
+
+	// Timestamps In plain text: each line begins with its time.
+	Timestamps bool `form:"timestamps,omitempty" json:"timestamps,omitempty,omitzero"`
+
+	// Download Plain text that a browser saves as a file.
+	Download bool `form:"download,omitempty" json:"download,omitempty,omitzero"`
+}
+
 // GetManifestsParams defines parameters for GetManifests.
 type GetManifestsParams struct {
 	// History Of this entry of the history instead.
 	History int64 `form:"history,omitempty" json:"history,omitempty,omitzero"`
 }
 
+// RenderUploadParams defines parameters for RenderUpload.
+type RenderUploadParams struct {
+	// SourcePosition Which source the files are of; 1, the default, is the first.
+	SourcePosition int `form:"sourcePosition,omitempty" json:"sourcePosition,omitempty,omitzero"`
+}
+
 // ListOperationsParams defines parameters for ListOperations.
 type ListOperationsParams struct {
 	Limit int `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// GetPodLogsParams defines parameters for GetPodLogs.
+type GetPodLogsParams struct {
+	// ResourceNamespace Of the pod.
+	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
+
+	// Container Only this container; absent: all.
+	Container string `form:"container,omitempty" json:"container,omitempty,omitzero"`
+
+	// Follow Do not end with the last line.
+	Follow bool `form:"follow,omitempty" json:"follow,omitempty,omitzero"`
+
+	// TailLines Only the last lines of each container; absent: all.
+	TailLines int `form:"tailLines,omitempty" json:"tailLines,omitempty,omitzero"`
+
+	// SinceSeconds Only lines that are not older than this.
+	SinceSeconds int `form:"sinceSeconds,omitempty" json:"sinceSeconds,omitempty,omitzero"`
+
+	// SinceTime Only lines from then on, instead of sinceSeconds.
+	SinceTime time.Time `form:"sinceTime,omitempty" json:"sinceTime,omitempty,omitzero"`
+
+	// UntilTime Only lines up to then.
+	UntilTime time.Time `form:"untilTime,omitempty" json:"untilTime,omitempty,omitzero"`
+
+	// Previous Of the instance of each container before the current one.
+	Previous bool `form:"previous,omitempty" json:"previous,omitempty,omitzero"`
+
+	// Filter Only lines that contain this text; with a leading ! those that do not.
+	Filter string `form:"filter,omitempty" json:"filter,omitempty,omitzero"`
+
+	// MatchCase The filter distinguishes upper and lower case.
+	MatchCase bool `form:"matchCase,omitempty" json:"matchCase,omitempty,omitzero"`
+
+	// Timestamps In plain text: each line begins with its time.
+	Timestamps bool `form:"timestamps,omitempty" json:"timestamps,omitempty,omitzero"`
+
+	// Download Plain text that a browser saves as a file.
+	Download bool `form:"download,omitempty" json:"download,omitempty,omitzero"`
+}
+
+// ForwardApplicationPortParams defines parameters for ForwardApplicationPort.
+type ForwardApplicationPortParams struct {
+	PodName string `form:"podName" json:"podName"`
+
+	// ResourceNamespace Of the pod.
+	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
+	Port              int    `form:"port" json:"port"`
 }
 
 // RefreshApplicationParams defines parameters for RefreshApplication.
@@ -2534,10 +3788,49 @@ type DeleteLiveResourceParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
+// GetResourceLinksParams defines parameters for GetResourceLinks.
+type GetResourceLinksParams struct {
+	Group             string `form:"group,omitempty" json:"group,omitempty,omitzero"`
+	Version           string `form:"version" json:"version"`
+	Kind              string `form:"kind" json:"kind"`
+	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
+	ResourceName      string `form:"resourceName" json:"resourceName"`
+}
+
+// PatchLiveResourceParams defines parameters for PatchLiveResource.
+type PatchLiveResourceParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // ResumeApplicationParams defines parameters for ResumeApplication.
 type ResumeApplicationParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// GetRevisionParams defines parameters for GetRevision.
+type GetRevisionParams struct {
+	// SourcePosition Of this source alone; 1 is the first.
+	SourcePosition int `form:"sourcePosition,omitempty" json:"sourcePosition,omitempty,omitzero"`
+}
+
+// GetRevisionChartParams defines parameters for GetRevisionChart.
+type GetRevisionChartParams struct {
+	// SourcePosition Of this source alone; 1 is the first.
+	SourcePosition int `form:"sourcePosition,omitempty" json:"sourcePosition,omitempty,omitzero"`
+}
+
+// GetRevisionMetadataParams defines parameters for GetRevisionMetadata.
+type GetRevisionMetadataParams struct {
+	// SourcePosition Of this source alone; 1 is the first.
+	SourcePosition int `form:"sourcePosition,omitempty" json:"sourcePosition,omitempty,omitzero"`
+}
+
+// GetRevisionArtifactParams defines parameters for GetRevisionArtifact.
+type GetRevisionArtifactParams struct {
+	// SourcePosition Of this source alone; 1 is the first.
+	SourcePosition int `form:"sourcePosition,omitempty" json:"sourcePosition,omitempty,omitzero"`
 }
 
 // RollbackApplicationJSONBody defines parameters for RollbackApplication.
@@ -2572,6 +3865,26 @@ type UpdateApplicationSpecParams struct {
 type SyncApplicationParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// OpenApplicationTerminalParams defines parameters for OpenApplicationTerminal.
+type OpenApplicationTerminalParams struct {
+	// PodName Absent: the first pod of the application that runs.
+	PodName string `form:"podName,omitempty" json:"podName,omitempty,omitzero"`
+
+	// ResourceNamespace Of the pod.
+	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
+
+	// Container Absent: the first one.
+	Container string `form:"container,omitempty" json:"container,omitempty,omitzero"`
+
+	// Command The command and its arguments; absent: the first shell of exec.shells that the container has.
+	Command []string `form:"command,omitempty" json:"command,omitempty,omitzero"`
+
+	// Tty Whether the command gets a terminal; absent: as a shell does.
+	Tty  bool `form:"tty,omitempty" json:"tty,omitempty,omitzero"`
+	Rows int  `form:"rows,omitempty" json:"rows,omitempty,omitzero"`
+	Cols int  `form:"cols,omitempty" json:"cols,omitempty,omitzero"`
 }
 
 // TerminateOperationParams defines parameters for TerminateOperation.
@@ -2618,6 +3931,22 @@ type PutAuditRetentionJSONBody struct {
 	Days int `json:"days"`
 }
 
+// StartBulkParams defines parameters for StartBulk.
+type StartBulkParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// GetBulkParams defines parameters for GetBulk.
+type GetBulkParams struct {
+	// State Applications in this state alone.
+	State BulkState `form:"state,omitempty" json:"state,omitempty,omitzero"`
+
+	// After Applications after this ordinal: the field next of the page before.
+	After int `form:"after,omitempty" json:"after,omitempty,omitzero"`
+	Limit int `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
 // DeleteCertificatesParams defines parameters for DeleteCertificates.
 type DeleteCertificatesParams struct {
 	// ServerName As listed: a name, or `[name]:port`.
@@ -2652,6 +3981,8 @@ type AddCertificatesParams struct {
 
 // EnrollClusterJSONBody defines parameters for EnrollCluster.
 type EnrollClusterJSONBody struct {
+	Annotations StringMap `json:"annotations,omitempty,omitzero"`
+
 	// ExpiresIn How long the join token can be used, such as `1h`. Empty means one hour; at most 7 days.
 	ExpiresIn string    `json:"expiresIn,omitempty,omitzero"`
 	Labels    StringMap `json:"labels,omitempty,omitzero"`
@@ -2725,6 +4056,20 @@ type UpgradeAgentParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
+// DecideDeviceLoginJSONBody defines parameters for DecideDeviceLogin.
+type DecideDeviceLoginJSONBody struct {
+	Approve bool `json:"approve"`
+
+	// UserCode The code that the device shows, such as `WDJB-MJHT`. Case, spaces and hyphens do not count.
+	UserCode UserCode `json:"userCode"`
+}
+
+// FindDeviceLoginJSONBody defines parameters for FindDeviceLogin.
+type FindDeviceLoginJSONBody struct {
+	// UserCode The code that the device shows, such as `WDJB-MJHT`. Case, spaces and hyphens do not count.
+	UserCode UserCode `json:"userCode"`
+}
+
 // AddPublicKeysJSONBody defines parameters for AddPublicKeys.
 type AddPublicKeysJSONBody struct {
 	// KeyData The output of `gpg --armor --export`.
@@ -2777,6 +4122,28 @@ type ChangePasswordJSONBody struct {
 	New NewPassword `json:"new"`
 }
 
+// EndPauseParams defines parameters for EndPause.
+type EndPauseParams struct {
+	// Cluster Its name; absent: the pause of the tenant.
+	Cluster string `form:"cluster,omitempty" json:"cluster,omitempty,omitzero"`
+}
+
+// BeginPauseJSONBody defines parameters for BeginPause.
+type BeginPauseJSONBody struct {
+	// Cluster Its name; absent: the whole tenant.
+	Cluster string `json:"cluster,omitempty,omitzero"`
+
+	// For How long, such as `90m`, `2h` or `3d`; at most 30 days.
+	For    string `json:"for"`
+	Reason string `json:"reason"`
+}
+
+// BeginPauseParams defines parameters for BeginPause.
+type BeginPauseParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // CreateProjectParams defines parameters for CreateProject.
 type CreateProjectParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
@@ -2802,44 +4169,88 @@ type CreateRoleTokenParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
-// PutRepositoryJSONBody defines parameters for PutRepository.
-type PutRepositoryJSONBody struct {
-	// Insecure Do not verify the server: neither its TLS certificate nor its SSH host key.
-	Insecure bool   `json:"insecure,omitempty,omitzero"`
-	Name     string `json:"name,omitempty,omitzero"`
-
-	// Password Write only; a password or an access token. Without it the stored one stays.
-	Password *string `json:"password,omitempty"`
-
-	// Project The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without.
-	Project string `json:"project,omitempty,omitzero"`
-
-	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. Without it the stored one stays.
-	SshPrivateKey *string `json:"sshPrivateKey,omitempty"`
-
-	// TlsClientCertData Write only; a client certificate in PEM, for an https URL. Without it the stored one stays.
-	TlsClientCertData *string `json:"tlsClientCertData,omitempty"`
-
-	// TlsClientCertKey Write only; the private key of the client certificate in PEM, without a passphrase.
-	TlsClientCertKey *string                   `json:"tlsClientCertKey,omitempty"`
-	Type             PutRepositoryJSONBodyType `json:"type,omitempty,omitzero"`
-	Url              string                    `json:"url"`
-	Username         *string                   `json:"username,omitempty"`
-}
-
 // PutRepositoryParams defines parameters for PutRepository.
 type PutRepositoryParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
-// PutRepositoryJSONBodyType defines parameters for PutRepository.
-type PutRepositoryJSONBodyType string
+// ValidateRepositoryParams defines parameters for ValidateRepository.
+type ValidateRepositoryParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// GetAppDetailsParams defines parameters for GetAppDetails.
+type GetAppDetailsParams struct {
+	// Path Without it, the chart or the root.
+	Path string `form:"path,omitempty" json:"path,omitempty,omitzero"`
+
+	// Revision A branch, a tag, a commit, a version, a range or a digest; without it, the default branch or the newest version.
+	Revision string `form:"revision,omitempty" json:"revision,omitempty,omitzero"`
+
+	// Chart A chart of a repository of charts, or one below the address of a registry.
+	Chart string `form:"chart,omitempty" json:"chart,omitempty,omitzero"`
+
+	// Plugin The name of a plugin, with its version; without it, the plugin that discovers the directory.
+	Plugin string `form:"plugin,omitempty" json:"plugin,omitempty,omitzero"`
+
+	// Application The name of an application, for overrides of its own in the repository.
+	Application string `form:"application,omitempty" json:"application,omitempty,omitzero"`
+}
+
+// ListRepositoryAppsParams defines parameters for ListRepositoryApps.
+type ListRepositoryAppsParams struct {
+	// Revision A branch, a tag, a commit, a version, a range or a digest; without it, the default branch or the newest version.
+	Revision string `form:"revision,omitempty" json:"revision,omitempty,omitzero"`
+
+	// Chart A chart of a repository of charts, or one below the address of a registry.
+	Chart string `form:"chart,omitempty" json:"chart,omitempty,omitzero"`
+}
+
+// ListOCITagsParams defines parameters for ListOCITags.
+type ListOCITagsParams struct {
+	// Chart A chart of a repository of charts, or one below the address of a registry.
+	Chart string `form:"chart,omitempty" json:"chart,omitempty,omitzero"`
+}
 
 // RefreshRepositoryParams defines parameters for RefreshRepository.
 type RefreshRepositoryParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// ListRefsParams defines parameters for ListRefs.
+type ListRefsParams struct {
+	// Chart A chart of a repository of charts, or one below the address of a registry.
+	Chart string `form:"chart,omitempty" json:"chart,omitempty,omitzero"`
+}
+
+// ListResourcesParams defines parameters for ListResources.
+type ListResourcesParams struct {
+	// Q Part of the name, any case.
+	Q string `form:"q,omitempty" json:"q,omitempty,omitzero"`
+
+	// Kind Any of these kinds.
+	Kind []string `form:"kind,omitempty" json:"kind,omitempty,omitzero"`
+
+	// Namespace Any of these namespaces.
+	Namespace []string `form:"namespace,omitempty" json:"namespace,omitempty,omitzero"`
+
+	// Cluster Any of these clusters, by name.
+	Cluster []string `form:"cluster,omitempty" json:"cluster,omitempty,omitzero"`
+
+	// Project Any of these projects.
+	Project []string           `form:"project,omitempty" json:"project,omitempty,omitzero"`
+	Sync    []SyncStatusCode   `form:"sync,omitempty" json:"sync,omitempty,omitzero"`
+	Health  []HealthStatusCode `form:"health,omitempty" json:"health,omitempty,omitzero"`
+
+	// Facets Count the objects by kind, namespace, cluster, project, sync and health.
+	Facets bool `form:"facets,omitempty" json:"facets,omitempty,omitzero"`
+	Limit  int  `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `continue` of the page before.
+	Cursor string `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
 // CreateSCIMTokenJSONBody defines parameters for CreateSCIMToken.
@@ -2863,6 +4274,22 @@ type PatchSettingsJSONBody struct {
 
 // PatchSettingsParams defines parameters for PatchSettings.
 type PatchSettingsParams struct {
+	// DryRun Check everything, change nothing.
+	DryRun bool `form:"dryRun,omitempty" json:"dryRun,omitempty,omitzero"`
+
+	// IfMatch The ETag of the object as it was read; another one now answers 412.
+	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
+}
+
+// ListPolicyVersionsParams defines parameters for ListPolicyVersions.
+type ListPolicyVersionsParams struct {
+	// Before Only versions with a smaller number.
+	Before int64 `form:"before,omitempty" json:"before,omitempty,omitzero"`
+	Limit  int   `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// RevertPolicyParams defines parameters for RevertPolicy.
+type RevertPolicyParams struct {
 	// DryRun Check everything, change nothing.
 	DryRun bool `form:"dryRun,omitempty" json:"dryRun,omitempty,omitzero"`
 
@@ -2902,12 +4329,23 @@ type StreamChangesParams struct {
 	// Application Resources and operation events of this application alone, as namespace/name.
 	Application string `form:"application,omitempty" json:"application,omitempty,omitzero"`
 
+	// Query A query such as `health:degraded project:shop -cluster:prod "text"`. Terms
+	// of one field are alternatives, different fields must hold together, and
+	// `-` excludes. Fields: name, project, cluster, namespace (of the
+	// destination), app-namespace, sync, health, operation, auto (auto, manual,
+	// paused), state, repo, revision, label, annotation, owner, author, by; `me` is the
+	// caller. `name:web-*` has a pattern, `name~^web-` a regular expression.
+	// Values are separated by commas. In the stream, an application that the
+	// query does not have (any more) comes as `gone`.
+	Query ApplicationQuery `form:"query,omitempty" json:"query,omitempty,omitzero"`
+
 	// View Which fields applications have. `compact` has those that a list shows:
 	// name, namespace, labels and resourceVersion of the metadata; project,
 	// destination, and of each source repository, path, chart and revision of
 	// the spec; of the status sync, health, the conditions, what the last
 	// operation is and how it went, and `status.capstan` without snapshots and
-	// what its automation says already. Absent: `full`.
+	// what its automation says already. `row` has `rows` instead of `items`,
+	// and events have `row` instead of `application`. Absent: `full`.
 	View        StreamChangesParamsView `form:"view,omitempty" json:"view,omitempty,omitzero"`
 	LastEventID string                  `json:"Last-Event-ID,omitempty,omitzero"`
 }
@@ -3005,6 +4443,12 @@ type UpdateUserJSONBodyCapabilities string
 // UpdateUserJSONBodyRoles defines parameters for UpdateUser.
 type UpdateUserJSONBodyRoles string
 
+// DeleteAccountSessionsParams defines parameters for DeleteAccountSessions.
+type DeleteAccountSessionsParams struct {
+	// Others Leave the session that sends this request.
+	Others bool `form:"others,omitempty" json:"others,omitempty,omitzero"`
+}
+
 // CreateAccountTokenJSONBody defines parameters for CreateAccountToken.
 type CreateAccountTokenJSONBody struct {
 	// ExpiresIn How long it lives, such as `720h` or `30d`. Empty means 90 days; at most 366 days.
@@ -3051,11 +4495,35 @@ type HealthzParams struct {
 	Full bool `form:"full,omitempty" json:"full,omitempty,omitzero"`
 }
 
+// OpenTerminalParams defines parameters for OpenTerminal.
+type OpenTerminalParams struct {
+	Pod string `form:"pod" json:"pod"`
+
+	// Container Absent: the first one.
+	Container string `form:"container,omitempty" json:"container,omitempty,omitzero"`
+	AppName   string `form:"appName" json:"appName"`
+
+	// AppNamespace Absent: argocd.
+	AppNamespace string `form:"appNamespace,omitempty" json:"appNamespace,omitempty,omitzero"`
+
+	// ProjectName Has no effect.
+	ProjectName string `form:"projectName,omitempty" json:"projectName,omitempty,omitzero"`
+
+	// Namespace Of the pod.
+	Namespace string `form:"namespace" json:"namespace"`
+}
+
 // ExplainRightsJSONRequestBody defines body for ExplainRights for application/json ContentType.
 type ExplainRightsJSONRequestBody ExplainRightsJSONBody
 
+// AskWhoCanJSONRequestBody defines body for AskWhoCan for application/json ContentType.
+type AskWhoCanJSONRequestBody = RightQuestion
+
 // CreateApplicationJSONRequestBody defines body for CreateApplication for application/json ContentType.
 type CreateApplicationJSONRequestBody = Application
+
+// PreviewApplicationJSONRequestBody defines body for PreviewApplication for application/json ContentType.
+type PreviewApplicationJSONRequestBody = Application
 
 // PatchApplicationJSONRequestBody defines body for PatchApplication for application/json ContentType.
 type PatchApplicationJSONRequestBody = ApplicationPatch
@@ -3075,6 +4543,9 @@ type RunResourceActionJSONRequestBody = ResourceActionRun
 // DeleteLiveResourceJSONRequestBody defines body for DeleteLiveResource for application/json ContentType.
 type DeleteLiveResourceJSONRequestBody = DeleteResource
 
+// PatchLiveResourceJSONRequestBody defines body for PatchLiveResource for application/json ContentType.
+type PatchLiveResourceJSONRequestBody = PatchResource
+
 // ResumeApplicationJSONRequestBody defines body for ResumeApplication for application/json ContentType.
 type ResumeApplicationJSONRequestBody = Reason
 
@@ -3089,6 +4560,9 @@ type SyncApplicationJSONRequestBody = SyncRequest
 
 // PutAuditRetentionJSONRequestBody defines body for PutAuditRetention for application/json ContentType.
 type PutAuditRetentionJSONRequestBody PutAuditRetentionJSONBody
+
+// StartBulkJSONRequestBody defines body for StartBulk for application/json ContentType.
+type StartBulkJSONRequestBody = BulkRequest
 
 // AddCertificatesJSONRequestBody defines body for AddCertificates for application/json ContentType.
 type AddCertificatesJSONRequestBody AddCertificatesJSONBody
@@ -3105,6 +4579,12 @@ type KeepClusterJSONRequestBody KeepClusterJSONBody
 // UpgradeAgentJSONRequestBody defines body for UpgradeAgent for application/json ContentType.
 type UpgradeAgentJSONRequestBody UpgradeAgentJSONBody
 
+// DecideDeviceLoginJSONRequestBody defines body for DecideDeviceLogin for application/json ContentType.
+type DecideDeviceLoginJSONRequestBody DecideDeviceLoginJSONBody
+
+// FindDeviceLoginJSONRequestBody defines body for FindDeviceLogin for application/json ContentType.
+type FindDeviceLoginJSONRequestBody FindDeviceLoginJSONBody
+
 // AddPublicKeysJSONRequestBody defines body for AddPublicKeys for application/json ContentType.
 type AddPublicKeysJSONRequestBody AddPublicKeysJSONBody
 
@@ -3117,6 +4597,9 @@ type ExchangeSignInCodeJSONRequestBody ExchangeSignInCodeJSONBody
 // ChangePasswordJSONRequestBody defines body for ChangePassword for application/json ContentType.
 type ChangePasswordJSONRequestBody ChangePasswordJSONBody
 
+// BeginPauseJSONRequestBody defines body for BeginPause for application/json ContentType.
+type BeginPauseJSONRequestBody BeginPauseJSONBody
+
 // CreateProjectJSONRequestBody defines body for CreateProject for application/json ContentType.
 type CreateProjectJSONRequestBody = AppProject
 
@@ -3127,7 +4610,10 @@ type UpdateProjectJSONRequestBody = AppProject
 type CreateRoleTokenJSONRequestBody CreateRoleTokenJSONBody
 
 // PutRepositoryJSONRequestBody defines body for PutRepository for application/json ContentType.
-type PutRepositoryJSONRequestBody PutRepositoryJSONBody
+type PutRepositoryJSONRequestBody = RepositoryInput
+
+// ValidateRepositoryJSONRequestBody defines body for ValidateRepository for application/json ContentType.
+type ValidateRepositoryJSONRequestBody = RepositoryInput
 
 // CreateSCIMTokenJSONRequestBody defines body for CreateSCIMToken for application/json ContentType.
 type CreateSCIMTokenJSONRequestBody CreateSCIMTokenJSONBody

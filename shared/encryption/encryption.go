@@ -27,6 +27,7 @@ const (
 	ObjectKey     = "capstan object key v1"     // encrypts the objects of snapshots; agents of the tenant have it
 	CredentialKey = "capstan credential key v1" // encrypts repository credentials; never leaves the hub
 	FeedKey       = "capstan feed key v1"       // encrypts positions in the tenant's feed; never leaves the hub
+	SnapshotKey   = "capstan snapshot key v1"   // authenticates stored snapshots; never leaves the hub
 )
 
 // A Key is 32 secret bytes. No formatter, logger or encoder prints it.

@@ -114,7 +114,7 @@ func TestMonitor(t *testing.T) {
 
 func TestSafely(t *testing.T) {
 	t.Parallel()
-	t.Run("FT-H8 a panic in one item becomes an error and is counted", func(t *testing.T) {
+	t.Run("FT-H8 SEC-I4 a panic in one item becomes an error and is counted", func(t *testing.T) {
 		t.Parallel()
 		var reported *lifecycle.PanicError
 		m := lifecycle.NewMonitor(lifecycle.System{}, func(_ context.Context, p *lifecycle.PanicError) { reported = p })

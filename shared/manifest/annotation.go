@@ -255,6 +255,13 @@ func helmAnnotation(o *Object, name string) (string, bool) {
 	return RawAnnotation(o, name)
 }
 
+// ResolveOption is the sync option by which placeholders and files of SOPS are
+// resolved in the cluster. An agent that can do it names ResolveFeature in Hello.
+const (
+	ResolveOption  = "ResolveSecrets"
+	ResolveFeature = "resolve-secrets"
+)
+
 // Options returns the sync options of an object, as written ("Prune=false").
 // Helm's resource policy "keep" adds Prune=false and Delete=false (HELM-23).
 func Options(o *Object) []string {

@@ -38,6 +38,7 @@ func (p *parser) json(data []byte) error {
 		}
 		return nil
 	}
+	p.recordJSONOrder(m, data)
 	return p.add(m, func(...string) int { return 0 }, 0)
 }
 

@@ -19,7 +19,7 @@ const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // further annotations of a Secret that are masked.
 func Mask(o *Object, key []byte, annotations ...string) *Object {
 	out := o.DeepCopy()
-	if !isSecret(out) {
+	if !IsSecret(out) {
 		return out
 	}
 	for _, field := range [...]string{"data", "stringData"} {
@@ -42,6 +42,9 @@ func Mask(o *Object, key []byte, annotations ...string) *Object {
 	}
 	return out
 }
+
+// MaskedValue is what Mask writes instead of a value that is no base64.
+func MaskedValue(key []byte, v any) string { return masked(key, "", v) }
 
 func masked(key []byte, field string, v any) string {
 	var plain []byte

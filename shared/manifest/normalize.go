@@ -11,8 +11,9 @@ import (
 // applied. A Secret's stringData is merged into data, because the API server
 // never returns it and a key removed from it would stay for ever. Fields that
 // only a server may write (managedFields, uid, resourceVersion,
-// creationTimestamp, generation, selfLink, status) are removed. Normalize is
-// idempotent. Errors never contain a value.
+// creationTimestamp, generation, selfLink, status) are removed. Values of an
+// encrypted object stay as they are, because SOPS authenticates them with their
+// fields. Normalize is idempotent. Errors never contain a value.
 func Normalize(o *Object) error {
 	delete(o.Object, "status")
 	if meta, ok := o.Object["metadata"].(map[string]any); ok {
@@ -20,13 +21,14 @@ func Normalize(o *Object) error {
 			delete(meta, field)
 		}
 	}
-	if isSecret(o) {
+	if IsSecret(o) && !Encrypted(o) {
 		return normalizeSecret(o)
 	}
 	return nil
 }
 
-func isSecret(o *Object) bool {
+// IsSecret reports whether an object is a Secret.
+func IsSecret(o *Object) bool {
 	group, _ := splitAPIVersion(o.GetAPIVersion())
 	return group == "" && o.GetKind() == "Secret"
 }

@@ -192,6 +192,7 @@ func (p *parser) document(n *yaml.Node) error {
 	if len(m) == 0 {
 		return nil
 	}
+	RecordKeyOrder(&Object{Object: m}, n)
 	return p.add(m, func(path ...string) int { return lineOf(n, path) }, 0)
 }
 
@@ -256,6 +257,9 @@ func listItems(m map[string]any) ([]any, bool) {
 // check refuses objects that every API server would refuse, or that would
 // confuse our own code.
 func (p *parser) check(m map[string]any, line func(path ...string) int) error {
+	if err := p.checkReadable(m, line); err != nil {
+		return err
+	}
 	for _, field := range [...]string{"apiVersion", "kind"} {
 		if s, ok := m[field].(string); !ok || s == "" || strings.TrimSpace(s) != s {
 			return p.fail(fault.Invalid, line(field), "%s is missing or not text", field)

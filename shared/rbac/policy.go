@@ -185,7 +185,7 @@ func Known(r Rule) (problem string) {
 func Resources() []string {
 	return []string{
 		"applications", "applicationsets", "clusters", "projects", "repositories", "write-repositories", "certificates", "accounts", "gpgkeys", "logs",
-		"exec", "extensions", "settings", "audit", "tenants",
+		"exec", "port-forward", "extensions", "settings", "audit", "tenants",
 	}
 }
 

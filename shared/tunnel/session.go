@@ -38,6 +38,8 @@ type Session struct {
 	closed bool
 	reason error
 	client *grpc.ClientConn
+	live   *grpc.ClientConn // of the service Live
+	remote *grpc.ClientConn // of the service Remote
 }
 
 // SessionConfig configures a session on a connection.
@@ -136,14 +138,16 @@ func (s *Session) Close(reason error) {
 	}
 	first := !s.closed
 	s.closed = true
-	client := s.client
+	clients := [...]*grpc.ClientConn{s.client, s.live, s.remote}
 	s.mu.Unlock()
 	if !first {
 		return
 	}
 	_ = s.mux.Close() // its only error is that it was closed before
-	if client != nil {
-		_ = client.Close()
+	for _, c := range clients {
+		if c != nil {
+			_ = c.Close()
+		}
 	}
 }
 

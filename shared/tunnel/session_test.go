@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding/gzip"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -186,6 +187,27 @@ func TestMessageTooLarge(t *testing.T) {
 			_, err = ops(t, agent).Get(t.Context(), &linkv1.GetRequest{Name: strings.Repeat("x", lane.MaxMessage+1)})
 			if fault.KindOf(err) != fault.Exceeded {
 				t.Errorf("a request that is too large = %v, want exceeded", err)
+			}
+		})
+	}
+}
+
+// A message that is small on the wire and large once it is unpacked is refused
+// at the limit: what is beyond it is never allocated.
+func TestMessagesThatUnpackToMuch(t *testing.T) {
+	for _, lane := range []tunnel.Lane{tunnel.Control(), tunnel.Bulk()} {
+		t.Run("SEC-B14 a packed message is limited by what it unpacks to, on the lane "+lane.Name, func(t *testing.T) {
+			agent, hub := pair(t, lane, somebody())
+			serve(t, hub, &service{})
+			size := 4 * lane.MaxMessage
+			name := strings.Repeat("x", size)
+			_, err := ops(t, agent).Get(t.Context(), &linkv1.GetRequest{Name: name}, grpc.UseCompressor(gzip.Name), grpc.MaxCallSendMsgSize(2*size))
+			if fault.KindOf(err) != fault.Exceeded {
+				t.Fatalf("it is %v, want exceeded", err)
+			}
+			small := strings.Repeat("x", 1024)
+			if _, err := ops(t, agent).Get(t.Context(), &linkv1.GetRequest{Name: small}, grpc.UseCompressor(gzip.Name)); err != nil {
+				t.Errorf("a small packed one, on the same session: %v", err)
 			}
 		})
 	}

@@ -63,7 +63,7 @@ func Bulk() Lane {
 	return Lane{
 		Name: "bulk", Protocol: BulkProtocol,
 		Window: 1 << 20, CallWindow: 1 << 20, ConnWindow: 4 << 20,
-		MaxMessage: 4 << 20, MaxStreams: 2, WriteBuffer: chunk, Stall: time.Minute,
+		MaxMessage: 4 << 20, MaxStreams: 3, WriteBuffer: chunk, Stall: time.Minute,
 	}
 }
 

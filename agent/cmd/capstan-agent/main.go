@@ -173,6 +173,7 @@ func flags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.Mode, "mode", env("CAPSTAN_MODE", daemon.ModeCluster), "what the agent may do: cluster, namespaced or observe (CAPSTAN_MODE)")
 	f.StringSliceVar(&c.Namespaces, "namespaces", list(env("CAPSTAN_NAMESPACES", "")), "the namespaces that it manages in mode namespaced, or sees in mode observe (CAPSTAN_NAMESPACES)")
 	f.StringVar(&c.GuardFile, "guard-file", env("CAPSTAN_GUARD_FILE", ""), "file with rules that the hub cannot change (CAPSTAN_GUARD_FILE)")
+	f.StringVar(&c.SecretsFile, "secrets-file", env("CAPSTAN_SECRETS_FILE", ""), "file with the policy for references to secrets, which the hub cannot change (CAPSTAN_SECRETS_FILE)")
 	f.StringSliceVar(&c.OwnRoles, "own-roles", list(env("CAPSTAN_OWN_ROLES", "")), "names of further roles and bindings that grant the agent its rights, and that no manifest may change (CAPSTAN_OWN_ROLES)")
 	f.StringVar(&c.FieldManager, "field-manager", env("CAPSTAN_FIELD_MANAGER", ""), "name under which fields are owned; empty: capstan (CAPSTAN_FIELD_MANAGER)")
 	// A password in the environment must not appear as a default in --help.

@@ -75,6 +75,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- toYaml (set $g "deny" $deny) }}
 {{- end }}
 
+{{/* The policy for secrets, with the paths of what the chart mounts for it. */}}
+{{- define "agent.secrets" -}}
+{{- $p := deepCopy .Values.secrets.policy }}
+{{- range $v := $p.vault }}
+{{- if and $.Values.secrets.vaultAudience (not $v.tokenFile) }}
+{{- $_ := set $v "tokenFile" "/var/run/secrets/capstan/vault/token" }}
+{{- end }}
+{{- if and $.Values.secrets.vaultCA.existingConfigMap (not $v.caFile) }}
+{{- $_ := set $v "caFile" "/etc/capstan/vault-ca/ca.crt" }}
+{{- end }}
+{{- end }}
+{{- toYaml $p }}
+{{- end }}
+
+{{/* The Secrets of age keys that the policy names, as JSON. */}}
+{{- define "agent.ageSecrets" -}}
+{{- $names := list }}
+{{- range ((.Values.secrets.policy.sops | default dict).age | default list) }}
+{{- $names = append $names .secret }}
+{{- end }}
+{{- toJson (uniq $names) }}
+{{- end }}
+
 {{- define "agent.joinSecret" -}}
 {{- .Values.join.existingSecret | default "capstan-agent-join" }}
 {{- end }}

@@ -108,6 +108,7 @@ app.kubernetes.io/component: postgres
 {{- if $agent }}{{- $_ := set $c "agentChart" $agent }}{{- end }}
 {{- if $v.webhook.existingSecret }}{{- $_ := set $c "webhook" (dict "githubSecretFile" "/etc/capstan/webhook/github") }}{{- end }}
 {{- if and $v.metrics.enabled (not (dig "metrics" "public" false $v.config)) }}{{- $_ := set $c "metrics" (dict "tokenFile" "/etc/capstan/metrics/token") }}{{- end }}
+{{- if $v.plugins.definitions }}{{- $_ := set $c "render" (dict "plugins" (dict "folder" "/etc/capstan/plugins")) }}{{- end }}
 {{- with $v.trustedProxies }}{{- $_ := set $c "trustedProxies" . }}{{- end }}
 {{- with $v.proxyProtocol }}{{- $_ := set $c "proxyProtocol" . }}{{- end }}
 {{- if and $v.proxyProtocol (not (include "hub.proxies" $root)) }}{{ fail "trustedProxies is needed: proxyProtocol is accepted only from proxies that are listed there" }}{{ end }}

@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -34,6 +36,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/identity/sso"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/relay"
+	"github.com/capstan-cd/capstan/hub/relay/podlogs"
 	"github.com/capstan-cd/capstan/hub/source/guard"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
@@ -58,9 +61,18 @@ type Hub struct {
 	// exchanged.
 	Issuers *http.Client
 
+	// Ahead is how far the clock of the catalog is in front of the machine's, in
+	// nanoseconds.
+	Ahead atomic.Int64
+
+	// Probed is what repositories were tried with before they were registered.
+	Probed []Probe
+
 	mu    sync.Mutex
 	users map[string]string // secret by "tenant/name"
 }
+
+func (h *Hub) now() time.Time { return time.Now().Add(time.Duration(h.Ahead.Load())) }
 
 // A Buffer contains what was logged.
 type Buffer struct {
@@ -144,6 +156,21 @@ func (noAgents) Conn(context.Context, hub.Cluster) (grpc.ClientConnInterface, er
 }
 
 // pushes is a webhook receiver for which the signature "right" is right.
+// noPreviews renders nothing: there is no repository.
+type noPreviews struct{}
+
+func (noPreviews) Preview(context.Context, hub.TenantID, hub.ApplicationID, hub.Override) (hub.Preview, error) {
+	return hub.Preview{}, fault.New(fault.Offline, "the repository has not been fetched yet")
+}
+
+func (noPreviews) PreviewUpload(context.Context, hub.TenantID, hub.ApplicationID, hub.Upload) (hub.Preview, error) {
+	return hub.Preview{}, fault.New(fault.Offline, "there is no renderer")
+}
+
+func (noPreviews) PreviewUnsaved(context.Context, hub.TenantID, hub.Refresh) (hub.Preview, error) {
+	return hub.Preview{}, fault.New(fault.Offline, "the repository has not been fetched yet")
+}
+
 type pushes struct{}
 
 func (pushes) Receive(_ context.Context, header http.Header, _ []byte) error {
@@ -181,7 +208,7 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 		t.Fatal(err)
 	}
 	f := feed.New(rows{h.DB}, lifecycle.System{}, log)
-	service := &transact.Service{Store: rows{h.DB}, Notify: notifications{f}, Now: time.Now, Log: log, Cache: access.NewCache()}
+	service := &transact.Service{Store: rows{h.DB}, Notify: notifications{f}, Now: h.now, Log: log, Cache: access.NewCache()}
 	h.Catalog = catalog.New(catalog.Parts{
 		Service: service, Tenancy: tenancy.New(service, h.DB.System(), h.DB.System()), Platform: platform.New(service, h.DB.System(), 0, h.DB.DefaultQuotas()), Pace: notifications{f}, Inviter: inviter{}, Permits: plan.Permits,
 	})
@@ -203,7 +230,7 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 			Console: cfg.ExternalURL, Log: log, Now: time.Now,
 		}),
 		Exchange: exchange.New(time.Now), ExchangeClient: h.Issuers,
-		Feed: f, Relay: relay.New(noAgents{}), Webhook: pushes{}, Ready: h.DB.Ping, Log: log,
+		Feed: f, Relay: relay.New(noAgents{}), Logs: podlogs.New(relay.New(noAgents{})), Previews: noPreviews{}, Webhook: pushes{}, Probe: h.probe, Ready: h.DB.Ping, Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -286,3 +313,22 @@ func (h *Hub) setUp(link, name string) (string, error) {
 
 // Admin may do everything in a tenant.
 func (h *Hub) Admin(tenant string) string { return h.User(tenant, "admin", hub.RoleTenantAdmin) }
+
+// probe records what a repository was tried with; a URL that ends in "away" is
+// not reached.
+func (h *Hub) probe(_ context.Context, tenant hub.TenantID, repo hub.Repository, cred hub.Credential) error {
+	h.mu.Lock()
+	h.Probed = append(h.Probed, Probe{tenant, repo, cred})
+	h.mu.Unlock()
+	if strings.HasSuffix(repo.URL, "away") {
+		return fault.New(fault.Offline, "its host refuses the connection")
+	}
+	return nil
+}
+
+// A Probe is what a repository was tried with.
+type Probe struct {
+	Tenant     hub.TenantID
+	Repository hub.Repository
+	Credential hub.Credential
+}

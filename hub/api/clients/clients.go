@@ -20,12 +20,14 @@ type Answers struct {
 	catalog  *catalog.Catalog
 	external string
 	caller   func(ctx context.Context) hub.Caller
+	sources  Sources
 }
 
 // New makes them. The address is that of the hub for people; the function
-// returns who is calling.
-func New(c *catalog.Catalog, external string, caller func(ctx context.Context) hub.Caller) *Answers {
-	return &Answers{c, external, caller}
+// returns who is calling. Without sources nothing is known of what is in
+// repositories.
+func New(c *catalog.Catalog, external string, caller func(ctx context.Context) hub.Caller, sources Sources) *Answers {
+	return &Answers{c, external, caller, sources}
 }
 
 // ListRefs answers the branches and tags of a repository.
@@ -35,6 +37,9 @@ func (a *Answers) ListRefs(ctx context.Context, r gen.ListRefsRequestObject) (ge
 		return nil, err
 	}
 	out := gen.ListRefs200JSONResponse{Branches: []apimodel.Ref{}, Tags: []apimodel.Ref{}}
+	if kind, err := a.published(ctx, r, &out); err != nil || kind != hub.GitRepository {
+		return out, err
+	}
 	for _, ref := range refs {
 		if name, is := strings.CutPrefix(ref.Name, "refs/heads/"); is {
 			out.Branches = append(out.Branches, apimodel.Ref{Name: name, Commit: ref.Commit})
@@ -44,22 +49,6 @@ func (a *Answers) ListRefs(ctx context.Context, r gen.ListRefsRequestObject) (ge
 		}
 	}
 	return out, nil
-}
-
-// GetRevision answers what is known of a revision of an application.
-func (a *Answers) GetRevision(ctx context.Context, r gen.GetRevisionRequestObject) (gen.GetRevisionResponseObject, error) {
-	v, err := a.catalog.Revision(ctx, a.caller(ctx), r.Namespace, r.Name, r.Revision)
-	if err != nil {
-		return nil, err
-	}
-	out := apimodel.Revision{Revision: v.Revision, Author: v.Commit.Author, Message: v.Commit.Message}
-	if !v.Commit.At.IsZero() {
-		out.Date = v.Commit.At.UTC()
-	}
-	if v.Source.Chart != "" {
-		out.Chart = apimodel.RevisionChart{Name: v.Source.Chart, Version: v.Revision, Repository: v.Source.RepoURL}
-	}
-	return gen.GetRevision200JSONResponse(out), nil
 }
 
 // GetClientSettings answers the settings that every client may know.
@@ -78,7 +67,7 @@ func (a *Answers) GetClientSettings(ctx context.Context, _ gen.GetClientSettings
 		out.Banner.Content, out.Banner.Url, out.Banner.Permanent = c.Banner.Content, c.Banner.URL, c.Banner.Permanent
 		out.Banner.Position = apimodel.ClientSettingsBannerPosition(c.Banner.Position)
 	}
-	// A shell and badges are not served.
-	out.Features.Impersonation, out.Features.Replace = c.Impersonation, c.Replace
+	out.Features.StatusBadge, out.BadgeUrl, out.StyleUrl, out.Features.Resources = c.Badges, c.BadgeURL, c.Style, !c.ResourcesOff
+	out.Features.Impersonation, out.Features.Replace, out.Features.Exec = c.Impersonation, c.Replace, c.Exec
 	return gen.GetClientSettings200JSONResponse(out), nil
 }

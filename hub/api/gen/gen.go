@@ -20,18 +20,27 @@ import (
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// GetBadge Draws the status of an application, or of projects, for pages of others
+	// (GET /api/badge)
+	GetBadge(ctx echo.Context, params GetBadgeParams) error
 	// ExplainRights Says what somebody may do, and which rule decides
 	// (POST /api/v1/account/can-i)
 	ExplainRights(ctx echo.Context) error
 	// CanI Says whether the caller may do an action on an object, as Argo CD does
 	// (GET /api/v1/account/can-i/{resource}/{action}/{subresource})
 	CanI(ctx echo.Context, resource string, action string, subresource string) error
-	// ListApplications Lists applications, by name
+	// AskWhoCan Says who may do an action on objects, and by which rule
+	// (POST /api/v1/account/who-can)
+	AskWhoCan(ctx echo.Context) error
+	// ListApplications Lists applications
 	// (GET /api/v1/applications)
 	ListApplications(ctx echo.Context, params ListApplicationsParams) error
 	// CreateApplication Creates an application
 	// (POST /api/v1/applications)
 	CreateApplication(ctx echo.Context, params CreateApplicationParams) error
+	// PreviewApplication Says what an application would consist of and change if it were written like this, and stores nothing
+	// (POST /api/v1/applications/preview)
+	PreviewApplication(ctx echo.Context) error
 	// DeleteApplication Deletes an application, with its objects if cascade
 	// (DELETE /api/v1/applications/{namespace}/{name})
 	DeleteApplication(ctx echo.Context, namespace PathNamespace, name PathName, params DeleteApplicationParams) error
@@ -53,15 +62,27 @@ type ServerInterface interface {
 	// DiffApplication Returns what differs between target and cluster
 	// (GET /api/v1/applications/{namespace}/{name}/diff)
 	DiffApplication(ctx echo.Context, namespace PathNamespace, name PathName, params DiffApplicationParams) error
+	// DiffUpload Returns what uploaded files would change in the cluster; nothing is stored or written
+	// (POST /api/v1/applications/{namespace}/{name}/diff)
+	DiffUpload(ctx echo.Context, namespace PathNamespace, name PathName, params DiffUploadParams) error
+	// GetApplicationEvents Returns the Kubernetes events of the application's objects, or of one object, newest first
+	// (GET /api/v1/applications/{namespace}/{name}/events)
+	GetApplicationEvents(ctx echo.Context, namespace PathNamespace, name PathName, params GetApplicationEventsParams) error
 	// GetHistory Lists what was applied, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/history)
 	GetHistory(ctx echo.Context, namespace PathNamespace, name PathName, params GetHistoryParams) error
 	// CheckImpersonation Says which rights the service account of an application lacks for its objects
 	// (GET /api/v1/applications/{namespace}/{name}/impersonation)
 	CheckImpersonation(ctx echo.Context, namespace PathNamespace, name PathName) error
+	// GetApplicationLinks Returns the links that the setting application.links declares for an application
+	// (GET /api/v1/applications/{namespace}/{name}/links)
+	GetApplicationLinks(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// GetManifests Returns the desired objects of the target, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/manifests)
 	GetManifests(ctx echo.Context, namespace PathNamespace, name PathName, params GetManifestsParams) error
+	// RenderUpload Returns the objects that uploaded files make, Secret values masked; nothing is stored
+	// (POST /api/v1/applications/{namespace}/{name}/manifests)
+	RenderUpload(ctx echo.Context, namespace PathNamespace, name PathName, params RenderUploadParams) error
 	// ListOperations Lists the operations, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/operations)
 	ListOperations(ctx echo.Context, namespace PathNamespace, name PathName, params ListOperationsParams) error
@@ -80,12 +101,27 @@ type ServerInterface interface {
 	// DeleteLiveResource Deletes one live object of the application
 	// (POST /api/v1/applications/{namespace}/{name}/resource/delete)
 	DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName, params DeleteLiveResourceParams) error
+	// GetResourceLinks Returns the links that the setting resource.links declares for a live object of the application
+	// (GET /api/v1/applications/{namespace}/{name}/resource/links)
+	GetResourceLinks(ctx echo.Context, namespace PathNamespace, name PathName, params GetResourceLinksParams) error
+	// PatchLiveResource Changes one live object of the application, after a dry run by the API server
+	// (POST /api/v1/applications/{namespace}/{name}/resource/patch)
+	PatchLiveResource(ctx echo.Context, namespace PathNamespace, name PathName, params PatchLiveResourceParams) error
 	// ResumeApplication Ends the pause that a rollback began
 	// (POST /api/v1/applications/{namespace}/{name}/resume)
 	ResumeApplication(ctx echo.Context, namespace PathNamespace, name PathName, params ResumeApplicationParams) error
 	// GetRevision Returns what is known of a revision that was rendered or applied
 	// (GET /api/v1/applications/{namespace}/{name}/revisions/{revision})
-	GetRevision(ctx echo.Context, namespace PathNamespace, name PathName, revision string) error
+	GetRevision(ctx echo.Context, namespace PathNamespace, name PathName, revision string, params GetRevisionParams) error
+	// GetRevisionChart Returns what the Chart.yaml of a chart says
+	// (GET /api/v1/applications/{namespace}/{name}/revisions/{revision}/chartdetails)
+	GetRevisionChart(ctx echo.Context, namespace PathNamespace, name PathName, revision string, params GetRevisionChartParams) error
+	// GetRevisionMetadata Returns author, date, message, tags and signature of a commit
+	// (GET /api/v1/applications/{namespace}/{name}/revisions/{revision}/metadata)
+	GetRevisionMetadata(ctx echo.Context, namespace PathNamespace, name PathName, revision string, params GetRevisionMetadataParams) error
+	// GetRevisionArtifact Returns the standard annotations of an OCI artifact
+	// (GET /api/v1/applications/{namespace}/{name}/revisions/{revision}/ocimetadata)
+	GetRevisionArtifact(ctx echo.Context, namespace PathNamespace, name PathName, revision string, params GetRevisionArtifactParams) error
 	// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
 	// (POST /api/v1/applications/{namespace}/{name}/rollback)
 	RollbackApplication(ctx echo.Context, namespace PathNamespace, name PathName, params RollbackApplicationParams) error
@@ -104,6 +140,9 @@ type ServerInterface interface {
 	// GetApplicationTree Returns the managed objects and their children
 	// (GET /api/v1/applications/{namespace}/{name}/tree)
 	GetApplicationTree(ctx echo.Context, namespace PathNamespace, name PathName) error
+	// ExplainApplication Returns why an application is not healthy or not synced, and what to do next
+	// (GET /api/v1/applications/{namespace}/{name}/why)
+	ExplainApplication(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// ListAudit Searches the audit log, newest first
 	// (GET /api/v1/audit)
 	ListAudit(ctx echo.Context, params ListAuditParams) error
@@ -119,6 +158,18 @@ type ServerInterface interface {
 	// VerifyAudit Checks the hash chain of the audit log
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(ctx echo.Context) error
+	// ListBulks Lists the caller's own bulk requests, newest first
+	// (GET /api/v1/bulk)
+	ListBulks(ctx echo.Context) error
+	// StartBulk Does the same to many applications
+	// (POST /api/v1/bulk)
+	StartBulk(ctx echo.Context, params StartBulkParams) error
+	// CancelBulk Ends a bulk request of the caller; what is done stays done
+	// (DELETE /api/v1/bulk/{id})
+	CancelBulk(ctx echo.Context, id PathID) error
+	// GetBulk Returns how far a bulk request of the caller is
+	// (GET /api/v1/bulk/{id})
+	GetBulk(ctx echo.Context, id PathID, params GetBulkParams) error
 	// DeleteCertificates Forgets the host keys and the TLS certificates of a server
 	// (DELETE /api/v1/certificates)
 	DeleteCertificates(ctx echo.Context, params DeleteCertificatesParams) error
@@ -146,6 +197,9 @@ type ServerInterface interface {
 	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	// (POST /api/v1/clusters/{name}/accept-hub)
 	AcceptHub(ctx echo.Context, name PathName, params AcceptHubParams) error
+	// GetAgentPolicy Returns what the cluster's owner permits its agent to do, as the agent has it now
+	// (GET /api/v1/clusters/{name}/agent-policy)
+	GetAgentPolicy(ctx echo.Context, name PathName) error
 	// GetClusterDeletion Says what the deletion of a cluster would do, and changes nothing
 	// (GET /api/v1/clusters/{name}/deletion)
 	GetClusterDeletion(ctx echo.Context, name PathName) error
@@ -158,6 +212,18 @@ type ServerInterface interface {
 	// UpgradeAgent Upgrades the agent of a cluster, and rolls back if the new version does not connect
 	// (POST /api/v1/clusters/{name}/upgrade)
 	UpgradeAgent(ctx echo.Context, name PathName, params UpgradeAgentParams) error
+	// ListDeferredCredentials Lists credentials that are stored for writing to repositories and for generators
+	// (GET /api/v1/deferred-credentials)
+	ListDeferredCredentials(ctx echo.Context) error
+	// DeleteDeferredCredential Deletes a credential for writing or for generators
+	// (DELETE /api/v1/deferred-credentials/{id})
+	DeleteDeferredCredential(ctx echo.Context, id PathID) error
+	// DecideDeviceLogin Signs a device in as the caller, or denies it
+	// (POST /api/v1/device/decision)
+	DecideDeviceLogin(ctx echo.Context) error
+	// FindDeviceLogin Says which device waits with a code, for people to compare
+	// (POST /api/v1/device/lookup)
+	FindDeviceLogin(ctx echo.Context) error
 	// ListPublicKeys Lists the public keys that signatures of commits are checked with
 	// (GET /api/v1/gpgkeys)
 	ListPublicKeys(ctx echo.Context) error
@@ -188,6 +254,15 @@ type ServerInterface interface {
 	// ChangePassword Changes the caller's password and ends the caller's other sessions
 	// (PUT /api/v1/me/password)
 	ChangePassword(ctx echo.Context) error
+	// EndPause Ends a pause of automation, if there is one
+	// (DELETE /api/v1/pauses)
+	EndPause(ctx echo.Context, params EndPauseParams) error
+	// ListPauses Lists the pauses of automation that concern the caller
+	// (GET /api/v1/pauses)
+	ListPauses(ctx echo.Context) error
+	// BeginPause Pauses automation and self-heal of all applications, or of those on a cluster, for a time
+	// (POST /api/v1/pauses)
+	BeginPause(ctx echo.Context, params BeginPauseParams) error
 	// ListProjects Lists the projects
 	// (GET /api/v1/projects)
 	ListProjects(ctx echo.Context) error
@@ -209,6 +284,9 @@ type ServerInterface interface {
 	// GetGlobalProjects Lists the projects that a project inherits from, in the order of the setting
 	// (GET /api/v1/projects/{name}/globalprojects)
 	GetGlobalProjects(ctx echo.Context, name PathName) error
+	// GetProjectLinks Returns the links that the setting project.links declares for a project
+	// (GET /api/v1/projects/{name}/links)
+	GetProjectLinks(ctx echo.Context, name PathName) error
 	// ListRoleTokens Lists the tokens of a role of a project
 	// (GET /api/v1/projects/{name}/roles/{role}/tokens)
 	ListRoleTokens(ctx echo.Context, name PathName, role PathRole) error
@@ -227,27 +305,45 @@ type ServerInterface interface {
 	// PutRepository Registers a repository, or replaces the settings of the one with this URL and project
 	// (POST /api/v1/repositories)
 	PutRepository(ctx echo.Context, params PutRepositoryParams) error
+	// ValidateRepository Tries to reach a repository with the given settings, and stores nothing
+	// (POST /api/v1/repositories/validate)
+	ValidateRepository(ctx echo.Context, params ValidateRepositoryParams) error
 	// DeleteRepository Forgets a repository's registration and credential
 	// (DELETE /api/v1/repositories/{id})
 	DeleteRepository(ctx echo.Context, id PathID) error
 	// GetRepository Returns one repository
 	// (GET /api/v1/repositories/{id})
 	GetRepository(ctx echo.Context, id PathID) error
+	// GetAppDetails Returns what a directory or chart of a repository is, and the parameters of its tool
+	// (GET /api/v1/repositories/{id}/appdetails)
+	GetAppDetails(ctx echo.Context, id PathID, params GetAppDetailsParams) error
+	// ListRepositoryApps Lists the directories and charts of a repository that are a source of an application
+	// (GET /api/v1/repositories/{id}/apps)
+	ListRepositoryApps(ctx echo.Context, id PathID, params ListRepositoryAppsParams) error
 	// GetRepositoryDeletion Says what the deletion of a repository would do, and changes nothing
 	// (GET /api/v1/repositories/{id}/deletion)
 	GetRepositoryDeletion(ctx echo.Context, id PathID) error
+	// ListHelmCharts Lists the charts of a chart repository with their versions
+	// (GET /api/v1/repositories/{id}/helmcharts)
+	ListHelmCharts(ctx echo.Context, id PathID) error
+	// ListOCITags Lists the tags of an artifact or chart of an OCI registry
+	// (GET /api/v1/repositories/{id}/oci-tags)
+	ListOCITags(ctx echo.Context, id PathID, params ListOCITagsParams) error
 	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
 	RefreshRepository(ctx echo.Context, id PathID, params RefreshRepositoryParams) error
-	// ListRefs Lists the branches and tags of a repository as of its last fetch
+	// ListRefs Lists the branches and tags of a repository
 	// (GET /api/v1/repositories/{id}/refs)
-	ListRefs(ctx echo.Context, id PathID) error
+	ListRefs(ctx echo.Context, id PathID, params ListRefsParams) error
 	// ListRepositoryCredentials Lists the credential templates
 	// (GET /api/v1/repository-credentials)
 	ListRepositoryCredentials(ctx echo.Context) error
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx echo.Context, id PathID) error
+	// ListResources Lists the managed objects of all applications
+	// (GET /api/v1/resources)
+	ListResources(ctx echo.Context, params ListResourcesParams) error
 	// ListSCIMTokens Lists the tokens with which identity providers provision people
 	// (GET /api/v1/scim/tokens)
 	ListSCIMTokens(ctx echo.Context) error
@@ -266,9 +362,21 @@ type ServerInterface interface {
 	// GetClientSettings Returns the settings that every client may know
 	// (GET /api/v1/settings/client)
 	GetClientSettings(ctx echo.Context) error
+	// ListPlugins Lists the config management plugins that applications of the tenant may use
+	// (GET /api/v1/settings/plugins)
+	ListPlugins(ctx echo.Context) error
 	// GetPolicyState Says whether the access policy is in force, and what is odd in it
 	// (GET /api/v1/settings/rbac)
 	GetPolicyState(ctx echo.Context) error
+	// ListPolicyVersions Lists what the access policy was after each change, the newest first
+	// (GET /api/v1/settings/rbac/history)
+	ListPolicyVersions(ctx echo.Context, params ListPolicyVersionsParams) error
+	// GetPolicyVersion Returns a version of the access policy, what it changed, and what differs from it now
+	// (GET /api/v1/settings/rbac/history/{number})
+	GetPolicyVersion(ctx echo.Context, number string) error
+	// RevertPolicy Makes the access policy what it was in a version, by the checks of every change of it
+	// (POST /api/v1/settings/rbac/history/{number}/revert)
+	RevertPolicy(ctx echo.Context, number string, params RevertPolicyParams) error
 	// PreviewPolicy Says who would gain and lose which rights by changes of argocd-rbac-cm, and changes nothing
 	// (POST /api/v1/settings/rbac/preview)
 	PreviewPolicy(ctx echo.Context) error
@@ -344,6 +452,15 @@ type ServerInterface interface {
 	// UpdateUser Changes roles, password or the disabled switch of an account
 	// (PUT /api/v1/users/{username})
 	UpdateUser(ctx echo.Context, username PathUsername) error
+	// DeleteAccountSessions Signs an account out everywhere; its tokens stay
+	// (DELETE /api/v1/users/{username}/sessions)
+	DeleteAccountSessions(ctx echo.Context, username PathUsername, params DeleteAccountSessionsParams) error
+	// ListAccountSessions Lists where an account is signed in
+	// (GET /api/v1/users/{username}/sessions)
+	ListAccountSessions(ctx echo.Context, username PathUsername) error
+	// DeleteAccountSession Ends one session of an account
+	// (DELETE /api/v1/users/{username}/sessions/{id})
+	DeleteAccountSession(ctx echo.Context, username PathUsername, id PathID) error
 	// ListAccountTokens Lists the API tokens of an account
 	// (GET /api/v1/users/{username}/tokens)
 	ListAccountTokens(ctx echo.Context, username PathUsername) error
@@ -370,6 +487,73 @@ type ServerInterface interface {
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
+}
+
+// GetBadge converts echo context to params.
+func (w *ServerInterfaceWrapper) GetBadge(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetBadgeParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", ctx.QueryParams(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", ctx.QueryParams(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Optional query parameter "project" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "project", ctx.QueryParams(), &params.Project, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter project: %s", err))
+	}
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", ctx.QueryParams(), &params.Revision, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter revision: %s", err))
+	}
+
+	// ------------- Optional query parameter "keepFullRevision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "keepFullRevision", ctx.QueryParams(), &params.KeepFullRevision, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter keepFullRevision: %s", err))
+	}
+
+	// ------------- Optional query parameter "showAppName" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "showAppName", ctx.QueryParams(), &params.ShowAppName, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter showAppName: %s", err))
+	}
+
+	// ------------- Optional query parameter "width" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "width", ctx.QueryParams(), &params.Width, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter width: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetBadge(ctx, params)
+	return err
 }
 
 // ExplainRights converts echo context to params.
@@ -410,6 +594,15 @@ func (w *ServerInterfaceWrapper) CanI(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.CanI(ctx, resource, action, subresource)
+	return err
+}
+
+// AskWhoCan converts echo context to params.
+func (w *ServerInterfaceWrapper) AskWhoCan(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.AskWhoCan(ctx)
 	return err
 }
 
@@ -510,6 +703,27 @@ func (w *ServerInterfaceWrapper) ListApplications(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter repo: %s", err))
 	}
 
+	// ------------- Optional query parameter "query" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "query", ctx.QueryParams(), &params.Query, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter query: %s", err))
+	}
+
+	// ------------- Optional query parameter "sort" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", ctx.QueryParams(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter sort: %s", err))
+	}
+
+	// ------------- Optional query parameter "facets" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "facets", ctx.QueryParams(), &params.Facets, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter facets: %s", err))
+	}
+
 	// ------------- Optional query parameter "view" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", ctx.QueryParams(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -536,6 +750,13 @@ func (w *ServerInterfaceWrapper) ListApplications(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "offset" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "offset", ctx.QueryParams(), &params.Offset, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter offset: %s", err))
 	}
 
 	headers := ctx.Request().Header
@@ -566,6 +787,19 @@ func (w *ServerInterfaceWrapper) CreateApplication(ctx echo.Context) error {
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params CreateApplicationParams
+	// ------------- Optional query parameter "upsert" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "upsert", ctx.QueryParams(), &params.Upsert, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter upsert: %s", err))
+	}
+
+	// ------------- Optional query parameter "validate" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "validate", ctx.QueryParams(), &params.Validate, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter validate: %s", err))
+	}
 
 	headers := ctx.Request().Header
 	// ------------- Optional header parameter "Idempotency-Key" -------------
@@ -586,6 +820,15 @@ func (w *ServerInterfaceWrapper) CreateApplication(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.CreateApplication(ctx, params)
+	return err
+}
+
+// PreviewApplication converts echo context to params.
+func (w *ServerInterfaceWrapper) PreviewApplication(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PreviewApplication(ctx)
 	return err
 }
 
@@ -662,6 +905,13 @@ func (w *ServerInterfaceWrapper) GetApplication(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "confirm", ctx.QueryParams(), &params.Confirm, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter confirm: %s", err))
+	}
+
+	// ------------- Optional query parameter "refresh" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "refresh", ctx.QueryParams(), &params.Refresh, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter refresh: %s", err))
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
@@ -908,8 +1158,116 @@ func (w *ServerInterfaceWrapper) DiffApplication(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter predict: %s", err))
 	}
 
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", ctx.QueryParams(), &params.Revision, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter revision: %s", err))
+	}
+
+	// ------------- Optional query parameter "revisions" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revisions", ctx.QueryParams(), &params.Revisions, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter revisions: %s", err))
+	}
+
+	// ------------- Optional query parameter "sourcePositions" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sourcePositions", ctx.QueryParams(), &params.SourcePositions, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter sourcePositions: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.DiffApplication(ctx, namespace, name, params)
+	return err
+}
+
+// DiffUpload converts echo context to params.
+func (w *ServerInterfaceWrapper) DiffUpload(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DiffUploadParams
+	// ------------- Optional query parameter "sourcePosition" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sourcePosition", ctx.QueryParams(), &params.SourcePosition, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter sourcePosition: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DiffUpload(ctx, namespace, name, params)
+	return err
+}
+
+// GetApplicationEvents converts echo context to params.
+func (w *ServerInterfaceWrapper) GetApplicationEvents(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetApplicationEventsParams
+	// ------------- Optional query parameter "group" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "group", ctx.QueryParams(), &params.Group, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter group: %s", err))
+	}
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", ctx.QueryParams(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter kind: %s", err))
+	}
+
+	// ------------- Optional query parameter "resourceNamespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "resourceNamespace", ctx.QueryParams(), &params.ResourceNamespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resourceNamespace: %s", err))
+	}
+
+	// ------------- Optional query parameter "resourceName" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "resourceName", ctx.QueryParams(), &params.ResourceName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resourceName: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetApplicationEvents(ctx, namespace, name, params)
 	return err
 }
 
@@ -977,6 +1335,30 @@ func (w *ServerInterfaceWrapper) CheckImpersonation(ctx echo.Context) error {
 	return err
 }
 
+// GetApplicationLinks converts echo context to params.
+func (w *ServerInterfaceWrapper) GetApplicationLinks(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetApplicationLinks(ctx, namespace, name)
+	return err
+}
+
 // GetManifests converts echo context to params.
 func (w *ServerInterfaceWrapper) GetManifests(ctx echo.Context) error {
 	var err error
@@ -1007,6 +1389,39 @@ func (w *ServerInterfaceWrapper) GetManifests(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetManifests(ctx, namespace, name, params)
+	return err
+}
+
+// RenderUpload converts echo context to params.
+func (w *ServerInterfaceWrapper) RenderUpload(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RenderUploadParams
+	// ------------- Optional query parameter "sourcePosition" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sourcePosition", ctx.QueryParams(), &params.SourcePosition, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter sourcePosition: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RenderUpload(ctx, namespace, name, params)
 	return err
 }
 
@@ -1303,6 +1718,111 @@ func (w *ServerInterfaceWrapper) DeleteLiveResource(ctx echo.Context) error {
 	return err
 }
 
+// GetResourceLinks converts echo context to params.
+func (w *ServerInterfaceWrapper) GetResourceLinks(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetResourceLinksParams
+	// ------------- Optional query parameter "group" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "group", ctx.QueryParams(), &params.Group, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter group: %s", err))
+	}
+
+	// ------------- Required query parameter "version" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "version", ctx.QueryParams(), &params.Version, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter version: %s", err))
+	}
+
+	// ------------- Required query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "kind", ctx.QueryParams(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter kind: %s", err))
+	}
+
+	// ------------- Optional query parameter "resourceNamespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "resourceNamespace", ctx.QueryParams(), &params.ResourceNamespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resourceNamespace: %s", err))
+	}
+
+	// ------------- Required query parameter "resourceName" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "resourceName", ctx.QueryParams(), &params.ResourceName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resourceName: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetResourceLinks(ctx, namespace, name, params)
+	return err
+}
+
+// PatchLiveResource converts echo context to params.
+func (w *ServerInterfaceWrapper) PatchLiveResource(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PatchLiveResourceParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PatchLiveResource(ctx, namespace, name, params)
+	return err
+}
+
 // ResumeApplication converts echo context to params.
 func (w *ServerInterfaceWrapper) ResumeApplication(ctx echo.Context) error {
 	var err error
@@ -1374,8 +1894,140 @@ func (w *ServerInterfaceWrapper) GetRevision(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter revision: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRevisionParams
+	// ------------- Optional query parameter "sourcePosition" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sourcePosition", ctx.QueryParams(), &params.SourcePosition, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter sourcePosition: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetRevision(ctx, namespace, name, revision)
+	err = w.Handler.GetRevision(ctx, namespace, name, revision, params)
+	return err
+}
+
+// GetRevisionChart converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRevisionChart(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Path parameter "revision" -------------
+	var revision string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "revision", ctx.Param("revision"), &revision, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter revision: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRevisionChartParams
+	// ------------- Optional query parameter "sourcePosition" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sourcePosition", ctx.QueryParams(), &params.SourcePosition, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter sourcePosition: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRevisionChart(ctx, namespace, name, revision, params)
+	return err
+}
+
+// GetRevisionMetadata converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRevisionMetadata(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Path parameter "revision" -------------
+	var revision string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "revision", ctx.Param("revision"), &revision, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter revision: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRevisionMetadataParams
+	// ------------- Optional query parameter "sourcePosition" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sourcePosition", ctx.QueryParams(), &params.SourcePosition, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter sourcePosition: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRevisionMetadata(ctx, namespace, name, revision, params)
+	return err
+}
+
+// GetRevisionArtifact converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRevisionArtifact(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Path parameter "revision" -------------
+	var revision string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "revision", ctx.Param("revision"), &revision, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter revision: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRevisionArtifactParams
+	// ------------- Optional query parameter "sourcePosition" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sourcePosition", ctx.QueryParams(), &params.SourcePosition, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter sourcePosition: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRevisionArtifact(ctx, namespace, name, revision, params)
 	return err
 }
 
@@ -1603,6 +2255,30 @@ func (w *ServerInterfaceWrapper) GetApplicationTree(ctx echo.Context) error {
 	return err
 }
 
+// ExplainApplication converts echo context to params.
+func (w *ServerInterfaceWrapper) ExplainApplication(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ExplainApplication(ctx, namespace, name)
+	return err
+}
+
 // ListAudit converts echo context to params.
 func (w *ServerInterfaceWrapper) ListAudit(ctx echo.Context) error {
 	var err error
@@ -1717,6 +2393,99 @@ func (w *ServerInterfaceWrapper) VerifyAudit(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.VerifyAudit(ctx)
+	return err
+}
+
+// ListBulks converts echo context to params.
+func (w *ServerInterfaceWrapper) ListBulks(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListBulks(ctx)
+	return err
+}
+
+// StartBulk converts echo context to params.
+func (w *ServerInterfaceWrapper) StartBulk(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StartBulkParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.StartBulk(ctx, params)
+	return err
+}
+
+// CancelBulk converts echo context to params.
+func (w *ServerInterfaceWrapper) CancelBulk(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CancelBulk(ctx, id)
+	return err
+}
+
+// GetBulk converts echo context to params.
+func (w *ServerInterfaceWrapper) GetBulk(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetBulkParams
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", ctx.QueryParams(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter state: %s", err))
+	}
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", ctx.QueryParams(), &params.After, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter after: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetBulk(ctx, id, params)
 	return err
 }
 
@@ -1932,6 +2701,22 @@ func (w *ServerInterfaceWrapper) AcceptHub(ctx echo.Context) error {
 	return err
 }
 
+// GetAgentPolicy converts echo context to params.
+func (w *ServerInterfaceWrapper) GetAgentPolicy(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetAgentPolicy(ctx, name)
+	return err
+}
+
 // GetClusterDeletion converts echo context to params.
 func (w *ServerInterfaceWrapper) GetClusterDeletion(ctx echo.Context) error {
 	var err error
@@ -2053,6 +2838,49 @@ func (w *ServerInterfaceWrapper) UpgradeAgent(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.UpgradeAgent(ctx, name, params)
+	return err
+}
+
+// ListDeferredCredentials converts echo context to params.
+func (w *ServerInterfaceWrapper) ListDeferredCredentials(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListDeferredCredentials(ctx)
+	return err
+}
+
+// DeleteDeferredCredential converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteDeferredCredential(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteDeferredCredential(ctx, id)
+	return err
+}
+
+// DecideDeviceLogin converts echo context to params.
+func (w *ServerInterfaceWrapper) DecideDeviceLogin(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DecideDeviceLogin(ctx)
+	return err
+}
+
+// FindDeviceLogin converts echo context to params.
+func (w *ServerInterfaceWrapper) FindDeviceLogin(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.FindDeviceLogin(ctx)
 	return err
 }
 
@@ -2186,6 +3014,62 @@ func (w *ServerInterfaceWrapper) ChangePassword(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ChangePassword(ctx)
+	return err
+}
+
+// EndPause converts echo context to params.
+func (w *ServerInterfaceWrapper) EndPause(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params EndPauseParams
+	// ------------- Optional query parameter "cluster" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cluster", ctx.QueryParams(), &params.Cluster, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cluster: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.EndPause(ctx, params)
+	return err
+}
+
+// ListPauses converts echo context to params.
+func (w *ServerInterfaceWrapper) ListPauses(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListPauses(ctx)
+	return err
+}
+
+// BeginPause converts echo context to params.
+func (w *ServerInterfaceWrapper) BeginPause(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params BeginPauseParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.BeginPause(ctx, params)
 	return err
 }
 
@@ -2324,6 +3208,22 @@ func (w *ServerInterfaceWrapper) GetGlobalProjects(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetGlobalProjects(ctx, name)
+	return err
+}
+
+// GetProjectLinks converts echo context to params.
+func (w *ServerInterfaceWrapper) GetProjectLinks(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetProjectLinks(ctx, name)
 	return err
 }
 
@@ -2481,6 +3381,35 @@ func (w *ServerInterfaceWrapper) PutRepository(ctx echo.Context) error {
 	return err
 }
 
+// ValidateRepository converts echo context to params.
+func (w *ServerInterfaceWrapper) ValidateRepository(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ValidateRepositoryParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ValidateRepository(ctx, params)
+	return err
+}
+
 // DeleteRepository converts echo context to params.
 func (w *ServerInterfaceWrapper) DeleteRepository(ctx echo.Context) error {
 	var err error
@@ -2513,6 +3442,91 @@ func (w *ServerInterfaceWrapper) GetRepository(ctx echo.Context) error {
 	return err
 }
 
+// GetAppDetails converts echo context to params.
+func (w *ServerInterfaceWrapper) GetAppDetails(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetAppDetailsParams
+	// ------------- Optional query parameter "path" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "path", ctx.QueryParams(), &params.Path, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter path: %s", err))
+	}
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", ctx.QueryParams(), &params.Revision, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter revision: %s", err))
+	}
+
+	// ------------- Optional query parameter "chart" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "chart", ctx.QueryParams(), &params.Chart, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chart: %s", err))
+	}
+
+	// ------------- Optional query parameter "plugin" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "plugin", ctx.QueryParams(), &params.Plugin, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter plugin: %s", err))
+	}
+
+	// ------------- Optional query parameter "application" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "application", ctx.QueryParams(), &params.Application, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter application: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetAppDetails(ctx, id, params)
+	return err
+}
+
+// ListRepositoryApps converts echo context to params.
+func (w *ServerInterfaceWrapper) ListRepositoryApps(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRepositoryAppsParams
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", ctx.QueryParams(), &params.Revision, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter revision: %s", err))
+	}
+
+	// ------------- Optional query parameter "chart" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "chart", ctx.QueryParams(), &params.Chart, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chart: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListRepositoryApps(ctx, id, params)
+	return err
+}
+
 // GetRepositoryDeletion converts echo context to params.
 func (w *ServerInterfaceWrapper) GetRepositoryDeletion(ctx echo.Context) error {
 	var err error
@@ -2526,6 +3540,47 @@ func (w *ServerInterfaceWrapper) GetRepositoryDeletion(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetRepositoryDeletion(ctx, id)
+	return err
+}
+
+// ListHelmCharts converts echo context to params.
+func (w *ServerInterfaceWrapper) ListHelmCharts(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListHelmCharts(ctx, id)
+	return err
+}
+
+// ListOCITags converts echo context to params.
+func (w *ServerInterfaceWrapper) ListOCITags(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListOCITagsParams
+	// ------------- Optional query parameter "chart" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "chart", ctx.QueryParams(), &params.Chart, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chart: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListOCITags(ctx, id, params)
 	return err
 }
 
@@ -2576,8 +3631,17 @@ func (w *ServerInterfaceWrapper) ListRefs(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRefsParams
+	// ------------- Optional query parameter "chart" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "chart", ctx.QueryParams(), &params.Chart, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chart: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListRefs(ctx, id)
+	err = w.Handler.ListRefs(ctx, id, params)
 	return err
 }
 
@@ -2603,6 +3667,87 @@ func (w *ServerInterfaceWrapper) DeleteRepositoryCredential(ctx echo.Context) er
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.DeleteRepositoryCredential(ctx, id)
+	return err
+}
+
+// ListResources converts echo context to params.
+func (w *ServerInterfaceWrapper) ListResources(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListResourcesParams
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", ctx.QueryParams(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter q: %s", err))
+	}
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", ctx.QueryParams(), &params.Kind, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter kind: %s", err))
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", ctx.QueryParams(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Optional query parameter "cluster" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cluster", ctx.QueryParams(), &params.Cluster, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cluster: %s", err))
+	}
+
+	// ------------- Optional query parameter "project" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "project", ctx.QueryParams(), &params.Project, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter project: %s", err))
+	}
+
+	// ------------- Optional query parameter "sync" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sync", ctx.QueryParams(), &params.Sync, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter sync: %s", err))
+	}
+
+	// ------------- Optional query parameter "health" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "health", ctx.QueryParams(), &params.Health, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter health: %s", err))
+	}
+
+	// ------------- Optional query parameter "facets" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "facets", ctx.QueryParams(), &params.Facets, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter facets: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListResources(ctx, params)
 	return err
 }
 
@@ -2713,12 +3858,104 @@ func (w *ServerInterfaceWrapper) GetClientSettings(ctx echo.Context) error {
 	return err
 }
 
+// ListPlugins converts echo context to params.
+func (w *ServerInterfaceWrapper) ListPlugins(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListPlugins(ctx)
+	return err
+}
+
 // GetPolicyState converts echo context to params.
 func (w *ServerInterfaceWrapper) GetPolicyState(ctx echo.Context) error {
 	var err error
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetPolicyState(ctx)
+	return err
+}
+
+// ListPolicyVersions converts echo context to params.
+func (w *ServerInterfaceWrapper) ListPolicyVersions(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListPolicyVersionsParams
+	// ------------- Optional query parameter "before" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "before", ctx.QueryParams(), &params.Before, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter before: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListPolicyVersions(ctx, params)
+	return err
+}
+
+// GetPolicyVersion converts echo context to params.
+func (w *ServerInterfaceWrapper) GetPolicyVersion(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "number" -------------
+	var number string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "number", ctx.Param("number"), &number, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter number: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetPolicyVersion(ctx, number)
+	return err
+}
+
+// RevertPolicy converts echo context to params.
+func (w *ServerInterfaceWrapper) RevertPolicy(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "number" -------------
+	var number string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "number", ctx.Param("number"), &number, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter number: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevertPolicyParams
+	// ------------- Optional query parameter "dryRun" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dryRun", ctx.QueryParams(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter dryRun: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RevertPolicy(ctx, number, params)
 	return err
 }
 
@@ -3141,6 +4378,71 @@ func (w *ServerInterfaceWrapper) UpdateUser(ctx echo.Context) error {
 	return err
 }
 
+// DeleteAccountSessions converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteAccountSessions(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "username" -------------
+	var username PathUsername
+
+	err = runtime.BindStyledParameterWithOptions("simple", "username", ctx.Param("username"), &username, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter username: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteAccountSessionsParams
+	// ------------- Optional query parameter "others" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "others", ctx.QueryParams(), &params.Others, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter others: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteAccountSessions(ctx, username, params)
+	return err
+}
+
+// ListAccountSessions converts echo context to params.
+func (w *ServerInterfaceWrapper) ListAccountSessions(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "username" -------------
+	var username PathUsername
+
+	err = runtime.BindStyledParameterWithOptions("simple", "username", ctx.Param("username"), &username, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter username: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListAccountSessions(ctx, username)
+	return err
+}
+
+// DeleteAccountSession converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteAccountSession(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "username" -------------
+	var username PathUsername
+
+	err = runtime.BindStyledParameterWithOptions("simple", "username", ctx.Param("username"), &username, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter username: %s", err))
+	}
+
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteAccountSession(ctx, username, id)
+	return err
+}
+
 // ListAccountTokens converts echo context to params.
 func (w *ServerInterfaceWrapper) ListAccountTokens(ctx echo.Context) error {
 	var err error
@@ -3312,11 +4614,14 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/healthz", wrapper.Healthz, options.OperationMiddlewares["healthz"]...)
 	router.GET(options.BaseURL+"/livez", wrapper.Livez, options.OperationMiddlewares["livez"]...)
 	router.GET(options.BaseURL+"/readyz", wrapper.Readyz, options.OperationMiddlewares["readyz"]...)
+	router.GET(options.BaseURL+"/api/badge", wrapper.GetBadge, options.OperationMiddlewares["getBadge"]...)
 	router.POST(options.BaseURL+"/api/v1/setup", wrapper.Setup, options.OperationMiddlewares["setup"]...)
 	router.POST(options.BaseURL+"/api/v1/setup/check", wrapper.CheckSetup, options.OperationMiddlewares["checkSetup"]...)
 	router.POST(options.BaseURL+"/api/v1/login", wrapper.Login, options.OperationMiddlewares["login"]...)
 	router.GET(options.BaseURL+"/api/v1/login/providers", wrapper.ListSignInProviders, options.OperationMiddlewares["listSignInProviders"]...)
 	router.POST(options.BaseURL+"/api/v1/login/code", wrapper.ExchangeSignInCode, options.OperationMiddlewares["exchangeSignInCode"]...)
+	router.POST(options.BaseURL+"/api/v1/device/lookup", wrapper.FindDeviceLogin, options.OperationMiddlewares["findDeviceLogin"]...)
+	router.POST(options.BaseURL+"/api/v1/device/decision", wrapper.DecideDeviceLogin, options.OperationMiddlewares["decideDeviceLogin"]...)
 	router.POST(options.BaseURL+"/api/v1/logout", wrapper.Logout, options.OperationMiddlewares["logout"]...)
 	router.GET(options.BaseURL+"/api/v1/me", wrapper.GetMe, options.OperationMiddlewares["getMe"]...)
 	router.PUT(options.BaseURL+"/api/v1/me/password", wrapper.ChangePassword, options.OperationMiddlewares["changePassword"]...)
@@ -3345,6 +4650,9 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/users/:username/tokens", wrapper.ListAccountTokens, options.OperationMiddlewares["listAccountTokens"]...)
 	router.POST(options.BaseURL+"/api/v1/users/:username/tokens", wrapper.CreateAccountToken, options.OperationMiddlewares["createAccountToken"]...)
 	router.DELETE(options.BaseURL+"/api/v1/users/:username/tokens/:id", wrapper.DeleteAccountToken, options.OperationMiddlewares["deleteAccountToken"]...)
+	router.DELETE(options.BaseURL+"/api/v1/users/:username/sessions", wrapper.DeleteAccountSessions, options.OperationMiddlewares["deleteAccountSessions"]...)
+	router.GET(options.BaseURL+"/api/v1/users/:username/sessions", wrapper.ListAccountSessions, options.OperationMiddlewares["listAccountSessions"]...)
+	router.DELETE(options.BaseURL+"/api/v1/users/:username/sessions/:id", wrapper.DeleteAccountSession, options.OperationMiddlewares["deleteAccountSession"]...)
 	router.DELETE(options.BaseURL+"/api/v1/users/:username", wrapper.DeleteUser, options.OperationMiddlewares["deleteUser"]...)
 	router.GET(options.BaseURL+"/api/v1/users/:username", wrapper.GetUser, options.OperationMiddlewares["getUser"]...)
 	router.PUT(options.BaseURL+"/api/v1/users/:username", wrapper.UpdateUser, options.OperationMiddlewares["updateUser"]...)
@@ -3358,12 +4666,19 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.PUT(options.BaseURL+"/api/v1/projects/:name", wrapper.UpdateProject, options.OperationMiddlewares["updateProject"]...)
 	router.GET(options.BaseURL+"/api/v1/repositories", wrapper.ListRepositories, options.OperationMiddlewares["listRepositories"]...)
 	router.POST(options.BaseURL+"/api/v1/repositories", wrapper.PutRepository, options.OperationMiddlewares["putRepository"]...)
+	router.POST(options.BaseURL+"/api/v1/repositories/validate", wrapper.ValidateRepository, options.OperationMiddlewares["validateRepository"]...)
 	router.DELETE(options.BaseURL+"/api/v1/repositories/:id", wrapper.DeleteRepository, options.OperationMiddlewares["deleteRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repositories/:id", wrapper.GetRepository, options.OperationMiddlewares["getRepository"]...)
+	router.GET(options.BaseURL+"/api/v1/repositories/:id/apps", wrapper.ListRepositoryApps, options.OperationMiddlewares["listRepositoryApps"]...)
+	router.GET(options.BaseURL+"/api/v1/repositories/:id/appdetails", wrapper.GetAppDetails, options.OperationMiddlewares["getAppDetails"]...)
 	router.GET(options.BaseURL+"/api/v1/repositories/:id/refs", wrapper.ListRefs, options.OperationMiddlewares["listRefs"]...)
+	router.GET(options.BaseURL+"/api/v1/repositories/:id/oci-tags", wrapper.ListOCITags, options.OperationMiddlewares["listOCITags"]...)
+	router.GET(options.BaseURL+"/api/v1/repositories/:id/helmcharts", wrapper.ListHelmCharts, options.OperationMiddlewares["listHelmCharts"]...)
 	router.GET(options.BaseURL+"/api/v1/repositories/:id/deletion", wrapper.GetRepositoryDeletion, options.OperationMiddlewares["getRepositoryDeletion"]...)
 	router.POST(options.BaseURL+"/api/v1/repositories/:id/refresh", wrapper.RefreshRepository, options.OperationMiddlewares["refreshRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repository-credentials", wrapper.ListRepositoryCredentials, options.OperationMiddlewares["listRepositoryCredentials"]...)
+	router.GET(options.BaseURL+"/api/v1/deferred-credentials", wrapper.ListDeferredCredentials, options.OperationMiddlewares["listDeferredCredentials"]...)
+	router.DELETE(options.BaseURL+"/api/v1/deferred-credentials/:id", wrapper.DeleteDeferredCredential, options.OperationMiddlewares["deleteDeferredCredential"]...)
 	router.DELETE(options.BaseURL+"/api/v1/repository-credentials/:id", wrapper.DeleteRepositoryCredential, options.OperationMiddlewares["deleteRepositoryCredential"]...)
 	router.DELETE(options.BaseURL+"/api/v1/certificates", wrapper.DeleteCertificates, options.OperationMiddlewares["deleteCertificates"]...)
 	router.GET(options.BaseURL+"/api/v1/certificates", wrapper.ListCertificates, options.OperationMiddlewares["listCertificates"]...)
@@ -3374,6 +4689,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/gpgkeys/:keyID", wrapper.GetPublicKey, options.OperationMiddlewares["getPublicKey"]...)
 	router.GET(options.BaseURL+"/api/v1/clusters", wrapper.ListClusters, options.OperationMiddlewares["listClusters"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/enroll", wrapper.EnrollCluster, options.OperationMiddlewares["enrollCluster"]...)
+	router.GET(options.BaseURL+"/api/v1/clusters/:name/agent-policy", wrapper.GetAgentPolicy, options.OperationMiddlewares["getAgentPolicy"]...)
 	router.DELETE(options.BaseURL+"/api/v1/clusters/:name", wrapper.DeleteCluster, options.OperationMiddlewares["deleteCluster"]...)
 	router.GET(options.BaseURL+"/api/v1/clusters/:name", wrapper.GetCluster, options.OperationMiddlewares["getCluster"]...)
 	router.PUT(options.BaseURL+"/api/v1/clusters/:name", wrapper.UpdateCluster, options.OperationMiddlewares["updateCluster"]...)
@@ -3384,10 +4700,18 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/revoke", wrapper.RevokeAgent, options.OperationMiddlewares["revokeAgent"]...)
 	router.GET(options.BaseURL+"/api/v1/applications", wrapper.ListApplications, options.OperationMiddlewares["listApplications"]...)
 	router.POST(options.BaseURL+"/api/v1/applications", wrapper.CreateApplication, options.OperationMiddlewares["createApplication"]...)
+	router.POST(options.BaseURL+"/api/v1/applications/preview", wrapper.PreviewApplication, options.OperationMiddlewares["previewApplication"]...)
+	router.GET(options.BaseURL+"/api/v1/resources", wrapper.ListResources, options.OperationMiddlewares["listResources"]...)
+	router.GET(options.BaseURL+"/api/v1/bulk", wrapper.ListBulks, options.OperationMiddlewares["listBulks"]...)
+	router.POST(options.BaseURL+"/api/v1/bulk", wrapper.StartBulk, options.OperationMiddlewares["startBulk"]...)
+	router.DELETE(options.BaseURL+"/api/v1/bulk/:id", wrapper.CancelBulk, options.OperationMiddlewares["cancelBulk"]...)
+	router.GET(options.BaseURL+"/api/v1/bulk/:id", wrapper.GetBulk, options.OperationMiddlewares["getBulk"]...)
 	router.DELETE(options.BaseURL+"/api/v1/applications/:namespace/:name", wrapper.DeleteApplication, options.OperationMiddlewares["deleteApplication"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name", wrapper.GetApplication, options.OperationMiddlewares["getApplication"]...)
 	router.PATCH(options.BaseURL+"/api/v1/applications/:namespace/:name", wrapper.PatchApplication, options.OperationMiddlewares["patchApplication"]...)
 	router.PUT(options.BaseURL+"/api/v1/applications/:namespace/:name", wrapper.UpdateApplication, options.OperationMiddlewares["updateApplication"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/links", wrapper.GetApplicationLinks, options.OperationMiddlewares["getApplicationLinks"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/links", wrapper.GetResourceLinks, options.OperationMiddlewares["getResourceLinks"]...)
 	router.PUT(options.BaseURL+"/api/v1/applications/:namespace/:name/spec", wrapper.UpdateApplicationSpec, options.OperationMiddlewares["updateApplicationSpec"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/sync", wrapper.SyncApplication, options.OperationMiddlewares["syncApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/rollback", wrapper.RollbackApplication, options.OperationMiddlewares["rollbackApplication"]...)
@@ -3396,14 +4720,20 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/refresh", wrapper.RefreshApplication, options.OperationMiddlewares["refreshApplication"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/tree", wrapper.GetApplicationTree, options.OperationMiddlewares["getApplicationTree"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/revisions/:revision", wrapper.GetRevision, options.OperationMiddlewares["getRevision"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/revisions/:revision/metadata", wrapper.GetRevisionMetadata, options.OperationMiddlewares["getRevisionMetadata"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/revisions/:revision/chartdetails", wrapper.GetRevisionChart, options.OperationMiddlewares["getRevisionChart"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/revisions/:revision/ocimetadata", wrapper.GetRevisionArtifact, options.OperationMiddlewares["getRevisionArtifact"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/resource", wrapper.GetLiveResource, options.OperationMiddlewares["getLiveResource"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/diff", wrapper.DiffApplication, options.OperationMiddlewares["diffApplication"]...)
+	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/diff", wrapper.DiffUpload, options.OperationMiddlewares["diffUpload"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/impersonation", wrapper.CheckImpersonation, options.OperationMiddlewares["checkImpersonation"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/manifests", wrapper.GetManifests, options.OperationMiddlewares["getManifests"]...)
+	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/manifests", wrapper.RenderUpload, options.OperationMiddlewares["renderUpload"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/history", wrapper.GetHistory, options.OperationMiddlewares["getHistory"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/operations", wrapper.ListOperations, options.OperationMiddlewares["listOperations"]...)
 	router.GET(options.BaseURL+"/api/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit, options.OperationMiddlewares["verifyAudit"]...)
+	router.GET(options.BaseURL+"/api/v1/settings/plugins", wrapper.ListPlugins, options.OperationMiddlewares["listPlugins"]...)
 	router.GET(options.BaseURL+"/api/v1/settings/client", wrapper.GetClientSettings, options.OperationMiddlewares["getClientSettings"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/export", wrapper.ExportAudit, options.OperationMiddlewares["exportAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/retention", wrapper.GetAuditRetention, options.OperationMiddlewares["getAuditRetention"]...)
@@ -3412,14 +4742,25 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
 	router.PATCH(options.BaseURL+"/api/v1/settings", wrapper.PatchSettings, options.OperationMiddlewares["patchSettings"]...)
 	router.GET(options.BaseURL+"/api/v1/settings/rbac", wrapper.GetPolicyState, options.OperationMiddlewares["getPolicyState"]...)
+	router.GET(options.BaseURL+"/api/v1/settings/rbac/history", wrapper.ListPolicyVersions, options.OperationMiddlewares["listPolicyVersions"]...)
+	router.GET(options.BaseURL+"/api/v1/settings/rbac/history/:number", wrapper.GetPolicyVersion, options.OperationMiddlewares["getPolicyVersion"]...)
+	router.POST(options.BaseURL+"/api/v1/settings/rbac/history/:number/revert", wrapper.RevertPolicy, options.OperationMiddlewares["revertPolicy"]...)
 	router.POST(options.BaseURL+"/api/v1/settings/rbac/preview", wrapper.PreviewPolicy, options.OperationMiddlewares["previewPolicy"]...)
 	router.GET(options.BaseURL+"/api/v1/account/can-i/:resource/:action/:subresource", wrapper.CanI, options.OperationMiddlewares["canI"]...)
 	router.POST(options.BaseURL+"/api/v1/account/can-i", wrapper.ExplainRights, options.OperationMiddlewares["explainRights"]...)
+	router.POST(options.BaseURL+"/api/v1/account/who-can", wrapper.AskWhoCan, options.OperationMiddlewares["askWhoCan"]...)
+	router.DELETE(options.BaseURL+"/api/v1/pauses", wrapper.EndPause, options.OperationMiddlewares["endPause"]...)
+	router.GET(options.BaseURL+"/api/v1/pauses", wrapper.ListPauses, options.OperationMiddlewares["listPauses"]...)
+	router.POST(options.BaseURL+"/api/v1/pauses", wrapper.BeginPause, options.OperationMiddlewares["beginPause"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/approve", wrapper.ApproveOperation, options.OperationMiddlewares["approveOperation"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/abandon", wrapper.AbandonApplication, options.OperationMiddlewares["abandonApplication"]...)
+	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/patch", wrapper.PatchLiveResource, options.OperationMiddlewares["patchLiveResource"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/events", wrapper.GetApplicationEvents, options.OperationMiddlewares["getApplicationEvents"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/why", wrapper.ExplainApplication, options.OperationMiddlewares["explainApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/delete", wrapper.DeleteLiveResource, options.OperationMiddlewares["deleteLiveResource"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/syncwindows", wrapper.GetApplicationWindows, options.OperationMiddlewares["getApplicationWindows"]...)
 	router.GET(options.BaseURL+"/api/v1/projects/:name/detailed", wrapper.GetDetailedProject, options.OperationMiddlewares["getDetailedProject"]...)
+	router.GET(options.BaseURL+"/api/v1/projects/:name/links", wrapper.GetProjectLinks, options.OperationMiddlewares["getProjectLinks"]...)
 	router.GET(options.BaseURL+"/api/v1/projects/:name/globalprojects", wrapper.GetGlobalProjects, options.OperationMiddlewares["getGlobalProjects"]...)
 	router.GET(options.BaseURL+"/api/v1/projects/:name/syncwindows", wrapper.GetProjectWindows, options.OperationMiddlewares["getProjectWindows"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/actions", wrapper.ListResourceActions, options.OperationMiddlewares["listResourceActions"]...)
@@ -3443,6 +4784,13 @@ type ApplicationAnswerJSONResponse struct {
 	Body Application
 
 	Headers ApplicationAnswerResponseHeaders
+}
+
+type DeepLinksAnswerJSONResponse struct {
+	Items []DeepLink `json:"items"`
+
+	// Problems Links that cannot be evaluated, with the reason.
+	Problems []string `json:"problems,omitempty,omitzero"`
 }
 
 type ErrorAnswerJSONResponse Error
@@ -3471,6 +4819,51 @@ type SignedInAnswerJSONResponse struct {
 	}
 
 	Headers SignedInAnswerResponseHeaders
+}
+
+type GetBadgeRequestObject struct {
+	Params GetBadgeParams
+}
+
+type GetBadgeResponseObject interface {
+	VisitGetBadgeResponse(w http.ResponseWriter) error
+}
+
+type GetBadge200ImagesvgXmlResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response GetBadge200ImagesvgXmlResponse) VisitGetBadgeResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "image/svg+xml")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetBadgedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetBadgedefaultJSONResponse) VisitGetBadgeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ExplainRightsRequestObject struct {
@@ -3557,6 +4950,45 @@ func (response CanIdefaultJSONResponse) VisitCanIResponse(w http.ResponseWriter)
 	return err
 }
 
+type AskWhoCanRequestObject struct {
+	Body *AskWhoCanJSONRequestBody
+}
+
+type AskWhoCanResponseObject interface {
+	VisitAskWhoCanResponse(w http.ResponseWriter) error
+}
+
+type AskWhoCan200JSONResponse WhoCan
+
+func (response AskWhoCan200JSONResponse) VisitAskWhoCanResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AskWhoCandefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AskWhoCandefaultJSONResponse) VisitAskWhoCanResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListApplicationsRequestObject struct {
 	Params ListApplicationsParams
 }
@@ -3621,7 +5053,29 @@ type CreateApplicationResponseObject interface {
 	VisitCreateApplicationResponse(w http.ResponseWriter) error
 }
 
-type CreateApplication201JSONResponse struct{ ApplicationAnswerJSONResponse }
+type CreateApplication200JSONResponse struct{ ApplicationAnswerJSONResponse }
+
+func (response CreateApplication200JSONResponse) VisitCreateApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateApplication201ResponseHeaders struct {
+	ETag string
+}
+
+type CreateApplication201JSONResponse struct {
+	Body    Application
+	Headers CreateApplication201ResponseHeaders
+}
 
 func (response CreateApplication201JSONResponse) VisitCreateApplicationResponse(w http.ResponseWriter) error {
 
@@ -3642,6 +5096,45 @@ type CreateApplicationdefaultJSONResponse struct {
 }
 
 func (response CreateApplicationdefaultJSONResponse) VisitCreateApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewApplicationRequestObject struct {
+	Body *PreviewApplicationJSONRequestBody
+}
+
+type PreviewApplicationResponseObject interface {
+	VisitPreviewApplicationResponse(w http.ResponseWriter) error
+}
+
+type PreviewApplication200JSONResponse ApplicationPreview
+
+func (response PreviewApplication200JSONResponse) VisitPreviewApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewApplicationdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response PreviewApplicationdefaultJSONResponse) VisitPreviewApplicationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -3931,6 +5424,12 @@ type DiffApplication200JSONResponse struct {
 
 	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
 	Paused Paused `json:"paused,omitempty,omitzero"`
+
+	// Revisions Commits that were previewed, by source.
+	Revisions []string `json:"revisions,omitempty,omitzero"`
+
+	// Warnings Warnings of the render.
+	Warnings []string `json:"warnings,omitempty,omitzero"`
 }
 
 func (response DiffApplication200JSONResponse) VisitDiffApplicationResponse(w http.ResponseWriter) error {
@@ -3951,6 +5450,102 @@ type DiffApplicationdefaultJSONResponse struct {
 }
 
 func (response DiffApplicationdefaultJSONResponse) VisitDiffApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DiffUploadRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    DiffUploadParams
+	Body      io.Reader
+}
+
+type DiffUploadResponseObject interface {
+	VisitDiffUploadResponse(w http.ResponseWriter) error
+}
+
+type DiffUpload200JSONResponse struct {
+	Items []ObjectDiff `json:"items"`
+
+	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	Paused Paused `json:"paused,omitempty,omitzero"`
+
+	// Revisions Commits that were rendered, by source; of the upload its digest.
+	Revisions []string `json:"revisions,omitempty,omitzero"`
+
+	// Warnings Warnings of the render.
+	Warnings []string `json:"warnings,omitempty,omitzero"`
+}
+
+func (response DiffUpload200JSONResponse) VisitDiffUploadResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DiffUploaddefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DiffUploaddefaultJSONResponse) VisitDiffUploadResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationEventsRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    GetApplicationEventsParams
+}
+
+type GetApplicationEventsResponseObject interface {
+	VisitGetApplicationEventsResponse(w http.ResponseWriter) error
+}
+
+type GetApplicationEvents200JSONResponse struct {
+	Items []KubernetesEvent `json:"items"`
+}
+
+func (response GetApplicationEvents200JSONResponse) VisitGetApplicationEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationEventsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetApplicationEventsdefaultJSONResponse) VisitGetApplicationEventsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4045,6 +5640,46 @@ func (response CheckImpersonationdefaultJSONResponse) VisitCheckImpersonationRes
 	return err
 }
 
+type GetApplicationLinksRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+}
+
+type GetApplicationLinksResponseObject interface {
+	VisitGetApplicationLinksResponse(w http.ResponseWriter) error
+}
+
+type GetApplicationLinks200JSONResponse struct{ DeepLinksAnswerJSONResponse }
+
+func (response GetApplicationLinks200JSONResponse) VisitGetApplicationLinksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationLinksdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetApplicationLinksdefaultJSONResponse) VisitGetApplicationLinksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetManifestsRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
@@ -4081,6 +5716,54 @@ type GetManifestsdefaultJSONResponse struct {
 }
 
 func (response GetManifestsdefaultJSONResponse) VisitGetManifestsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RenderUploadRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    RenderUploadParams
+	Body      io.Reader
+}
+
+type RenderUploadResponseObject interface {
+	VisitRenderUploadResponse(w http.ResponseWriter) error
+}
+
+type RenderUpload200JSONResponse struct {
+	Items []AnyObject `json:"items"`
+
+	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	Paused   Paused `json:"paused,omitempty,omitzero"`
+	Revision string `json:"revision,omitempty,omitzero"`
+}
+
+func (response RenderUpload200JSONResponse) VisitRenderUploadResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RenderUploaddefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RenderUploaddefaultJSONResponse) VisitRenderUploadResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4335,6 +6018,92 @@ func (response DeleteLiveResourcedefaultJSONResponse) VisitDeleteLiveResourceRes
 	return err
 }
 
+type GetResourceLinksRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    GetResourceLinksParams
+}
+
+type GetResourceLinksResponseObject interface {
+	VisitGetResourceLinksResponse(w http.ResponseWriter) error
+}
+
+type GetResourceLinks200JSONResponse struct{ DeepLinksAnswerJSONResponse }
+
+func (response GetResourceLinks200JSONResponse) VisitGetResourceLinksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetResourceLinksdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetResourceLinksdefaultJSONResponse) VisitGetResourceLinksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchLiveResourceRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    PatchLiveResourceParams
+	Body      *PatchLiveResourceJSONRequestBody
+}
+
+type PatchLiveResourceResponseObject interface {
+	VisitPatchLiveResourceResponse(w http.ResponseWriter) error
+}
+
+type PatchLiveResource200JSONResponse struct {
+	// Live A Kubernetes object.
+	Live AnyObject `json:"live"`
+}
+
+func (response PatchLiveResource200JSONResponse) VisitPatchLiveResourceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchLiveResourcedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response PatchLiveResourcedefaultJSONResponse) VisitPatchLiveResourceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ResumeApplicationRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
@@ -4382,6 +6151,7 @@ type GetRevisionRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
 	Revision  string        `json:"revision"`
+	Params    GetRevisionParams
 }
 
 type GetRevisionResponseObject interface {
@@ -4408,6 +6178,132 @@ type GetRevisiondefaultJSONResponse struct {
 }
 
 func (response GetRevisiondefaultJSONResponse) VisitGetRevisionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRevisionChartRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Revision  string        `json:"revision"`
+	Params    GetRevisionChartParams
+}
+
+type GetRevisionChartResponseObject interface {
+	VisitGetRevisionChartResponse(w http.ResponseWriter) error
+}
+
+type GetRevisionChart200JSONResponse RevisionChart
+
+func (response GetRevisionChart200JSONResponse) VisitGetRevisionChartResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRevisionChartdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetRevisionChartdefaultJSONResponse) VisitGetRevisionChartResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRevisionMetadataRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Revision  string        `json:"revision"`
+	Params    GetRevisionMetadataParams
+}
+
+type GetRevisionMetadataResponseObject interface {
+	VisitGetRevisionMetadataResponse(w http.ResponseWriter) error
+}
+
+type GetRevisionMetadata200JSONResponse RevisionMetadata
+
+func (response GetRevisionMetadata200JSONResponse) VisitGetRevisionMetadataResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRevisionMetadatadefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetRevisionMetadatadefaultJSONResponse) VisitGetRevisionMetadataResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRevisionArtifactRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Revision  string        `json:"revision"`
+	Params    GetRevisionArtifactParams
+}
+
+type GetRevisionArtifactResponseObject interface {
+	VisitGetRevisionArtifactResponse(w http.ResponseWriter) error
+}
+
+type GetRevisionArtifact200JSONResponse RevisionArtifact
+
+func (response GetRevisionArtifact200JSONResponse) VisitGetRevisionArtifactResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRevisionArtifactdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetRevisionArtifactdefaultJSONResponse) VisitGetRevisionArtifactResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4667,6 +6563,46 @@ func (response GetApplicationTreedefaultJSONResponse) VisitGetApplicationTreeRes
 	return err
 }
 
+type ExplainApplicationRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+}
+
+type ExplainApplicationResponseObject interface {
+	VisitExplainApplicationResponse(w http.ResponseWriter) error
+}
+
+type ExplainApplication200JSONResponse Why
+
+func (response ExplainApplication200JSONResponse) VisitExplainApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainApplicationdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ExplainApplicationdefaultJSONResponse) VisitExplainApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListAuditRequestObject struct {
 	Params ListAuditParams
 }
@@ -4896,6 +6832,179 @@ type VerifyAuditdefaultJSONResponse struct {
 }
 
 func (response VerifyAuditdefaultJSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBulksRequestObject struct {
+}
+
+type ListBulksResponseObject interface {
+	VisitListBulksResponse(w http.ResponseWriter) error
+}
+
+type ListBulks200JSONResponse struct {
+	Items []Bulk `json:"items"`
+}
+
+func (response ListBulks200JSONResponse) VisitListBulksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBulksdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListBulksdefaultJSONResponse) VisitListBulksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartBulkRequestObject struct {
+	Params StartBulkParams
+	Body   *StartBulkJSONRequestBody
+}
+
+type StartBulkResponseObject interface {
+	VisitStartBulkResponse(w http.ResponseWriter) error
+}
+
+type StartBulk200JSONResponse Bulk
+
+func (response StartBulk200JSONResponse) VisitStartBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartBulk202JSONResponse Bulk
+
+func (response StartBulk202JSONResponse) VisitStartBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartBulkdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response StartBulkdefaultJSONResponse) VisitStartBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBulkRequestObject struct {
+	Id PathID `json:"id"`
+}
+
+type CancelBulkResponseObject interface {
+	VisitCancelBulkResponse(w http.ResponseWriter) error
+}
+
+type CancelBulk200JSONResponse Bulk
+
+func (response CancelBulk200JSONResponse) VisitCancelBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelBulkdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CancelBulkdefaultJSONResponse) VisitCancelBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBulkRequestObject struct {
+	Id     PathID `json:"id"`
+	Params GetBulkParams
+}
+
+type GetBulkResponseObject interface {
+	VisitGetBulkResponse(w http.ResponseWriter) error
+}
+
+type GetBulk200JSONResponse Bulk
+
+func (response GetBulk200JSONResponse) VisitGetBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBulkdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetBulkdefaultJSONResponse) VisitGetBulkResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5275,6 +7384,45 @@ func (response AcceptHubdefaultJSONResponse) VisitAcceptHubResponse(w http.Respo
 	return err
 }
 
+type GetAgentPolicyRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetAgentPolicyResponseObject interface {
+	VisitGetAgentPolicyResponse(w http.ResponseWriter) error
+}
+
+type GetAgentPolicy200JSONResponse AgentPolicy
+
+func (response GetAgentPolicy200JSONResponse) VisitGetAgentPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAgentPolicydefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetAgentPolicydefaultJSONResponse) VisitGetAgentPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetClusterDeletionRequestObject struct {
 	Name PathName `json:"name"`
 }
@@ -5425,6 +7573,151 @@ type UpgradeAgentdefaultJSONResponse struct {
 }
 
 func (response UpgradeAgentdefaultJSONResponse) VisitUpgradeAgentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeferredCredentialsRequestObject struct {
+}
+
+type ListDeferredCredentialsResponseObject interface {
+	VisitListDeferredCredentialsResponse(w http.ResponseWriter) error
+}
+
+type ListDeferredCredentials200JSONResponse struct {
+	Items []DeferredCredential `json:"items"`
+}
+
+func (response ListDeferredCredentials200JSONResponse) VisitListDeferredCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeferredCredentialsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListDeferredCredentialsdefaultJSONResponse) VisitListDeferredCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteDeferredCredentialRequestObject struct {
+	Id PathID `json:"id"`
+}
+
+type DeleteDeferredCredentialResponseObject interface {
+	VisitDeleteDeferredCredentialResponse(w http.ResponseWriter) error
+}
+
+type DeleteDeferredCredential204Response struct {
+}
+
+func (response DeleteDeferredCredential204Response) VisitDeleteDeferredCredentialResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteDeferredCredentialdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteDeferredCredentialdefaultJSONResponse) VisitDeleteDeferredCredentialResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DecideDeviceLoginRequestObject struct {
+	Body *DecideDeviceLoginJSONRequestBody
+}
+
+type DecideDeviceLoginResponseObject interface {
+	VisitDecideDeviceLoginResponse(w http.ResponseWriter) error
+}
+
+type DecideDeviceLogin204Response struct {
+}
+
+func (response DecideDeviceLogin204Response) VisitDecideDeviceLoginResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DecideDeviceLogindefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DecideDeviceLogindefaultJSONResponse) VisitDecideDeviceLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FindDeviceLoginRequestObject struct {
+	Body *FindDeviceLoginJSONRequestBody
+}
+
+type FindDeviceLoginResponseObject interface {
+	VisitFindDeviceLoginResponse(w http.ResponseWriter) error
+}
+
+type FindDeviceLogin200JSONResponse DeviceLogin
+
+func (response FindDeviceLogin200JSONResponse) VisitFindDeviceLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FindDeviceLogindefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response FindDeviceLogindefaultJSONResponse) VisitFindDeviceLoginResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5675,7 +7968,9 @@ type ListSignInProvidersResponseObject interface {
 }
 
 type ListSignInProviders200JSONResponse struct {
-	Items []SignInProvider `json:"items"`
+	// ButtonText `ui.loginButtonText` of the tenant: the text of the button of its first provider.
+	ButtonText string           `json:"buttonText,omitempty,omitzero"`
+	Items      []SignInProvider `json:"items"`
 }
 
 func (response ListSignInProviders200JSONResponse) VisitListSignInProvidersResponse(w http.ResponseWriter) error {
@@ -5815,6 +8110,119 @@ type ChangePassworddefaultJSONResponse struct {
 }
 
 func (response ChangePassworddefaultJSONResponse) VisitChangePasswordResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EndPauseRequestObject struct {
+	Params EndPauseParams
+}
+
+type EndPauseResponseObject interface {
+	VisitEndPauseResponse(w http.ResponseWriter) error
+}
+
+type EndPause204Response struct {
+}
+
+func (response EndPause204Response) VisitEndPauseResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type EndPausedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response EndPausedefaultJSONResponse) VisitEndPauseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPausesRequestObject struct {
+}
+
+type ListPausesResponseObject interface {
+	VisitListPausesResponse(w http.ResponseWriter) error
+}
+
+type ListPauses200JSONResponse struct {
+	Items []AutomationPause `json:"items"`
+}
+
+func (response ListPauses200JSONResponse) VisitListPausesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPausesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListPausesdefaultJSONResponse) VisitListPausesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BeginPauseRequestObject struct {
+	Params BeginPauseParams
+	Body   *BeginPauseJSONRequestBody
+}
+
+type BeginPauseResponseObject interface {
+	VisitBeginPauseResponse(w http.ResponseWriter) error
+}
+
+type BeginPause201JSONResponse AutomationPause
+
+func (response BeginPause201JSONResponse) VisitBeginPauseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BeginPausedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response BeginPausedefaultJSONResponse) VisitBeginPauseResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6104,6 +8512,45 @@ func (response GetGlobalProjectsdefaultJSONResponse) VisitGetGlobalProjectsRespo
 	return err
 }
 
+type GetProjectLinksRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetProjectLinksResponseObject interface {
+	VisitGetProjectLinksResponse(w http.ResponseWriter) error
+}
+
+type GetProjectLinks200JSONResponse struct{ DeepLinksAnswerJSONResponse }
+
+func (response GetProjectLinks200JSONResponse) VisitGetProjectLinksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetProjectLinksdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetProjectLinksdefaultJSONResponse) VisitGetProjectLinksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListRoleTokensRequestObject struct {
 	Name PathName `json:"name"`
 	Role PathRole `json:"role"`
@@ -6349,6 +8796,46 @@ func (response PutRepositorydefaultJSONResponse) VisitPutRepositoryResponse(w ht
 	return err
 }
 
+type ValidateRepositoryRequestObject struct {
+	Params ValidateRepositoryParams
+	Body   *ValidateRepositoryJSONRequestBody
+}
+
+type ValidateRepositoryResponseObject interface {
+	VisitValidateRepositoryResponse(w http.ResponseWriter) error
+}
+
+type ValidateRepository200JSONResponse RepositoryValidation
+
+func (response ValidateRepository200JSONResponse) VisitValidateRepositoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateRepositorydefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ValidateRepositorydefaultJSONResponse) VisitValidateRepositoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteRepositoryRequestObject struct {
 	Id PathID `json:"id"`
 }
@@ -6421,6 +8908,89 @@ func (response GetRepositorydefaultJSONResponse) VisitGetRepositoryResponse(w ht
 	return err
 }
 
+type GetAppDetailsRequestObject struct {
+	Id     PathID `json:"id"`
+	Params GetAppDetailsParams
+}
+
+type GetAppDetailsResponseObject interface {
+	VisitGetAppDetailsResponse(w http.ResponseWriter) error
+}
+
+type GetAppDetails200JSONResponse AppDetails
+
+func (response GetAppDetails200JSONResponse) VisitGetAppDetailsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAppDetailsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetAppDetailsdefaultJSONResponse) VisitGetAppDetailsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepositoryAppsRequestObject struct {
+	Id     PathID `json:"id"`
+	Params ListRepositoryAppsParams
+}
+
+type ListRepositoryAppsResponseObject interface {
+	VisitListRepositoryAppsResponse(w http.ResponseWriter) error
+}
+
+type ListRepositoryApps200JSONResponse struct {
+	Commit string          `json:"commit"`
+	Items  []RepositoryApp `json:"items"`
+}
+
+func (response ListRepositoryApps200JSONResponse) VisitListRepositoryAppsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepositoryAppsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListRepositoryAppsdefaultJSONResponse) VisitListRepositoryAppsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetRepositoryDeletionRequestObject struct {
 	Id PathID `json:"id"`
 }
@@ -6449,6 +9019,89 @@ type GetRepositoryDeletiondefaultJSONResponse struct {
 }
 
 func (response GetRepositoryDeletiondefaultJSONResponse) VisitGetRepositoryDeletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListHelmChartsRequestObject struct {
+	Id PathID `json:"id"`
+}
+
+type ListHelmChartsResponseObject interface {
+	VisitListHelmChartsResponse(w http.ResponseWriter) error
+}
+
+type ListHelmCharts200JSONResponse struct {
+	Items []PublishedChart `json:"items"`
+}
+
+func (response ListHelmCharts200JSONResponse) VisitListHelmChartsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListHelmChartsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListHelmChartsdefaultJSONResponse) VisitListHelmChartsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOCITagsRequestObject struct {
+	Id     PathID `json:"id"`
+	Params ListOCITagsParams
+}
+
+type ListOCITagsResponseObject interface {
+	VisitListOCITagsResponse(w http.ResponseWriter) error
+}
+
+type ListOCITags200JSONResponse struct {
+	Tags []string `json:"tags"`
+}
+
+func (response ListOCITags200JSONResponse) VisitListOCITagsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOCITagsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListOCITagsdefaultJSONResponse) VisitListOCITagsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6495,7 +9148,8 @@ func (response RefreshRepositorydefaultJSONResponse) VisitRefreshRepositoryRespo
 }
 
 type ListRefsRequestObject struct {
-	Id PathID `json:"id"`
+	Id     PathID `json:"id"`
+	Params ListRefsParams
 }
 
 type ListRefsResponseObject interface {
@@ -6598,6 +9252,45 @@ type DeleteRepositoryCredentialdefaultJSONResponse struct {
 }
 
 func (response DeleteRepositoryCredentialdefaultJSONResponse) VisitDeleteRepositoryCredentialResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListResourcesRequestObject struct {
+	Params ListResourcesParams
+}
+
+type ListResourcesResponseObject interface {
+	VisitListResourcesResponse(w http.ResponseWriter) error
+}
+
+type ListResources200JSONResponse ResourceList
+
+func (response ListResources200JSONResponse) VisitListResourcesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListResourcesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListResourcesdefaultJSONResponse) VisitListResourcesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6840,6 +9533,46 @@ func (response GetClientSettingsdefaultJSONResponse) VisitGetClientSettingsRespo
 	return err
 }
 
+type ListPluginsRequestObject struct {
+}
+
+type ListPluginsResponseObject interface {
+	VisitListPluginsResponse(w http.ResponseWriter) error
+}
+
+type ListPlugins200JSONResponse struct {
+	Items []ConfigPlugin `json:"items"`
+}
+
+func (response ListPlugins200JSONResponse) VisitListPluginsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPluginsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListPluginsdefaultJSONResponse) VisitListPluginsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetPolicyStateRequestObject struct {
 }
 
@@ -6867,6 +9600,130 @@ type GetPolicyStatedefaultJSONResponse struct {
 }
 
 func (response GetPolicyStatedefaultJSONResponse) VisitGetPolicyStateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPolicyVersionsRequestObject struct {
+	Params ListPolicyVersionsParams
+}
+
+type ListPolicyVersionsResponseObject interface {
+	VisitListPolicyVersionsResponse(w http.ResponseWriter) error
+}
+
+type ListPolicyVersions200JSONResponse struct {
+	Items []PolicyVersion `json:"items"`
+
+	// More There are older ones.
+	More bool `json:"more"`
+}
+
+func (response ListPolicyVersions200JSONResponse) VisitListPolicyVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPolicyVersionsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListPolicyVersionsdefaultJSONResponse) VisitListPolicyVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPolicyVersionRequestObject struct {
+	Number string `json:"number"`
+}
+
+type GetPolicyVersionResponseObject interface {
+	VisitGetPolicyVersionResponse(w http.ResponseWriter) error
+}
+
+type GetPolicyVersion200JSONResponse PolicyVersionDetail
+
+func (response GetPolicyVersion200JSONResponse) VisitGetPolicyVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPolicyVersiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetPolicyVersiondefaultJSONResponse) VisitGetPolicyVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevertPolicyRequestObject struct {
+	Number string `json:"number"`
+	Params RevertPolicyParams
+}
+
+type RevertPolicyResponseObject interface {
+	VisitRevertPolicyResponse(w http.ResponseWriter) error
+}
+
+type RevertPolicy200JSONResponse struct{ SettingsAnswerJSONResponse }
+
+func (response RevertPolicy200JSONResponse) VisitRevertPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevertPolicydefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RevertPolicydefaultJSONResponse) VisitRevertPolicyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -7866,6 +10723,123 @@ func (response UpdateUserdefaultJSONResponse) VisitUpdateUserResponse(w http.Res
 	return err
 }
 
+type DeleteAccountSessionsRequestObject struct {
+	Username PathUsername `json:"username"`
+	Params   DeleteAccountSessionsParams
+}
+
+type DeleteAccountSessionsResponseObject interface {
+	VisitDeleteAccountSessionsResponse(w http.ResponseWriter) error
+}
+
+type DeleteAccountSessions200JSONResponse struct {
+	Ended int `json:"ended"`
+}
+
+func (response DeleteAccountSessions200JSONResponse) VisitDeleteAccountSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteAccountSessionsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteAccountSessionsdefaultJSONResponse) VisitDeleteAccountSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAccountSessionsRequestObject struct {
+	Username PathUsername `json:"username"`
+}
+
+type ListAccountSessionsResponseObject interface {
+	VisitListAccountSessionsResponse(w http.ResponseWriter) error
+}
+
+type ListAccountSessions200JSONResponse struct {
+	Items []Session `json:"items"`
+}
+
+func (response ListAccountSessions200JSONResponse) VisitListAccountSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAccountSessionsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListAccountSessionsdefaultJSONResponse) VisitListAccountSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteAccountSessionRequestObject struct {
+	Username PathUsername `json:"username"`
+	Id       PathID       `json:"id"`
+}
+
+type DeleteAccountSessionResponseObject interface {
+	VisitDeleteAccountSessionResponse(w http.ResponseWriter) error
+}
+
+type DeleteAccountSession204Response struct {
+}
+
+func (response DeleteAccountSession204Response) VisitDeleteAccountSessionResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteAccountSessiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteAccountSessiondefaultJSONResponse) VisitDeleteAccountSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListAccountTokensRequestObject struct {
 	Username PathUsername `json:"username"`
 }
@@ -8140,18 +11114,27 @@ func (response ReadyzdefaultJSONResponse) VisitReadyzResponse(w http.ResponseWri
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// GetBadge Draws the status of an application, or of projects, for pages of others
+	// (GET /api/badge)
+	GetBadge(ctx context.Context, request GetBadgeRequestObject) (GetBadgeResponseObject, error)
 	// ExplainRights Says what somebody may do, and which rule decides
 	// (POST /api/v1/account/can-i)
 	ExplainRights(ctx context.Context, request ExplainRightsRequestObject) (ExplainRightsResponseObject, error)
 	// CanI Says whether the caller may do an action on an object, as Argo CD does
 	// (GET /api/v1/account/can-i/{resource}/{action}/{subresource})
 	CanI(ctx context.Context, request CanIRequestObject) (CanIResponseObject, error)
-	// ListApplications Lists applications, by name
+	// AskWhoCan Says who may do an action on objects, and by which rule
+	// (POST /api/v1/account/who-can)
+	AskWhoCan(ctx context.Context, request AskWhoCanRequestObject) (AskWhoCanResponseObject, error)
+	// ListApplications Lists applications
 	// (GET /api/v1/applications)
 	ListApplications(ctx context.Context, request ListApplicationsRequestObject) (ListApplicationsResponseObject, error)
 	// CreateApplication Creates an application
 	// (POST /api/v1/applications)
 	CreateApplication(ctx context.Context, request CreateApplicationRequestObject) (CreateApplicationResponseObject, error)
+	// PreviewApplication Says what an application would consist of and change if it were written like this, and stores nothing
+	// (POST /api/v1/applications/preview)
+	PreviewApplication(ctx context.Context, request PreviewApplicationRequestObject) (PreviewApplicationResponseObject, error)
 	// DeleteApplication Deletes an application, with its objects if cascade
 	// (DELETE /api/v1/applications/{namespace}/{name})
 	DeleteApplication(ctx context.Context, request DeleteApplicationRequestObject) (DeleteApplicationResponseObject, error)
@@ -8173,15 +11156,27 @@ type StrictServerInterface interface {
 	// DiffApplication Returns what differs between target and cluster
 	// (GET /api/v1/applications/{namespace}/{name}/diff)
 	DiffApplication(ctx context.Context, request DiffApplicationRequestObject) (DiffApplicationResponseObject, error)
+	// DiffUpload Returns what uploaded files would change in the cluster; nothing is stored or written
+	// (POST /api/v1/applications/{namespace}/{name}/diff)
+	DiffUpload(ctx context.Context, request DiffUploadRequestObject) (DiffUploadResponseObject, error)
+	// GetApplicationEvents Returns the Kubernetes events of the application's objects, or of one object, newest first
+	// (GET /api/v1/applications/{namespace}/{name}/events)
+	GetApplicationEvents(ctx context.Context, request GetApplicationEventsRequestObject) (GetApplicationEventsResponseObject, error)
 	// GetHistory Lists what was applied, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/history)
 	GetHistory(ctx context.Context, request GetHistoryRequestObject) (GetHistoryResponseObject, error)
 	// CheckImpersonation Says which rights the service account of an application lacks for its objects
 	// (GET /api/v1/applications/{namespace}/{name}/impersonation)
 	CheckImpersonation(ctx context.Context, request CheckImpersonationRequestObject) (CheckImpersonationResponseObject, error)
+	// GetApplicationLinks Returns the links that the setting application.links declares for an application
+	// (GET /api/v1/applications/{namespace}/{name}/links)
+	GetApplicationLinks(ctx context.Context, request GetApplicationLinksRequestObject) (GetApplicationLinksResponseObject, error)
 	// GetManifests Returns the desired objects of the target, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/manifests)
 	GetManifests(ctx context.Context, request GetManifestsRequestObject) (GetManifestsResponseObject, error)
+	// RenderUpload Returns the objects that uploaded files make, Secret values masked; nothing is stored
+	// (POST /api/v1/applications/{namespace}/{name}/manifests)
+	RenderUpload(ctx context.Context, request RenderUploadRequestObject) (RenderUploadResponseObject, error)
 	// ListOperations Lists the operations, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/operations)
 	ListOperations(ctx context.Context, request ListOperationsRequestObject) (ListOperationsResponseObject, error)
@@ -8200,12 +11195,27 @@ type StrictServerInterface interface {
 	// DeleteLiveResource Deletes one live object of the application
 	// (POST /api/v1/applications/{namespace}/{name}/resource/delete)
 	DeleteLiveResource(ctx context.Context, request DeleteLiveResourceRequestObject) (DeleteLiveResourceResponseObject, error)
+	// GetResourceLinks Returns the links that the setting resource.links declares for a live object of the application
+	// (GET /api/v1/applications/{namespace}/{name}/resource/links)
+	GetResourceLinks(ctx context.Context, request GetResourceLinksRequestObject) (GetResourceLinksResponseObject, error)
+	// PatchLiveResource Changes one live object of the application, after a dry run by the API server
+	// (POST /api/v1/applications/{namespace}/{name}/resource/patch)
+	PatchLiveResource(ctx context.Context, request PatchLiveResourceRequestObject) (PatchLiveResourceResponseObject, error)
 	// ResumeApplication Ends the pause that a rollback began
 	// (POST /api/v1/applications/{namespace}/{name}/resume)
 	ResumeApplication(ctx context.Context, request ResumeApplicationRequestObject) (ResumeApplicationResponseObject, error)
 	// GetRevision Returns what is known of a revision that was rendered or applied
 	// (GET /api/v1/applications/{namespace}/{name}/revisions/{revision})
 	GetRevision(ctx context.Context, request GetRevisionRequestObject) (GetRevisionResponseObject, error)
+	// GetRevisionChart Returns what the Chart.yaml of a chart says
+	// (GET /api/v1/applications/{namespace}/{name}/revisions/{revision}/chartdetails)
+	GetRevisionChart(ctx context.Context, request GetRevisionChartRequestObject) (GetRevisionChartResponseObject, error)
+	// GetRevisionMetadata Returns author, date, message, tags and signature of a commit
+	// (GET /api/v1/applications/{namespace}/{name}/revisions/{revision}/metadata)
+	GetRevisionMetadata(ctx context.Context, request GetRevisionMetadataRequestObject) (GetRevisionMetadataResponseObject, error)
+	// GetRevisionArtifact Returns the standard annotations of an OCI artifact
+	// (GET /api/v1/applications/{namespace}/{name}/revisions/{revision}/ocimetadata)
+	GetRevisionArtifact(ctx context.Context, request GetRevisionArtifactRequestObject) (GetRevisionArtifactResponseObject, error)
 	// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
 	// (POST /api/v1/applications/{namespace}/{name}/rollback)
 	RollbackApplication(ctx context.Context, request RollbackApplicationRequestObject) (RollbackApplicationResponseObject, error)
@@ -8224,6 +11234,9 @@ type StrictServerInterface interface {
 	// GetApplicationTree Returns the managed objects and their children
 	// (GET /api/v1/applications/{namespace}/{name}/tree)
 	GetApplicationTree(ctx context.Context, request GetApplicationTreeRequestObject) (GetApplicationTreeResponseObject, error)
+	// ExplainApplication Returns why an application is not healthy or not synced, and what to do next
+	// (GET /api/v1/applications/{namespace}/{name}/why)
+	ExplainApplication(ctx context.Context, request ExplainApplicationRequestObject) (ExplainApplicationResponseObject, error)
 	// ListAudit Searches the audit log, newest first
 	// (GET /api/v1/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
@@ -8239,6 +11252,18 @@ type StrictServerInterface interface {
 	// VerifyAudit Checks the hash chain of the audit log
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
+	// ListBulks Lists the caller's own bulk requests, newest first
+	// (GET /api/v1/bulk)
+	ListBulks(ctx context.Context, request ListBulksRequestObject) (ListBulksResponseObject, error)
+	// StartBulk Does the same to many applications
+	// (POST /api/v1/bulk)
+	StartBulk(ctx context.Context, request StartBulkRequestObject) (StartBulkResponseObject, error)
+	// CancelBulk Ends a bulk request of the caller; what is done stays done
+	// (DELETE /api/v1/bulk/{id})
+	CancelBulk(ctx context.Context, request CancelBulkRequestObject) (CancelBulkResponseObject, error)
+	// GetBulk Returns how far a bulk request of the caller is
+	// (GET /api/v1/bulk/{id})
+	GetBulk(ctx context.Context, request GetBulkRequestObject) (GetBulkResponseObject, error)
 	// DeleteCertificates Forgets the host keys and the TLS certificates of a server
 	// (DELETE /api/v1/certificates)
 	DeleteCertificates(ctx context.Context, request DeleteCertificatesRequestObject) (DeleteCertificatesResponseObject, error)
@@ -8266,6 +11291,9 @@ type StrictServerInterface interface {
 	// AcceptHub Accepts the hub's state for a cluster whose agent has a newer log, as after a restore from a backup
 	// (POST /api/v1/clusters/{name}/accept-hub)
 	AcceptHub(ctx context.Context, request AcceptHubRequestObject) (AcceptHubResponseObject, error)
+	// GetAgentPolicy Returns what the cluster's owner permits its agent to do, as the agent has it now
+	// (GET /api/v1/clusters/{name}/agent-policy)
+	GetAgentPolicy(ctx context.Context, request GetAgentPolicyRequestObject) (GetAgentPolicyResponseObject, error)
 	// GetClusterDeletion Says what the deletion of a cluster would do, and changes nothing
 	// (GET /api/v1/clusters/{name}/deletion)
 	GetClusterDeletion(ctx context.Context, request GetClusterDeletionRequestObject) (GetClusterDeletionResponseObject, error)
@@ -8278,6 +11306,18 @@ type StrictServerInterface interface {
 	// UpgradeAgent Upgrades the agent of a cluster, and rolls back if the new version does not connect
 	// (POST /api/v1/clusters/{name}/upgrade)
 	UpgradeAgent(ctx context.Context, request UpgradeAgentRequestObject) (UpgradeAgentResponseObject, error)
+	// ListDeferredCredentials Lists credentials that are stored for writing to repositories and for generators
+	// (GET /api/v1/deferred-credentials)
+	ListDeferredCredentials(ctx context.Context, request ListDeferredCredentialsRequestObject) (ListDeferredCredentialsResponseObject, error)
+	// DeleteDeferredCredential Deletes a credential for writing or for generators
+	// (DELETE /api/v1/deferred-credentials/{id})
+	DeleteDeferredCredential(ctx context.Context, request DeleteDeferredCredentialRequestObject) (DeleteDeferredCredentialResponseObject, error)
+	// DecideDeviceLogin Signs a device in as the caller, or denies it
+	// (POST /api/v1/device/decision)
+	DecideDeviceLogin(ctx context.Context, request DecideDeviceLoginRequestObject) (DecideDeviceLoginResponseObject, error)
+	// FindDeviceLogin Says which device waits with a code, for people to compare
+	// (POST /api/v1/device/lookup)
+	FindDeviceLogin(ctx context.Context, request FindDeviceLoginRequestObject) (FindDeviceLoginResponseObject, error)
 	// ListPublicKeys Lists the public keys that signatures of commits are checked with
 	// (GET /api/v1/gpgkeys)
 	ListPublicKeys(ctx context.Context, request ListPublicKeysRequestObject) (ListPublicKeysResponseObject, error)
@@ -8308,6 +11348,15 @@ type StrictServerInterface interface {
 	// ChangePassword Changes the caller's password and ends the caller's other sessions
 	// (PUT /api/v1/me/password)
 	ChangePassword(ctx context.Context, request ChangePasswordRequestObject) (ChangePasswordResponseObject, error)
+	// EndPause Ends a pause of automation, if there is one
+	// (DELETE /api/v1/pauses)
+	EndPause(ctx context.Context, request EndPauseRequestObject) (EndPauseResponseObject, error)
+	// ListPauses Lists the pauses of automation that concern the caller
+	// (GET /api/v1/pauses)
+	ListPauses(ctx context.Context, request ListPausesRequestObject) (ListPausesResponseObject, error)
+	// BeginPause Pauses automation and self-heal of all applications, or of those on a cluster, for a time
+	// (POST /api/v1/pauses)
+	BeginPause(ctx context.Context, request BeginPauseRequestObject) (BeginPauseResponseObject, error)
 	// ListProjects Lists the projects
 	// (GET /api/v1/projects)
 	ListProjects(ctx context.Context, request ListProjectsRequestObject) (ListProjectsResponseObject, error)
@@ -8329,6 +11378,9 @@ type StrictServerInterface interface {
 	// GetGlobalProjects Lists the projects that a project inherits from, in the order of the setting
 	// (GET /api/v1/projects/{name}/globalprojects)
 	GetGlobalProjects(ctx context.Context, request GetGlobalProjectsRequestObject) (GetGlobalProjectsResponseObject, error)
+	// GetProjectLinks Returns the links that the setting project.links declares for a project
+	// (GET /api/v1/projects/{name}/links)
+	GetProjectLinks(ctx context.Context, request GetProjectLinksRequestObject) (GetProjectLinksResponseObject, error)
 	// ListRoleTokens Lists the tokens of a role of a project
 	// (GET /api/v1/projects/{name}/roles/{role}/tokens)
 	ListRoleTokens(ctx context.Context, request ListRoleTokensRequestObject) (ListRoleTokensResponseObject, error)
@@ -8347,19 +11399,34 @@ type StrictServerInterface interface {
 	// PutRepository Registers a repository, or replaces the settings of the one with this URL and project
 	// (POST /api/v1/repositories)
 	PutRepository(ctx context.Context, request PutRepositoryRequestObject) (PutRepositoryResponseObject, error)
+	// ValidateRepository Tries to reach a repository with the given settings, and stores nothing
+	// (POST /api/v1/repositories/validate)
+	ValidateRepository(ctx context.Context, request ValidateRepositoryRequestObject) (ValidateRepositoryResponseObject, error)
 	// DeleteRepository Forgets a repository's registration and credential
 	// (DELETE /api/v1/repositories/{id})
 	DeleteRepository(ctx context.Context, request DeleteRepositoryRequestObject) (DeleteRepositoryResponseObject, error)
 	// GetRepository Returns one repository
 	// (GET /api/v1/repositories/{id})
 	GetRepository(ctx context.Context, request GetRepositoryRequestObject) (GetRepositoryResponseObject, error)
+	// GetAppDetails Returns what a directory or chart of a repository is, and the parameters of its tool
+	// (GET /api/v1/repositories/{id}/appdetails)
+	GetAppDetails(ctx context.Context, request GetAppDetailsRequestObject) (GetAppDetailsResponseObject, error)
+	// ListRepositoryApps Lists the directories and charts of a repository that are a source of an application
+	// (GET /api/v1/repositories/{id}/apps)
+	ListRepositoryApps(ctx context.Context, request ListRepositoryAppsRequestObject) (ListRepositoryAppsResponseObject, error)
 	// GetRepositoryDeletion Says what the deletion of a repository would do, and changes nothing
 	// (GET /api/v1/repositories/{id}/deletion)
 	GetRepositoryDeletion(ctx context.Context, request GetRepositoryDeletionRequestObject) (GetRepositoryDeletionResponseObject, error)
+	// ListHelmCharts Lists the charts of a chart repository with their versions
+	// (GET /api/v1/repositories/{id}/helmcharts)
+	ListHelmCharts(ctx context.Context, request ListHelmChartsRequestObject) (ListHelmChartsResponseObject, error)
+	// ListOCITags Lists the tags of an artifact or chart of an OCI registry
+	// (GET /api/v1/repositories/{id}/oci-tags)
+	ListOCITags(ctx context.Context, request ListOCITagsRequestObject) (ListOCITagsResponseObject, error)
 	// RefreshRepository Fetches a repository now
 	// (POST /api/v1/repositories/{id}/refresh)
 	RefreshRepository(ctx context.Context, request RefreshRepositoryRequestObject) (RefreshRepositoryResponseObject, error)
-	// ListRefs Lists the branches and tags of a repository as of its last fetch
+	// ListRefs Lists the branches and tags of a repository
 	// (GET /api/v1/repositories/{id}/refs)
 	ListRefs(ctx context.Context, request ListRefsRequestObject) (ListRefsResponseObject, error)
 	// ListRepositoryCredentials Lists the credential templates
@@ -8368,6 +11435,9 @@ type StrictServerInterface interface {
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx context.Context, request DeleteRepositoryCredentialRequestObject) (DeleteRepositoryCredentialResponseObject, error)
+	// ListResources Lists the managed objects of all applications
+	// (GET /api/v1/resources)
+	ListResources(ctx context.Context, request ListResourcesRequestObject) (ListResourcesResponseObject, error)
 	// ListSCIMTokens Lists the tokens with which identity providers provision people
 	// (GET /api/v1/scim/tokens)
 	ListSCIMTokens(ctx context.Context, request ListSCIMTokensRequestObject) (ListSCIMTokensResponseObject, error)
@@ -8386,9 +11456,21 @@ type StrictServerInterface interface {
 	// GetClientSettings Returns the settings that every client may know
 	// (GET /api/v1/settings/client)
 	GetClientSettings(ctx context.Context, request GetClientSettingsRequestObject) (GetClientSettingsResponseObject, error)
+	// ListPlugins Lists the config management plugins that applications of the tenant may use
+	// (GET /api/v1/settings/plugins)
+	ListPlugins(ctx context.Context, request ListPluginsRequestObject) (ListPluginsResponseObject, error)
 	// GetPolicyState Says whether the access policy is in force, and what is odd in it
 	// (GET /api/v1/settings/rbac)
 	GetPolicyState(ctx context.Context, request GetPolicyStateRequestObject) (GetPolicyStateResponseObject, error)
+	// ListPolicyVersions Lists what the access policy was after each change, the newest first
+	// (GET /api/v1/settings/rbac/history)
+	ListPolicyVersions(ctx context.Context, request ListPolicyVersionsRequestObject) (ListPolicyVersionsResponseObject, error)
+	// GetPolicyVersion Returns a version of the access policy, what it changed, and what differs from it now
+	// (GET /api/v1/settings/rbac/history/{number})
+	GetPolicyVersion(ctx context.Context, request GetPolicyVersionRequestObject) (GetPolicyVersionResponseObject, error)
+	// RevertPolicy Makes the access policy what it was in a version, by the checks of every change of it
+	// (POST /api/v1/settings/rbac/history/{number}/revert)
+	RevertPolicy(ctx context.Context, request RevertPolicyRequestObject) (RevertPolicyResponseObject, error)
 	// PreviewPolicy Says who would gain and lose which rights by changes of argocd-rbac-cm, and changes nothing
 	// (POST /api/v1/settings/rbac/preview)
 	PreviewPolicy(ctx context.Context, request PreviewPolicyRequestObject) (PreviewPolicyResponseObject, error)
@@ -8464,6 +11546,15 @@ type StrictServerInterface interface {
 	// UpdateUser Changes roles, password or the disabled switch of an account
 	// (PUT /api/v1/users/{username})
 	UpdateUser(ctx context.Context, request UpdateUserRequestObject) (UpdateUserResponseObject, error)
+	// DeleteAccountSessions Signs an account out everywhere; its tokens stay
+	// (DELETE /api/v1/users/{username}/sessions)
+	DeleteAccountSessions(ctx context.Context, request DeleteAccountSessionsRequestObject) (DeleteAccountSessionsResponseObject, error)
+	// ListAccountSessions Lists where an account is signed in
+	// (GET /api/v1/users/{username}/sessions)
+	ListAccountSessions(ctx context.Context, request ListAccountSessionsRequestObject) (ListAccountSessionsResponseObject, error)
+	// DeleteAccountSession Ends one session of an account
+	// (DELETE /api/v1/users/{username}/sessions/{id})
+	DeleteAccountSession(ctx context.Context, request DeleteAccountSessionRequestObject) (DeleteAccountSessionResponseObject, error)
 	// ListAccountTokens Lists the API tokens of an account
 	// (GET /api/v1/users/{username}/tokens)
 	ListAccountTokens(ctx context.Context, request ListAccountTokensRequestObject) (ListAccountTokensResponseObject, error)
@@ -8497,6 +11588,31 @@ func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareF
 type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
+}
+
+// GetBadge operation middleware
+func (sh *strictHandler) GetBadge(ctx echo.Context, params GetBadgeParams) error {
+	var request GetBadgeRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetBadge(ctx.Request().Context(), request.(GetBadgeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetBadge")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetBadgeResponseObject); ok {
+		return validResponse.VisitGetBadgeResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
 }
 
 // ExplainRights operation middleware
@@ -8572,6 +11688,52 @@ func (sh *strictHandler) CanI(ctx echo.Context, resource string, action string, 
 	return nil
 }
 
+// AskWhoCan operation middleware
+func (sh *strictHandler) AskWhoCan(ctx echo.Context) error {
+	var request AskWhoCanRequestObject
+
+	var body AskWhoCanJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.AskWhoCan(ctx.Request().Context(), request.(AskWhoCanRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AskWhoCan")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(AskWhoCanResponseObject); ok {
+		return validResponse.VisitAskWhoCanResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListApplications operation middleware
 func (sh *strictHandler) ListApplications(ctx echo.Context, params ListApplicationsParams) error {
 	var request ListApplicationsRequestObject
@@ -8639,6 +11801,52 @@ func (sh *strictHandler) CreateApplication(ctx echo.Context, params CreateApplic
 		return err
 	} else if validResponse, ok := response.(CreateApplicationResponseObject); ok {
 		return validResponse.VisitCreateApplicationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PreviewApplication operation middleware
+func (sh *strictHandler) PreviewApplication(ctx echo.Context) error {
+	var request PreviewApplicationRequestObject
+
+	var body PreviewApplicationJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PreviewApplication(ctx.Request().Context(), request.(PreviewApplicationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PreviewApplication")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PreviewApplicationResponseObject); ok {
+		return validResponse.VisitPreviewApplicationResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -8926,6 +12134,62 @@ func (sh *strictHandler) DiffApplication(ctx echo.Context, namespace PathNamespa
 	return nil
 }
 
+// DiffUpload operation middleware
+func (sh *strictHandler) DiffUpload(ctx echo.Context, namespace PathNamespace, name PathName, params DiffUploadParams) error {
+	var request DiffUploadRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	request.Body = ctx.Request().Body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DiffUpload(ctx.Request().Context(), request.(DiffUploadRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DiffUpload")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DiffUploadResponseObject); ok {
+		return validResponse.VisitDiffUploadResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetApplicationEvents operation middleware
+func (sh *strictHandler) GetApplicationEvents(ctx echo.Context, namespace PathNamespace, name PathName, params GetApplicationEventsParams) error {
+	var request GetApplicationEventsRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetApplicationEvents(ctx.Request().Context(), request.(GetApplicationEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetApplicationEvents")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetApplicationEventsResponseObject); ok {
+		return validResponse.VisitGetApplicationEventsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetHistory operation middleware
 func (sh *strictHandler) GetHistory(ctx echo.Context, namespace PathNamespace, name PathName, params GetHistoryParams) error {
 	var request GetHistoryRequestObject
@@ -8979,6 +12243,32 @@ func (sh *strictHandler) CheckImpersonation(ctx echo.Context, namespace PathName
 	return nil
 }
 
+// GetApplicationLinks operation middleware
+func (sh *strictHandler) GetApplicationLinks(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request GetApplicationLinksRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetApplicationLinks(ctx.Request().Context(), request.(GetApplicationLinksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetApplicationLinks")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetApplicationLinksResponseObject); ok {
+		return validResponse.VisitGetApplicationLinksResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetManifests operation middleware
 func (sh *strictHandler) GetManifests(ctx echo.Context, namespace PathNamespace, name PathName, params GetManifestsParams) error {
 	var request GetManifestsRequestObject
@@ -9000,6 +12290,35 @@ func (sh *strictHandler) GetManifests(ctx echo.Context, namespace PathNamespace,
 		return err
 	} else if validResponse, ok := response.(GetManifestsResponseObject); ok {
 		return validResponse.VisitGetManifestsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RenderUpload operation middleware
+func (sh *strictHandler) RenderUpload(ctx echo.Context, namespace PathNamespace, name PathName, params RenderUploadParams) error {
+	var request RenderUploadRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	request.Body = ctx.Request().Body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RenderUpload(ctx.Request().Context(), request.(RenderUploadRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RenderUpload")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RenderUploadResponseObject); ok {
+		return validResponse.VisitRenderUploadResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -9214,6 +12533,83 @@ func (sh *strictHandler) DeleteLiveResource(ctx echo.Context, namespace PathName
 	return nil
 }
 
+// GetResourceLinks operation middleware
+func (sh *strictHandler) GetResourceLinks(ctx echo.Context, namespace PathNamespace, name PathName, params GetResourceLinksParams) error {
+	var request GetResourceLinksRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetResourceLinks(ctx.Request().Context(), request.(GetResourceLinksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetResourceLinks")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetResourceLinksResponseObject); ok {
+		return validResponse.VisitGetResourceLinksResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PatchLiveResource operation middleware
+func (sh *strictHandler) PatchLiveResource(ctx echo.Context, namespace PathNamespace, name PathName, params PatchLiveResourceParams) error {
+	var request PatchLiveResourceRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	var body PatchLiveResourceJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PatchLiveResource(ctx.Request().Context(), request.(PatchLiveResourceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PatchLiveResource")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PatchLiveResourceResponseObject); ok {
+		return validResponse.VisitPatchLiveResourceResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ResumeApplication operation middleware
 func (sh *strictHandler) ResumeApplication(ctx echo.Context, namespace PathNamespace, name PathName, params ResumeApplicationParams) error {
 	var request ResumeApplicationRequestObject
@@ -9265,12 +12661,13 @@ func (sh *strictHandler) ResumeApplication(ctx echo.Context, namespace PathNames
 }
 
 // GetRevision operation middleware
-func (sh *strictHandler) GetRevision(ctx echo.Context, namespace PathNamespace, name PathName, revision string) error {
+func (sh *strictHandler) GetRevision(ctx echo.Context, namespace PathNamespace, name PathName, revision string, params GetRevisionParams) error {
 	var request GetRevisionRequestObject
 
 	request.Namespace = namespace
 	request.Name = name
 	request.Revision = revision
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.GetRevision(ctx.Request().Context(), request.(GetRevisionRequestObject))
@@ -9285,6 +12682,90 @@ func (sh *strictHandler) GetRevision(ctx echo.Context, namespace PathNamespace, 
 		return err
 	} else if validResponse, ok := response.(GetRevisionResponseObject); ok {
 		return validResponse.VisitGetRevisionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetRevisionChart operation middleware
+func (sh *strictHandler) GetRevisionChart(ctx echo.Context, namespace PathNamespace, name PathName, revision string, params GetRevisionChartParams) error {
+	var request GetRevisionChartRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Revision = revision
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRevisionChart(ctx.Request().Context(), request.(GetRevisionChartRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRevisionChart")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetRevisionChartResponseObject); ok {
+		return validResponse.VisitGetRevisionChartResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetRevisionMetadata operation middleware
+func (sh *strictHandler) GetRevisionMetadata(ctx echo.Context, namespace PathNamespace, name PathName, revision string, params GetRevisionMetadataParams) error {
+	var request GetRevisionMetadataRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Revision = revision
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRevisionMetadata(ctx.Request().Context(), request.(GetRevisionMetadataRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRevisionMetadata")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetRevisionMetadataResponseObject); ok {
+		return validResponse.VisitGetRevisionMetadataResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetRevisionArtifact operation middleware
+func (sh *strictHandler) GetRevisionArtifact(ctx echo.Context, namespace PathNamespace, name PathName, revision string, params GetRevisionArtifactParams) error {
+	var request GetRevisionArtifactRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Revision = revision
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRevisionArtifact(ctx.Request().Context(), request.(GetRevisionArtifactRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRevisionArtifact")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetRevisionArtifactResponseObject); ok {
+		return validResponse.VisitGetRevisionArtifactResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -9520,6 +13001,32 @@ func (sh *strictHandler) GetApplicationTree(ctx echo.Context, namespace PathName
 	return nil
 }
 
+// ExplainApplication operation middleware
+func (sh *strictHandler) ExplainApplication(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request ExplainApplicationRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ExplainApplication(ctx.Request().Context(), request.(ExplainApplicationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExplainApplication")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ExplainApplicationResponseObject); ok {
+		return validResponse.VisitExplainApplicationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListAudit operation middleware
 func (sh *strictHandler) ListAudit(ctx echo.Context, params ListAuditParams) error {
 	var request ListAuditRequestObject
@@ -9654,6 +13161,128 @@ func (sh *strictHandler) VerifyAudit(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(VerifyAuditResponseObject); ok {
 		return validResponse.VisitVerifyAuditResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListBulks operation middleware
+func (sh *strictHandler) ListBulks(ctx echo.Context) error {
+	var request ListBulksRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListBulks(ctx.Request().Context(), request.(ListBulksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListBulks")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListBulksResponseObject); ok {
+		return validResponse.VisitListBulksResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// StartBulk operation middleware
+func (sh *strictHandler) StartBulk(ctx echo.Context, params StartBulkParams) error {
+	var request StartBulkRequestObject
+
+	request.Params = params
+
+	var body StartBulkJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.StartBulk(ctx.Request().Context(), request.(StartBulkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StartBulk")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(StartBulkResponseObject); ok {
+		return validResponse.VisitStartBulkResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CancelBulk operation middleware
+func (sh *strictHandler) CancelBulk(ctx echo.Context, id PathID) error {
+	var request CancelBulkRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelBulk(ctx.Request().Context(), request.(CancelBulkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelBulk")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CancelBulkResponseObject); ok {
+		return validResponse.VisitCancelBulkResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetBulk operation middleware
+func (sh *strictHandler) GetBulk(ctx echo.Context, id PathID, params GetBulkParams) error {
+	var request GetBulkRequestObject
+
+	request.Id = id
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetBulk(ctx.Request().Context(), request.(GetBulkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetBulk")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetBulkResponseObject); ok {
+		return validResponse.VisitGetBulkResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -9952,6 +13581,31 @@ func (sh *strictHandler) AcceptHub(ctx echo.Context, name PathName, params Accep
 	return nil
 }
 
+// GetAgentPolicy operation middleware
+func (sh *strictHandler) GetAgentPolicy(ctx echo.Context, name PathName) error {
+	var request GetAgentPolicyRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAgentPolicy(ctx.Request().Context(), request.(GetAgentPolicyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAgentPolicy")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetAgentPolicyResponseObject); ok {
+		return validResponse.VisitGetAgentPolicyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetClusterDeletion operation middleware
 func (sh *strictHandler) GetClusterDeletion(ctx echo.Context, name PathName) error {
 	var request GetClusterDeletionRequestObject
@@ -10095,6 +13749,146 @@ func (sh *strictHandler) UpgradeAgent(ctx echo.Context, name PathName, params Up
 		return err
 	} else if validResponse, ok := response.(UpgradeAgentResponseObject); ok {
 		return validResponse.VisitUpgradeAgentResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListDeferredCredentials operation middleware
+func (sh *strictHandler) ListDeferredCredentials(ctx echo.Context) error {
+	var request ListDeferredCredentialsRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeferredCredentials(ctx.Request().Context(), request.(ListDeferredCredentialsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeferredCredentials")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListDeferredCredentialsResponseObject); ok {
+		return validResponse.VisitListDeferredCredentialsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteDeferredCredential operation middleware
+func (sh *strictHandler) DeleteDeferredCredential(ctx echo.Context, id PathID) error {
+	var request DeleteDeferredCredentialRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteDeferredCredential(ctx.Request().Context(), request.(DeleteDeferredCredentialRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteDeferredCredential")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteDeferredCredentialResponseObject); ok {
+		return validResponse.VisitDeleteDeferredCredentialResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DecideDeviceLogin operation middleware
+func (sh *strictHandler) DecideDeviceLogin(ctx echo.Context) error {
+	var request DecideDeviceLoginRequestObject
+
+	var body DecideDeviceLoginJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DecideDeviceLogin(ctx.Request().Context(), request.(DecideDeviceLoginRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DecideDeviceLogin")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DecideDeviceLoginResponseObject); ok {
+		return validResponse.VisitDecideDeviceLoginResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// FindDeviceLogin operation middleware
+func (sh *strictHandler) FindDeviceLogin(ctx echo.Context) error {
+	var request FindDeviceLoginRequestObject
+
+	var body FindDeviceLoginJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.FindDeviceLogin(ctx.Request().Context(), request.(FindDeviceLoginRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "FindDeviceLogin")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(FindDeviceLoginResponseObject); ok {
+		return validResponse.VisitFindDeviceLoginResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -10431,6 +14225,102 @@ func (sh *strictHandler) ChangePassword(ctx echo.Context) error {
 	return nil
 }
 
+// EndPause operation middleware
+func (sh *strictHandler) EndPause(ctx echo.Context, params EndPauseParams) error {
+	var request EndPauseRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.EndPause(ctx.Request().Context(), request.(EndPauseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EndPause")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(EndPauseResponseObject); ok {
+		return validResponse.VisitEndPauseResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListPauses operation middleware
+func (sh *strictHandler) ListPauses(ctx echo.Context) error {
+	var request ListPausesRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListPauses(ctx.Request().Context(), request.(ListPausesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListPauses")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListPausesResponseObject); ok {
+		return validResponse.VisitListPausesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// BeginPause operation middleware
+func (sh *strictHandler) BeginPause(ctx echo.Context, params BeginPauseParams) error {
+	var request BeginPauseRequestObject
+
+	request.Params = params
+
+	var body BeginPauseJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.BeginPause(ctx.Request().Context(), request.(BeginPauseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "BeginPause")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(BeginPauseResponseObject); ok {
+		return validResponse.VisitBeginPauseResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListProjects operation middleware
 func (sh *strictHandler) ListProjects(ctx echo.Context) error {
 	var request ListProjectsRequestObject
@@ -10651,6 +14541,31 @@ func (sh *strictHandler) GetGlobalProjects(ctx echo.Context, name PathName) erro
 	return nil
 }
 
+// GetProjectLinks operation middleware
+func (sh *strictHandler) GetProjectLinks(ctx echo.Context, name PathName) error {
+	var request GetProjectLinksRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetProjectLinks(ctx.Request().Context(), request.(GetProjectLinksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetProjectLinks")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetProjectLinksResponseObject); ok {
+		return validResponse.VisitGetProjectLinksResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListRoleTokens operation middleware
 func (sh *strictHandler) ListRoleTokens(ctx echo.Context, name PathName, role PathRole) error {
 	var request ListRoleTokensRequestObject
@@ -10850,6 +14765,54 @@ func (sh *strictHandler) PutRepository(ctx echo.Context, params PutRepositoryPar
 	return nil
 }
 
+// ValidateRepository operation middleware
+func (sh *strictHandler) ValidateRepository(ctx echo.Context, params ValidateRepositoryParams) error {
+	var request ValidateRepositoryRequestObject
+
+	request.Params = params
+
+	var body ValidateRepositoryJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ValidateRepository(ctx.Request().Context(), request.(ValidateRepositoryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ValidateRepository")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ValidateRepositoryResponseObject); ok {
+		return validResponse.VisitValidateRepositoryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // DeleteRepository operation middleware
 func (sh *strictHandler) DeleteRepository(ctx echo.Context, id PathID) error {
 	var request DeleteRepositoryRequestObject
@@ -10900,6 +14863,58 @@ func (sh *strictHandler) GetRepository(ctx echo.Context, id PathID) error {
 	return nil
 }
 
+// GetAppDetails operation middleware
+func (sh *strictHandler) GetAppDetails(ctx echo.Context, id PathID, params GetAppDetailsParams) error {
+	var request GetAppDetailsRequestObject
+
+	request.Id = id
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAppDetails(ctx.Request().Context(), request.(GetAppDetailsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAppDetails")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetAppDetailsResponseObject); ok {
+		return validResponse.VisitGetAppDetailsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListRepositoryApps operation middleware
+func (sh *strictHandler) ListRepositoryApps(ctx echo.Context, id PathID, params ListRepositoryAppsParams) error {
+	var request ListRepositoryAppsRequestObject
+
+	request.Id = id
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRepositoryApps(ctx.Request().Context(), request.(ListRepositoryAppsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRepositoryApps")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListRepositoryAppsResponseObject); ok {
+		return validResponse.VisitListRepositoryAppsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetRepositoryDeletion operation middleware
 func (sh *strictHandler) GetRepositoryDeletion(ctx echo.Context, id PathID) error {
 	var request GetRepositoryDeletionRequestObject
@@ -10919,6 +14934,57 @@ func (sh *strictHandler) GetRepositoryDeletion(ctx echo.Context, id PathID) erro
 		return err
 	} else if validResponse, ok := response.(GetRepositoryDeletionResponseObject); ok {
 		return validResponse.VisitGetRepositoryDeletionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListHelmCharts operation middleware
+func (sh *strictHandler) ListHelmCharts(ctx echo.Context, id PathID) error {
+	var request ListHelmChartsRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListHelmCharts(ctx.Request().Context(), request.(ListHelmChartsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListHelmCharts")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListHelmChartsResponseObject); ok {
+		return validResponse.VisitListHelmChartsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListOCITags operation middleware
+func (sh *strictHandler) ListOCITags(ctx echo.Context, id PathID, params ListOCITagsParams) error {
+	var request ListOCITagsRequestObject
+
+	request.Id = id
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListOCITags(ctx.Request().Context(), request.(ListOCITagsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListOCITags")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListOCITagsResponseObject); ok {
+		return validResponse.VisitListOCITagsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -10952,10 +15018,11 @@ func (sh *strictHandler) RefreshRepository(ctx echo.Context, id PathID, params R
 }
 
 // ListRefs operation middleware
-func (sh *strictHandler) ListRefs(ctx echo.Context, id PathID) error {
+func (sh *strictHandler) ListRefs(ctx echo.Context, id PathID, params ListRefsParams) error {
 	var request ListRefsRequestObject
 
 	request.Id = id
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.ListRefs(ctx.Request().Context(), request.(ListRefsRequestObject))
@@ -11018,6 +15085,31 @@ func (sh *strictHandler) DeleteRepositoryCredential(ctx echo.Context, id PathID)
 		return err
 	} else if validResponse, ok := response.(DeleteRepositoryCredentialResponseObject); ok {
 		return validResponse.VisitDeleteRepositoryCredentialResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListResources operation middleware
+func (sh *strictHandler) ListResources(ctx echo.Context, params ListResourcesParams) error {
+	var request ListResourcesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListResources(ctx.Request().Context(), request.(ListResourcesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListResources")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListResourcesResponseObject); ok {
+		return validResponse.VisitListResourcesResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -11214,6 +15306,29 @@ func (sh *strictHandler) GetClientSettings(ctx echo.Context) error {
 	return nil
 }
 
+// ListPlugins operation middleware
+func (sh *strictHandler) ListPlugins(ctx echo.Context) error {
+	var request ListPluginsRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListPlugins(ctx.Request().Context(), request.(ListPluginsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListPlugins")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListPluginsResponseObject); ok {
+		return validResponse.VisitListPluginsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetPolicyState operation middleware
 func (sh *strictHandler) GetPolicyState(ctx echo.Context) error {
 	var request GetPolicyStateRequestObject
@@ -11231,6 +15346,82 @@ func (sh *strictHandler) GetPolicyState(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(GetPolicyStateResponseObject); ok {
 		return validResponse.VisitGetPolicyStateResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListPolicyVersions operation middleware
+func (sh *strictHandler) ListPolicyVersions(ctx echo.Context, params ListPolicyVersionsParams) error {
+	var request ListPolicyVersionsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListPolicyVersions(ctx.Request().Context(), request.(ListPolicyVersionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListPolicyVersions")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListPolicyVersionsResponseObject); ok {
+		return validResponse.VisitListPolicyVersionsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetPolicyVersion operation middleware
+func (sh *strictHandler) GetPolicyVersion(ctx echo.Context, number string) error {
+	var request GetPolicyVersionRequestObject
+
+	request.Number = number
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetPolicyVersion(ctx.Request().Context(), request.(GetPolicyVersionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetPolicyVersion")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetPolicyVersionResponseObject); ok {
+		return validResponse.VisitGetPolicyVersionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RevertPolicy operation middleware
+func (sh *strictHandler) RevertPolicy(ctx echo.Context, number string, params RevertPolicyParams) error {
+	var request RevertPolicyRequestObject
+
+	request.Number = number
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevertPolicy(ctx.Request().Context(), request.(RevertPolicyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevertPolicy")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RevertPolicyResponseObject); ok {
+		return validResponse.VisitRevertPolicyResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -12077,6 +16268,83 @@ func (sh *strictHandler) UpdateUser(ctx echo.Context, username PathUsername) err
 		return err
 	} else if validResponse, ok := response.(UpdateUserResponseObject); ok {
 		return validResponse.VisitUpdateUserResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteAccountSessions operation middleware
+func (sh *strictHandler) DeleteAccountSessions(ctx echo.Context, username PathUsername, params DeleteAccountSessionsParams) error {
+	var request DeleteAccountSessionsRequestObject
+
+	request.Username = username
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteAccountSessions(ctx.Request().Context(), request.(DeleteAccountSessionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteAccountSessions")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteAccountSessionsResponseObject); ok {
+		return validResponse.VisitDeleteAccountSessionsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListAccountSessions operation middleware
+func (sh *strictHandler) ListAccountSessions(ctx echo.Context, username PathUsername) error {
+	var request ListAccountSessionsRequestObject
+
+	request.Username = username
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAccountSessions(ctx.Request().Context(), request.(ListAccountSessionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAccountSessions")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListAccountSessionsResponseObject); ok {
+		return validResponse.VisitListAccountSessionsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteAccountSession operation middleware
+func (sh *strictHandler) DeleteAccountSession(ctx echo.Context, username PathUsername, id PathID) error {
+	var request DeleteAccountSessionRequestObject
+
+	request.Username = username
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteAccountSession(ctx.Request().Context(), request.(DeleteAccountSessionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteAccountSession")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteAccountSessionResponseObject); ok {
+		return validResponse.VisitDeleteAccountSessionResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -42,6 +42,7 @@ type Operation struct {
 	Action   string
 	Secret   bool // its response contains a secret that is shown once
 	Raw      bool // its body is no JSON; the handler reads it
+	Upload   bool // its body is an archive, which may be large
 	IfMatch  bool // it may be sent with If-Match, without a parameter of that name
 	Stream   bool // its answer does not end by itself
 	Route    *routers.Route
@@ -79,15 +80,19 @@ func Read(text []byte) (map[string]*Operation, error) {
 			if o.Resource == "" || o.Action == "" || o.id == "" {
 				return nil, fmt.Errorf("openapi.yaml: %s %s lacks operationId, %s or %s", method, path, extResource, extAction)
 			}
-			o.Raw = o.Resource == "apply" || o.Action == "webhook" || o.Callback()
+			o.Upload = op.RequestBody != nil && op.RequestBody.Value.Content["application/gzip"] != nil
+			o.Raw = o.Upload || o.Resource == "apply" || o.Action == "webhook" || o.Callback()
 			out[method+" "+echoPath(path)] = o
 		}
 	}
 	return out, nil
 }
 
-// streams reports whether an answer is a stream of events.
+// streams reports whether an answer is a stream of events, or a WebSocket.
 func streams(op *openapi3.Operation) bool {
+	if op.Responses.Status(http.StatusSwitchingProtocols) != nil {
+		return true
+	}
 	ok := op.Responses.Status(http.StatusOK)
 	return ok != nil && ok.Value != nil && ok.Value.Content.Get("text/event-stream") != nil
 }
@@ -191,6 +196,11 @@ func matchesTemplate(template, path []string) bool {
 // Validate checks a request against the document, but for its authentication. The
 // values of the parameters in the path are given.
 func (o *Operation) Validate(r *http.Request, params map[string]string) error {
+	if o.Raw { // the library reads bodies completely, also those that it does not check
+		bare := *r
+		bare.Body, bare.ContentLength = http.NoBody, 0
+		r = &bare
+	}
 	return openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: params, Route: o.Route,
 		Options: &openapi3filter.Options{

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -126,4 +127,42 @@ func with(object, name, value string) string {
 		inside += ","
 	}
 	return inside + `"` + name + `":` + value + "}"
+}
+
+// unread is a body that must not be read.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the body is read")
+	return 0, io.EOF
+}
+
+func TestBodiesOfUploadsAreNotRead(t *testing.T) {
+	t.Parallel()
+	document, err := os.ReadFile("../openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations, err := Read(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for key, o := range operations {
+		if !o.Upload {
+			continue
+		}
+		found++
+		t.Run("REPO-12 "+key, func(t *testing.T) {
+			t.Parallel()
+			r := httptest.NewRequestWithContext(t.Context(), o.Route.Method, o.Route.Path, unread{t})
+			r.Header.Set("Content-Type", "application/gzip")
+			if err := o.Validate(r, params(o.Route.Path)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if found != 2 {
+		t.Errorf("%d operations take an upload", found)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"maps"
 	"slices"
 	"strings"
 
@@ -160,10 +161,7 @@ func content(c openapi3.Content) kind {
 	if media := c.Get("application/json"); media != nil {
 		return kindOf(media.Schema)
 	}
-	for name := range c {
-		return kind{Text: name}
-	}
-	return kind{}
+	return kind{Text: strings.Join(slices.Sorted(maps.Keys(c)), ", ")}
 }
 
 func kindOf(ref *openapi3.SchemaRef) kind {

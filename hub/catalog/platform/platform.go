@@ -83,6 +83,9 @@ func (p *Platform) carryOut(ctx context.Context, by hub.Caller, name, action str
 			return transact.Hide(err, access.Tenants, validation.Shorten(name))
 		}
 		now = ch.Now
+		if (action == access.Delete || action == ActionExport) && !by.Fresh(now) {
+			return r.Stale(access.Tenants, action, t.Name)
+		}
 		if a, err = check(ctx, t, now); err != nil {
 			return err
 		}

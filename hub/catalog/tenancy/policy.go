@@ -46,6 +46,9 @@ func (w *writer) changePolicy(ctx context.Context, before, after []hub.Setting, 
 		return err
 	}
 	w.doubts = next.Doubts()
+	if err := w.keepPolicy(ctx, before, after); err != nil {
+		return err
+	}
 	return w.RaisePolicy(ctx)
 }
 

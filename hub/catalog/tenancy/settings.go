@@ -60,6 +60,9 @@ func (c *Tenancy) PatchSettings(ctx context.Context, by hub.Caller, changes []hu
 		if why := settings.Unused(change.Map, change.Key); why != "" && change.Value != nil {
 			out.Warnings = append(out.Warnings, why)
 		}
+		if why := settings.Foreign(change.Map, change.Key, value); why != "" {
+			out.Warnings = append(out.Warnings, why)
+		}
 	}
 	err := c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
 		var err error
@@ -81,6 +84,12 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 	if err := w.needSettings(ctx, changes); err != nil {
 		return 0, "", err
 	}
+	return w.changeSettings(ctx, changes, expect)
+}
+
+// changeSettings makes changes that the caller has the right to. The settings are
+// locked.
+func (w *writer) changeSettings(ctx context.Context, changes []hub.SettingChange, expect int64) (int64, transact.Outcome, error) {
 	before, version, err := w.Tx.Settings(ctx)
 	if err != nil {
 		return 0, "", err
@@ -91,6 +100,11 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 	after, put, drop, outcome, err := w.applySettings(ctx, before, changes)
 	if err != nil || len(put)+len(drop) == 0 {
 		return version, transact.Unchanged, err
+	}
+	for _, change := range effective(changes, put, drop) {
+		if settings.DecidesSignIn(change.Map, change.Key) && !w.By.Fresh(w.Now) {
+			return version, "", w.Stale(access.Settings, access.Update, validation.SettingName(change.Map, change.Key))
+		}
 	}
 	if err := validation.CheckSizes(after); err != nil {
 		return version, "", err
@@ -128,7 +142,7 @@ func (w *writer) followSettings(ctx context.Context, changes []hub.SettingChange
 	decides := func(c hub.SettingChange) bool {
 		return c.Map == hub.GPGKeysMap || hub.Renders(c.Map, c.Key) || c.Map == hub.ParamsMap && c.Key == hub.ApplicationNamespacesKey
 	}
-	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, decides) {
+	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey, hub.PausesKey) || slices.ContainsFunc(changes, decides) {
 		w.Due = append(w.Due, hub.WorkRefresh)
 		return w.RefreshApplications(ctx)
 	}

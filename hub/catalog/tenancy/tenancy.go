@@ -52,7 +52,8 @@ type writer struct {
 	reader
 	*transact.Changes
 
-	doubts []string // what is odd in a policy that was written
+	doubts  []string // what is odd in a policy that was written
+	reverts int64    // the version of a policy that is taken up again; 0: none
 }
 
 func (c *Tenancy) read(ctx context.Context, by hub.Caller, do func(ctx context.Context, r *reader) error) error {

@@ -84,6 +84,9 @@ func (c *Tenancy) NewSetupLink(ctx context.Context, by hub.Caller, name string, 
 		if t, err = c.directory.TenantByName(ctx, name); err != nil {
 			return transact.Hide(err, access.Tenants, validation.Shorten(name))
 		}
+		if !by.Fresh(w.Now) {
+			return w.Stale(access.Tenants, "setup-link", name)
+		}
 		until = w.Now.Add(SetupLifetime)
 		w.Note("setup-link", access.Tenants, name, "", nil, map[string]any{"expiresAt": until})
 		return c.links.PutSetupLink(ctx, hub.SetupLink{Hash: link, Tenant: t.ID, Roles: []string{hub.RoleTenantAdmin}, ExpiresAt: until})

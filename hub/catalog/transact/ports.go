@@ -43,6 +43,7 @@ type AccountPorts struct {
 	UserReader
 	UserWriter
 	PasswordStore
+	SessionStore
 	TokenStore
 	ExchangeStore
 	SCIMTokenStore
@@ -50,6 +51,8 @@ type AccountPorts struct {
 	SCIMGroupStore
 	PersonReader
 	SignInStore
+	DeviceReader
+	DeviceStore
 }
 
 // UserReader finds accounts.
@@ -79,6 +82,23 @@ type SignInStore interface {
 	TakeSessionClaims(ctx context.Context, hash [32]byte, challenge string, now time.Time) (hub.SessionClaims, error)
 }
 
+// DeviceStore keeps sign-ins of devices that have begun.
+type DeviceStore interface {
+	PutDeviceLogin(ctx context.Context, d hub.DeviceLogin) error
+	// DeviceLogins returns how many there are, in all and from an address.
+	DeviceLogins(ctx context.Context, address string, now time.Time) (all, here int, err error)
+	// DecideDeviceLogin takes effect once.
+	DecideDeviceLogin(ctx context.Context, d hub.DeviceLogin, now time.Time) error
+	DeleteDeviceLogin(ctx context.Context, hash [32]byte) error
+}
+
+// DeviceReader finds sign-ins of devices: open ones by the hash of their code, and
+// any by the hash of the device's secret, which says whether it asks too early.
+type DeviceReader interface {
+	DeviceLogin(ctx context.Context, code [32]byte, now time.Time) (hub.DeviceLogin, error)
+	PollDeviceLogin(ctx context.Context, hash [32]byte, now time.Time) (d hub.DeviceLogin, early bool, err error)
+}
+
 // UserWriter changes accounts.
 type UserWriter interface {
 	CreateUser(ctx context.Context, u hub.User, passwordHash string) (hub.User, error)
@@ -94,6 +114,15 @@ type PasswordStore interface {
 	// HasOldPasswords reports whether there is a hash in the form of Argo CD.
 	HasOldPasswords(ctx context.Context) (bool, error)
 	EndSessions(ctx context.Context, id hub.UserID) error
+}
+
+// SessionStore lists and ends the sessions of an account.
+type SessionStore interface {
+	// Sessions are those that have not ended, with the hashes of their secrets.
+	Sessions(ctx context.Context, user hub.UserID) ([]hub.Session, error)
+	EndSession(ctx context.Context, user hub.UserID, id hub.SessionID) error
+	// EndOtherSessions ends all but one, and all if that is empty. It returns how many.
+	EndOtherSessions(ctx context.Context, user hub.UserID, but hub.SessionID) (int, error)
 }
 
 // TokenStore keeps the API tokens of accounts.
@@ -175,6 +204,7 @@ type RepositoryPorts struct {
 	RepositoryReader
 	RepositoryWriter
 	TemplateStore
+	DeferredStore
 	HostKeyStore
 }
 
@@ -197,14 +227,23 @@ type RepositoryWriter interface {
 	PutRepository(ctx context.Context, r hub.Repository, c *hub.Credential) (hub.Repository, error)
 	DeleteRepository(ctx context.Context, id hub.RepositoryID) error
 	Fetch(ctx context.Context, id hub.RepositoryID) error
+	AcceptContents(ctx context.Context, id hub.RepositoryID, refs []string) error
 	FetchFor(ctx context.Context, id hub.RepositoryID) error // and refresh its applications whatever comes of it
 }
 
 // TemplateStore keeps credentials for repositories by the beginning of a URL.
 type TemplateStore interface {
+	TemplateCredential(ctx context.Context, url string) (hub.Credential, error)
 	RepositoryTemplates(ctx context.Context) ([]hub.RepositoryTemplate, error)
 	PutRepositoryTemplate(ctx context.Context, t hub.RepositoryTemplate, c *hub.Credential) (hub.RepositoryTemplate, error)
 	DeleteRepositoryTemplate(ctx context.Context, id hub.RepositoryID) error
+}
+
+// DeferredStore keeps credentials that no fetch uses.
+type DeferredStore interface {
+	DeferredCredentials(ctx context.Context) ([]hub.DeferredCredential, error)
+	PutDeferredCredential(ctx context.Context, d hub.DeferredCredential) (created bool, err error)
+	DeleteDeferredCredential(ctx context.Context, id hub.RepositoryID) error
 }
 
 // HostKeyStore keeps the keys of SSH servers.
@@ -230,6 +269,8 @@ type ClusterReader interface {
 	// ClusterNames returns all clusters with id, name and server alone.
 	ClusterNames(ctx context.Context) ([]hub.Cluster, error)
 	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
+	// ClusterCounts returns numbers about these clusters, or about all.
+	ClusterCounts(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.ClusterCounts, error)
 }
 
 // ClusterWriter changes clusters.
@@ -263,8 +304,12 @@ type TrustWriter interface {
 type ApplicationPorts struct {
 	ApplicationReader
 	PlaceReader
+	ListReader
+	ObjectReader
+	RevisionReader
 	ApplicationLocks
 	ApplicationWriter
+	RefreshReader
 	RenderedStore
 	HistoryReader
 	OperationReader
@@ -287,6 +332,21 @@ type PlaceReader interface {
 	ApplicationPlaces(ctx context.Context) ([]hub.ApplicationPlace, error)
 }
 
+// ListReader reads what lists of applications are made from.
+type ListReader interface {
+	// ListChanges returns what may have changed since a mark.
+	ListChanges(ctx context.Context, since hub.ListMark) (hub.ListChanges, error)
+	ListedApplications(ctx context.Context, ids []hub.ApplicationID) ([]hub.ListedApplication, error)
+	AllListed(ctx context.Context) ([]hub.ListedApplication, error)
+	ListedClusters(ctx context.Context) ([]hub.ListedCluster, error)
+}
+
+// ObjectReader reads managed objects of several applications.
+type ObjectReader interface {
+	ListedObjects(ctx context.Context, f hub.ObjectFilter) ([]hub.ListedObject, error)
+	CountObjects(ctx context.Context, f hub.ObjectFilter) ([]hub.ObjectCount, error)
+}
+
 // ApplicationLocks finds applications that are about to be written.
 type ApplicationLocks interface {
 	// LockApplications returns those that are there, and keeps others from
@@ -298,6 +358,12 @@ type ApplicationLocks interface {
 	// ForPut returns what a write of an application is judged by; of the
 	// application it is what LockApplications is. No name of a cluster: all.
 	ForPut(ctx context.Context, key hub.ApplicationKey, project, cluster string) (hub.WriteContext, error)
+}
+
+// RefreshReader reads what a render of applications needs.
+type RefreshReader interface {
+	// Refreshes has the newest of their snapshots, as many as recent says.
+	Refreshes(ctx context.Context, ids []hub.ApplicationID, recent int) ([]hub.Refresh, error)
 }
 
 // ApplicationWriter changes applications.
@@ -330,6 +396,12 @@ type OperationReader interface {
 	Operation(ctx context.Context, id hub.OperationID) (hub.Operation, error)
 }
 
+// RevisionReader finds what was rendered from a revision.
+type RevisionReader interface {
+	// SnapshotOf returns the newest snapshot; empty: none is kept.
+	SnapshotOf(ctx context.Context, app hub.ApplicationID, revision string) (hub.SnapshotID, error)
+}
+
 // SnapshotReader reads manifests, and the objects that they stand for.
 type SnapshotReader interface {
 	Snapshot(ctx context.Context, id hub.SnapshotID) (hub.Snapshot, error)
@@ -343,6 +415,15 @@ type SnapshotReader interface {
 type SettingPorts struct {
 	SettingReader
 	SettingWriter
+	PolicyVersionStore
+}
+
+// PolicyVersionStore keeps what the policy was after each change.
+type PolicyVersionStore interface {
+	// AddPolicyVersion assigns the number. The settings are locked.
+	AddPolicyVersion(ctx context.Context, v hub.PolicyVersion) error
+	PolicyVersions(ctx context.Context, before int64, limit int) ([]hub.PolicyVersion, error)
+	PolicyVersionAt(ctx context.Context, number int64) (hub.PolicyVersion, error)
 }
 
 // SettingReader reads settings.
@@ -373,6 +454,33 @@ type RecordPorts struct {
 	QuotaStore
 	FeedQueue
 	IdempotencyStore
+	BulkReader
+	BulkWriter
+}
+
+// BulkReader finds bulk requests.
+type BulkReader interface {
+	Bulk(ctx context.Context, id hub.BulkID) (hub.Bulk, error)
+	// Bulks returns the newest ones of an owner.
+	Bulks(ctx context.Context, owner string, limit int) ([]hub.Bulk, error)
+	// BulkItems returns those after an ordinal, in one state or, if empty, in any.
+	BulkItems(ctx context.Context, id hub.BulkID, state hub.BulkState, after, limit int) ([]hub.BulkItem, error)
+	// OpenBulks counts those of the tenant that have not finished.
+	OpenBulks(ctx context.Context) (int, error)
+}
+
+// BulkWriter changes bulk requests.
+type BulkWriter interface {
+	CreateBulk(ctx context.Context, b hub.Bulk, items []hub.BulkItem) error
+	// SettleBulkItem says that an item is done. The error is fault.Conflict if it
+	// is not pending any more.
+	SettleBulkItem(ctx context.Context, m hub.BulkMark) error
+	// NoteBulkItems stores what became of items; what is done stays done.
+	NoteBulkItems(ctx context.Context, id hub.BulkID, items []hub.BulkItem) error
+	// CancelBulk ends what is pending.
+	CancelBulk(ctx context.Context, id hub.BulkID, why string, now time.Time) error
+	// FinishBulk ends a request of which nothing is pending.
+	FinishBulk(ctx context.Context, id hub.BulkID, now time.Time) error
 }
 
 // AuditLog keeps who did what.

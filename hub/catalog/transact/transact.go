@@ -142,6 +142,9 @@ func (s *Service) WriteAs(ctx context.Context, tenant hub.TenantID, dryRun bool,
 				return err
 			}
 		}
+		if by.Bulk.ID != "" {
+			return tx.SettleBulkItem(ctx, by.Bulk)
+		}
 		if by.Idempotency.Key != "" {
 			return tx.SettleIdempotent(ctx, by.Idempotency, string(by.User))
 		}
@@ -251,6 +254,18 @@ func (r *Reader) Refuse(resource, action, object string, err error) error {
 		reason = e.Cause
 	}
 	return &refusal{err, audit.Entry{Action: action, Resource: resource, Object: object, Result: audit.Denied, Reason: reason}}
+}
+
+// Stale refuses an act for which the sign-in of the caller is too old. The audit
+// log records it.
+func (r *Reader) Stale(resource, action, object string) error {
+	return r.Refuse(resource, action, object, errStale())
+}
+
+// errStale is what somebody reads who signed in too long ago for an act.
+func errStale() error {
+	return fault.With(fault.New(fault.Unknown, "this needs a sign-in within the last %d minutes", int(hub.FreshSignIn.Minutes())), "",
+		"sign in again, or run `capstan relogin`, and repeat it")
 }
 
 // Denied is what a caller reads who lacks a right.

@@ -90,7 +90,7 @@ func checkSources(spec hub.ApplicationSpec) error {
 	if len(sources) == 0 {
 		return fault.With(fault.New(fault.Invalid, "spec names no source"), "", "set spec.source or spec.sources")
 	}
-	refs := map[string]bool{}
+	refs, names := map[string]bool{}, map[string]bool{}
 	for i, s := range sources {
 		where := "spec.source"
 		if len(spec.Sources) > 0 {
@@ -102,7 +102,10 @@ func checkSources(spec hub.ApplicationSpec) error {
 		if s.Ref != "" && refs[s.Ref] {
 			return fault.New(fault.Invalid, "%s: another source has the ref %q too", where, Shorten(s.Ref))
 		}
-		refs[s.Ref] = true
+		if s.Name != "" && names[s.Name] {
+			return fault.With(fault.New(fault.Invalid, "%s: another source has the name %q too", where, Shorten(s.Name)), "", "use a different name for every source")
+		}
+		refs[s.Ref], names[s.Name] = true, true
 	}
 	return nil
 }
@@ -121,10 +124,8 @@ func checkSource(s hub.Source) error {
 			}
 		}
 	}
-	if s.Chart == "" {
-		if _, err := repourl.Normalize(s.RepoURL); err != nil {
-			return err
-		}
+	if _, err := s.Repository(); err != nil {
+		return err
 	}
 	if path.IsAbs(s.Path) {
 		return fault.With(fault.New(fault.Invalid, "path %q is absolute", Shorten(s.Path)), "", "write it relative to the root of the repository")

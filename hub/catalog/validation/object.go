@@ -148,22 +148,6 @@ func PopString(m map[string]string, key string) string {
 	return v
 }
 
-// ReadCredential takes user name and password, or a token, or a private key; other
-// keys are named in warnings, never their values.
-func ReadCredential(v map[string]string) (*hub.Credential, []string) {
-	cred := hub.Credential{Username: PopString(v, "username"), Password: PopString(v, "password"), BearerToken: PopString(v, "bearerToken"), SSHPrivateKey: PopString(v, "sshPrivateKey"),
-		TLSClientCert: PopString(v, "tlsClientCertData"), TLSClientKey: PopString(v, "tlsClientCertKey")}
-	delete(v, "forceHttpBasicAuth") // it is always sent at once (CRED-05)
-	var warnings []string
-	for _, key := range slices.Sorted(maps.Keys(v)) {
-		warnings = append(warnings, fmt.Sprintf("the key %s was not stored: this release does not serve it", Shorten(key)))
-	}
-	if cred == (hub.Credential{}) {
-		return nil, warnings
-	}
-	return &cred, warnings
-}
-
 // ClusterConfigKeys names the keys of a cluster's config.
 func ClusterConfigKeys(config string) []string {
 	if config == "" {

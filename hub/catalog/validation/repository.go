@@ -1,8 +1,6 @@
 package validation
 
 import (
-	"fmt"
-
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -16,14 +14,23 @@ func CheckRepository(r *hub.Repository) ([]string, error) {
 			return nil, err
 		}
 	}
+	if err := CheckGitOptions(r.GitOptions); err != nil {
+		return nil, err
+	}
 	var warnings []string
 	switch r.Type = r.Type.OrDefault(); {
 	case !r.Type.Known():
-		return nil, fault.With(fault.New(fault.Invalid, "type %q is unknown", Shorten(string(r.Type))), "", "set it to git")
-	case !r.Type.Served():
-		warnings = append(warnings, fmt.Sprintf("charts that others depend on come from repositories of type %s; this release does not serve them as sources of applications yet", r.Type))
+		return nil, fault.With(fault.New(fault.Invalid, "type %q is unknown", Shorten(string(r.Type))), "", "set it to git, helm or oci")
+	case r.Registry() && r.Type == hub.GitRepository:
+		return nil, fault.With(fault.New(fault.Invalid, "an oci:// address is none of a Git repository"), "", "set the type to oci, or to helm for charts")
+	case r.Type == hub.OCIRepository && !r.Registry():
+		return nil, fault.With(fault.New(fault.Invalid, "the address of an OCI repository begins with oci://"), "", "write it like oci://registry.example.com/team/app")
+	case r.PlainHTTP && !r.Registry():
+		return nil, fault.With(fault.New(fault.Invalid, "insecureOCIForceHttp is for registries alone"), "", "leave it out, or write the address with oci://")
 	}
 	switch {
+	case r.PlainHTTP:
+		warnings = append(warnings, "the registry is contacted without TLS, and gets its password in clear text (insecureOCIForceHttp)")
 	case r.Insecure && repourl.IsSSH(r.URL):
 		warnings = append(warnings, "the server's host key is not verified (insecure)")
 	case r.Insecure:
@@ -39,6 +46,16 @@ func CheckCredential(url string, cred *hub.Credential) (*hub.Credential, error) 
 		return cred, nil
 	}
 	overSSH := repourl.IsSSH(url)
+	if cred.Exchanged != (hub.Exchanged{}) {
+		if err := cred.Exchanged.Check(); err != nil {
+			return nil, err
+		}
+		if overSSH || cred.Password+cred.BearerToken+cred.SSHPrivateKey != "" {
+			return nil, fault.With(fault.New(fault.Invalid, "a GitHub App, a Google service account or an Azure identity is the only credential of a repository over HTTPS"), "",
+				"use its https:// URL, and remove password, bearer token and SSH key")
+		}
+		return cred, nil
+	}
 	if cred.TLSClientCert+cred.TLSClientKey != "" {
 		if overSSH {
 			return nil, fault.With(fault.New(fault.Invalid, "a client certificate opens no repository over SSH"), "", "use its https:// URL")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub/daemon"
 	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/render/plugin"
 	"github.com/capstan-cd/capstan/hub/render/worker"
 	"github.com/capstan-cd/capstan/hub/secret"
 	"github.com/capstan-cd/capstan/hub/store"
@@ -25,6 +26,9 @@ func main() {
 	// one before anything else happens in the process.
 	if len(os.Args) > 1 && os.Args[1] == render.WorkerCommand {
 		os.Exit(worker.Main(os.Args[2:]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == plugin.ProgramCommand {
+		os.Exit(plugin.Main())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

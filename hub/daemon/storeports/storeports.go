@@ -35,20 +35,20 @@ func Catalog(t *store.Tenant) transact.Tx {
 	return transact.Tx{
 		PolicyReader: t,
 		AccountPorts: transact.AccountPorts{
-			UserReader: t, UserWriter: t, PasswordStore: t, TokenStore: t,
-			ExchangeStore: t, SCIMTokenStore: t, SCIMUserStore: t, SCIMGroupStore: t, PersonReader: t, SignInStore: t,
+			UserReader: t, UserWriter: t, PasswordStore: t, SessionStore: t, TokenStore: t,
+			ExchangeStore: t, SCIMTokenStore: t, SCIMUserStore: t, SCIMGroupStore: t, PersonReader: t, SignInStore: t, DeviceReader: t, DeviceStore: t,
 		},
 		ProjectPorts: transact.ProjectPorts{ProjectReader: t, ProjectWriter: t, RoleTokenStore: t},
 		RepositoryPorts: transact.RepositoryPorts{
-			RepositoryReader: t, RepositoryWriter: t, TemplateStore: t, HostKeyStore: t,
+			RepositoryReader: t, RepositoryWriter: t, TemplateStore: t, DeferredStore: t, HostKeyStore: t,
 		},
 		ClusterPorts: transact.ClusterPorts{ClusterReader: t, ClusterWriter: t, Enroller: t, TrustWriter: t},
 		ApplicationPorts: transact.ApplicationPorts{
-			ApplicationReader: t, PlaceReader: t, ApplicationLocks: t, ApplicationWriter: t, RenderedStore: t,
+			ApplicationReader: t, PlaceReader: t, ListReader: t, ObjectReader: t, RevisionReader: t, ApplicationLocks: t, ApplicationWriter: t, RefreshReader: t, RenderedStore: t,
 			HistoryReader: t, OperationReader: t, SnapshotReader: t,
 		},
-		SettingPorts: transact.SettingPorts{SettingReader: t, SettingWriter: t},
-		RecordPorts:  transact.RecordPorts{AuditLog: t, AuditKeeper: t, QuotaStore: t, FeedQueue: t, IdempotencyStore: t},
+		SettingPorts: transact.SettingPorts{SettingReader: t, SettingWriter: t, PolicyVersionStore: t},
+		RecordPorts:  transact.RecordPorts{AuditLog: t, AuditKeeper: t, QuotaStore: t, FeedQueue: t, IdempotencyStore: t, BulkReader: t, BulkWriter: t},
 		Deploy:       transact.Deployer{Operator: d, Remover: d, AgentSettings: d},
 	}
 }

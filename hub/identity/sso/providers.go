@@ -119,19 +119,19 @@ func (s *Service) client(set hub.SignInSettings) (*http.Client, error) {
 	return s.Client("", settings.Truth(set.Values[settings.NoTLSCheckKey]))
 }
 
-// Providers lists those of a tenant, as anybody may see them. A tenant that
-// there is not has none.
-func (s *Service) Providers(ctx context.Context, tenant string) ([]Provider, error) {
+// Providers lists those of a tenant, as anybody may see them, with the tenant's
+// text for the button of the first one. A tenant that there is not has none.
+func (s *Service) Providers(ctx context.Context, tenant string) ([]Provider, string, error) {
 	t, err := s.TenantByName(ctx, tenant)
 	if fault.KindOf(err) == fault.Missing || err == nil && t.Suspended {
-		return nil, nil
+		return nil, "", nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	set, err := s.SignInSettings(ctx, t.ID)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	all, err := s.providers(t.ID, set)
 	out := make([]Provider, 0, len(all))
@@ -140,8 +140,12 @@ func (s *Service) Providers(ctx context.Context, tenant string) ([]Provider, err
 			out = append(out, p.Provider)
 		}
 	}
-	return out, err
+	text := []rune(strings.TrimSpace(set.Values[settings.ButtonTextKey]))
+	return out, string(text[:min(len(text), maxButtonText)]), err
 }
+
+// maxButtonText is the length, in characters, of the text of a button.
+const maxButtonText = 80
 
 // find returns a provider by its id; the first one if it is empty.
 func find(all []provider, id string) (provider, error) {

@@ -77,7 +77,7 @@ func (s *Service) begun(tenant hub.TenantID, set hub.SignInSettings, p provider,
 	if err != nil {
 		return connector.Request{}, none, err
 	}
-	back, err := ReturnPath(r.ReturnTo, append(consoles, s.Console))
+	back, err := ReturnPath(r.ReturnTo, append(consoles, strings.TrimSuffix(s.Console, s.root())), s.root())
 	if err != nil {
 		return connector.Request{}, none, err
 	}
@@ -86,7 +86,7 @@ func (s *Service) begun(tenant hub.TenantID, set hub.SignInSettings, p provider,
 			return connector.Request{}, none, err
 		}
 	}
-	state, err := stamp(tenant)
+	state, err := identity.NewStamp(tenant)
 	if err != nil {
 		return connector.Request{}, none, err
 	}
@@ -146,7 +146,7 @@ func (s *Service) Finish(ctx context.Context, from hub.Caller, a Answer) (Sessio
 	if state == "" {
 		state = a.Values.Get("RelayState")
 	}
-	tenant, ok := tenantOf(state)
+	tenant, ok := identity.TenantOf(state)
 	if !ok || a.Browser == "" {
 		return Session{}, errState()
 	}
@@ -296,7 +296,7 @@ func label(id connector.Identity) string {
 
 // code gives a command line what it exchanges for a session.
 func (s *Service) code(ctx context.Context, p identity.Proven, begun hub.SignIn) (Session, error) {
-	code, err := stamp(p.Tenant.ID)
+	code, err := identity.NewStamp(p.Tenant.ID)
 	if err != nil {
 		return Session{}, err
 	}
@@ -306,7 +306,7 @@ func (s *Service) code(ctx context.Context, p identity.Proven, begun hub.SignIn)
 
 // Exchange begins the session of a command line, once for each code.
 func (s *Service) Exchange(ctx context.Context, from hub.Caller, code, verifier string) (Session, error) {
-	tenant, ok := tenantOf(code)
+	tenant, ok := identity.TenantOf(code)
 	if !ok || verifier == "" {
 		return Session{}, errState()
 	}
@@ -377,8 +377,8 @@ func (s *Service) checkPassword(ctx context.Context, from hub.Caller, providerID
 // session with the hub.
 func (s *Service) SignOut(ctx context.Context, who hub.Caller, secret, host string) (string, error) {
 	claims, err := s.TakeSessionClaims(ctx, who.Tenant, identity.Hash(secret), "")
-	if fault.KindOf(err) == fault.Missing {
-		return "", nil
+	if fault.KindOf(err) == fault.Missing || err == nil && claims.Proof == "" {
+		return "", nil // a local account, or a device: its browser goes on
 	}
 	if err != nil {
 		return "", err

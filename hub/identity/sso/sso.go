@@ -12,7 +12,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net"
@@ -76,7 +75,8 @@ type Parts struct {
 	Client func(authorities string, skipVerify bool) (*http.Client, error)
 	// Dial opens connections to providers that do not speak HTTP, as carefully.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Console is the hub's own address, as scheme and host.
+	// Console is the hub's own address: scheme, host, and the path that it has
+	// under every other address, too.
 	Console string
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -141,27 +141,6 @@ func random() string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// stamp makes a random text that says of which tenant it is, in 64 characters.
-func stamp(tenant hub.TenantID) (string, error) {
-	id, err := hex.DecodeString(strings.ReplaceAll(string(tenant), "-", ""))
-	if err != nil || len(id) != 16 {
-		return "", errors.New("the id of a tenant is not usable")
-	}
-	raw := make([]byte, 32)
-	rand.Read(raw)
-	return base64.RawURLEncoding.EncodeToString(append(id, raw...)), nil
-}
-
-// tenantOf reads the tenant of a stamp.
-func tenantOf(text string) (hub.TenantID, bool) {
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(raw) != 48 {
-		return "", false
-	}
-	id := hex.EncodeToString(raw[:16])
-	return hub.TenantID(id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]), true
-}
-
 // derive makes a secret of one sign-in from what only the browser holds, so
 // that it is stored nowhere.
 func derive(browser, use, state string) string {
@@ -181,21 +160,34 @@ func (s *Service) base(settings []string, host string) (string, error) {
 	all := append([]string{s.Console}, settings...)
 	for _, b := range all {
 		if u, err := url.Parse(b); err == nil && strings.EqualFold(u.Host, host) {
-			return u.Scheme + "://" + u.Host, nil
+			return u.Scheme + "://" + u.Host + s.root(), nil
 		}
 	}
 	return "", fault.With(fault.New(fault.Invalid, "single sign-on is not set up for this address of the console"), "",
 		"open the console at "+strings.Join(all, " or ")+", or add the address to additionalUrls of argocd-cm")
 }
 
+// root is the path of the console, without a slash at its end.
+func (s *Service) root() string {
+	u, err := url.Parse(s.Console)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(u.Path, "/")
+}
+
 // ReturnPath is the path of the console that a browser is sent to after its
-// sign-in. The error is fault.Invalid for an address of another site.
-func ReturnPath(address string, own []string) (string, error) {
-	for _, b := range own {
-		if rest, found := strings.CutPrefix(address, b); found && (rest == "" || rest[0] == '/') {
+// sign-in, without the root that all of them have. Origins are those of the console.
+// The error is fault.Invalid for an address of another site.
+func ReturnPath(address string, origins []string, root string) (string, error) {
+	for _, b := range origins {
+		if rest, found := below(address, b); found {
 			address = rest
 			break
 		}
+	}
+	if rest, found := below(address, root); found {
+		address = rest
 	}
 	if address == "" {
 		return "/", nil
@@ -206,4 +198,10 @@ func ReturnPath(address string, own []string) (string, error) {
 		return "", fault.With(fault.New(fault.Invalid, "the address to return to is not one of the console"), "", "begin on the sign-in page")
 	}
 	return address, nil
+}
+
+// below cuts what an address begins with, at the end of a part of its path.
+func below(address, begin string) (string, bool) {
+	rest, found := strings.CutPrefix(address, begin)
+	return rest, found && (rest == "" || rest[0] == '/')
 }

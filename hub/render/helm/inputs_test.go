@@ -300,3 +300,17 @@ func TestHelmIgnore(t *testing.T) {
 		t.Errorf("objects (-want +got):\n%s", d)
 	}
 }
+
+func TestValuesThatMustBeDecrypted(t *testing.T) {
+	t.Parallel()
+	files := with(simple("  k: {{ .Values.env | quote }}\n"), map[string]string{"c/sealed.yaml": "env: ENC[AES256_GCM,data:a,iv:b,tag:c,type:str]\nsops: {mac: x, version: 3.9.0}\n"})
+	for _, file := range []string{"secrets://sealed.yaml", "secrets+age-import://key.txt?sealed.yaml", "sealed.yaml"} {
+		t.Run("pain 22 the hub decrypts no values, and says what to do instead: "+file, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := renderChart(t, rendertest.Request(hub.Source{Path: "c", Helm: &hub.HelmSource{ValueFiles: []string{file}}}, files))
+			if got := fault.Sentence(err); err == nil || !strings.Contains(got, "agent resolves") || !strings.Contains(got, "sealed.yaml") && !strings.Contains(got, "secrets") {
+				t.Errorf("the error is %q", got)
+			}
+		})
+	}
+}

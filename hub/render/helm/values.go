@@ -14,6 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // collect merges all values of the source, in the order of HELM-11: value
@@ -29,6 +30,9 @@ func collect(ctx context.Context, job render.Job, s hub.HelmSource) (map[string]
 		more, err := chartutil.ReadValues(f.data)
 		if err != nil {
 			return nil, fault.With(fault.Wrap(fault.Invalid, err, "the values cannot be read: %s", err), f.name, "")
+		}
+		if block, ok := more[manifest.EncryptedBlock].(map[string]any); ok && block["mac"] != nil {
+			return nil, fault.With(fault.New(fault.Invalid, "the values are encrypted with SOPS, and the hub has no key"), f.name, secretFix)
 		}
 		out = merge(out, more)
 	}
@@ -242,6 +246,9 @@ func locate(ctx context.Context, job render.Job, written string) (wanted, error)
 	if rest, err = job.Substitute(ctx, rest); err != nil {
 		return wanted{}, err
 	}
+	if decrypts(rest) {
+		return wanted{}, fault.With(fault.New(fault.Invalid, "the address %s is one of the plugin helm-secrets, which would decrypt in the hub", repourl.Redact(rest)), "", secretFix)
+	}
 	if render.Remote(rest) {
 		return wanted{files: job.Files, name: repourl.Redact(rest), written: written, remote: true}, nil
 	}
@@ -262,6 +269,16 @@ func locate(ctx context.Context, job render.Job, written string) (wanted, error)
 		w.glob = kind != hub.InputFile
 	}
 	return w, nil
+}
+
+// secretFix says how charts get secrets.
+const secretFix = "write placeholders such as <path:secret/data/shop#password> into the values, which the agent resolves, or keep an encrypted Secret beside the chart"
+
+// decrypts reports whether an address has a scheme of helm-secrets: secrets://,
+// or one such as secrets+age-import://.
+func decrypts(address string) bool {
+	scheme, _, ok := strings.Cut(address, "://")
+	return ok && (scheme == "secrets" || strings.HasPrefix(scheme, "secrets+") || scheme == "vault" || scheme == "sops")
 }
 
 // expand returns the files that match a pattern, sorted.

@@ -189,7 +189,7 @@ func (c *inflater) load(in inflation) (*helm.Chart, error) {
 // of them, and the additional files after that.
 func valueTexts(files *files, in inflation, chart *helm.Chart) ([][]byte, error) {
 	read := func(file string) ([]byte, error) {
-		if isRemote(file) {
+		if render.RemoteBase(file) {
 			return nil, fault.New(fault.Invalid, "value files of charts are read from the repository only: %q", redact(file))
 		}
 		at, err := render.Within(path.Dir(in.file), file)

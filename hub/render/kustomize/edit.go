@@ -257,8 +257,8 @@ func addPatches(k map[string]any, patches []hub.KustomizePatch) error {
 
 func addComponents(ctx context.Context, job render.Job, k map[string]any, s hub.KustomizeSource, dir string) error {
 	for _, c := range s.Components {
-		if isRemote(c) {
-			return fault.New(fault.Invalid, "kustomize.components: remote bases are not served yet: %q", redact(c))
+		if render.RemoteBase(c) {
+			return fault.New(fault.Invalid, "kustomize.components: an application names components of its own repository: %q", redact(c))
 		}
 		name, err := render.Within(dir, c)
 		if err != nil {

@@ -120,6 +120,10 @@ func (f *files) ReadFile(p string) ([]byte, error) {
 	if err := onlyLocal(data); err != nil {
 		return nil, f.refuse(fault.With(err, n, "commit what it refers to into this repository"))
 	}
+	data, err := f.borrowed(n, data)
+	if err != nil {
+		return nil, f.refuse(err)
+	}
 	return f.withoutCharts(n, data)
 }
 

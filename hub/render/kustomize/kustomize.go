@@ -105,6 +105,7 @@ func objects(job render.Job, file string, made resmap.ResMap) (render.Output, er
 			return out, named(err, name)
 		}
 		for _, o := range parsed {
+			manifest.RecordKeyOrder(o, r.YNode()) // the JSON above is sorted
 			out.Objects = append(out.Objects, render.Rendered{File: file, Object: o})
 		}
 	}

@@ -308,20 +308,17 @@ func TestBadKustomizations(t *testing.T) {
 		more map[string]string
 		says []string
 	}{
-		"KUST-10(refused) a remote base":       {more: file("resources: ['https://github.com/org/repo//base?ref=v1']\n"), says: []string{"remote bases are not served yet", "https://github.com/org/repo//base?ref=v1"}},
-		"KUST-10(refused) git's short form":    {more: file("resources: ['git@example.com:org/repo']\n"), says: []string{"remote bases are not served yet"}},
-		"KUST-10(refused) GitHub without more": {more: file("resources: [github.com/org/repo/base]\n"), says: []string{"remote bases are not served yet"}},
-		"KUST-10(refused) with a ref":          {more: file("bases: ['host.example/org/repo?ref=main']\n"), says: []string{"remote bases are not served yet"}},
-		"KUST-10(refused) a password is not repeated": {
-			more: file("resources: ['https://me:hunter2@example.com/x.git']\n"), says: []string{"https://example.com/x.git"},
+		"SEC-A6 a base without a repository to open it": {more: file("resources: ['https://github.com/org/repo//base?ref=v1']\n"), says: []string{"overlays/prod/kustomization.yaml", "cannot be fetched here", "https://github.com/org/repo//base"}},
+		"KUST-10 a password is not repeated": {
+			more: file("resources: ['https://me:hunter2@example.com/x.git']\n"), says: []string{"contains a password", "example.com/x.git"},
 		},
-		"SEC-A6 a remote component":   {more: file("components: ['ssh://git@example.com/x']\n"), says: []string{"remote bases are not served yet"}},
+		"SEC-A6 a remote component":   {more: file("components: ['ssh://git@example.com/x']\n"), says: []string{"names no repository"}},
 		"SEC-A6 a remote patch":       {more: file("resources: [../../base]\npatches: [{path: 'http://169.254.169.254/x'}]\n"), says: []string{"remote files are not served yet"}},
 		"SEC-A6 a remote generator":   {more: file("configMapGenerator: [{name: a, files: ['k=http://127.0.0.1/x']}]\n"), says: []string{"remote files are not served yet"}},
 		"SEC-A6 a remote transformer": {more: file("transformers: ['http://127.0.0.1/x']\n"), says: []string{"remote files are not served yet"}},
 		"SEC-A6 a remote schema":      {more: file("openapi: {path: 'http://127.0.0.1/x'}\n"), says: []string{"remote files are not served yet"}},
-		"SEC-A6 in a base":            {more: map[string]string{"base/kustomization.yaml": "resources: ['https://example.com/x']\n"}, says: []string{"base/kustomization.yaml", "remote bases"}},
-		"SEC-A6 in the settings":      {k: &hub.KustomizeSource{Components: []string{"https://example.com/x"}}, says: []string{"remote bases are not served yet"}},
+		"SEC-A6 in a base":            {more: map[string]string{"base/kustomization.yaml": "resources: ['https://example.com/x']\n"}, says: []string{"base/kustomization.yaml", "names no repository"}},
+		"SEC-A6 in the settings":      {k: &hub.KustomizeSource{Components: []string{"https://example.com/x"}}, says: []string{"components of its own repository"}},
 		"SEC-A7 charts":               {more: file("helmCharts: [{name: redis, repo: 'https://charts.example.com'}]\n"), says: []string{"overlays/prod/kustomization.yaml", "helmCharts need the build option --enable-helm"}},
 		"SEC-A7 a plugin":             {more: map[string]string{"overlays/prod/kustomization.yaml": "generators: [gen.yaml]\n", "overlays/prod/gen.yaml": "apiVersion: example.com/v1\nkind: Evil\nmetadata: {name: x}\n"}, says: []string{"overlays/prod/kustomization.yaml"}},
 		"SEC-A7 a function that is started": {

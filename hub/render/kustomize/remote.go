@@ -1,11 +1,15 @@
 package kustomize
 
 import (
+	"path"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -73,19 +77,65 @@ func local(field string, v any) error {
 			what = file
 		}
 	}
-	if !isRemote(what) {
+	if !render.RemoteBase(what) || slices.Contains(render.BaseFields(), field) {
 		return nil
-	}
-	if field == "resources" || field == "bases" || field == "components" {
-		return fault.New(fault.Invalid, "%s: remote bases are not served yet: %q", field, redact(what))
 	}
 	return fault.New(fault.Invalid, "%s: remote files are not served yet: %q", field, redact(what))
 }
 
-// isRemote knows the forms that kustomize would fetch: URLs, git's short form
-// user@host:path, GitHub without a scheme, and anything with a ref.
-func isRemote(s string) bool {
-	return regexp.MustCompile(`(?i)^(git::|[a-z][a-z0-9+.-]*://|[^/@\s]+@[^/\s]+[:/]|(www\.)?github\.com[/:])|\?(.*&)?(ref|version|timeout|submodules)=`).MatchString(s)
+// borrowed returns a kustomization with the places of bases where it names them
+// in other repositories. The hub has fetched them.
+func (f *files) borrowed(name string, text []byte) ([]byte, error) {
+	var k map[string]any
+	if err := yaml.Unmarshal(text, &k); err != nil {
+		return text, nil // kustomize reports what is wrong with it
+	}
+	if err := f.contained(name, k); err != nil {
+		return nil, err
+	}
+	place := 0
+	for _, field := range render.BaseFields() {
+		entries := slices.Clone(list(k[field]))
+		for i, v := range entries {
+			if s, _ := v.(string); len(render.DeclaredBases(map[string]any{field: []any{s}})) == 0 {
+				continue
+			}
+			at, err := f.tree.Base(f.ctx, name, place)
+			if err != nil {
+				return nil, fault.With(err, name, "")
+			}
+			if entries[i], err = filepath.Rel(path.Join("/", path.Dir(name)), path.Join("/", at)); err != nil {
+				return nil, err
+			}
+			place++
+		}
+		if len(entries) > 0 {
+			k[field] = entries
+		}
+	}
+	if place == 0 {
+		return text, nil
+	}
+	return yaml.Marshal(k)
+}
+
+// contained refuses a kustomization of a base that names a directory outside of
+// the base's repository.
+func (f *files) contained(name string, k map[string]any) error {
+	rest, borrowed := strings.CutPrefix(name, render.BasesDir+"/")
+	if !borrowed {
+		return nil
+	}
+	repository, below, _ := strings.Cut(rest, "/")
+	for _, field := range render.BaseFields() {
+		for _, v := range list(k[field]) {
+			s, _ := v.(string)
+			if !render.RemoteBase(s) && strings.HasPrefix(path.Join(path.Dir(below), s)+"/", "../") {
+				return fault.With(fault.New(fault.Invalid, "%s: %q leads out of the repository of the base %s", field, s, repository), name, "")
+			}
+		}
+	}
+	return nil
 }
 
 // redact removes a password from a URL.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/render/jsonnet"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -33,6 +35,16 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 	if err != nil {
 		return render.Output{}, err
 	}
+	var evaluate *jsonnet.Evaluator
+	if slices.ContainsFunc(names, isJsonnet) {
+		with := hub.JsonnetSource{}
+		if settings.Jsonnet != nil {
+			with = *settings.Jsonnet
+		}
+		if evaluate, err = jsonnet.New(ctx, job, with); err != nil {
+			return render.Output{}, err
+		}
+	}
 	var out render.Output
 	var total int64
 	for i, f := range files {
@@ -46,17 +58,28 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 			return render.Output{}, fault.With(fault.New(fault.Exceeded, "the manifests have more than %d bytes together", job.Limits.DirectoryBytes),
 				job.Dir, "choose fewer files with directory.include or directory.exclude")
 		}
-		objects, err := manifest.Parse(names[i], f.Data, manifest.Limits{
-			MaxBytes: job.Limits.DirectoryBytes, MaxDocs: job.Limits.Objects, MaxDepth: job.Limits.Depth, LastKeyWins: true,
-		})
+		objects, err := read(ctx, job, evaluate, names[i], f.Data)
 		if err != nil {
 			return render.Output{}, err
 		}
 		for _, o := range objects {
 			out.Objects = append(out.Objects, render.Rendered{File: names[i], Object: o})
 		}
+		if len(out.Objects) > job.Limits.Objects {
+			return render.Output{}, fault.With(fault.New(fault.Exceeded, "the directory makes more than %d objects", job.Limits.Objects), job.Dir, "split the application")
+		}
 	}
 	return out, nil
+}
+
+// read returns the objects of one file.
+func read(ctx context.Context, job render.Job, evaluate *jsonnet.Evaluator, name string, data []byte) ([]*manifest.Object, error) {
+	if isJsonnet(name) {
+		return evaluate.Evaluate(ctx, name, data)
+	}
+	return manifest.Parse(name, data, manifest.Limits{
+		MaxBytes: job.Limits.DirectoryBytes, MaxDocs: job.Limits.Objects, MaxDepth: job.Limits.Depth, LastKeyWins: true,
+	})
 }
 
 // choose returns the names of the files that count, in order.
@@ -73,6 +96,10 @@ func choose(ctx context.Context, job render.Job, settings hub.DirectorySource) (
 	if err != nil {
 		return nil, err
 	}
+	evaluated, err := job.Enabled(ctx, hub.JsonnetEnableKey)
+	if err != nil {
+		return nil, err
+	}
 	_, entries, err := job.Files.List(ctx, job.Dir, render.Question{Recurse: settings.Recurse, Hidden: hidden})
 	if err != nil {
 		return nil, err
@@ -83,8 +110,10 @@ func choose(ctx context.Context, job render.Job, settings hub.DirectorySource) (
 		switch {
 		case e.Kind == hub.InputDir:
 		case exclude.set() && exclude.match(e.Path), include.set() && !include.match(e.Path):
-		case path.Ext(e.Path) == ".jsonnet":
-			return nil, fault.With(fault.New(fault.Invalid, "Jsonnet files are not served yet"), name, "exclude it with directory.exclude")
+		case isJsonnet(e.Path):
+			if evaluated {
+				names = append(names, name)
+			}
 		case settings.DisableExtensionFilter || isManifest(e.Path):
 			names = append(names, name)
 		}
@@ -102,6 +131,8 @@ func includesHidden(ctx context.Context, job render.Job, settings hub.DirectoryS
 	on, wrong := strconv.ParseBool(strings.TrimSpace(value))
 	return on && wrong == nil, err
 }
+
+func isJsonnet(name string) bool { return path.Ext(name) == ".jsonnet" }
 
 func isManifest(name string) bool {
 	switch path.Ext(name) {

@@ -23,6 +23,8 @@ func TestFilesThatAreRead(t *testing.T) {
 		"app/a.yml":           cm("a"),
 		"app/c.json":          `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`,
 		"app/d.txt":           cm("d"),
+		"app/j.jsonnet":       object("j"),
+		"app/k.libsonnet":     object("k"),
 		"app/README.md":       "# none",
 		"app/sub/e.yaml":      cm("e"),
 		"app/sub/deep/f.yaml": cm("f"),
@@ -34,11 +36,11 @@ func TestFilesThatAreRead(t *testing.T) {
 		dir  *hub.DirectorySource
 		want []string
 	}{
-		"DIR-01 only the directory itself":            {nil, []string{"h", "a", "b", "c"}},
-		"DIR-01 recurse":                              {&hub.DirectorySource{Recurse: true}, []string{"h", "a", "b", "c", "f", "e"}},
+		"DIR-01 only the directory itself":            {nil, []string{"h", "a", "b", "c", "j"}},
+		"DIR-01 recurse":                              {&hub.DirectorySource{Recurse: true}, []string{"h", "a", "b", "c", "j", "f", "e"}},
 		"DIR-02 include crosses directories":          {&hub.DirectorySource{Recurse: true, Include: "*.yaml"}, []string{"h", "b", "f", "e"}},
 		"DIR-02 include with braces":                  {&hub.DirectorySource{Recurse: true, Include: "{a.yml,sub/*}"}, []string{"a", "f", "e"}},
-		"DIR-02 exclude":                              {&hub.DirectorySource{Recurse: true, Exclude: "{c.json,sub/deep/**}"}, []string{"h", "a", "b", "e"}},
+		"DIR-02 exclude":                              {&hub.DirectorySource{Recurse: true, Exclude: "{c.json,sub/deep/**}"}, []string{"h", "a", "b", "j", "e"}},
 		"DIR-02 exclude is checked first":             {&hub.DirectorySource{Include: "{a.yml,b.yaml}", Exclude: "a*"}, []string{"b"}},
 		"DIR-03 any extension":                        {&hub.DirectorySource{DisableExtensionFilter: true, Include: "d.txt"}, []string{"d"}},
 		"DIR-02 nothing included gives nothing":       {&hub.DirectorySource{Include: "zzz"}, nil},
@@ -143,10 +145,6 @@ func TestContentsOfFiles(t *testing.T) {
 				"b.yaml": cm("b") + "data:\n  k: " + strings.Repeat("x", 6<<20) + "\n",
 			},
 			kind: fault.Exceeded, says: "bytes together",
-		},
-		"DIR-09(refused) Jsonnet is named, not ignored": {
-			files: map[string]string{"a.jsonnet": "{}", "b.yaml": cm("b")},
-			kind:  fault.Invalid, says: "a.jsonnet: Jsonnet files are not served yet",
 		},
 		"SEC-B1 an alias bomb": {
 			files: map[string]string{"a.yaml": bomb()},

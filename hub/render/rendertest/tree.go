@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -20,10 +21,11 @@ import (
 // A Tree is a file tree: names to contents. A name that begins with "link "
 // is a symbolic link to its content.
 type Tree struct {
-	files  fstest.MapFS
-	commit string
-	broken error
-	reads  []string
+	files   fstest.MapFS
+	commit  string
+	broken  error
+	reads   []string
+	lookups int
 }
 
 // NewTree makes a tree.
@@ -70,6 +72,39 @@ func (t *Tree) With(files map[string]string) *Tree {
 
 // Break makes every call fail with err.
 func (t *Tree) Break(err error) { t.broken = err }
+
+// Lookups returns how many inputs were lookups up.
+func (t *Tree) Lookups() int { return t.lookups }
+
+// Sound reports whether no file or link has another one below it.
+func (t *Tree) Sound() bool {
+	for name := range t.files {
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			if t.files[dir] != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Linkless reports whether a directory has no links below it. It looks at so
+// many files at most.
+func (t *Tree) Linkless(name string, most int) bool {
+	at, err := t.resolve("look up", name, true)
+	if err != nil || t.files[at] != nil {
+		return false
+	}
+	for n, f := range t.files {
+		if !strings.HasPrefix(n, at+"/") {
+			continue
+		}
+		if most--; most < 0 || f.Mode&fs.ModeSymlink != 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // Reads returns the names whose contents were read.
 func (t *Tree) Reads() []string { return t.reads }
@@ -193,6 +228,7 @@ func (t *Tree) ReadLink(name string) (string, error) {
 
 // Input implements hub.Tree.
 func (t *Tree) Input(kind hub.InputKind, name string) (hub.Input, error) {
+	t.lookups++
 	at, err := t.resolve("input", name, kind != hub.InputLink)
 	if err != nil {
 		return hub.Input{}, err
@@ -205,6 +241,17 @@ func (t *Tree) Input(kind hub.InputKind, name string) (hub.Input, error) {
 			return missing, nil
 		}
 		return hub.Input{Kind: kind, Path: name, Hash: hash(f.Data)}, nil
+	case hub.InputTree:
+		var text strings.Builder
+		for _, n := range slices.Sorted(maps.Keys(t.files)) {
+			if at == "." || n == at || strings.HasPrefix(n, at+"/") {
+				fmt.Fprintf(&text, "%s %v %s\n", n, t.files[n].Mode, hash(t.files[n].Data))
+			}
+		}
+		if text.Len() == 0 {
+			return missing, nil
+		}
+		return hub.Input{Kind: kind, Path: name, Hash: hash([]byte(text.String()))}, nil
 	case hub.InputList:
 		entries, err := t.ReadDir(at)
 		if err != nil {

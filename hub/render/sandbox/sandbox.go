@@ -44,7 +44,11 @@ func Enter(executable string, limits Limits, keep uint) (string, error) {
 	if err := unix.CloseRange(keep+1, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return "", fmt.Errorf("close inherited files: %w", err)
 	}
-	abi, err := landlock(executable, limits.ABI)
+	var rules []fileRule
+	for _, name := range readable(executable) {
+		rules = append(rules, fileRule{name, unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE})
+	}
+	abi, err := restrictFiles(rules, limits.ABI)
 	if err != nil {
 		return "", err
 	}
@@ -89,10 +93,16 @@ func setLimits(l Limits) error {
 	return set("memory", unix.RLIMIT_DATA, l.Data)
 }
 
-// landlock denies all files except the executable, all TCP, and everything else
-// that its version can deny. That is the kernel's version of Landlock, or
-// newest if that is older. It is returned.
-func landlock(executable string, newest int) (int, error) {
+// A fileRule gives rights to a file, or to a directory and all below it.
+type fileRule struct {
+	name   string
+	rights uint64
+}
+
+// restrictFiles denies all files except those of the rules, all TCP, and
+// everything else that its version of Landlock can deny. That is the kernel's,
+// or newest if that is older. It is returned.
+func restrictFiles(rules []fileRule, newest int) (int, error) {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 || abi < 1 {
 		return 0, ErrUnsupported
@@ -119,8 +129,8 @@ func landlock(executable string, newest int) (int, error) {
 		return 0, fmt.Errorf("make Landlock rules: %w", errno)
 	}
 	defer unix.Close(int(fd))
-	for _, name := range readable(executable) {
-		if err := allow(int(fd), name); err != nil {
+	for _, r := range rules {
+		if err := allow(int(fd), r.name, r.rights&attr.Handled_access_fs); err != nil {
 			return 0, err
 		}
 	}
@@ -162,7 +172,11 @@ func readable(executable string) []string {
 	return out
 }
 
-func allow(ruleset int, name string) error {
+// fileRights are those that a file can have; the others are for directories.
+const fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+	unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+
+func allow(ruleset int, name string, rights uint64) error {
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -171,10 +185,14 @@ func allow(ruleset int, name string) error {
 		return fmt.Errorf("open %q: %w", name, err)
 	}
 	defer unix.Close(fd)
-	rule := unix.LandlockPathBeneathAttr{
-		Allowed_access: unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE,
-		Parent_fd:      int32(fd),
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("look at %q: %w", name, err)
 	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		rights &= fileRights
+	}
+	rule := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
 	if errno != 0 {
 		return fmt.Errorf("allow %q: %w", name, errno)

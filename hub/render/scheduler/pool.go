@@ -224,7 +224,7 @@ func (p *Pool) run(ctx context.Context, g grant, req render.Request) (render.Res
 			p.ended++
 			p.mu.Unlock()
 			p.cfg.Log.WarnContext(ctx, "renderer ended", logkey.Tenant, req.Tenant, logkey.Application, req.Application, logkey.State, w.state, logkey.Error, err)
-			return render.Result{}, nil, err
+			return res, nil, err
 		}
 		w = nil
 	}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,42 @@ func TestTenantsTakeTurns(t *testing.T) {
 	if strings.Join(text, " ") != want {
 		t.Errorf("FT-G9 turns %v, want %s", text, want)
 	}
+}
+
+func TestRendersAtOnce(t *testing.T) {
+	t.Parallel()
+	t.Run("REPO-06 as many renders run at once as the operator has set, and no more", func(t *testing.T) {
+		t.Parallel()
+		const workers = 3
+		p, err := NewPool(render.Config{Log: slog.New(slog.DiscardHandler), Workers: workers, Processes: workers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var grants []grant
+		for i := range workers {
+			g, err := p.acquire(t.Context(), hub.TenantID(rune('a'+i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			grants = append(grants, g)
+		}
+		got := make(chan grant)
+		go func() {
+			g, err := p.acquire(t.Context(), "z")
+			if err != nil {
+				t.Error(err)
+			}
+			got <- g
+		}()
+		for waits := 0; waits == 0; _, waits, _ = p.Stats() {
+			runtime.Gosched()
+		}
+		if running, waiting, _ := p.Stats(); running != workers || waiting != 1 {
+			t.Errorf("%d run and %d wait, want %d and one", running, waiting, workers)
+		}
+		p.release(grants[0], nil, nil)
+		p.release(<-got, nil, nil)
+	})
 }
 
 func TestATenantThatPassesLimitsGetsOnePlace(t *testing.T) {
@@ -150,8 +187,9 @@ func TestRequestsThatCannotBeRendered(t *testing.T) {
 		"no source":     {render.Request{}, fault.Invalid},
 		"no tree":       {render.Request{Sources: []hub.Source{{Path: "a"}}, Trees: []hub.Tree{nil}}, fault.Internal},
 		"fewer trees":   {render.Request{Sources: []hub.Source{{Path: "a"}}}, fault.Internal},
-		"a chart":       {render.Request{Sources: []hub.Source{{Chart: "x"}}, Trees: []hub.Tree{nil}}, fault.Invalid},
-		"an artifact":   {render.Request{Sources: []hub.Source{{RepoURL: "oci://x/y"}}, Trees: []hub.Tree{nil}}, fault.Invalid},
+		"no chart":      {render.Request{Sources: []hub.Source{{Chart: "x"}}, Trees: []hub.Tree{nil}}, fault.Internal},
+		"no artifact":   {render.Request{Sources: []hub.Source{{RepoURL: "oci://x/y"}}, Trees: []hub.Tree{nil}}, fault.Internal},
+		"chart, path":   {render.Request{Sources: []hub.Source{{Chart: "x", Path: "y"}}, Trees: []hub.Tree{nil}}, fault.Invalid},
 		"a ref twice":   {render.Request{Sources: []hub.Source{{Ref: "x", Chart: ""}, {Ref: "x"}}, Trees: []hub.Tree{fakeTree{}, fakeTree{}}}, fault.Invalid},
 		"chart and ref": {render.Request{Sources: []hub.Source{{Chart: "x", Ref: "y"}}, Trees: []hub.Tree{nil}}, fault.Invalid},
 	} {
@@ -349,6 +387,40 @@ func TestPlacesAreShared(t *testing.T) {
 		if len(modest.granted) != 1 || len(again.granted) != 0 {
 			t.Error("the tenant that had half a minute comes before the one that had nothing")
 		}
+	})
+	t.Run("B25 INV-7 a tenant that used little does not wait for those that used much, one render at a time", func(t *testing.T) {
+		t.Parallel()
+		p := testPool(t, 2)
+		first, second := take(t, p, "loud"), take(t, p, "loud")
+		again := waits(t, p, "loud")
+		waits(t, p, "quiet") // nobody has used much yet
+		p.mu.Lock()
+		delete(p.waiting, "quiet")
+		p.turns = []hub.TenantID{"loud"}
+		p.used["loud"] = usage{time.Minute, time.Now()}
+		p.mu.Unlock()
+		ahead := take(t, p, "quiet")
+		other := waits(t, p, "other") // it is one at a time
+		waits(t, p, "quiet")
+		p.release(ahead, nil, nil)
+		if len(other.granted) != 1 || len(again.granted) != 0 {
+			t.Error("the place of the one that has ended does not go to the next tenant that used little")
+		}
+		p.release(first, nil, nil)
+		p.release(second, nil, nil)
+		if len(again.granted) != 1 {
+			t.Error("the ordinary slots are not used")
+		}
+	})
+	t.Run("B25 nobody begins ahead of tenants that used as little", func(t *testing.T) {
+		t.Parallel()
+		p := testPool(t, 2)
+		take(t, p, "loud")
+		take(t, p, "other")
+		p.mu.Lock()
+		p.used["loud"] = usage{time.Minute, time.Now()}
+		p.mu.Unlock()
+		waits(t, p, "quiet")
 	})
 	t.Run("INV-7 old use does not count", func(t *testing.T) {
 		t.Parallel()

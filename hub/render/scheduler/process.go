@@ -213,11 +213,14 @@ func (p *process) render(ctx context.Context, req render.Request, limits render.
 		if trouble := run.recorder.Trouble(); trouble != nil {
 			err = trouble
 		}
+		if err != nil {
+			res = render.Result{Inputs: run.causes()}
+		}
 	}()
 	if err := p.wire.WriteUntil(run.began.Add(limits.Timeout)); err != nil {
 		return render.Result{}, false, fmt.Errorf("render: %w", err)
 	}
-	ask := render.Ask{Application: req.Application, Namespace: req.Namespace, Sources: req.Sources, Limits: limits}
+	ask := render.Ask{Application: req.Application, Namespace: req.Namespace, Sources: req.Sources, Limits: limits, Describe: req.Describe}
 	if err := p.wire.Send(render.FrameAsk, ask); err != nil {
 		return render.Result{}, false, fmt.Errorf("%w: %w", errLost, err)
 	}
@@ -230,9 +233,11 @@ type run struct {
 	limits    render.Limits
 	recorder  *render.Recorder
 	began     time.Time
+	paused    time.Duration // in which the worker waited for a plugin
 	before    time.Duration // processor time of the worker at the first check
 	checkedAt time.Time     // at the worker's memory and processor time
 	asked     bool
+	refused   bool // a question has no answer: the error may depend on what is not recorded
 	objects   []render.Object
 	bytes     int64
 }
@@ -243,7 +248,7 @@ func (r *run) tick(ctx context.Context) error {
 	if err := r.stopped(ctx); err != nil {
 		return err
 	}
-	if now.Sub(r.began) > r.limits.Timeout {
+	if now.After(r.deadline()) {
 		return r.tooLong()
 	}
 	if now.Sub(r.checkedAt) >= step {
@@ -310,11 +315,12 @@ func (r *run) respond(ctx context.Context, frame render.Frame) error {
 	if err != nil {
 		return err
 	}
-	// What the hub does for a render is a part of it.
-	within, cancel := context.WithDeadline(ctx, r.began.Add(r.limits.Timeout))
+	within, cancel := r.within(ctx, q)
 	defer cancel()
+	asked := time.Now()
 	var reply render.Reply
 	if reply.Answer, err = r.recorder.Ask(within, q); err != nil {
+		r.refused = true
 		if within.Err() != nil && ctx.Err() == nil {
 			return r.tooLong()
 		}
@@ -323,11 +329,37 @@ func (r *run) respond(ctx context.Context, frame render.Frame) error {
 		}
 		reply = render.Reply{Failure: render.Fail(err)}
 	}
+	if q.Op == render.OpPlugin {
+		r.paused += time.Since(asked)
+		if err := r.wire.WriteUntil(r.deadline()); err != nil {
+			return err
+		}
+	}
 	bodies := make([][]byte, len(reply.Files))
 	for i, f := range reply.Files {
 		bodies[i] = f.Data
 	}
 	return r.wire.Send(render.FrameReply, reply, bodies...)
+}
+
+// deadline is the end of the render's time. Plugins have limits of their own.
+func (r *run) deadline() time.Time { return r.began.Add(r.paused + r.limits.Timeout) }
+
+// within bounds an answer. What the hub does for a render is a part of it.
+func (r *run) within(ctx context.Context, q render.Question) (context.Context, context.CancelFunc) {
+	if q.Op == render.OpPlugin {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, r.deadline())
+}
+
+// causes are all inputs that the error of a render depends on; nil: they are
+// not known.
+func (r *run) causes() []hub.Input {
+	if r.refused || r.recorder.Trouble() != nil {
+		return nil
+	}
+	return r.recorder.Inputs()
 }
 
 // acceptObject validates one object and counts it.
@@ -370,7 +402,7 @@ func (r *run) finish(frame render.Frame) (render.Result, bool, error) {
 	}
 	return render.Result{
 		Objects: r.objects, SourceType: readable(end.SourceType, maxSourceTypes), Inputs: r.recorder.Inputs(),
-		Impure: end.Impure, Warnings: end.Warnings,
+		Impure: end.Impure, Warnings: end.Warnings, Details: end.Details,
 	}, true, nil
 }
 

@@ -19,6 +19,9 @@ import (
 // time at once. A tenant whose render exceeded a limit begins in the long slots
 // for a while, which all such tenants share. While no other tenant waits, one
 // render of such a tenant may use an ordinary slot, if another one stays free.
+// One render at a time does not wait for an ordinary slot, but begins in a long
+// one: that of a tenant that used little lately, while all ordinary slots are
+// with tenants that used much.
 const (
 	brief = 2 * time.Second
 	// penaltyTime is how long a tenant whose worker was killed gets one worker
@@ -38,7 +41,8 @@ type slotLease struct {
 	passes bool // it passes a long render of its own tenant
 	began  time.Time
 	long   bool // it has one of the places for long renders
-	slow   bool // it began there
+	slow   bool // it began there, because its tenant passed a limit
+	ahead  bool // it began there, ahead of tenants that used much
 	worker *process
 	timer  *time.Timer // ends what is brief
 }
@@ -146,7 +150,7 @@ func (p *Pool) leave(t *ticket) {
 func (p *Pool) hand(s *slotLease, w *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.worker = w; s.long {
+	if s.worker = w; s.long && !s.ahead {
 		w.stepBack()
 	}
 }
@@ -212,21 +216,27 @@ func (p *Pool) leavePlace(s *slotLease, now time.Time) {
 func (p *Pool) schedule(now time.Time) {
 	for !p.closed && len(p.turns) > 0 {
 		p.promote(now)
-		turn, at, passes := p.choose(now)
-		if turn < 0 {
+		c, ok := p.choose(now)
+		if !ok {
 			return
 		}
-		next := p.dequeue(turn, at)
-		next.granted <- p.begin(next, passes, now)
+		next := p.dequeue(c.turn, c.at)
+		next.granted <- p.begin(next, c, now)
 	}
 }
 
-// choose returns which ticket starts next: its tenant's place in turns, its
-// place in the tenant's queue, and whether it passes others. Tenants that had
-// least lately come first; of equals, those who wait longest. A turn below 0
-// means that nobody may start. The caller holds mu.
-func (p *Pool) choose(now time.Time) (turn, at int, passes bool) {
-	turn = -1
+// A choice is which ticket starts next.
+type choice struct {
+	turn, at int  // its tenant's place in turns, and its own in the tenant's queue
+	passes   bool // it passes a long render of its own tenant
+	ahead    bool // it begins ahead of tenants that used much
+}
+
+// choose returns which ticket starts next. Tenants that had least lately come
+// first; of equals, those who wait longest. It returns false if nobody may
+// start. The caller holds mu.
+func (p *Pool) choose(now time.Time) (choice, bool) {
+	turn := -1
 	var least int64
 	for i, t := range p.turns {
 		if !p.mayStart(t, now) {
@@ -237,12 +247,30 @@ func (p *Pool) choose(now time.Time) (turn, at int, passes bool) {
 		}
 	}
 	if turn >= 0 {
-		return turn, 0, false
+		return choice{turn: turn}, true
 	}
-	if at = p.passing(now); at < 0 {
-		return -1, 0, false
+	if turn = p.startsAhead(now); turn >= 0 {
+		return choice{turn: turn, ahead: true}, true
 	}
-	return 0, at, true
+	if at := p.passing(now); at >= 0 {
+		return choice{at: at, passes: true}, true
+	}
+	return choice{}, false
+}
+
+// startsAhead returns the place in turns of a tenant that used little lately,
+// while all ordinary slots are with tenants that used much; below 0: there is
+// none. It is one render at a time. The caller holds mu.
+func (p *Pool) startsAhead(now time.Time) int {
+	if p.long >= p.longPlaces() || p.shortRunning < p.cfg.Workers || p.count(func(s *slotLease) bool { return s.ahead }) > 0 {
+		return -1
+	}
+	if p.count(func(s *slotLease) bool { return !s.long && p.debt(s.tenant, now) == 0 }) > 0 {
+		return -1
+	}
+	return slices.IndexFunc(p.turns, func(t hub.TenantID) bool {
+		return p.busy[t] == 0 && !p.isSlow(t, now) && p.debt(t, now) == 0
+	})
 }
 
 // dequeue removes a ticket from its tenant's queue. A tenant that has others
@@ -281,11 +309,12 @@ func (p *Pool) passing(now time.Time) int {
 }
 
 // begin assigns a slot to a ticket that may start.
-func (p *Pool) begin(t *ticket, passes bool, now time.Time) grant {
+func (p *Pool) begin(t *ticket, c choice, now time.Time) grant {
 	tenant := t.tenant
-	s := &slotLease{tenant: tenant, app: t.app, passes: passes, began: now}
-	if p.isSlow(tenant, now) && p.longPlaces() > 0 && !passes {
-		s.long, s.slow = true, true
+	s := &slotLease{tenant: tenant, app: t.app, passes: c.passes, ahead: c.ahead, began: now}
+	s.slow = p.isSlow(tenant, now) && p.longPlaces() > 0 && !c.passes
+	if s.slow || s.ahead {
+		s.long = true
 		p.long++
 	} else {
 		p.shortRunning++

@@ -42,6 +42,9 @@ func bombs() map[string]bomb {
 			return m
 		}
 	}
+	jsonnet := func(text string) func() map[string]string {
+		return func() map[string]string { return map[string]string{"a.jsonnet": text} }
+	}
 	packed := func(make func() string) func() map[string]string {
 		return func() map[string]string {
 			return rendertest.Chart(map[string]string{"charts/d-1.0.0.tgz": make()})
@@ -114,6 +117,15 @@ func bombs() map[string]bomb {
 		"SEC-B6 a schema of alternatives": {func() map[string]string {
 			return rendertest.Chart(map[string]string{"values.schema.json": alternatives(24), "values.yaml": "a: x\n", "templates/b.yaml": "{{ fail \"still here\" }}"})
 		}, ""},
+		"SEC-B8 a text that doubles without end": {jsonnet(`local f(s, n) = if n == 0 then s else f(s + s, n - 1); f("x", 60)`), ""},
+		"SEC-B8 a loop without end":              {jsonnet(`std.foldl(function(a, i) a + std.foldl(function(b, j) b + j, std.range(1, 100000), 0), std.range(1, 1000000), 0)`), "of processor time"},
+		"SEC-B8 a list without end":              {jsonnet(`std.range(1, 4000000000)`), ""},
+		"SEC-B8 objects that nest without end":   {jsonnet(`local f(n) = {a: f(n + 1)}; f(0)`), ""},
+		"SEC-B8 imports in a circle": {func() map[string]string {
+			return map[string]string{"a.jsonnet": `import "b.jsonnet"`, "b.jsonnet": `import "a.jsonnet"`}
+		}, ""},
+		"SEC-B8 text nested without end":        {jsonnet(strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000)), ""},
+		"SEC-B8 a repetition of a gigabyte":     {jsonnet(`std.repeat("x", 4000000000)`), ""},
 		"SEC-B11 overlays that double":          {func() map[string]string { return rendertest.Overlays(30) }, ""},
 		"SEC-B11 bases two thousand deep":       {func() map[string]string { return rendertest.Chain(2_000) }, ""},
 		"SEC-B11 a component that holds itself": {kust("components: [c]\nresources: [r.yaml]\n", "c/kustomization.yaml", "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\ncomponents: [../c]\n"), ""},

@@ -167,8 +167,10 @@ func TestBuildVariables(t *testing.T) {
 			files := map[string]string{
 				"c/Chart.yaml": chartYAML, "c/templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x\ndata:\n  v: {{ .Values.v | quote }}\n",
 				"k/kustomization.yaml": "resources: [x.yaml]\n", "k/x.yaml": configMap,
+				"j/x.jsonnet": `{apiVersion: "v1", kind: "ConfigMap", metadata: {name: "x"}, data: {v: std.extVar("v")}}`,
 			}
 			for tool, source := range map[string]hub.Source{
+				"Jsonnet":   {Path: "j", Directory: &hub.DirectorySource{Jsonnet: &hub.JsonnetSource{ExtVars: []hub.JsonnetVar{{Name: "v", Value: written}}}}},
 				"Helm":      {Path: "c", Helm: &hub.HelmSource{Parameters: []hub.HelmParameter{{Name: "v", Value: written, ForceString: true}}}},
 				"Kustomize": {Path: "k", Kustomize: &hub.KustomizeSource{CommonAnnotations: map[string]string{"v": written}, CommonAnnotationsEnvsubst: true}},
 			} {

@@ -48,28 +48,31 @@ func TestTypeOfASource(t *testing.T) {
 		want   []string
 		says   string
 	}{
-		"SRC-14 a chart":                          {hub.Source{Path: "a"}, chart, render.TypeHelm, []string{"ConfigMap helm"}, ""},
-		"SRC-14 a kustomization":                  {hub.Source{Path: "a"}, kustomization, render.TypeKustomize, []string{"ConfigMap kust"}, ""},
-		"SRC-14 both: Kustomize wins":             {hub.Source{Path: "a"}, both, render.TypeKustomize, []string{"ConfigMap kust"}, ""},
-		"SRC-14 the spec wins":                    {hub.Source{Path: "a", Helm: &hub.HelmSource{}}, both, render.TypeHelm, []string{"ConfigMap helm"}, ""},
-		"SRC-14 an empty directory block":         {hub.Source{Path: "a", Directory: &hub.DirectorySource{Include: "r.yaml"}}, both, render.TypeDirectory, []string{"ConfigMap kust"}, ""},
-		"SRC-14 neither":                          {hub.Source{Path: "a"}, map[string]string{"a/x.yaml": configMap}, render.TypeDirectory, []string{"ConfigMap a"}, ""},
-		"SRC-01 the root":                         {hub.Source{Path: "."}, map[string]string{"x.yaml": configMap}, render.TypeDirectory, []string{"ConfigMap a"}, ""},
-		"SRC-14 two blocks":                       {hub.Source{Path: "a", Helm: &hub.HelmSource{}, Kustomize: &hub.KustomizeSource{}}, both, "", nil, "Kustomize and Helm"},
-		"a path that is not there":                {hub.Source{Path: "nope"}, both, "", nil, `path "nope" does not exist`},
-		"a path that is a file":                   {hub.Source{Path: "a/r.yaml"}, both, "", nil, "is a file"},
-		"SEC-A2 a path outside":                   {hub.Source{Path: "../x"}, both, "", nil, "leaves the repository"},
-		"SEC-A2 a path with a zero byte":          {hub.Source{Path: "a\x00b"}, both, "", nil, "zero byte"},
-		"SEC-A2 .git is no place":                 {hub.Source{Path: ".git"}, both, "", nil, "does not exist"},
-		"SEC-A2 backslashes are a name":           {hub.Source{Path: `..\..\etc`}, both, "", nil, "does not exist"},
-		"SEC-A2 escapes are a name":               {hub.Source{Path: "%2e%2e/etc"}, both, "", nil, "does not exist"},
-		"SEC-A1 a path that is a link out":        {hub.Source{Path: "l"}, map[string]string{"link l": "../.."}, "", nil, "symbolic link"},
-		"a path that is a link inside":            {hub.Source{Path: "l"}, map[string]string{"link l": "a", "a/x.yaml": configMap}, render.TypeDirectory, []string{"ConfigMap a"}, ""},
-		"path and chart":                          {hub.Source{Path: "a", Chart: "x"}, both, "", nil, "path and chart are both set"},
-		"SRC-02(refused) a chart of a repository": {hub.Source{Chart: "kube-prometheus-stack"}, both, "", nil, "chart repositories are not served yet"},
-		"SRC-03(refused) an OCI artifact":         {hub.Source{RepoURL: "oci://host/x", Path: "."}, both, "", nil, "chart repositories are not served yet"},
-		"SRC-10 ref and chart":                    {hub.Source{Chart: "x", Ref: "y"}, both, "", nil, "ref and chart"},
-		"CMP a plugin":                            {hub.Source{Path: "a", Plugin: []byte(`{"name":"x"}`)}, both, "", nil, "plugins are not served yet"},
+		"SRC-14 a chart":                         {hub.Source{Path: "a"}, chart, render.TypeHelm, []string{"ConfigMap helm"}, ""},
+		"SRC-14 a kustomization":                 {hub.Source{Path: "a"}, kustomization, render.TypeKustomize, []string{"ConfigMap kust"}, ""},
+		"SRC-14 both: Kustomize wins":            {hub.Source{Path: "a"}, both, render.TypeKustomize, []string{"ConfigMap kust"}, ""},
+		"SRC-14 the spec wins":                   {hub.Source{Path: "a", Helm: &hub.HelmSource{}}, both, render.TypeHelm, []string{"ConfigMap helm"}, ""},
+		"SRC-14 an empty directory block":        {hub.Source{Path: "a", Directory: &hub.DirectorySource{Include: "r.yaml"}}, both, render.TypeDirectory, []string{"ConfigMap kust"}, ""},
+		"SRC-14 neither":                         {hub.Source{Path: "a"}, map[string]string{"a/x.yaml": configMap}, render.TypeDirectory, []string{"ConfigMap a"}, ""},
+		"SRC-01 the root":                        {hub.Source{Path: "."}, map[string]string{"x.yaml": configMap}, render.TypeDirectory, []string{"ConfigMap a"}, ""},
+		"SRC-14 two blocks":                      {hub.Source{Path: "a", Helm: &hub.HelmSource{}, Kustomize: &hub.KustomizeSource{}}, both, "", nil, "Kustomize and Helm"},
+		"a path that is not there":               {hub.Source{Path: "nope"}, both, "", nil, `path "nope" does not exist`},
+		"a path that is a file":                  {hub.Source{Path: "a/r.yaml"}, both, "", nil, "is a file"},
+		"SEC-A2 a path outside":                  {hub.Source{Path: "../x"}, both, "", nil, "leaves the repository"},
+		"SEC-A2 a path with a zero byte":         {hub.Source{Path: "a\x00b"}, both, "", nil, "zero byte"},
+		"SEC-A2 .git is no place":                {hub.Source{Path: ".git"}, both, "", nil, "does not exist"},
+		"SEC-A2 backslashes are a name":          {hub.Source{Path: `..\..\etc`}, both, "", nil, "does not exist"},
+		"SEC-A2 escapes are a name":              {hub.Source{Path: "%2e%2e/etc"}, both, "", nil, "does not exist"},
+		"SEC-A1 a path that is a link out":       {hub.Source{Path: "l"}, map[string]string{"link l": "../.."}, "", nil, "symbolic link"},
+		"a path that is a link inside":           {hub.Source{Path: "l"}, map[string]string{"link l": "a", "a/x.yaml": configMap}, render.TypeDirectory, []string{"ConfigMap a"}, ""},
+		"path and chart":                         {hub.Source{Path: "a", Chart: "x"}, both, "", nil, "path and chart are both set"},
+		"SRC-02 a chart with settings of others": {hub.Source{Chart: "x", Kustomize: &hub.KustomizeSource{}}, both, "", nil, "settings for Kustomize"},
+		"SRC-10 ref and chart":                   {hub.Source{Chart: "x", Ref: "y"}, both, "", nil, "ref and chart"},
+		"CMP a plugin":                           {hub.Source{Path: "a", Plugin: []byte(`{"name":"x"}`)}, both, "", nil, `there is no plugin "x" for this organisation`},
+		"CMP a plugin and another tool":          {hub.Source{Path: "a", Plugin: []byte(`{"name":"x"}`), Helm: &hub.HelmSource{}}, both, "", nil, "Helm and Plugin"},
+		"CMP a plugin of the wrong shape":        {hub.Source{Path: "a", Plugin: []byte(`{"name":1}`)}, both, "", nil, "plugin cannot be read"},
+		"CMP-06 no plugin discovers the path":    {hub.Source{Path: "a", Plugin: []byte(`{}`)}, both, "", nil, `no plugin matches the path "a"`},
+		"SRC-16 an override that names a plugin": {hub.Source{Path: "a"}, with(kustomization, map[string]string{"a/.argocd-source.yaml": "plugin: {name: other}\n"}), "", nil, `there is no plugin "other"`},
 		"SRC-16 an override of settings": {
 			hub.Source{Path: "a"}, with(kustomization, map[string]string{"a/.argocd-source.yaml": "kustomize: {namePrefix: p-}\n", "a/.argocd-source-web.yaml": "kustomize: {nameSuffix: -s}\npath: ../elsewhere\n"}),
 			render.TypeKustomize, []string{"ConfigMap p-kust-s"}, "",
@@ -125,6 +128,18 @@ func TestSettings(t *testing.T) {
 		want    []string
 		another string // a key that this render does not read
 	}{
+		"SRC-15 Helm is switched off": {
+			hub.Source{Path: "a"}, map[string]string{"a/Chart.yaml": "# +argocd:skip-file-rendering\n" + chartYAML, "a/templates/x.yaml": configMap, "a/y.yaml": named("z")},
+			hub.HelmEnableKey, "false", []string{"ConfigMap a"}, []string{"ConfigMap z"}, hub.KustomizeEnableKey,
+		},
+		"SRC-15 Kustomize is switched off": {
+			hub.Source{Path: "a"}, map[string]string{"a/kustomization.yaml": "resources: [y.yaml]\nnamePrefix: p-\n", "a/y.yaml": named("z")},
+			hub.KustomizeEnableKey, "false", []string{"ConfigMap p-z"}, []string{"ConfigMap z"}, hub.HelmEnableKey,
+		},
+		"SRC-15 Kustomize is switched off, though the spec names it": {
+			hub.Source{Path: "a", Kustomize: &hub.KustomizeSource{NamePrefix: "q-"}}, map[string]string{"a/kustomization.yaml": "resources: [b/y.yaml]\n", "a/b/y.yaml": named("z"), "a/x.yaml": configMap},
+			hub.KustomizeEnableKey, "false", []string{"ConfigMap q-z"}, []string{"ConfigMap a"}, hub.HelmEnableKey,
+		},
 		"DIR-08 hidden directories": {
 			hub.Source{Path: ".", Directory: &hub.DirectorySource{Recurse: true}}, map[string]string{"x.yaml": configMap, ".d/h.yaml": named("h")},
 			hub.HiddenDirectoriesKey, "true", []string{"ConfigMap a"}, []string{"ConfigMap a", "ConfigMap h"}, hub.KustomizeOptionsKey,
@@ -166,6 +181,41 @@ func TestSettings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Edits of a build are made in the worker's memory and never in a checkout, so
+// nothing has to be locked: each of two renders waits until the other reads.
+func TestBuildsSideBySide(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, func(c *render.Config) { c.Workers, c.Processes = 2, 2 })
+	files := map[string]string{"kustomization.yaml": "resources: [r.yaml]\n", "r.yaml": configMap}
+	var both sync.WaitGroup
+	both.Add(2)
+	var builds sync.WaitGroup
+	for _, prefix := range []string{"one-", "two-"} {
+		builds.Go(func() {
+			req := request(hub.Source{Path: ".", Kustomize: &hub.KustomizeSource{NamePrefix: prefix}}, files)
+			req.Trees[0] = &meeting{Tree: req.Trees[0], arrive: sync.OnceFunc(func() { both.Done(); both.Wait() })}
+			res, err := p.Render(t.Context(), req)
+			t.Run("KUST-11 builds with edits of one revision run at the same time: "+prefix, func(t *testing.T) {
+				if err != nil || !slices.Equal(names(res), []string{"ConfigMap " + prefix + "a"}) {
+					t.Errorf("%v, %v", names(res), err)
+				}
+			})
+		})
+	}
+	builds.Wait()
+}
+
+// A meeting waits at its first read until the others have arrived.
+type meeting struct {
+	hub.Tree
+	arrive func()
+}
+
+func (m *meeting) ReadFile(name string) ([]byte, error) {
+	m.arrive()
+	return m.Tree.ReadFile(name)
 }
 
 func TestSeveralSources(t *testing.T) {

@@ -295,6 +295,53 @@ func TestSandboxHolds(t *testing.T) {
 	wellAgain(t, p)
 }
 
+// What a worker cannot do, one without a sandbox can: the probes do try it.
+// Those that would harm the test itself are left out.
+func TestProbesWorkOutsideOfTheSandbox(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	dir := t.TempDir()
+	file := func(name string) string {
+		full := filepath.Join(dir, name)
+		if err := os.WriteFile(full, []byte("hidden"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return full
+	}
+	p := newPool(t, func(c *render.Config) { c.Sandbox = render.SandboxNone })
+	for _, c := range []struct{ id, name, arg, want string }{
+		{"SEC-A6", "connect", listener.Addr().String(), "connected"},
+		{"SEC-A11", "listen", "", "listening"},
+		{"SEC-A6", "socket-unix", "", "socket"},
+		{"SEC-A6", "socketpair", "", "pair"},
+		{"SEC-A5", "read", "/etc/passwd", ":"},
+		{"SEC-A5", "read", "/proc/self/maps", "-"},
+		{"SEC-A4", "read", file("read"), "hidden"},
+		{"SEC-A4", "list", "/", ""},
+		{"SEC-A4", "stat", file("stat"), "there"},
+		{"SEC-A11", "write", file("write"), "written"},
+		{"SEC-A11", "mkdir", filepath.Join(dir, "made"), "made"},
+		{"SEC-A11", "remove", file("remove"), "removed"},
+		{"SEC-A11", "chmod", file("chmod"), "changed"},
+		{"SEC-A11", "exec", "/bin/true", ""},
+		{"SEC-A11", "signal-0", "", "signalled"},
+		{"SEC-A11", "tgkill", "", "signalled"},
+		{"SEC-A11", "memfd", "", "memfd"},
+		{"SEC-A11", "fcntl-setown", "", "owned"},
+		{"SEC-A11", "fcntl-dup", "", "doubled"},
+	} {
+		t.Run(c.id+" without a sandbox: "+c.name+" "+filepath.Base(c.arg), func(t *testing.T) {
+			res, err := p.Render(t.Context(), probeRequest(c.name, c.arg))
+			if err != nil || !strings.Contains(string(res.Objects[0].JSON), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
 func TestSandboxHoldsOnOlderKernels(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector cannot be caged")

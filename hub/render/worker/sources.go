@@ -22,6 +22,12 @@ type renderer func(ctx context.Context, job render.Job) (string, render.Output, 
 // renderAll renders every source with objects and merges the results (SRC-12: a
 // later source has precedence).
 func renderAll(ctx context.Context, ask render.Ask, access render.Access, how renderer) ([]render.Object, render.Finished, error) {
+	if ask.Describe && len(ask.Sources) > 0 {
+		details, err := describe(ctx, render.Job{
+			Application: ask.Application, Namespace: ask.Namespace, Source: ask.Sources[0], Files: render.Files{Access: access}, Limits: ask.Limits,
+		})
+		return nil, render.Finished{SourceType: details.Type, Details: &details}, err
+	}
 	var all render.Output
 	var types []string
 	refs := map[string]int{}
@@ -70,19 +76,14 @@ func ofSource(i int, s hub.Source, err error) error {
 
 // renderSource finds out which renderer a source needs and runs it.
 func renderSource(ctx context.Context, job render.Job) (string, render.Output, error) {
-	var err error
-	if job.Dir, err = render.Within(".", job.Source.Path); err != nil {
-		return "", render.Output{}, fault.With(err, "path", "")
-	}
-	if job.Source, err = override(ctx, job); err != nil {
-		return "", render.Output{}, err
-	}
-	kind, err := detect(ctx, job)
+	job, kind, name, with, err := chooseTool(ctx, job)
 	if err != nil {
 		return "", render.Output{}, err
 	}
 	var out render.Output
 	switch kind {
+	case render.TypePlugin:
+		out, err = renderPlugin(ctx, job, name, with)
 	case render.TypeHelm:
 		out, err = helm.Render(ctx, job)
 	case render.TypeKustomize:
@@ -91,6 +92,33 @@ func renderSource(ctx context.Context, job render.Job) (string, render.Output, e
 		out, err = plain.Render(ctx, job)
 	}
 	return kind, out, err
+}
+
+// chooseTool finds the directory and the settings of a source, and its type. Of
+// a plugin it returns the full name and the block.
+func chooseTool(ctx context.Context, job render.Job) (render.Job, string, string, hub.PluginSource, error) {
+	var with hub.PluginSource
+	var err error
+	if job.Dir, err = render.Within(".", job.Source.Path); err != nil {
+		return job, "", "", with, fault.With(err, "path", "")
+	}
+	if job.Source, err = override(ctx, job); err != nil {
+		return job, "", "", with, err
+	}
+	kind, err := detect(ctx, job)
+	if err != nil {
+		return job, "", "", with, err
+	}
+	name, with, err := choosePlugin(ctx, job)
+	switch {
+	case err != nil:
+		return job, "", "", with, err
+	case name != "":
+		return job, render.TypePlugin, name, with, nil
+	case kind == render.TypePlugin:
+		return job, "", "", with, fault.With(fault.New(fault.Invalid, "no plugin matches the path %q", job.Source.Path), "", "name the plugin in plugin.name")
+	}
+	return job, kind, "", with, nil
 }
 
 // detect follows SRC-14: a block in the spec decides; otherwise a
@@ -109,14 +137,31 @@ func detect(ctx context.Context, job render.Job) (string, error) {
 	default:
 	}
 	is := func(i int) bool { return stats[i].Kind == hub.InputFile }
-	explicit, err := declared(job.Source)
+	found, err := declared(job.Source)
 	switch {
-	case err != nil || explicit != "":
-		return explicit, err
+	case err != nil:
+		return "", err
+	case found != "":
 	case is(1) || is(2) || is(3):
-		return render.TypeKustomize, nil
+		found = render.TypeKustomize
 	case is(4):
-		return render.TypeHelm, nil
+		found = render.TypeHelm
+	default:
+		found = render.TypeDirectory
+	}
+	return unlessDisabled(ctx, job, found)
+}
+
+// unlessDisabled is the type of a source, or a directory if that tool is
+// switched off (SRC-15).
+func unlessDisabled(ctx context.Context, job render.Job, found string) (string, error) {
+	key, ok := map[string]string{render.TypeHelm: hub.HelmEnableKey, render.TypeKustomize: hub.KustomizeEnableKey}[found]
+	if !ok {
+		return found, nil
+	}
+	enabled, err := job.Enabled(ctx, key)
+	if err != nil || enabled {
+		return found, err
 	}
 	return render.TypeDirectory, nil
 }
@@ -133,6 +178,11 @@ func declared(s hub.Source) (string, error) {
 	if s.Directory != nil {
 		blocks = append(blocks, render.TypeDirectory)
 	}
+	if block, err := s.PluginBlock(); err != nil {
+		return "", err
+	} else if block != nil {
+		blocks = append(blocks, render.TypePlugin)
+	}
 	switch len(blocks) {
 	case 0:
 		return "", nil
@@ -140,7 +190,7 @@ func declared(s hub.Source) (string, error) {
 		return blocks[0], nil
 	}
 	return "", fault.With(fault.New(fault.Invalid, "the source has settings for %s, and can have only one of them", strings.Join(blocks, " and ")),
-		"", "remove all but one of helm, kustomize and directory")
+		"", "remove all but one of helm, kustomize, directory and plugin")
 }
 
 // override applies the files of SRC-16 to the settings of the source. Where
@@ -183,7 +233,7 @@ func patch(s hub.Source, text []byte) (hub.Source, error) {
 		return s, err
 	}
 	out.RepoURL, out.Chart, out.Path, out.TargetRevision = s.RepoURL, s.Chart, s.Path, s.TargetRevision
-	out.Ref, out.Name, out.TagPrefix, out.Plugin = s.Ref, s.Name, s.TagPrefix, s.Plugin
+	out.Ref, out.Name, out.TagPrefix = s.Ref, s.Name, s.TagPrefix
 	return out, nil
 }
 

@@ -154,6 +154,8 @@ type server struct {
 	how     renderer
 	asks    chan render.Frame
 	replies chan render.Frame
+	dog     *time.Timer   // ends the process, if the hub does not
+	within  time.Duration // of a render
 }
 
 func newServer(wire *render.Wire, how renderer) *server {
@@ -190,8 +192,9 @@ func (s *server) one(frame render.Frame) {
 		os.Exit(1)
 	}
 	// The hub's clock decides; this one is for a hub that cannot.
-	dog := time.AfterFunc(ask.Limits.Timeout+10*time.Second, func() { os.Exit(1) })
-	defer dog.Stop()
+	s.within = ask.Limits.Timeout + 10*time.Second
+	s.dog = time.AfterFunc(s.within, func() { os.Exit(1) })
+	defer func() { s.dog.Stop() }()
 	made, end, err := s.render(ask)
 	if err != nil {
 		s.send(render.FrameFailed, render.Fail(err))
@@ -235,6 +238,10 @@ func (s *server) render(ask render.Ask) (made []render.Object, end render.Finish
 
 // Ask sends a question to the hub; it makes the server a render.Access.
 func (s *server) Ask(_ context.Context, q render.Question) (render.Answer, error) {
+	if q.Op == render.OpPlugin { // the hub has a limit of its own for it
+		s.dog.Stop()
+		defer func() { s.dog.Reset(s.within) }()
+	}
 	s.send(render.FrameQuery, q)
 	frame := <-s.replies
 	reply, err := render.Decode[render.Reply](frame, render.FrameReply)

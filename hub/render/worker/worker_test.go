@@ -9,6 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/render/plugin"
 	"github.com/capstan-cd/capstan/hub/render/rendertest"
 	"github.com/capstan-cd/capstan/hub/render/scheduler"
 )
@@ -23,6 +24,9 @@ func TestMain(m *testing.M) {
 			}
 			return renderSource(ctx, job)
 		}))
+	}
+	if len(os.Args) > 1 && os.Args[1] == plugin.ProgramCommand {
+		os.Exit(plugin.Main())
 	}
 	if len(os.Args) > 2 && os.Args[1] == "rogue-worker" {
 		os.Exit(rogue(os.Args[2]))

@@ -26,6 +26,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/lru"
 	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/hub/source/guard"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -33,6 +34,7 @@ import (
 type Access struct {
 	Credential  hub.Credential
 	Insecure    bool   // do not verify the server's certificate
+	PlainHTTP   bool   // a registry has no TLS
 	Authorities string // PEM of the server's authorities, in place of the usual ones; empty: those of the system
 }
 
@@ -49,6 +51,7 @@ type Repositories interface {
 // Config sets what may be read. Zero values mean the defaults.
 type Config struct {
 	AllowedNetworks []netip.Prefix // internal networks that repositories may be in all the same; default: none
+	Proxies         []guard.Proxy  // that repositories may name; default: none
 	Timeout         time.Duration  // one index or archive with all redirects; default 60 s
 	Fresh           time.Duration  // an index is not requested again within; default 10 s
 	CacheBytes      int64          // memory for indices and archives of all tenants, each; default 64 MiB
@@ -66,7 +69,7 @@ type Client struct {
 	repositories Repositories
 	transport    *http.Transport
 
-	indices  *lru.Cache[key, index]
+	indices  *lru.Cache[key, Index]
 	chosen   *lru.Cache[key, choice]
 	archives *lru.Cache[key, hub.ChartArchive]
 	flight   singleflight.Group
@@ -109,7 +112,7 @@ func New(cfg Config, repositories Repositories) *Client {
 	}
 	return &Client{
 		cfg: cfg, repositories: repositories, transport: source.GuardedTransport(cfg.AllowedNetworks, nil),
-		indices: lru.New[key, index](cfg.CacheBytes), archives: lru.New[key, hub.ChartArchive](cfg.CacheBytes),
+		indices: lru.New[key, Index](cfg.CacheBytes), archives: lru.New[key, hub.ChartArchive](cfg.CacheBytes),
 		chosen: lru.New[key, choice](4 << 20), loading: make(chan struct{}, maxIndices),
 	}
 }
@@ -176,7 +179,8 @@ func (c *Client) Chart(ctx context.Context, tenant hub.TenantID, project string,
 // A choice is the version that was chosen for a ref, and for how long it is
 // valid.
 type choice struct {
-	version, address, digest string // the digest is empty if the repository has none
+	version, address, digest string     // the digest is empty if the repository has none
+	layer                    Descriptor // of a registry
 	until                    time.Time
 }
 
@@ -185,11 +189,11 @@ func (c *Client) chart(ctx context.Context, tenant hub.TenantID, project string,
 	if err != nil {
 		return hub.ChartArchive{}, fmt.Errorf("find what opens %s: %w", ref.Repository, err)
 	}
-	conn, err := c.connect(ref.Repository, access)
+	conn, err := c.Open(ref.Repository, access)
 	if err != nil {
 		return hub.ChartArchive{}, err
 	}
-	defer conn.close()
+	defer conn.Close()
 	var from repository = &httpRepository{c, conn, tenant, project}
 	if strings.HasPrefix(ref.Repository, "oci://") {
 		from = &registry{c, conn}
@@ -217,11 +221,15 @@ func (c *Client) chart(ctx context.Context, tenant hub.TenantID, project string,
 	sum := sha256.Sum256(data)
 	a := hub.ChartArchive{Version: pick.version, Digest: "sha256:" + hex.EncodeToString(sum[:]), Data: data}
 	if pick.digest != "" && pick.digest != a.Digest {
-		return hub.ChartArchive{}, fault.With(fault.New(fault.Invalid, "the archive of the chart %s %s has another digest than that of %s", ref.Name, pick.version, ref.Repository), "",
-			"publish the chart again")
+		return hub.ChartArchive{}, otherDigest(ref, pick.version)
 	}
 	c.archives.Put(packed, a, int64(len(data)))
 	return a, nil
+}
+
+func otherDigest(ref hub.ChartRef, version string) error {
+	return fault.With(fault.New(fault.Invalid, "the archive of the chart %s %s has another digest than that of %s", ref.Name, version, ref.Repository), "",
+		"publish the chart again")
 }
 
 // A repository is one place of charts, of either kind.
@@ -247,7 +255,7 @@ func checkRef(ref hub.ChartRef) error {
 		return fault.With(fault.New(fault.Invalid, "%q is not the name of a chart", short(ref.Name)), "", "use letters, digits, - and .")
 	}
 	if len(ref.Version) > maxVersion {
-		return fault.New(fault.Invalid, "the version of the chart %q is longer than %d bytes", name, maxVersion)
+		return fault.Wrap(fault.Invalid, ErrNone, "the version of the chart %q is longer than %d bytes", name, maxVersion)
 	}
 	return nil
 }

@@ -214,7 +214,7 @@ func TestChartRegistry(t *testing.T) {
 	}
 	c := charts.New(charts.Config{AllowedNetworks: loopback(), Observe: observe}, trusting(s, hub.Credential{Username: "me", Password: "s3cret"}))
 	for asked, want := range map[string]string{"1.2.0": "1.2.0", "^1.2": "1.10.0", "2.0.0+build.1": "2.0.0+build.1", "": "2.0.0+build.1"} {
-		t.Run("HELM-15 HELM-16(part) the version "+asked+" of a registry", func(t *testing.T) {
+		t.Run("HELM-15 HELM-16 the version "+asked+" of a registry", func(t *testing.T) {
 			a, err := c.Chart(t.Context(), tenant, project, hub.ChartRef{Repository: address, Name: "redis", Version: asked}, "")
 			if err != nil || a.Version != want || a.Digest != digests[want] || chartstest.Digest(a.Data) != a.Digest {
 				t.Errorf("%q gives %s %s, %v; want %s", asked, a.Version, a.Digest, err, want)

@@ -18,7 +18,7 @@ import (
 // names.
 type httpRepository struct {
 	*Client
-	conn    *connection
+	conn    *Connection
 	tenant  hub.TenantID
 	project string
 }
@@ -28,14 +28,24 @@ func (r *httpRepository) choose(ctx context.Context, ref hub.ChartRef) (choice, 
 	if err != nil {
 		return choice{}, err
 	}
-	all, err := i.versions(ref.Name)
-	switch {
-	case errors.Is(err, errNoEntry):
-		return choice{}, fault.With(fault.New(fault.Invalid, "the chart repository %s has no chart %q", ref.Repository, ref.Name), "", "correct the chart's name or the repository")
-	case err != nil:
-		return choice{}, explain("the index of "+ref.Repository, err)
+	all, err := i.Versions(ref.Name)
+	if err != nil {
+		return choice{}, noEntry(ref, err)
 	}
-	var served []published
+	return r.conn.choose(ref, all)
+}
+
+// noEntry explains why an index does not say what versions a chart has.
+func noEntry(ref hub.ChartRef, err error) error {
+	if errors.Is(err, errNoEntry) {
+		return fault.With(fault.Wrap(fault.Invalid, ErrNone, "the chart repository %s has no chart %q", ref.Repository, ref.Name), "", "correct the chart's name or the repository")
+	}
+	return explain("the index of "+ref.Repository, err)
+}
+
+// choose finds the version of a ref among those that an index has.
+func (c *Connection) choose(ref hub.ChartRef, all []Published) (choice, error) {
+	var served []Published
 	var versions []string
 	for _, p := range all {
 		if len(p.URLs) > 0 {
@@ -76,16 +86,22 @@ func archiveAddress(repository, written string) (string, error) {
 }
 
 func (r *httpRepository) fetch(ctx context.Context, ref hub.ChartRef, pick choice) ([]byte, error) {
+	return r.conn.archive(ctx, ref, pick, false)
+}
+
+// archive reads an archive that an index names. Anywhere sends the credential
+// also to another host.
+func (c *Connection) archive(ctx context.Context, ref hub.ChartRef, pick choice, anywhere bool) ([]byte, error) {
 	what := fmt.Sprintf("the chart %s %s at %s", ref.Name, pick.version, repourl.Redact(pick.address))
-	res, err := r.get(ctx, pick.address, nil)
+	res, err := c.get(ctx, pick.address, nil, anywhere)
 	if err != nil {
 		return nil, explain(what, err)
 	}
 	defer func() { _ = res.Body.Close() }() // nothing was written
 	if res.StatusCode != http.StatusOK {
-		return nil, answered(what, res.StatusCode)
+		return nil, c.answered(what, res.StatusCode)
 	}
-	return readAtMost(ctx, what, res.Body, r.cfg.ArchiveBytes)
+	return readAtMost(ctx, what, res.Body, c.cfg.ArchiveBytes)
 }
 
 // readAtMost reads an answer of a bounded size. A server that notices the
@@ -105,7 +121,7 @@ func readAtMost(ctx context.Context, what string, from io.Reader, most int64) ([
 	return data, nil
 }
 
-func (r *httpRepository) get(ctx context.Context, address string, header http.Header) (*http.Response, error) {
+func (c *Connection) get(ctx context.Context, address string, header http.Header, anywhere bool) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "the address cannot be parsed")
@@ -113,13 +129,13 @@ func (r *httpRepository) get(ctx context.Context, address string, header http.He
 	for name, values := range header {
 		req.Header[name] = values
 	}
-	r.conn.authorize(req)
-	return r.conn.http.Do(req)
+	c.authorize(req, anywhere)
+	return c.http.Do(req)
 }
 
 // index returns the repository's index; one that is known is requested
 // conditionally.
-func (r *httpRepository) index(ctx context.Context, repository string) (index, error) {
+func (r *httpRepository) index(ctx context.Context, repository string) (Index, error) {
 	k := key{r.tenant, r.project, repository}
 	old, known := r.indices.Get(k)
 	if known && r.cfg.Now().Sub(old.checked) < r.cfg.Fresh {
@@ -129,45 +145,47 @@ func (r *httpRepository) index(ctx context.Context, repository string) (index, e
 	case r.loading <- struct{}{}:
 		defer func() { <-r.loading }()
 	case <-ctx.Done():
-		return index{}, explain("the index of "+repository, ctx.Err())
+		return Index{}, explain("the index of "+repository, ctx.Err())
 	}
 	// Another one may have read it meanwhile.
 	if old, known = r.indices.Get(k); known && r.cfg.Now().Sub(old.checked) < r.cfg.Fresh {
 		return old, nil
 	}
-	got, err := r.readIndex(ctx, repository, old, known)
+	got, err := r.conn.Index(ctx, old)
 	if err != nil {
-		return index{}, err
+		return Index{}, err
 	}
 	got.checked = r.cfg.Now()
-	r.indices.Put(k, got, int64(len(got.packed)))
+	r.indices.Put(k, got, int64(len(got.Packed)))
 	return got, nil
 }
 
-func (r *httpRepository) readIndex(ctx context.Context, repository string, old index, known bool) (index, error) {
-	what := "the index of " + repository
+// Index reads the repository's index. One that is known, and has not changed,
+// is returned as it is.
+func (c *Connection) Index(ctx context.Context, old Index) (Index, error) {
+	what := "the index of " + c.address
 	header := http.Header{}
-	if known && old.etag != "" {
-		header.Set("If-None-Match", old.etag)
+	if old.ETag != "" {
+		header.Set("If-None-Match", old.ETag)
 	}
-	if known && old.modified != "" {
-		header.Set("If-Modified-Since", old.modified)
+	if old.Modified != "" {
+		header.Set("If-Modified-Since", old.Modified)
 	}
-	res, err := r.get(ctx, strings.TrimSuffix(repository, "/")+"/index.yaml", header)
+	res, err := c.get(ctx, strings.TrimSuffix(c.address, "/")+"/index.yaml", header, false)
 	if err != nil {
-		return index{}, explain(what, err)
+		return Index{}, explain(what, err)
 	}
 	defer func() { _ = res.Body.Close() }() // nothing was written
 	switch {
-	case res.StatusCode == http.StatusNotModified && known:
+	case res.StatusCode == http.StatusNotModified && len(old.Packed) > 0:
 		return old, nil
 	case res.StatusCode != http.StatusOK:
-		return index{}, answered(what, res.StatusCode)
+		return Index{}, c.answered(what, res.StatusCode)
 	}
-	text, err := readAtMost(ctx, what, res.Body, r.cfg.IndexBytes)
+	text, err := readAtMost(ctx, what, res.Body, c.cfg.IndexBytes)
 	if err != nil {
-		return index{}, err
+		return Index{}, err
 	}
 	packed, err := packIndex(text)
-	return index{packed: packed, etag: res.Header.Get("ETag"), modified: res.Header.Get("Last-Modified")}, err
+	return Index{Packed: packed, ETag: res.Header.Get("ETag"), Modified: res.Header.Get("Last-Modified")}, err
 }

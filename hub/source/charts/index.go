@@ -16,16 +16,16 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// An index is an index.yaml as it was read, compressed: large ones have tens of
+// An Index is an index.yaml as it was read, compressed: large ones have tens of
 // megabytes, most of which are never used.
-type index struct {
-	packed         []byte
-	etag, modified string
+type Index struct {
+	Packed         []byte
+	ETag, Modified string // the validators that the server sent
 	checked        time.Time
 }
 
-// A published chart is one version of an index.
-type published struct {
+// A Published chart is one version of an index.
+type Published struct {
 	Version string   `json:"version"`
 	URLs    []string `json:"urls"`
 	Digest  string   `json:"digest"`
@@ -46,11 +46,11 @@ func packIndex(text []byte) ([]byte, error) {
 	return w.EncodeAll(text, nil), nil
 }
 
-// versions returns the versions of one chart in an index. Most indices are
+// Versions returns the versions of one chart in an index. Most indices are
 // written in block style, one chart below the other; then only the part of that
 // chart is parsed. JSON is read as it comes. Other styles are refused.
-func (i index) versions(name string) ([]published, error) {
-	r, err := zstd.NewReader(bytes.NewReader(i.packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+func (i Index) Versions(name string) ([]Published, error) {
+	r, err := zstd.NewReader(bytes.NewReader(i.Packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 	if err != nil {
 		return nil, fmt.Errorf("read an index: %w", err)
 	}
@@ -67,7 +67,7 @@ func (i index) versions(name string) ([]published, error) {
 }
 
 // jsonEntry reads an index in JSON up to the chart.
-func jsonEntry(text io.Reader, name string) ([]published, error) {
+func jsonEntry(text io.Reader, name string) ([]Published, error) {
 	dec := json.NewDecoder(text)
 	if err := enter(dec, "entries"); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func jsonEntry(text io.Reader, name string) ([]published, error) {
 	if err := enter(dec, name); err != nil {
 		return nil, err
 	}
-	var out []published
+	var out []Published
 	if err := dec.Decode(&out); err != nil {
 		return nil, malformed(err)
 	}
@@ -128,7 +128,7 @@ func skip(dec *json.Decoder) error {
 
 // blockEntry cuts the lines of one chart out of an index in block style: those
 // from its key below "entries" to the next line that is not deeper.
-func blockEntry(text *bufio.Reader, name string) ([]published, error) {
+func blockEntry(text *bufio.Reader, name string) ([]Published, error) {
 	lines := &lineReader{in: text}
 	if !lines.until(func(l string) bool { return strings.TrimRight(l, " \r") == "entries:" }) {
 		if lines.err == nil && !lines.flow {
@@ -156,7 +156,7 @@ func blockEntry(text *bufio.Reader, name string) ([]published, error) {
 	if cut.part.Len() == 0 {
 		return nil, errNoEntry
 	}
-	var out []published
+	var out []Published
 	if err := yaml.Unmarshal([]byte(cut.part.String()), &out); err != nil {
 		return nil, malformed(err)
 	}

@@ -2,170 +2,119 @@ package charts
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
+	"net/url"
 	"slices"
 	"strings"
-
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2/errdef"
-	"oras.land/oras-go/v2/registry/remote"
-	"oras.land/oras-go/v2/registry/remote/auth"
-	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// chartLayer is the type of the layer that holds a chart's archive.
-const chartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
-
-// Bounds of what a registry may answer.
-const (
-	maxTags     = 20_000
-	maxManifest = 1 << 20 // bytes
-)
-
-var errTooManyTags = fault.New(fault.Exceeded, "it has more than %d tags", maxTags)
+// ChartLayer is the type of the layer that holds a chart's archive.
+const ChartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
 // A registry is an OCI registry below one address.
 type registry struct {
 	*Client
-	conn *connection
+	conn *Connection
 }
 
-func (r *registry) repository(ref hub.ChartRef) (*remote.Repository, error) {
-	name := strings.TrimPrefix(strings.TrimSuffix(ref.Repository, "/"), "oci://") + "/" + ref.Name
-	repo, err := remote.NewRepository(name)
+// chartIn is the repository of a chart below the address of a registry.
+func (c *Connection) chartIn(ref hub.ChartRef) (*OCIRepository, error) {
+	u, err := url.Parse(c.address)
 	if err != nil {
-		return nil, fault.With(fault.New(fault.Invalid, "%q is not the name of a repository in a registry", short(name)), "", "registries accept small letters, digits, -, _ and .")
+		return nil, fault.New(fault.Invalid, "the address cannot be parsed")
 	}
-	cred := r.conn.access.Credential
-	repo.Client = &auth.Client{
-		Client: r.conn.http, Cache: auth.NewCache(),
-		Credential: auth.StaticCredential(r.conn.host, auth.Credential{Username: cred.Username, Password: cred.Password, AccessToken: cred.BearerToken}),
-	}
-	return repo, nil
+	return c.OCIRepository(strings.Trim(u.Path, "/")+"/"+ref.Name, whatOf(ref))
 }
 
 func (r *registry) choose(ctx context.Context, ref hub.ChartRef) (choice, error) {
-	repo, err := r.repository(ref)
+	return r.conn.chooseTag(ctx, ref)
+}
+
+// chooseTag finds the version of a ref among the tags of its repository.
+func (c *Connection) chooseTag(ctx context.Context, ref hub.ChartRef) (choice, error) {
+	repo, err := c.chartIn(ref)
 	if err != nil {
 		return choice{}, err
 	}
 	version := ref.Version
 	if !exact(version) {
-		began := r.cfg.Now()
-		version, err = newest(ctx, repo, ref)
-		r.cfg.Observe("get-tags", ref.Repository, err, r.cfg.Now().Sub(began))
+		tags, err := repo.Tags(ctx)
 		if err != nil {
 			return choice{}, err
 		}
+		place, err := Newest(ref, tags)
+		if err != nil {
+			return choice{}, err
+		}
+		version = versionOf(tags[place])
 	}
-	began := r.cfg.Now()
 	desc, err := repo.Resolve(ctx, tagOf(version))
-	r.cfg.Observe("resolve-revision", ref.Repository, err, r.cfg.Now().Sub(began))
-	switch {
-	case errors.Is(err, errdef.ErrNotFound):
+	if errors.Is(err, ErrNone) {
 		return choice{}, noVersion(hub.ChartRef{Repository: ref.Repository, Name: ref.Name, Version: version})
-	case err != nil:
-		return choice{}, r.explain(ref, err)
 	}
-	layer, err := layerOf(ctx, repo, desc)
 	if err != nil {
-		return choice{}, r.explain(ref, err)
+		return choice{}, err
 	}
-	return choice{version: version, address: ref.Repository + "/" + ref.Name, digest: layer.Digest.String()}, nil
+	manifest, err := repo.Manifest(ctx, desc)
+	if err != nil {
+		return choice{}, err
+	}
+	layer, err := chartLayer(manifest)
+	if err != nil {
+		return choice{}, fault.With(err, whatOf(ref), "")
+	}
+	return choice{version: version, address: ref.Repository + "/" + ref.Name, digest: layer.Digest.String(), layer: layer}, nil
 }
 
-// newest finds the version of a range among a repository's tags.
-func newest(ctx context.Context, repo *remote.Repository, ref hub.ChartRef) (string, error) {
-	var versions []string
-	err := repo.Tags(ctx, "", func(tags []string) error {
-		for _, tag := range tags {
-			versions = append(versions, strings.ReplaceAll(tag, "_", "+"))
-		}
-		if len(versions) > maxTags {
-			return errTooManyTags
-		}
-		return nil
-	})
-	if err != nil {
-		return "", explainRegistry(ref, err)
+// Newest returns the place of the tag that a ref selects. Tags write "_" for
+// the "+" of a version.
+func Newest(ref hub.ChartRef, tags []string) (int, error) {
+	versions := make([]string, len(tags))
+	for i, tag := range tags {
+		versions[i] = versionOf(tag)
 	}
-	place, err := pick(ref, versions)
-	if err != nil {
-		return "", err
-	}
-	return versions[place], nil
+	return pick(ref, versions)
 }
+
+func versionOf(tag string) string { return strings.ReplaceAll(tag, "_", "+") }
 
 // tagOf is the tag of a version: tags have no plus sign.
 func tagOf(version string) string { return strings.ReplaceAll(version, "+", "_") }
 
-// layerOf finds the layer with the chart.
-func layerOf(ctx context.Context, repo *remote.Repository, desc ocispec.Descriptor) (ocispec.Descriptor, error) {
-	if desc.Size > maxManifest {
-		return desc, fault.New(fault.Exceeded, "its manifest has more than %d bytes", maxManifest)
-	}
-	body, err := repo.Manifests().Fetch(ctx, desc)
-	if err != nil {
-		return desc, fmt.Errorf("fetch the manifest: %w", err)
-	}
-	defer func() { _ = body.Close() }() // nothing was written
-	text, err := readAtMost(ctx, "the manifest", body, maxManifest)
-	if err != nil {
-		return desc, err
-	}
-	var manifest ocispec.Manifest
-	if err := json.Unmarshal(text, &manifest); err != nil {
-		return desc, fault.New(fault.Invalid, "its manifest cannot be read")
-	}
-	i := slices.IndexFunc(manifest.Layers, func(l ocispec.Descriptor) bool { return l.MediaType == chartLayer })
+// chartLayer finds the layer with the chart.
+func chartLayer(manifest Manifest) (Descriptor, error) {
+	i := slices.IndexFunc(manifest.Layers, func(l Descriptor) bool { return l.MediaType == ChartLayer })
 	if i < 0 || manifest.Layers[i].Digest.Validate() != nil || manifest.Layers[i].Digest.Algorithm() != "sha256" {
-		return desc, fault.With(fault.New(fault.Invalid, "it contains no chart"), "", "push it with helm push")
+		return Descriptor{}, fault.With(fault.New(fault.Invalid, "it contains no chart"), "", "push it with helm push")
 	}
 	return manifest.Layers[i], nil
 }
 
-func (r *registry) fetch(ctx context.Context, ref hub.ChartRef, pick choice) (data []byte, err error) {
-	began := r.cfg.Now()
-	defer func() { r.cfg.Observe("extract", ref.Repository, err, r.cfg.Now().Sub(began)) }()
-	repo, err := r.repository(ref)
+func (r *registry) fetch(ctx context.Context, ref hub.ChartRef, pick choice) ([]byte, error) {
+	return r.conn.layer(ctx, ref, pick)
+}
+
+// layer reads the archive of a chart in a registry.
+func (c *Connection) layer(ctx context.Context, ref hub.ChartRef, pick choice) ([]byte, error) {
+	repo, err := c.chartIn(ref)
 	if err != nil {
 		return nil, err
 	}
-	what := fmt.Sprintf("the chart %s %s of %s", ref.Name, pick.version, ref.Repository)
-	desc, err := repo.Blobs().Resolve(ctx, pick.digest)
+	body, err := repo.Blob(ctx, pick.layer, c.cfg.ArchiveBytes)
 	if err != nil {
-		return nil, r.explain(ref, err)
-	}
-	if desc.Size > r.cfg.ArchiveBytes {
-		return nil, fault.New(fault.Exceeded, "%s has more than %d bytes", what, r.cfg.ArchiveBytes)
-	}
-	body, err := repo.Blobs().Fetch(ctx, desc)
-	if err != nil {
-		return nil, r.explain(ref, err)
+		return nil, err
 	}
 	defer func() { _ = body.Close() }() // nothing was written
-	return readAtMost(ctx, what, body, r.cfg.ArchiveBytes)
-}
-
-func (r *registry) explain(ref hub.ChartRef, err error) error { return explainRegistry(ref, err) }
-
-// explainRegistry returns why a registry did not serve something, without text
-// of the registry.
-func explainRegistry(ref hub.ChartRef, err error) error {
-	what := fmt.Sprintf("the chart %s of %s", ref.Name, ref.Repository)
-	var status *errcode.ErrorResponse
-	switch {
-	case errors.As(err, &status):
-		return answered(what, status.StatusCode)
-	case errors.Is(err, auth.ErrBasicCredentialNotFound):
-		return answered(what, 401)
-	case errors.Is(err, errdef.ErrNotFound):
-		return answered(what, 404)
+	data, err := io.ReadAll(io.LimitReader(body, c.cfg.ArchiveBytes+1))
+	if err == nil {
+		err = ctx.Err()
 	}
-	return explain(what, err)
+	if err != nil {
+		return nil, explain(whatOf(ref), err)
+	}
+	return data, nil
 }

@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -10,7 +11,17 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// exact reports whether a version is one, and not a range.
+// ErrNone is in the chain of an error if a repository has no such chart or
+// version.
+var ErrNone = errors.New("there is none")
+
+// ErrRefused is in the chain of an error if a server does not accept the
+// credential.
+var ErrRefused = errors.New("the credential is refused")
+
+// Exact reports whether a version is one, and not a range.
+func Exact(version string) bool { return exact(version) }
+
 func exact(version string) bool {
 	_, err := semver.StrictNewVersion(strings.TrimPrefix(version, "v"))
 	return err == nil
@@ -29,7 +40,7 @@ func pick(ref hub.ChartRef, versions []string) (place int, err error) {
 	}
 	constraint, err := semver.NewConstraint(within)
 	if err != nil {
-		return 0, fault.With(fault.New(fault.Invalid, "%q is neither a version nor a range of versions of the chart %s", short(ref.Version), ref.Name), "", "write it like 1.2.3 or ^1.2")
+		return 0, fault.With(fault.Wrap(fault.Invalid, ErrNone, "%q is neither a version nor a range of versions of the chart %s", short(ref.Version), ref.Name), "", "write it like 1.2.3 or ^1.2")
 	}
 	best, found := -1, (*semver.Version)(nil)
 	for i, text := range versions {
@@ -48,6 +59,6 @@ func pick(ref hub.ChartRef, versions []string) (place int, err error) {
 }
 
 func noVersion(ref hub.ChartRef) error {
-	return fault.With(fault.New(fault.Invalid, "%s has no version %q of the chart %s", ref.Repository, short(ref.Version), ref.Name), "",
+	return fault.With(fault.Wrap(fault.Invalid, ErrNone, "%s has no version %q of the chart %s", ref.Repository, short(ref.Version), ref.Name), "",
 		"correct the version; a range leaves out pre-releases unless it names one")
 }

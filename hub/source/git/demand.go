@@ -109,7 +109,7 @@ func (m *Mirrors) Tree(ctx context.Context, tenant hub.TenantID, repo hub.Reposi
 	if err != nil {
 		return nil, about(repo, err)
 	}
-	return newTree(mir, c), nil
+	return newTree(mir, repo, c), nil
 }
 
 // Commit returns what users see of a commit.
@@ -169,9 +169,9 @@ func wanting(err error) bool {
 // demand fetches for a commit: what the refs lead to, and then, if the commit
 // is not among it, the commit by its name.
 func (m *mirror) demand(ctx context.Context, repo hub.Repository, h plumbing.Hash) (packstore.Commit, error) {
-	cred, err := m.creds.Credential(ctx, m.tenant, repo.ID)
+	cred, err := m.credential(ctx, repo)
 	if err != nil {
-		return packstore.Commit{}, fmt.Errorf("credential of repository %q: %w", repo.ID, err)
+		return packstore.Commit{}, err
 	}
 	if _, err := m.objects.Commit(h); err == nil || errors.Is(err, packstore.ErrDamaged) {
 		m.damaged.Store(true) // it is here in part

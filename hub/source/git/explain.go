@@ -34,6 +34,7 @@ type failure struct {
 	cred    hub.Credential
 	status  int           // of the last HTTP answer; 0: there was none
 	timeout time.Duration // of the step that failed
+	wait    time.Duration // that the server asks for; 0: none
 	err     error
 }
 
@@ -43,7 +44,7 @@ func (f failure) explain() error {
 	if errors.Is(f.err, context.Canceled) {
 		return f.err
 	}
-	err := f.classify()
+	err := waiting(f.classify(), f.wait)
 	return fault.With(err, "repository "+repourl.Redact(f.repo.URL), "")
 }
 
@@ -114,6 +115,13 @@ func (f failure) byLimit() error {
 
 func (f failure) byNetwork() error {
 	var dns *net.DNSError
+	if sentence, fix := guard.ExplainProxy(f.err); sentence != "" {
+		kind := fault.Invalid
+		if errors.Is(f.err, guard.ErrProxy) {
+			kind = fault.Offline
+		}
+		return f.errorf(kind, fix, "%s", sentence)
+	}
 	switch {
 	case guard.Blocked(f.err):
 		return f.errorf(fault.Invalid, "use a public address, or ask the operator of the hub to allow this network", "its host is at a loopback, link-local or private address, which the hub does not connect to")
@@ -163,18 +171,18 @@ func (f failure) host() string {
 }
 
 func (f failure) byStatus() error {
-	known := f.cred != hub.Credential{}
+	known := f.cred.Username != "" || !f.cred.Empty()
 	switch {
 	case f.status == 401 && known, errors.Is(f.err, transport.ErrAuthenticationRequired) && known:
 		return f.errorf(fault.Invalid, "correct the user name and the password or token of the repository", "the Git server does not accept the credentials")
 	case f.status == 401, errors.Is(f.err, transport.ErrAuthenticationRequired):
 		return f.errorf(fault.Invalid, "add a user name and a password or token to the repository, and check its URL", "the Git server asks for credentials and none are stored")
+	case f.status == 429, f.status == 403 && f.wait > 0:
+		return f.errorf(fault.Offline, "it is retried automatically, less often", "the Git server asks the hub to slow down")
 	case f.status == 403:
 		return f.errorf(fault.Invalid, "give the account or token the right to read the repository", "the Git server forbids access with these credentials")
 	case f.status == 404:
 		return f.errorf(fault.Missing, "check the path in the repository URL, and that the credentials may see the repository", "the Git server knows no such repository")
-	case f.status == 429:
-		return f.errorf(fault.Offline, "it is retried automatically, less often", "the Git server asks the hub to slow down")
 	case f.status >= 300 && f.status < 400:
 		return f.errorf(fault.Invalid, "use the address that it redirects to as the repository URL", "the Git server redirects in a way that the hub does not follow")
 	case f.status >= 500:

@@ -14,6 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source/git"
 	"github.com/capstan-cd/capstan/integration/rigs/gittest"
+	"github.com/capstan-cd/capstan/integration/rigs/pki"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
@@ -135,6 +136,23 @@ func TestFetchTLS(t *testing.T) {
 			t.Errorf("Fetch() = %v", err)
 		}
 	})
+	for name, bad := range pki.BadServers(t) {
+		t.Run("SEC-E5 a certificate "+name+" is refused before a request, unless insecure is set", func(t *testing.T) {
+			t.Parallel()
+			pool := x509.NewCertPool()
+			pool.AppendCertsFromPEM([]byte(bad.Authority))
+			m := gittest.NewMirrors(t, git.Config{RootCAs: pool})
+			repo := hub.Repository{ID: hub.NewID[hub.RepositoryID](), Tenant: tenant, URL: bad.URL + "/app.git"}
+			cred := hub.Credential{Username: "bob", Password: secret}
+			if _, err := m.Fetch(gittest.Context(t), tenant, repo, cred); err == nil || bad.Requests.Load() != 0 {
+				t.Errorf("Fetch() = %v, and the server got %d requests", err, bad.Requests.Load())
+			}
+			repo.Insecure = true
+			if _, err := m.Fetch(gittest.Context(t), tenant, repo, cred); err == nil || bad.Requests.Load() == 0 {
+				t.Errorf("with insecure, Fetch() = %v, and the server got %d requests", err, bad.Requests.Load())
+			}
+		})
+	}
 	t.Run("CRED-08 insecure skips the check, and only while it is set", func(t *testing.T) {
 		t.Parallel()
 		m := gittest.NewMirrors(t, git.Config{})

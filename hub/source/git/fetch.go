@@ -44,6 +44,18 @@ func (m *Mirrors) Fetch(ctx context.Context, tenant hub.TenantID, repo hub.Repos
 	return mir.fetch(ctx, repo, cred)
 }
 
+// Probe lists the branches of a repository as Fetch would, and stores nothing.
+func (m *Mirrors) Probe(ctx context.Context, tenant hub.TenantID, repo hub.Repository, cred hub.Credential) error {
+	mir := newMirror(m, tenant, "")
+	defer mir.disconnect()
+	v, err := mir.visit(ctx, repo, cred)
+	if err != nil {
+		return err
+	}
+	v.close()
+	return nil
+}
+
 // A visit is one conversation with the server of a repository.
 type visit struct {
 	*mirror
@@ -61,7 +73,7 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 		return nil, err
 	}
 	defer v.close()
-	if m.damaged.Load() {
+	if m.damaged.Load() || repo.Depth == 0 && m.isShallow() {
 		if err := m.wipe(); err != nil {
 			return nil, v.failed(nil, 0, err)
 		}
@@ -101,6 +113,11 @@ func (m *mirror) visit(ctx context.Context, repo hub.Repository, cred hub.Creden
 		cred.Username = repo.Username
 	}
 	v := &visit{mirror: m, repo: repo, cred: cred}
+	shown, err := m.exchange(ctx, repo, cred)
+	if err != nil {
+		return nil, v.failed(nil, 0, err)
+	}
+	v.cred = shown
 	trust, err := m.trust(ctx, repo, cred)
 	if err != nil {
 		return nil, fmt.Errorf("read authorities: %w", err)
@@ -112,7 +129,7 @@ func (m *mirror) visit(ctx context.Context, repo hub.Repository, cred hub.Creden
 			return nil, v.failed(nil, 0, err)
 		}
 	}
-	status, err := v.list(ctx, m.suffix)
+	status, err := v.listPatiently(ctx)
 	for _, other := range spellings(repo.URL) {
 		if status != 404 || other == m.suffix {
 			continue
@@ -120,6 +137,9 @@ func (m *mirror) visit(ctx context.Context, repo hub.Repository, cred hub.Creden
 		if again, second := v.list(ctx, other); again != 404 {
 			m.suffix, status, err = other, again, second
 		}
+	}
+	if status == 401 || status == 403 {
+		m.forget(repo, cred)
 	}
 	if err != nil {
 		return nil, err
@@ -129,6 +149,44 @@ func (m *mirror) visit(ctx context.Context, repo hub.Repository, cred hub.Creden
 		return nil, v.failed(nil, 0, err)
 	}
 	return v, nil
+}
+
+// exchange returns the credential that the server is shown.
+func (m *mirror) exchange(ctx context.Context, repo hub.Repository, cred hub.Credential) (hub.Credential, error) {
+	switch {
+	case cred.Exchanged == (hub.Exchanged{}):
+		return cred, nil
+	case m.cfg.Tokens == nil:
+		return cred, fault.New(fault.Invalid, "the hub cannot request tokens for its identity")
+	}
+	return m.cfg.Tokens.Exchange(ctx, m.tenant, repo, cred)
+}
+
+// forget has the next visit request another token: the server has refused this
+// one.
+func (m *mirror) forget(repo hub.Repository, cred hub.Credential) {
+	if m.cfg.Tokens != nil && cred.Exchanged != (hub.Exchanged{}) {
+		m.cfg.Tokens.Forget(m.tenant, repo, cred)
+	}
+}
+
+// firstPause is the wait before the second attempt to list; it doubles.
+const firstPause = 250 * time.Millisecond
+
+// listPatiently lists the refs, several times while the server is not reachable.
+func (v *visit) listPatiently(ctx context.Context) (status int, err error) {
+	for attempt := range v.cfg.Attempts {
+		if attempt > 0 {
+			if err := lifecycle.Sleep(ctx, v.clock, firstPause<<min(attempt-1, 5)); err != nil {
+				return 0, fmt.Errorf("list refs: %w", err)
+			}
+		}
+		status, err = v.list(ctx, v.suffix)
+		if err == nil || ctx.Err() != nil || fault.KindOf(err) != fault.Offline || asksToWait(err) {
+			return status, err
+		}
+	}
+	return status, err
 }
 
 // spellings are the ways to name a repository to its server: URLs are stored
@@ -163,7 +221,7 @@ func (v *visit) failed(x *exchange, timeout time.Duration, err error) error {
 		if f.status = status; wrong != nil {
 			f.err = wrong
 		}
-		if status < 300 {
+		if f.wait = x.wait(); status < 300 {
 			f.status = 0
 		}
 	}
@@ -299,7 +357,7 @@ func (v *visit) haves(known []tip) ([]plumbing.Hash, error) {
 			continue
 		}
 		o.add(t.hash)
-		if listed[t.hash] {
+		if listed[t.hash] || v.repo.Depth > 0 {
 			continue
 		}
 		ancestors, err := v.objects.Ancestors(t.hash, maxAncestors)
@@ -370,6 +428,9 @@ func (v *visit) receive(ctx context.Context, wants, haves []plumbing.Hash) error
 		}
 	}
 	req.Wants, req.Haves = wants, haves
+	if err := v.shallow(req); err != nil {
+		return err
+	}
 	res, err := v.session.UploadPack(ctx, req)
 	if err != nil {
 		return errors.Join(err, protocolError(err))
@@ -384,7 +445,13 @@ func (v *visit) receive(ctx context.Context, wants, haves []plumbing.Hash) error
 	if _, err := io.Copy(io.Discard, io.LimitReader(res, 1<<16)); err != nil { // to the end, so that the connection can be used again
 		return fmt.Errorf("read the end of the pack: %w", err)
 	}
-	return v.objects.Ingest(ctx, s, v.cfg.packLimits())
+	if err := v.putShallow(res.Shallows, nil); err != nil {
+		return err
+	}
+	if err := v.objects.Ingest(ctx, s, v.cfg.packLimits()); err != nil {
+		return err
+	}
+	return v.putShallow(nil, res.Unshallows)
 }
 
 // protocolError marks errors of the demultiplexer and the decoder, which have

@@ -314,3 +314,39 @@ func TestFetchSkipsInvalidRefs(t *testing.T) {
 		t.Errorf("SEC-A9 HEAD of the mirror = %q, %v", data, err)
 	}
 }
+
+func TestMorePacksThanFifty(t *testing.T) {
+	t.Parallel()
+	s := gittest.New(t)
+	dir := t.TempDir()
+	m := gittest.NewMirrors(t, git.Config{Dir: dir})
+	origin := s.Repo("app")
+	repo := origin.Hub()
+	packs := func() int {
+		t.Helper()
+		found, err := filepath.Glob(filepath.Join(dir, string(tenant), string(repo.ID), "objects", "pack", "*.pack"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	var commits []string
+	most, merged := 0, false
+	for i := range 56 {
+		commits = append(commits, origin.Commit("refs/heads/main", "n", gittest.Files{"f": fmt.Sprint(i)}))
+		gittest.Fetched(t, m, repo)
+		n := packs()
+		most, merged = max(most, n), merged || n < most
+	}
+	t.Run("FT-G6 each fetch makes a pack, and those above 50 are merged without a loss", func(t *testing.T) {
+		if most < 50 || most > 51 || !merged || packs() >= 50 {
+			t.Errorf("at most %d packs, %d at the end", most, packs())
+		}
+		gittest.CloseMirrors(t, m) // so that files are opened anew
+		for i, c := range commits {
+			if got := gittest.Content(t, m, repo, c, "f"); got != fmt.Sprint(i) {
+				t.Fatalf("commit %d has %q", i, got)
+			}
+		}
+	})
+}

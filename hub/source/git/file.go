@@ -19,8 +19,21 @@ func (t *tree) info(name string, n packstore.Node) (fs.FileInfo, error) {
 		return i, nil
 	}
 	var err error
+	if n.Mode == filemode.Submodule {
+		i.mode = fileMode(filemode.Dir)
+		return i, nil
+	}
 	if i.size, err = t.m.objects.Size(n.Hash); err != nil {
 		return nil, err
+	}
+	if t.repo.LFS && i.size <= maxPointer && !n.IsLink() {
+		obj, err := t.m.objects.Read(n.Hash, maxPointer)
+		if err != nil {
+			return nil, err
+		}
+		if p, ok := readPointer(obj.Data); ok {
+			i.size = p.size
+		}
 	}
 	return i, nil
 }
@@ -93,7 +106,7 @@ func (t *tree) Open(name string) (fs.File, error) {
 type file struct {
 	t      *tree
 	name   string
-	node   packstore.Node
+	node   place
 	info   fs.FileInfo
 	data   *bytes.Reader
 	rest   []fs.DirEntry
@@ -118,7 +131,7 @@ func (f *file) load(op string) error {
 	if f.data != nil {
 		return nil
 	}
-	data, err := f.t.content(f.node, f.name)
+	data, err := f.node.t.content(f.node.Node, f.name)
 	if err != nil {
 		return f.fail(op, err)
 	}

@@ -29,6 +29,7 @@ type mirror struct {
 	*Mirrors
 	tenant  hub.TenantID
 	dir     string
+	parent  string // URL of the repository that this is a submodule of; empty: of none
 	objects *packstore.Objects
 	writer  chan struct{} // capacity 1: holds a token while somebody changes the mirror
 	used    atomic.Int64  // when it was last used, Unix nanoseconds
@@ -48,6 +49,10 @@ type mirror struct {
 	distrusted time.Time // until then events are no more than a reason to list
 
 	refused refusals
+
+	// Of a base only: what opens it, and its branches as they were last listed.
+	own    func(ctx context.Context) (cred hub.Credential, insecure bool, err error)
+	listed []hub.Ref
 }
 
 // A listing is what is known of the newest listing of the refs.
@@ -174,7 +179,7 @@ func (m *mirror) rest() {
 
 // trust is how the repository's server and the hub authenticate each other.
 func (m *mirror) trust(ctx context.Context, repo hub.Repository, cred hub.Credential) (trust, error) {
-	t := trust{insecure: repo.Insecure}
+	t := trust{insecure: repo.Insecure, proxy: cred.Proxy, noProxy: cred.NoProxy}
 	u, err := url.Parse(repo.URL)
 	if err != nil || !strings.EqualFold(u.Scheme, "https") {
 		return t, nil

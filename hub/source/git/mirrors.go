@@ -32,6 +32,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/source/git/packstore"
+	"github.com/capstan-cd/capstan/hub/source/guard"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
@@ -45,8 +46,14 @@ type Config struct {
 	// repositories may be in all the same. Default: none.
 	AllowedNetworks []netip.Prefix
 	RootCAs         *x509.CertPool // authorities of Git servers; default: the system's
+	// Proxies may be used by repositories. Default: none.
+	Proxies []guard.Proxy
+	// Lookup finds hosts that are reached through a proxy; default: the system's.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	Tokens Tokens // default: identities that need a token are refused
 
 	ListTimeout  time.Duration // one listing of refs; default 15 s
+	Attempts     int           // to list the refs, while the server is not reachable; default 1
 	FetchTimeout time.Duration // one transfer of objects; default 5 min, doubled after each that timed out, up to eight times
 
 	MaxBytes     int64 // one mirror on disk; default 2 GiB
@@ -67,6 +74,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.ListTimeout = cmp.Or(c.ListTimeout, 15*time.Second)
+	c.Attempts = max(c.Attempts, 1)
 	c.FetchTimeout = cmp.Or(c.FetchTimeout, 5*time.Minute)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<30)
 	c.MaxListBytes = cmp.Or(c.MaxListBytes, 64<<20)
@@ -81,6 +89,11 @@ func (c Config) withDefaults() Config {
 		c.Observe = func(string, string, error, time.Duration) {}
 	}
 	return c
+}
+
+// ways are what the hub may dial.
+func (c Config) ways() guard.Ways {
+	return guard.Ways{Allowed: c.AllowedNetworks, Proxies: c.Proxies, RootCAs: c.RootCAs, Lookup: c.Lookup}
 }
 
 // packLimits bound what a pack may cost to ingest.
@@ -121,6 +134,15 @@ type Credentials interface {
 	Authorities(ctx context.Context, tenant hub.TenantID, host string) (string, error)
 }
 
+// Tokens exchanges identities for the tokens that servers accept. The daemon
+// provides it from hub/source/accesstoken.
+type Tokens interface {
+	// Exchange returns the credential that the server is shown.
+	Exchange(ctx context.Context, tenant hub.TenantID, repo hub.Repository, cred hub.Credential) (hub.Credential, error)
+	// Forget means that the server has refused the token.
+	Forget(tenant hub.TenantID, repo hub.Repository, cred hub.Credential)
+}
+
 // Mirrors are all Git repositories of one replica. Any number of goroutines may
 // use it.
 type Mirrors struct {
@@ -129,6 +151,8 @@ type Mirrors struct {
 	clock lifecycle.Clock
 	log   *slog.Logger
 	lib   *packstore.Library
+
+	access Access // nil: only registered repositories are opened
 
 	verified verifiedDemands
 	removed  atomic.Uint64 // mirrors, so that each has a place of its own in the trash
@@ -148,6 +172,7 @@ const trashDir = ".trash"
 type mirrorKey struct {
 	tenant hub.TenantID
 	repo   hub.RepositoryID
+	module string // of a submodule; empty: the repository itself
 }
 
 // New makes the mirrors of a replica. Those of an earlier run are found in
@@ -176,7 +201,7 @@ func (m *Mirrors) mirror(tenant hub.TenantID, repo hub.RepositoryID) (*mirror, e
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := mirrorKey{tenant, repo}
+	key := mirrorKey{tenant: tenant, repo: repo}
 	got := m.all[key]
 	if got == nil {
 		got = newMirror(m, tenant, filepath.Join(m.cfg.Dir, string(tenant), string(repo)))
@@ -198,10 +223,18 @@ func (m *Mirrors) Remove(ctx context.Context, tenant hub.TenantID, repo hub.Repo
 	}
 	defer mir.leave()
 	m.mu.Lock()
-	delete(m.all, mirrorKey{tenant, repo})
+	delete(m.all, mirrorKey{tenant: tenant, repo: repo})
 	m.mu.Unlock()
 	mir.disconnect()
-	return mir.wipe()
+	return cmp.Or(mir.wipe(), m.removeModules(ctx, tenant, repo))
+}
+
+// removeAll deletes a folder or a file; an unknown one is no error.
+func removeAll(name string) error {
+	if err := os.RemoveAll(name); err != nil {
+		return fmt.Errorf("remove %q: %w", name, err)
+	}
+	return nil
 }
 
 // Run releases files and memory of unused mirrors, until ctx ends.

@@ -74,6 +74,8 @@ func (m *mirror) followable(repo hub.Repository, pushed hub.Pushed, since time.T
 	switch {
 	case scheme != "http" && scheme != "https":
 		return false
+	case repo.Depth > 0: // its history is not whole
+		return false
 	case !strings.HasPrefix(pushed.Ref, "refs/heads/"), len(pushed.Ref) > 1024, plumbing.ReferenceName(pushed.Ref).Validate() != nil:
 		return false
 	case !isCommit(pushed.Commit), plumbing.NewHash(pushed.Commit).IsZero():
@@ -106,6 +108,9 @@ type protocol struct {
 func (m *mirror) follow(ctx context.Context, repo hub.Repository, cred hub.Credential, pushed hub.Pushed) (done bool, err error) {
 	if cred.Username == "" && cred.Password != "" {
 		cred.Username = repo.Username
+	}
+	if cred, err = m.exchange(ctx, repo, cred); err != nil {
+		return false, err
 	}
 	tips, err := m.load()
 	if err != nil || digest(tips) != m.last.digest {

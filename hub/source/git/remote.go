@@ -30,16 +30,18 @@ type remote struct {
 	trust    trust
 	http     *http.Transport
 	git      transport.Transport
-	dialer   *net.Dialer // of SSH
+	dialer   guard.ContextDialer
 	hostKeys hostKeysFunc
 }
 
-// A trust is how the two ends of a connection authenticate each other. All of
-// it is PEM.
+// A trust is how the two ends of a connection reach and authenticate each other.
+// Certificates and keys are PEM.
 type trust struct {
 	insecure    bool   // any server is accepted
 	authorities string // of the server's certificate; empty: the hub's own
 	cert, key   string // presented on request; empty: none
+	// proxy is the URL of the proxy, empty: none; noProxy the hosts without it.
+	proxy, noProxy string
 }
 
 // tls is the same as configuration of a TLS client.
@@ -68,16 +70,13 @@ func newRemote(cfg Config, t trust, hostKeys hostKeysFunc) (*remote, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &remote{trust: t, hostKeys: hostKeys, dialer: guard.Dialer(cfg.AllowedNetworks)}
-	r.http = &http.Transport{
-		// No proxy from the environment: the guard must see the real address.
-		DialContext:         guard.Dialer(cfg.AllowedNetworks).DialContext,
-		TLSClientConfig:     secured,
-		TLSHandshakeTimeout: 10 * time.Second,
-		ForceAttemptHTTP2:   true,
-		MaxIdleConnsPerHost: 2,
-		IdleConnTimeout:     90 * time.Second,
+	dialer, err := cfg.ways().Via(t.proxy, t.noProxy)
+	if err != nil {
+		return nil, err
 	}
+	r := &remote{trust: t, hostKeys: hostKeys, dialer: dialer}
+	r.http = guard.TransportOver(dialer, nil)
+	r.http.TLSClientConfig = secured
 	r.git = githttp.NewClient(&http.Client{Transport: watched{r.http}})
 	return r, nil
 }
@@ -136,9 +135,10 @@ func auth(cred hub.Credential) transport.AuthMethod {
 type exchange struct {
 	limit int64
 
-	mu     sync.Mutex
-	status int
-	err    error
+	mu         sync.Mutex
+	status     int
+	retryAfter time.Duration // that the last answer asks for
+	err        error
 }
 
 type exchangeKey struct{}
@@ -196,6 +196,7 @@ func (w watched) RoundTrip(req *http.Request) (*http.Response, error) {
 	x.mu.Lock()
 	x.status = res.StatusCode
 	x.mu.Unlock()
+	x.asks(res)
 	switch {
 	case res.StatusCode >= 300:
 		drain(res.Body)

@@ -3,6 +3,7 @@ package git
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -232,6 +233,9 @@ func (s *signatureCheck) history(ctx context.Context, from plumbing.Hash, strict
 		obj, err := s.objects.Read(next[0], maxSigned)
 		if err == nil && obj.Kind != plumbing.CommitObject {
 			err = packstore.ErrNotCommit
+		}
+		if errors.Is(err, packstore.ErrNoObject) && s.repo.Depth > 0 {
+			return fault.With(fault.New(fault.Invalid, "the history to verify is deeper than the %d commits that are fetched", s.repo.Depth), "", "set the repository's depth to 0, or the mode of the policy to head")
 		}
 		if err != nil {
 			return s.broken(err)

@@ -81,7 +81,12 @@ func (t sshTarget) name() string { return hub.HostKeyName(t.host, t.port) }
 // command starts git's own program. The path is quoted as one word, because the
 // server may run a shell.
 func (t sshTarget) command() string {
-	return "git-upload-pack '" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(t.path) + "'"
+	return "git-upload-pack " + quoted(t.path)
+}
+
+// quoted is a path as a word for the shell of a server.
+func quoted(path string) string {
+	return "'" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(path) + "'"
 }
 
 // An sshConn is one connection to an SSH server.

@@ -26,7 +26,18 @@ const (
 // used beside a fetch and by several goroutines.
 type tree struct {
 	m      *mirror
+	repo   hub.Repository
 	commit packstore.Commit
+	depth  int                    // submodules around it
+	permit func(url string) error // of submodules; nil: all are permitted
+	plain  bool                   // submodules are empty directories
+}
+
+// A place is something in a tree, which may be that of a submodule.
+type place struct {
+	packstore.Node
+	t  *tree
+	at string // path in t
 }
 
 var (
@@ -34,7 +45,14 @@ var (
 	_ fs.ReadDirFS = (*tree)(nil)
 )
 
-func newTree(m *mirror, c packstore.Commit) *tree { return &tree{m, c} }
+func newTree(m *mirror, repo hub.Repository, c packstore.Commit) *tree {
+	return &tree{m: m, repo: repo, commit: c}
+}
+
+// root is the uppermost directory.
+func (t *tree) root() place {
+	return place{packstore.Node{Name: ".", Mode: filemode.Dir, Hash: t.commit.Tree}, t, "."}
+}
 
 // Commit is the full hash of the commit.
 func (t *tree) Commit() string { return t.commit.Hash.String() }
@@ -46,22 +64,21 @@ func (t *tree) Info() hub.CommitInfo {
 
 // A walk is the way from the top of the tree to a name.
 type walk struct {
-	t     *tree
-	name  string           // that was requested
-	stack []packstore.Node // directories passed, the top first
+	name  string  // that was requested
+	stack []place // directories passed, the top first
 	links int
 }
 
 // resolve finds what is at a name. Links in the middle are followed
 // always, one at the end if follow is set.
-func (t *tree) resolve(op, name string, follow bool) (packstore.Node, error) {
+func (t *tree) resolve(op, name string, follow bool) (place, error) {
 	if !fs.ValidPath(name) || strings.ContainsRune(name, 0) || len(name) > maxName {
-		return packstore.Node{}, &fs.PathError{Op: op, Path: cut(name, 120), Err: fs.ErrInvalid}
+		return place{}, &fs.PathError{Op: op, Path: cut(name, 120), Err: fs.ErrInvalid}
 	}
-	w := walk{t: t, name: name, stack: []packstore.Node{{Name: ".", Mode: filemode.Dir, Hash: t.commit.Tree}}}
+	w := walk{name: name, stack: []place{t.root()}}
 	n, err := w.to(name, follow)
 	if err != nil {
-		return packstore.Node{}, &fs.PathError{Op: op, Path: name, Err: t.wrong(name, err)}
+		return place{}, &fs.PathError{Op: op, Path: name, Err: t.wrong(name, err)}
 	}
 	return n, nil
 }
@@ -77,7 +94,7 @@ func (t *tree) wrong(name string, err error) error {
 	return t.m.broken(err)
 }
 
-func (w *walk) to(name string, follow bool) (packstore.Node, error) {
+func (w *walk) to(name string, follow bool) (place, error) {
 	rest := strings.Split(name, "/")
 	for len(rest) > 0 {
 		elem := rest[0]
@@ -87,19 +104,19 @@ func (w *walk) to(name string, follow bool) (packstore.Node, error) {
 			continue
 		case "..":
 			if len(w.stack) == 1 {
-				return packstore.Node{}, w.leaves()
+				return place{}, w.leaves()
 			}
 			w.stack = w.stack[:len(w.stack)-1]
 			continue
 		}
 		n, err := w.child(elem)
 		if err != nil {
-			return packstore.Node{}, err
+			return place{}, err
 		}
 		if n.IsLink() && (follow || len(rest) > 0) {
 			text, err := w.link(n)
 			if err != nil {
-				return packstore.Node{}, err
+				return place{}, err
 			}
 			rest = append(strings.Split(text, "/"), rest...)
 			continue
@@ -110,31 +127,53 @@ func (w *walk) to(name string, follow bool) (packstore.Node, error) {
 }
 
 // child looks up a name in the current directory of the walk.
-func (w *walk) child(elem string) (packstore.Node, error) {
+func (w *walk) child(elem string) (place, error) {
 	at := w.stack[len(w.stack)-1]
 	switch at.Mode {
 	case filemode.Dir:
 	case filemode.Submodule:
-		return packstore.Node{}, errSubmodule()
+		if at.t.plain {
+			return place{}, fs.ErrNotExist
+		}
+		inside, err := at.enter()
+		if err != nil {
+			return place{}, err
+		}
+		w.stack[len(w.stack)-1], at = inside, inside
 	default:
-		return packstore.Node{}, fs.ErrNotExist // below a file there is nothing
+		return place{}, fs.ErrNotExist // below a file there is nothing
 	}
-	d, err := w.t.m.objects.Directory(at.Hash)
+	d, err := at.t.m.objects.Directory(at.Hash)
 	if err != nil {
-		return packstore.Node{}, err
+		return place{}, at.t.wrong(w.name, err)
 	}
 	n, ok := d.Find(elem)
 	if !ok {
-		return packstore.Node{}, fs.ErrNotExist
+		return place{}, fs.ErrNotExist
 	}
-	return n, nil
+	return place{n, at.t, path.Join(at.at, elem)}, nil
 }
 
-func (w *walk) link(n packstore.Node) (string, error) {
+// enter is the uppermost directory of the submodule at a place, and the place
+// itself if it is none.
+func (p place) enter() (place, error) {
+	if p.Mode != filemode.Submodule {
+		return p, nil
+	}
+	inside, err := p.t.submodule(p.at, p.Hash)
+	if err != nil {
+		return place{}, err
+	}
+	root := inside.root()
+	root.Name = p.Name
+	return root, nil
+}
+
+func (w *walk) link(n place) (string, error) {
 	if w.links++; w.links > maxLinks {
 		return "", fault.With(fault.Wrap(fault.Invalid, fs.ErrInvalid, "it leads through more than %d symbolic links, or in a circle", maxLinks), w.name, "")
 	}
-	text, err := w.t.linkText(n)
+	text, err := n.t.linkText(n.Node)
 	if err != nil {
 		return "", err
 	}
@@ -163,10 +202,6 @@ func (t *tree) linkText(n packstore.Node) (string, error) {
 	return text, nil
 }
 
-func errSubmodule() error {
-	return fault.With(fault.New(fault.Invalid, "submodules are not served yet"), "", "put the files into the repository itself, or use the submodule's repository as a source of its own")
-}
-
 // Input returns what a recorder notes for a read.
 func (t *tree) Input(kind hub.InputKind, name string) (hub.Input, error) {
 	in := hub.Input{Kind: hub.InputMissing, Path: name}
@@ -177,23 +212,67 @@ func (t *tree) Input(kind hub.InputKind, name string) (hub.Input, error) {
 	case err != nil:
 		return hub.Input{}, err
 	}
-	switch {
-	case n.Mode == filemode.Submodule:
-		return hub.Input{}, &fs.PathError{Op: "look up", Path: name, Err: fault.With(errSubmodule(), name, "")}
+	if n.empty() {
+		return emptyInput(kind, name), nil
+	}
+	// Also what was recorded for another project is only equal for one that may
+	// read it.
+	inside, err := n.enter()
+	if err != nil {
+		return hub.Input{}, &fs.PathError{Op: "look up", Path: name, Err: t.wrong(name, err)}
+	}
+	commit := n.Hash
+	switch n = inside; {
 	case n.IsLink():
 		return hub.Input{Kind: hub.InputLink, Path: name, Hash: n.Hash.String()}, nil
 	case !n.IsDir():
-		return hub.Input{Kind: hub.InputFile, Path: name, Hash: n.Hash.String()}, nil
+		return hub.Input{Kind: hub.InputFile, Path: name, Hash: n.t.recorded(n.Hash)}, nil
 	case kind == hub.InputTree:
-		return hub.Input{Kind: hub.InputTree, Path: name, Hash: n.Hash.String()}, nil
+		return hub.Input{Kind: hub.InputTree, Path: name, Hash: n.t.recorded(commit)}, nil
 	case kind == hub.InputList:
-		d, err := t.m.objects.Directory(n.Hash)
+		d, err := n.t.m.objects.Directory(n.Hash)
 		if err != nil {
 			return hub.Input{}, &fs.PathError{Op: "look up", Path: name, Err: t.wrong(name, err)}
 		}
 		return hub.Input{Kind: hub.InputList, Path: name, Hash: d.Names()}, nil
 	}
 	return hub.Input{Kind: hub.InputDir, Path: name}, nil
+}
+
+// Linkless reports whether a directory has neither symbolic links nor submodules
+// below it. It looks at so many entries at most.
+func (t *tree) Linkless(name string, most int) bool {
+	n, err := t.resolve("look up", name, true)
+	return err == nil && n.Mode == filemode.Dir && n.t.linkless(n.Hash, &most)
+}
+
+func (t *tree) linkless(h plumbing.Hash, left *int) bool {
+	d, err := t.m.objects.Directory(h)
+	if err != nil {
+		return false
+	}
+	for _, n := range d {
+		if *left--; *left < 0 || n.IsLink() || n.Mode == filemode.Submodule {
+			return false
+		}
+		if n.IsDir() && !t.linkless(n.Hash, left) {
+			return false
+		}
+	}
+	return true
+}
+
+// recorded identifies content. With LFS, or without submodules, the same object
+// is another content.
+func (t *tree) recorded(h plumbing.Hash) string {
+	out := h.String()
+	if t.repo.LFS {
+		out += " lfs"
+	}
+	if t.plain {
+		out += " plain"
+	}
+	return out
 }
 
 // ReadLink returns the text of a link.
@@ -205,7 +284,7 @@ func (t *tree) ReadLink(name string) (string, error) {
 	if !n.IsLink() {
 		return "", &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
 	}
-	text, err := t.linkText(n)
+	text, err := n.t.linkText(n.Node)
 	if err != nil {
 		return "", &fs.PathError{Op: "readlink", Path: name, Err: t.wrong(name, err)}
 	}
@@ -218,7 +297,7 @@ func (t *tree) ReadFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := t.content(n, name)
+	data, err := n.t.content(n.Node, name)
 	if err != nil {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: err}
 	}
@@ -227,10 +306,7 @@ func (t *tree) ReadFile(name string) ([]byte, error) {
 
 // content reads a file. Others may hold the same bytes.
 func (t *tree) content(n packstore.Node, name string) ([]byte, error) {
-	switch {
-	case n.Mode == filemode.Submodule:
-		return nil, fault.With(errSubmodule(), name, "")
-	case n.IsDir():
+	if n.IsDir() || n.Mode == filemode.Submodule {
 		return nil, errIsDir
 	}
 	obj, err := t.m.objects.Read(n.Hash, t.m.cfg.MaxFile)
@@ -244,6 +320,11 @@ func (t *tree) content(n packstore.Node, name string) ([]byte, error) {
 	}
 	if obj.Kind != plumbing.BlobObject {
 		return nil, t.m.broken(fmt.Errorf("%w: %s is not a file", packstore.ErrDamaged, n.Hash))
+	}
+	if t.repo.LFS {
+		if p, ok := readPointer(obj.Data); ok {
+			return t.large(p, name)
+		}
 	}
 	return obj.Data, nil
 }
@@ -262,7 +343,7 @@ func (t *tree) stat(op, name string, follow bool) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := t.info(path.Base(name), n)
+	info, err := n.t.info(path.Base(name), n.Node)
 	if err != nil {
 		return nil, &fs.PathError{Op: op, Path: name, Err: t.wrong(name, err)}
 	}
@@ -282,20 +363,25 @@ func (t *tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-func (t *tree) list(n packstore.Node) ([]fs.DirEntry, error) {
-	switch {
-	case n.Mode == filemode.Submodule:
-		return nil, errSubmodule()
-	case !n.IsDir():
-		return nil, fault.Wrap(fault.Invalid, fs.ErrInvalid, "there is a file where a directory is expected")
+func (*tree) list(n place) ([]fs.DirEntry, error) {
+	if n.empty() {
+		return nil, nil
 	}
-	d, err := t.m.objects.Directory(n.Hash)
+	n, err := n.enter()
 	if err != nil {
 		return nil, err
 	}
+	if !n.IsDir() {
+		return nil, fault.Wrap(fault.Invalid, fs.ErrInvalid, "there is a file where a directory is expected")
+	}
+	d, err := n.t.m.objects.Directory(n.Hash)
+	if err != nil {
+		return nil, n.t.wrong(n.at, err)
+	}
 	list := make([]fs.DirEntry, len(d))
+	of := n.t
 	for i, n := range d {
-		list[i] = dirEntry{t, n}
+		list[i] = dirEntry{of, n}
 	}
 	return list, nil
 }

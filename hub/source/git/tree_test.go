@@ -191,9 +191,9 @@ func TestTreeSubmodulesAndLFS(t *testing.T) {
 	}
 	for op, err := range map[string]error{
 		"ReadDir": second(tree.ReadDir("sub")), "ReadFile": second(tree.ReadFile("sub/x")), "through a link": second(tree.ReadFile("tosub")),
-		"Input": second(tree.Input(hub.InputList, "sub")), "the folder as a file": second(tree.ReadFile("sub")),
+		"Input": second(tree.Input(hub.InputList, "sub")),
 	} {
-		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Sentence(err), "submodules are not served yet") || !strings.Contains(fault.Sentence(err), "sub") {
+		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Sentence(err), "is none of a Git server") || !strings.Contains(fault.Sentence(err), "sub") {
 			t.Errorf("SEC-A9 %s = %v", op, err)
 		}
 	}
@@ -365,4 +365,27 @@ func TestTreeOfHostileObjects(t *testing.T) {
 			t.Errorf("Tree() = %v, want Missing", err)
 		}
 	})
+}
+
+func TestLinkless(t *testing.T) {
+	t.Parallel()
+	tree, _ := openTree(t, git.Config{}, gittest.Files{
+		"plain/a": "a", "plain/sub/b": "b", "deep/sub/deeper/a": "a", "120000 deep/sub/deeper/link": "a", "120000 way": "plain", "file": "x",
+	})
+	linkless, ok := tree.(interface {
+		Linkless(name string, most int) bool
+	})
+	if !ok {
+		t.Fatal("the tree does not say")
+	}
+	for name, want := range map[string]bool{
+		"plain": true, "way": true, "plain/sub": true, "deep": false, "deep/sub/deeper": false, ".": false, "file": false, "none": false, "../x": false,
+	} {
+		if got := linkless.Linkless(name, 100); got != want {
+			t.Errorf("Linkless(%q) = %v", name, got)
+		}
+	}
+	if linkless.Linkless("plain", 2) || !linkless.Linkless("plain", 3) {
+		t.Error("it does not count entries")
+	}
 }

@@ -13,8 +13,13 @@ import (
 // network, as for repositories. It uses no proxy of the environment: the guard
 // must see the real address.
 func Transport(allowed []netip.Prefix, authorities *x509.CertPool) *http.Transport {
+	return TransportOver(Dialer(allowed), authorities)
+}
+
+// TransportOver is Transport over another dialer of this package.
+func TransportOver(dialer ContextDialer, authorities *x509.CertPool) *http.Transport {
 	return &http.Transport{
-		DialContext:            Dialer(allowed).DialContext,
+		DialContext:            dialer.DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    10 * time.Second,
 		ForceAttemptHTTP2:      true,

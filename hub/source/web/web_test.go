@@ -139,7 +139,7 @@ func TestGet(t *testing.T) {
 		says    string
 	}{
 		"HELM-08 a scheme that is not allowed":                       {open, s.URL + "/x?token=s3cret", []string{"https"}, fault.Invalid, `the scheme "http", which is not allowed`},
-		"HELM-08 a scheme that is allowed and not read":              {open, "s3://bucket/values.yaml?token=s3cret", []string{"s3"}, fault.Invalid, "are not read with the scheme"},
+		"HELM-08 HELM-24 a scheme that is allowed and not read":      {open, "s3://bucket/values.yaml?token=s3cret", []string{"s3"}, fault.Invalid, "are not read with the scheme"},
 		"HELM-08 a redirect to another scheme":                       {open, s.URL + "/away?token=s3cret", both, fault.Invalid, "redirects to an address with the scheme"},
 		"HELM-05 a redirect in a circle":                             {open, s.URL + "/round?token=s3cret", both, fault.Invalid, "redirects more than"},
 		"HELM-05 a password in the address":                          {open, strings.Replace(s.URL, "://", "://me:s3cret@", 1) + "/x", both, fault.Invalid, "contains a user name or password"},

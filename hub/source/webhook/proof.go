@@ -39,9 +39,24 @@ func (p Push) SignedBy(secrets map[string]string) bool {
 	return good
 }
 
+// SignedByOne is SignedBy for a secret that counts for every kind of sender.
+// User is the name that Azure DevOps sends with it.
+func (p Push) SignedByOne(secret, user string) bool {
+	all := map[string]string{hub.WebhookAzureUser: user}
+	for _, x := range p.proofs {
+		for _, key := range x.keys {
+			if key != hub.WebhookAzureUser {
+				all[key] = secret
+			}
+		}
+	}
+	return p.SignedBy(all)
+}
+
 // proofsOf are the proofs in an event, whatever its claimed sender: Gitea signs
-// as GitHub does and as Gogs does.
-func proofsOf(h http.Header, body []byte) (out []proof) {
+// as GitHub does and as Gogs does. Authorization is compared with the secret of
+// a key, unless that is empty.
+func proofsOf(h http.Header, body []byte, key string) (out []proof) {
 	add := func(holds func([]string) bool, keys ...string) {
 		if holds != nil {
 			out = append(out, proof{keys, holds})
@@ -54,6 +69,8 @@ func proofsOf(h http.Header, body []byte) (out []proof) {
 		add(signed(h.Get("X-Gogs-Signature"), body), hub.WebhookGogs)
 	}
 	switch {
+	case h.Get(eventHeader) != "":
+		add(signed(cutPrefix(h.Get("X-Capstan-Signature-256"), "sha256="), body), hub.WebhookGeneric)
 	case h.Get("X-Gitlab-Event") != "":
 		add(same(h.Get("X-Gitlab-Token")), hub.WebhookGitLab)
 	case h.Get("X-Event-Key") != "" && h.Get("X-Hook-UUID") != "":
@@ -65,7 +82,40 @@ func proofsOf(h http.Header, body []byte) (out []proof) {
 			add(same(user, password), hub.WebhookAzureUser, hub.WebhookAzurePassword)
 		}
 	}
+	if key != "" {
+		add(authorized(h), key)
+	}
 	return out
+}
+
+// authorized compares what a sender was configured to send as Authorization:
+// the whole value, the token of a Bearer, or the password of a basic
+// authentication. nil: there is none.
+func authorized(h http.Header) func([]string) bool {
+	value := strings.TrimSpace(h.Get("Authorization"))
+	forms := []string{value}
+	if kind, token, found := strings.Cut(value, " "); found && strings.EqualFold(kind, "Bearer") {
+		forms = append(forms, strings.TrimSpace(token))
+	}
+	if _, password, ok := (&http.Request{Header: h}).BasicAuth(); ok {
+		forms = append(forms, password)
+	}
+	var each []func([]string) bool
+	for _, form := range forms {
+		if holds := same(form); holds != nil {
+			each = append(each, holds)
+		}
+	}
+	if len(each) == 0 {
+		return nil
+	}
+	return func(secrets []string) bool {
+		good := false
+		for _, holds := range each {
+			good = holds(secrets) || good
+		}
+		return good
+	}
 }
 
 // cutPrefix is the rest after a prefix, or nothing.

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
 )
 
 // A sender is a kind of Git host, and how its events are read.
@@ -13,6 +15,9 @@ type sender struct {
 	delivery string // the header with the id of a delivery
 	pushes   func(event string) bool
 	read     func(payload []byte) (saying, error)
+	// secret is the key of what it sends as Authorization; empty: it proves
+	// itself otherwise.
+	secret string
 }
 
 // A saying is the description of a push in an event.
@@ -31,6 +36,9 @@ func (c change) isUsable() bool {
 	return c.ref != "" && len(c.ref) <= maxRef && len(c.commit) <= maxRef && strings.Trim(c.commit, "0") != ""
 }
 
+// eventHeader marks an event in Capstan's own form.
+const eventHeader = "X-Capstan-Event"
+
 // inHeader reads the event's word from a header.
 func inHeader(name string) func(http.Header) string {
 	return func(h http.Header) string { return h.Get(name) }
@@ -47,23 +55,28 @@ func isAzure(h http.Header) bool {
 }
 
 // senderOf finds the sender by the headers that no other sender has. Gogs and
-// Gitea send those of GitHub as well, with the same body.
-func senderOf(h http.Header) *sender {
+// Gitea send those of GitHub as well, with the same body. What has none of them
+// may come from a registry.
+func senderOf(h http.Header, body []byte) *sender {
 	switch {
+	case h.Get(eventHeader) != "":
+		return &sender{inHeader(eventHeader), "X-Capstan-Delivery", oneOf("push"), readGeneric, hub.WebhookGeneric}
+	case oneOf("package", "registry_package")(h.Get("X-GitHub-Event")):
+		return &sender{inHeader("X-GitHub-Event"), "X-GitHub-Delivery", always, readPackage, ""}
 	case h.Get("X-GitHub-Event") != "":
-		return &sender{inHeader("X-GitHub-Event"), "X-GitHub-Delivery", oneOf("push"), readGitHub}
+		return &sender{inHeader("X-GitHub-Event"), "X-GitHub-Delivery", oneOf("push"), readGitHub, ""}
 	case h.Get("X-Gogs-Event") != "":
-		return &sender{inHeader("X-Gogs-Event"), "X-Gogs-Delivery", oneOf("push"), readGitHub}
+		return &sender{inHeader("X-Gogs-Event"), "X-Gogs-Delivery", oneOf("push"), readGitHub, ""}
 	case h.Get("X-Gitlab-Event") != "":
-		return &sender{inHeader("X-Gitlab-Event"), "X-Gitlab-Event-UUID", oneOf("Push Hook", "Tag Push Hook", "System Hook"), readGitLab}
+		return &sender{inHeader("X-Gitlab-Event"), "X-Gitlab-Event-UUID", oneOf("Push Hook", "Tag Push Hook", "System Hook"), readGitLab, ""}
 	case h.Get("X-Event-Key") != "" && h.Get("X-Hook-UUID") != "":
-		return &sender{inHeader("X-Event-Key"), "X-Request-UUID", oneOf("repo:push"), readBitbucket}
+		return &sender{inHeader("X-Event-Key"), "X-Request-UUID", oneOf("repo:push"), readBitbucket, ""}
 	case h.Get("X-Event-Key") != "":
-		return &sender{inHeader("X-Event-Key"), "X-Request-Id", oneOf("repo:refs_changed"), readBitbucketServer}
+		return &sender{inHeader("X-Event-Key"), "X-Request-Id", oneOf("repo:refs_changed"), readBitbucketServer, ""}
 	case isAzure(h):
-		return &sender{func(http.Header) string { return "azure" }, "X-Vss-Activityid", oneOf("azure"), readAzure}
+		return &sender{fixed("azure"), "X-Vss-Activityid", always, readAzure, ""}
 	}
-	return nil
+	return registryOf(h, body)
 }
 
 func readGitHub(payload []byte) (saying, error) {

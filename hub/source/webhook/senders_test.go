@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -70,7 +71,8 @@ func senders() map[string]sending {
 	}
 	gogs := strings.Replace(push, `"ref":"refs/heads/main"`, `"ref":"refs/heads/main","after":"`+branchAt+`"`, 1)
 	digits := func(body string) string { return strings.TrimPrefix(sign(body, "s3cret"), "sha256=") }
-	return map[string]sending{
+	all := registries()
+	maps.Copy(all, map[string]sending{
 		"GitLab": {
 			"Push Hook", headers("X-Gitlab-Event", "Push Hook", "X-Gitlab-Event-UUID", "5f6e", "X-Gitlab-Token", "s3cret"), gitlabPush,
 			map[string]string{hub.WebhookGitLab: "s3cret"},
@@ -117,7 +119,8 @@ func senders() map[string]sending {
 			map[string]string{hub.WebhookGitHub: "s3cret"},
 			webhook.Push{Event: "push", URLs: addresses, Ref: "refs/heads/main", Commit: branchAt},
 		},
-	}
+	})
+	return all
 }
 
 // headersOf are headers of each kind of sender, for any word of theirs.
@@ -125,7 +128,7 @@ func headersOf(event, contentType string) (out []http.Header) {
 	for _, h := range []http.Header{
 		headers("X-GitHub-Event", event), headers("X-Gogs-Event", event), headers("X-Gitlab-Event", event), headers("X-Event-Key", event, "X-Hook-UUID", "{}"),
 		headers("X-Event-Key", event), headers("X-Vss-Activityid", event), headers("X-Gitlab-Event", "System Hook"), headers("X-Event-Key", "repo:push", "X-Hook-UUID", "1"),
-		headers("X-Event-Key", "repo:refs_changed", "X-Hub-Signature", "sha256="),
+		headers("X-Event-Key", "repo:refs_changed", "X-Hub-Signature", "sha256="), headers("X-GitHub-Event", "package"), headers("X-Capstan-Event", event), headers(),
 	} {
 		h.Set("Content-Type", contentType)
 		out = append(out, h)
@@ -179,7 +182,7 @@ func TestSenders(t *testing.T) {
 		t.Run("HOOKW-03 "+name+" without a proof", func(t *testing.T) {
 			t.Parallel()
 			bare := s.header.Clone()
-			for _, h := range []string{"X-Gitlab-Token", "X-Hub-Signature", "X-Hub-Signature-256", "X-Gogs-Signature", "Authorization"} {
+			for _, h := range []string{"X-Gitlab-Token", "X-Hub-Signature", "X-Hub-Signature-256", "X-Gogs-Signature", "X-Capstan-Signature-256", "Authorization"} {
 				bare.Del(h)
 			}
 			if s.header.Get("X-Hook-UUID") != "" {

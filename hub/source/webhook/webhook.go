@@ -1,5 +1,7 @@
 // Package webhook parses the events that Git hosts send after a push: GitHub,
 // GitLab, Bitbucket Cloud and Server, Azure DevOps, Gogs, and compatible ones.
+// It also parses those of registries: GitHub's, Harbor, Docker Hub, and those
+// that are built on distribution. Others use Capstan's own form.
 // It trusts an event only to name repositories: changes are found by fetching
 // them, so a forged event costs a few requests to their host and nothing else.
 // The branch and the commit in an event only select the branch to fetch first.
@@ -20,11 +22,6 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// MaxBody is how many bytes of an event are read. A handler should stop
-// reading there. GitHub sends up to 25 MB for the largest pushes; what is
-// beyond this limit is found by polling.
-const MaxBody = 5 << 20
-
 // A Push is what is used of an event.
 type Push struct {
 	Event    string   // the host's word: push, ping …
@@ -43,18 +40,15 @@ type Push struct {
 // concern.
 //
 // A ping and events that are no push have no URLs and no error. The error is
-// fault.Exceeded for a body over MaxBody, and fault.Invalid for anything that
-// cannot be understood.
+// fault.Invalid for anything that cannot be understood. The caller limits the
+// size of a body.
 func Parse(header http.Header, body []byte) (Push, error) {
-	if len(body) > MaxBody {
-		return Push{}, fault.With(fault.New(fault.Exceeded, "the event has more than %d bytes", MaxBody), "", "nothing needs to be done: the change is found by polling")
-	}
-	from := senderOf(header)
+	from := senderOf(header, body)
 	if from == nil {
-		return Push{}, fault.With(fault.New(fault.Invalid, "the request is not an event of a known Git host"), "",
-			"point a webhook of GitHub, GitLab, Bitbucket, Azure DevOps or Gogs at this address")
+		return Push{}, fault.With(fault.New(fault.Invalid, "the request is not an event of a known Git host or registry"), "",
+			"point a webhook of GitHub, GitLab, Bitbucket, Azure DevOps, Gogs, Harbor or a registry at this address, or send Capstan's own form")
 	}
-	p := Push{Event: clip(from.event(header)), Delivery: clip(header.Get(from.delivery)), proofs: proofsOf(header, body)}
+	p := Push{Event: clip(from.event(header)), Delivery: clip(header.Get(from.delivery)), proofs: proofsOf(header, body, from.secret)}
 	if !from.pushes(p.Event) {
 		return p, nil
 	}
@@ -84,7 +78,7 @@ const maxRef = 1024
 func payloadOf(contentType string, body []byte) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(contentType)
 	switch {
-	case err == nil && kind == "application/json":
+	case err == nil && (kind == "application/json" || kind == "application/cloudevents+json" || isDistribution(kind)):
 		return body, nil
 	case err == nil && kind == "application/x-www-form-urlencoded":
 		form, err := url.ParseQuery(string(body))

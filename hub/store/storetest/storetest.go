@@ -150,7 +150,14 @@ func OpenPatient(t testing.TB) *store.DB {
 // test.
 func OpenURLs(t testing.TB, cfg store.Config) *store.DB {
 	t.Helper()
-	db, err := store.Open(t.Context(), cfg, Keys(t), quiet())
+	return OpenKeys(t, cfg, Keys(t))
+}
+
+// OpenKeys is OpenURLs with a master key, as each replica of an installation
+// has it.
+func OpenKeys(t testing.TB, cfg store.Config, keys store.Keys) *store.DB {
+	t.Helper()
+	db, err := store.Open(t.Context(), cfg, keys, quiet())
 	if err != nil {
 		t.Fatalf("open the test database: %v", err)
 	}

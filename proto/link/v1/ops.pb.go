@@ -21,6 +21,226 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type PatchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AppId         string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
+	Group         string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	Namespace     string                 `protobuf:"bytes,5,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	Type          string                 `protobuf:"bytes,7,opt,name=type,proto3" json:"type,omitempty"` // merge, strategic or json
+	Patch         []byte                 `protobuf:"bytes,8,opt,name=patch,proto3" json:"patch,omitempty"`
+	DryRun        bool                   `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PatchRequest) Reset() {
+	*x = PatchRequest{}
+	mi := &file_link_v1_ops_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PatchRequest) ProtoMessage() {}
+
+func (x *PatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_ops_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PatchRequest.ProtoReflect.Descriptor instead.
+func (*PatchRequest) Descriptor() ([]byte, []int) {
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *PatchRequest) GetAppId() string {
+	if x != nil {
+		return x.AppId
+	}
+	return ""
+}
+
+func (x *PatchRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *PatchRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *PatchRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *PatchRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PatchRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PatchRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *PatchRequest) GetPatch() []byte {
+	if x != nil {
+		return x.Patch
+	}
+	return nil
+}
+
+func (x *PatchRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type PatchResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Json          []byte                 `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"` // the object after the patch, masked
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PatchResponse) Reset() {
+	*x = PatchResponse{}
+	mi := &file_link_v1_ops_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PatchResponse) ProtoMessage() {}
+
+func (x *PatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_ops_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PatchResponse.ProtoReflect.Descriptor instead.
+func (*PatchResponse) Descriptor() ([]byte, []int) {
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PatchResponse) GetJson() []byte {
+	if x != nil {
+		return x.Json
+	}
+	return nil
+}
+
+type PreviewRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AppId         string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
+	Objects       [][]byte               `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`  // canonical JSON; the reply has those that differ
+	Removed       bool                   `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"` // the reply has the application's objects that are not in kept
+	Kept          []*ObjectRef           `protobuf:"bytes,4,rep,name=kept,proto3" json:"kept,omitempty"`        // all objects of the preview, by their keys
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewRequest) Reset() {
+	*x = PreviewRequest{}
+	mi := &file_link_v1_ops_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewRequest) ProtoMessage() {}
+
+func (x *PreviewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_ops_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewRequest.ProtoReflect.Descriptor instead.
+func (*PreviewRequest) Descriptor() ([]byte, []int) {
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PreviewRequest) GetAppId() string {
+	if x != nil {
+		return x.AppId
+	}
+	return ""
+}
+
+func (x *PreviewRequest) GetObjects() [][]byte {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *PreviewRequest) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
+func (x *PreviewRequest) GetKept() []*ObjectRef {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
 type CheckAccessRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AppId         string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
@@ -30,7 +250,7 @@ type CheckAccessRequest struct {
 
 func (x *CheckAccessRequest) Reset() {
 	*x = CheckAccessRequest{}
-	mi := &file_link_v1_ops_proto_msgTypes[0]
+	mi := &file_link_v1_ops_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -42,7 +262,7 @@ func (x *CheckAccessRequest) String() string {
 func (*CheckAccessRequest) ProtoMessage() {}
 
 func (x *CheckAccessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[0]
+	mi := &file_link_v1_ops_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -55,7 +275,7 @@ func (x *CheckAccessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccessRequest.ProtoReflect.Descriptor instead.
 func (*CheckAccessRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{0}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CheckAccessRequest) GetAppId() string {
@@ -79,7 +299,7 @@ type CheckAccessResponse struct {
 
 func (x *CheckAccessResponse) Reset() {
 	*x = CheckAccessResponse{}
-	mi := &file_link_v1_ops_proto_msgTypes[1]
+	mi := &file_link_v1_ops_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -91,7 +311,7 @@ func (x *CheckAccessResponse) String() string {
 func (*CheckAccessResponse) ProtoMessage() {}
 
 func (x *CheckAccessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[1]
+	mi := &file_link_v1_ops_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -104,7 +324,7 @@ func (x *CheckAccessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccessResponse.ProtoReflect.Descriptor instead.
 func (*CheckAccessResponse) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{1}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CheckAccessResponse) GetServiceAccount() string {
@@ -164,7 +384,7 @@ type MissingRight struct {
 
 func (x *MissingRight) Reset() {
 	*x = MissingRight{}
-	mi := &file_link_v1_ops_proto_msgTypes[2]
+	mi := &file_link_v1_ops_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -176,7 +396,7 @@ func (x *MissingRight) String() string {
 func (*MissingRight) ProtoMessage() {}
 
 func (x *MissingRight) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[2]
+	mi := &file_link_v1_ops_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -189,7 +409,7 @@ func (x *MissingRight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingRight.ProtoReflect.Descriptor instead.
 func (*MissingRight) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{2}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *MissingRight) GetVerb() string {
@@ -243,7 +463,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_link_v1_ops_proto_msgTypes[3]
+	mi := &file_link_v1_ops_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -255,7 +475,7 @@ func (x *ConfirmRequest) String() string {
 func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[3]
+	mi := &file_link_v1_ops_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -268,7 +488,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{3}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ConfirmRequest) GetAppId() string {
@@ -286,7 +506,7 @@ type ConfirmResponse struct {
 
 func (x *ConfirmResponse) Reset() {
 	*x = ConfirmResponse{}
-	mi := &file_link_v1_ops_proto_msgTypes[4]
+	mi := &file_link_v1_ops_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -298,7 +518,7 @@ func (x *ConfirmResponse) String() string {
 func (*ConfirmResponse) ProtoMessage() {}
 
 func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[4]
+	mi := &file_link_v1_ops_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -311,7 +531,7 @@ func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmResponse) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{4}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{7}
 }
 
 type GetRequest struct {
@@ -328,7 +548,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_link_v1_ops_proto_msgTypes[5]
+	mi := &file_link_v1_ops_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -340,7 +560,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[5]
+	mi := &file_link_v1_ops_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -353,7 +573,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{5}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetRequest) GetAppId() string {
@@ -407,7 +627,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_link_v1_ops_proto_msgTypes[6]
+	mi := &file_link_v1_ops_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -419,7 +639,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[6]
+	mi := &file_link_v1_ops_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -432,7 +652,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{6}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetResponse) GetJson() []byte {
@@ -457,7 +677,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_link_v1_ops_proto_msgTypes[7]
+	mi := &file_link_v1_ops_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -469,7 +689,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[7]
+	mi := &file_link_v1_ops_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -482,7 +702,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{7}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DiffRequest) GetAppId() string {
@@ -543,7 +763,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_link_v1_ops_proto_msgTypes[8]
+	mi := &file_link_v1_ops_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +775,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[8]
+	mi := &file_link_v1_ops_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +788,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{8}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DiffResponse) GetObjects() []*ObjectDiff {
@@ -600,7 +820,7 @@ type ObjectDiff struct {
 
 func (x *ObjectDiff) Reset() {
 	*x = ObjectDiff{}
-	mi := &file_link_v1_ops_proto_msgTypes[9]
+	mi := &file_link_v1_ops_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +832,7 @@ func (x *ObjectDiff) String() string {
 func (*ObjectDiff) ProtoMessage() {}
 
 func (x *ObjectDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[9]
+	mi := &file_link_v1_ops_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +845,7 @@ func (x *ObjectDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectDiff.ProtoReflect.Descriptor instead.
 func (*ObjectDiff) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{9}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ObjectDiff) GetGroup() string {
@@ -735,7 +955,7 @@ type RefreshRequest struct {
 
 func (x *RefreshRequest) Reset() {
 	*x = RefreshRequest{}
-	mi := &file_link_v1_ops_proto_msgTypes[10]
+	mi := &file_link_v1_ops_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -747,7 +967,7 @@ func (x *RefreshRequest) String() string {
 func (*RefreshRequest) ProtoMessage() {}
 
 func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[10]
+	mi := &file_link_v1_ops_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -760,7 +980,7 @@ func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshRequest.ProtoReflect.Descriptor instead.
 func (*RefreshRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{10}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RefreshRequest) GetAppId() string {
@@ -778,7 +998,7 @@ type RefreshResponse struct {
 
 func (x *RefreshResponse) Reset() {
 	*x = RefreshResponse{}
-	mi := &file_link_v1_ops_proto_msgTypes[11]
+	mi := &file_link_v1_ops_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +1010,7 @@ func (x *RefreshResponse) String() string {
 func (*RefreshResponse) ProtoMessage() {}
 
 func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[11]
+	mi := &file_link_v1_ops_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,14 +1023,31 @@ func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshResponse.ProtoReflect.Descriptor instead.
 func (*RefreshResponse) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{11}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{14}
 }
 
 var File_link_v1_ops_proto protoreflect.FileDescriptor
 
 const file_link_v1_ops_proto_rawDesc = "" +
 	"\n" +
-	"\x11link/v1/ops.proto\x12\alink.v1\x1a\x12link/v1/sync.proto\"+\n" +
+	"\x11link/v1/ops.proto\x12\alink.v1\x1a\x15link/v1/desired.proto\x1a\x12link/v1/sync.proto\"\xde\x01\n" +
+	"\fPatchRequest\x12\x15\n" +
+	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x1c\n" +
+	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
+	"\x04type\x18\a \x01(\tR\x04type\x12\x14\n" +
+	"\x05patch\x18\b \x01(\fR\x05patch\x12\x17\n" +
+	"\adry_run\x18\t \x01(\bR\x06dryRun\"#\n" +
+	"\rPatchResponse\x12\x12\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"\x83\x01\n" +
+	"\x0ePreviewRequest\x12\x15\n" +
+	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x18\n" +
+	"\aobjects\x18\x02 \x03(\fR\aobjects\x12\x18\n" +
+	"\aremoved\x18\x03 \x01(\bR\aremoved\x12&\n" +
+	"\x04kept\x18\x04 \x03(\v2\x12.link.v1.ObjectRefR\x04kept\"+\n" +
 	"\x12CheckAccessRequest\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\"\xdf\x01\n" +
 	"\x13CheckAccessResponse\x12'\n" +
@@ -873,14 +1110,16 @@ const file_link_v1_ops_proto_rawDesc = "" +
 	"\aproblem\x189 \x01(\tR\aproblem\"'\n" +
 	"\x0eRefreshRequest\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\"\x11\n" +
-	"\x0fRefreshResponse2\xed\x02\n" +
+	"\x0fRefreshResponse2\xe0\x03\n" +
 	"\x03Ops\x120\n" +
 	"\x03Get\x12\x13.link.v1.GetRequest\x1a\x14.link.v1.GetResponse\x123\n" +
 	"\x04Diff\x12\x14.link.v1.DiffRequest\x1a\x15.link.v1.DiffResponse\x12<\n" +
 	"\aRefresh\x12\x17.link.v1.RefreshRequest\x1a\x18.link.v1.RefreshResponse\x129\n" +
 	"\x06Delete\x12\x16.link.v1.DeleteRequest\x1a\x17.link.v1.DeleteResponse\x12<\n" +
 	"\aConfirm\x12\x17.link.v1.ConfirmRequest\x1a\x18.link.v1.ConfirmResponse\x12H\n" +
-	"\vCheckAccess\x12\x1b.link.v1.CheckAccessRequest\x1a\x1c.link.v1.CheckAccessResponseB4Z2github.com/capstan-cd/capstan/proto/link/v1;linkv1b\x06proto3"
+	"\vCheckAccess\x12\x1b.link.v1.CheckAccessRequest\x1a\x1c.link.v1.CheckAccessResponse\x126\n" +
+	"\x05Patch\x12\x15.link.v1.PatchRequest\x1a\x16.link.v1.PatchResponse\x129\n" +
+	"\aPreview\x12\x17.link.v1.PreviewRequest\x1a\x15.link.v1.DiffResponseB4Z2github.com/capstan-cd/capstan/proto/link/v1;linkv1b\x06proto3"
 
 var (
 	file_link_v1_ops_proto_rawDescOnce sync.Once
@@ -894,43 +1133,52 @@ func file_link_v1_ops_proto_rawDescGZIP() []byte {
 	return file_link_v1_ops_proto_rawDescData
 }
 
-var file_link_v1_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_link_v1_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_link_v1_ops_proto_goTypes = []any{
-	(*CheckAccessRequest)(nil),  // 0: link.v1.CheckAccessRequest
-	(*CheckAccessResponse)(nil), // 1: link.v1.CheckAccessResponse
-	(*MissingRight)(nil),        // 2: link.v1.MissingRight
-	(*ConfirmRequest)(nil),      // 3: link.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),     // 4: link.v1.ConfirmResponse
-	(*GetRequest)(nil),          // 5: link.v1.GetRequest
-	(*GetResponse)(nil),         // 6: link.v1.GetResponse
-	(*DiffRequest)(nil),         // 7: link.v1.DiffRequest
-	(*DiffResponse)(nil),        // 8: link.v1.DiffResponse
-	(*ObjectDiff)(nil),          // 9: link.v1.ObjectDiff
-	(*RefreshRequest)(nil),      // 10: link.v1.RefreshRequest
-	(*RefreshResponse)(nil),     // 11: link.v1.RefreshResponse
-	(*DeleteRequest)(nil),       // 12: link.v1.DeleteRequest
-	(*DeleteResponse)(nil),      // 13: link.v1.DeleteResponse
+	(*PatchRequest)(nil),        // 0: link.v1.PatchRequest
+	(*PatchResponse)(nil),       // 1: link.v1.PatchResponse
+	(*PreviewRequest)(nil),      // 2: link.v1.PreviewRequest
+	(*CheckAccessRequest)(nil),  // 3: link.v1.CheckAccessRequest
+	(*CheckAccessResponse)(nil), // 4: link.v1.CheckAccessResponse
+	(*MissingRight)(nil),        // 5: link.v1.MissingRight
+	(*ConfirmRequest)(nil),      // 6: link.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),     // 7: link.v1.ConfirmResponse
+	(*GetRequest)(nil),          // 8: link.v1.GetRequest
+	(*GetResponse)(nil),         // 9: link.v1.GetResponse
+	(*DiffRequest)(nil),         // 10: link.v1.DiffRequest
+	(*DiffResponse)(nil),        // 11: link.v1.DiffResponse
+	(*ObjectDiff)(nil),          // 12: link.v1.ObjectDiff
+	(*RefreshRequest)(nil),      // 13: link.v1.RefreshRequest
+	(*RefreshResponse)(nil),     // 14: link.v1.RefreshResponse
+	(*ObjectRef)(nil),           // 15: link.v1.ObjectRef
+	(*DeleteRequest)(nil),       // 16: link.v1.DeleteRequest
+	(*DeleteResponse)(nil),      // 17: link.v1.DeleteResponse
 }
 var file_link_v1_ops_proto_depIdxs = []int32{
-	2,  // 0: link.v1.CheckAccessResponse.missing:type_name -> link.v1.MissingRight
-	9,  // 1: link.v1.DiffResponse.objects:type_name -> link.v1.ObjectDiff
-	5,  // 2: link.v1.Ops.Get:input_type -> link.v1.GetRequest
-	7,  // 3: link.v1.Ops.Diff:input_type -> link.v1.DiffRequest
-	10, // 4: link.v1.Ops.Refresh:input_type -> link.v1.RefreshRequest
-	12, // 5: link.v1.Ops.Delete:input_type -> link.v1.DeleteRequest
-	3,  // 6: link.v1.Ops.Confirm:input_type -> link.v1.ConfirmRequest
-	0,  // 7: link.v1.Ops.CheckAccess:input_type -> link.v1.CheckAccessRequest
-	6,  // 8: link.v1.Ops.Get:output_type -> link.v1.GetResponse
-	8,  // 9: link.v1.Ops.Diff:output_type -> link.v1.DiffResponse
-	11, // 10: link.v1.Ops.Refresh:output_type -> link.v1.RefreshResponse
-	13, // 11: link.v1.Ops.Delete:output_type -> link.v1.DeleteResponse
-	4,  // 12: link.v1.Ops.Confirm:output_type -> link.v1.ConfirmResponse
-	1,  // 13: link.v1.Ops.CheckAccess:output_type -> link.v1.CheckAccessResponse
-	8,  // [8:14] is the sub-list for method output_type
-	2,  // [2:8] is the sub-list for method input_type
-	2,  // [2:2] is the sub-list for extension type_name
-	2,  // [2:2] is the sub-list for extension extendee
-	0,  // [0:2] is the sub-list for field type_name
+	15, // 0: link.v1.PreviewRequest.kept:type_name -> link.v1.ObjectRef
+	5,  // 1: link.v1.CheckAccessResponse.missing:type_name -> link.v1.MissingRight
+	12, // 2: link.v1.DiffResponse.objects:type_name -> link.v1.ObjectDiff
+	8,  // 3: link.v1.Ops.Get:input_type -> link.v1.GetRequest
+	10, // 4: link.v1.Ops.Diff:input_type -> link.v1.DiffRequest
+	13, // 5: link.v1.Ops.Refresh:input_type -> link.v1.RefreshRequest
+	16, // 6: link.v1.Ops.Delete:input_type -> link.v1.DeleteRequest
+	6,  // 7: link.v1.Ops.Confirm:input_type -> link.v1.ConfirmRequest
+	3,  // 8: link.v1.Ops.CheckAccess:input_type -> link.v1.CheckAccessRequest
+	0,  // 9: link.v1.Ops.Patch:input_type -> link.v1.PatchRequest
+	2,  // 10: link.v1.Ops.Preview:input_type -> link.v1.PreviewRequest
+	9,  // 11: link.v1.Ops.Get:output_type -> link.v1.GetResponse
+	11, // 12: link.v1.Ops.Diff:output_type -> link.v1.DiffResponse
+	14, // 13: link.v1.Ops.Refresh:output_type -> link.v1.RefreshResponse
+	17, // 14: link.v1.Ops.Delete:output_type -> link.v1.DeleteResponse
+	7,  // 15: link.v1.Ops.Confirm:output_type -> link.v1.ConfirmResponse
+	4,  // 16: link.v1.Ops.CheckAccess:output_type -> link.v1.CheckAccessResponse
+	1,  // 17: link.v1.Ops.Patch:output_type -> link.v1.PatchResponse
+	11, // 18: link.v1.Ops.Preview:output_type -> link.v1.DiffResponse
+	11, // [11:19] is the sub-list for method output_type
+	3,  // [3:11] is the sub-list for method input_type
+	3,  // [3:3] is the sub-list for extension type_name
+	3,  // [3:3] is the sub-list for extension extendee
+	0,  // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_ops_proto_init() }
@@ -938,6 +1186,7 @@ func file_link_v1_ops_proto_init() {
 	if File_link_v1_ops_proto != nil {
 		return
 	}
+	file_link_v1_desired_proto_init()
 	file_link_v1_sync_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -945,7 +1194,7 @@ func file_link_v1_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_v1_ops_proto_rawDesc), len(file_link_v1_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,8 @@ const (
 	Ops_Delete_FullMethodName      = "/link.v1.Ops/Delete"
 	Ops_Confirm_FullMethodName     = "/link.v1.Ops/Confirm"
 	Ops_CheckAccess_FullMethodName = "/link.v1.Ops/CheckAccess"
+	Ops_Patch_FullMethodName       = "/link.v1.Ops/Patch"
+	Ops_Preview_FullMethodName     = "/link.v1.Ops/Preview"
 )
 
 // OpsClient is the client API for Ops service.
@@ -54,6 +56,14 @@ type OpsClient interface {
 	// for its objects. It asks the API server, and changes nothing. Older agents
 	// return Unimplemented.
 	CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error)
+	// Patch changes one live object of an application, if its project and the
+	// cluster's owner permit it. A dry run by the API server comes first. Older
+	// agents return Unimplemented.
+	Patch(ctx context.Context, in *PatchRequest, opts ...grpc.CallOption) (*PatchResponse, error)
+	// Preview compares objects that an application could have with those that are
+	// live, by dry runs. It changes nothing, in the cluster or in what is desired.
+	// Older agents return Unimplemented.
+	Preview(ctx context.Context, in *PreviewRequest, opts ...grpc.CallOption) (*DiffResponse, error)
 }
 
 type opsClient struct {
@@ -124,6 +134,26 @@ func (c *opsClient) CheckAccess(ctx context.Context, in *CheckAccessRequest, opt
 	return out, nil
 }
 
+func (c *opsClient) Patch(ctx context.Context, in *PatchRequest, opts ...grpc.CallOption) (*PatchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PatchResponse)
+	err := c.cc.Invoke(ctx, Ops_Patch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *opsClient) Preview(ctx context.Context, in *PreviewRequest, opts ...grpc.CallOption) (*DiffResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DiffResponse)
+	err := c.cc.Invoke(ctx, Ops_Preview_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OpsServer is the server API for Ops service.
 // All implementations must embed UnimplementedOpsServer
 // for forward compatibility.
@@ -151,6 +181,14 @@ type OpsServer interface {
 	// for its objects. It asks the API server, and changes nothing. Older agents
 	// return Unimplemented.
 	CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error)
+	// Patch changes one live object of an application, if its project and the
+	// cluster's owner permit it. A dry run by the API server comes first. Older
+	// agents return Unimplemented.
+	Patch(context.Context, *PatchRequest) (*PatchResponse, error)
+	// Preview compares objects that an application could have with those that are
+	// live, by dry runs. It changes nothing, in the cluster or in what is desired.
+	// Older agents return Unimplemented.
+	Preview(context.Context, *PreviewRequest) (*DiffResponse, error)
 	mustEmbedUnimplementedOpsServer()
 }
 
@@ -178,6 +216,12 @@ func (UnimplementedOpsServer) Confirm(context.Context, *ConfirmRequest) (*Confir
 }
 func (UnimplementedOpsServer) CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckAccess not implemented")
+}
+func (UnimplementedOpsServer) Patch(context.Context, *PatchRequest) (*PatchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Patch not implemented")
+}
+func (UnimplementedOpsServer) Preview(context.Context, *PreviewRequest) (*DiffResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Preview not implemented")
 }
 func (UnimplementedOpsServer) mustEmbedUnimplementedOpsServer() {}
 func (UnimplementedOpsServer) testEmbeddedByValue()             {}
@@ -308,6 +352,42 @@ func _Ops_CheckAccess_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Ops_Patch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OpsServer).Patch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Ops_Patch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OpsServer).Patch(ctx, req.(*PatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Ops_Preview_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PreviewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OpsServer).Preview(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Ops_Preview_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OpsServer).Preview(ctx, req.(*PreviewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Ops_ServiceDesc is the grpc.ServiceDesc for Ops service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -338,6 +418,14 @@ var Ops_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CheckAccess",
 			Handler:    _Ops_CheckAccess_Handler,
+		},
+		{
+			MethodName: "Patch",
+			Handler:    _Ops_Patch_Handler,
+		},
+		{
+			MethodName: "Preview",
+			Handler:    _Ops_Preview_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -52,8 +52,11 @@ type Settings struct {
 	// With impersonate: the agent acts as itself for an application without service
 	// account; otherwise it sends no request for it.
 	ImpersonateOptional bool `protobuf:"varint,153,opt,name=impersonate_optional,json=impersonateOptional,proto3" json:"impersonate_optional,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// Kinds that the agent may not list are left out: after a refused list with
+	// normal, or after a review of its rights with strict. Empty: it tries again.
+	RespectRbac   string `protobuf:"bytes,154,opt,name=respect_rbac,json=respectRbac,proto3" json:"respect_rbac,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Settings) Reset() {
@@ -196,6 +199,13 @@ func (x *Settings) GetImpersonateOptional() bool {
 		return x.ImpersonateOptional
 	}
 	return false
+}
+
+func (x *Settings) GetRespectRbac() string {
+	if x != nil {
+		return x.RespectRbac
+	}
+	return ""
 }
 
 // Customization is what a tenant configures for kinds of objects.
@@ -644,7 +654,7 @@ var File_link_v1_settings_proto protoreflect.FileDescriptor
 
 const file_link_v1_settings_proto_rawDesc = "" +
 	"\n" +
-	"\x16link/v1/settings.proto\x12\alink.v1\"\x97\x06\n" +
+	"\x16link/v1/settings.proto\x12\alink.v1\"\xbb\x06\n" +
 	"\bSettings\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12>\n" +
 	"\x0ecustomizations\x18\x02 \x03(\v2\x16.link.v1.CustomizationR\x0ecustomizations\x123\n" +
@@ -666,7 +676,8 @@ const file_link_v1_settings_proto_rawDesc = "" +
 	"\x12wave_delay_seconds\x18\x96\x01 \x01(\rH\x00R\x10waveDelaySeconds\x88\x01\x01\x12$\n" +
 	"\revent_reasons\x18\x97\x01 \x03(\tR\feventReasons\x12!\n" +
 	"\vimpersonate\x18\x98\x01 \x01(\bR\vimpersonate\x122\n" +
-	"\x14impersonate_optional\x18\x99\x01 \x01(\bR\x13impersonateOptionalB\x15\n" +
+	"\x14impersonate_optional\x18\x99\x01 \x01(\bR\x13impersonateOptional\x12\"\n" +
+	"\frespect_rbac\x18\x9a\x01 \x01(\tR\vrespectRbacB\x15\n" +
 	"\x13_wave_delay_seconds\"\x82\x03\n" +
 	"\rCustomization\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +

@@ -248,19 +248,19 @@ func TestRefusals(t *testing.T) {
 		kind   fault.Kind
 		says   string
 	}{
-		"two entries of one name":            {login: "twin", kind: fault.Denied, says: "more than one entry"},
-		"an entry without a mail address":    {login: "nomail", kind: fault.Denied, says: "has no mail"},
-		"a wrong password of the searcher":   {change: func(c *Config) { c.BindPW = "canary-secret" }, kind: fault.Offline, says: "bindDN or bindPW"},
-		"a searcher that may not search":     {change: func(c *Config) { c.BindDN, c.BindPW = "", "" }, kind: fault.Offline, says: "that bindDN may read it"},
-		"a base that does not exist":         {change: func(c *Config) { c.UserSearch.BaseDN = "ou=nowhere," + rig.BaseDN }, kind: fault.Offline, says: "userSearch.baseDN"},
-		"a base of groups that is not there": {change: func(c *Config) { c.GroupSearch.BaseDN = "ou=nowhere," + rig.BaseDN }, kind: fault.Offline, says: "groupSearch.baseDN"},
-		"groups without a name":              {change: func(c *Config) { c.GroupSearch.NameAttr = "description" }, kind: fault.Offline, says: "description"},
-		"an unknown authority":               {change: func(c *Config) { c.RootCAData = nil }, kind: fault.Offline, says: "authority"},
-		"an unknown authority of StartTLS":   {change: func(c *Config) { c.RootCAData = nil; c.Host, c.StartTLS = directory.Plain, true }, kind: fault.Offline, says: "TLS"},
-		"TLS where there is none":            {change: func(c *Config) { c.Host = directory.Plain }, kind: fault.Offline},
-		"a closed port":                      {change: func(c *Config) { c.Host = "127.0.0.1:1" }, kind: fault.Offline, says: "refuses the connection"},
+		"two entries of one name":                 {login: "twin", kind: fault.Denied, says: "more than one entry"},
+		"an entry without a mail address":         {login: "nomail", kind: fault.Denied, says: "has no mail"},
+		"a wrong password of the searcher":        {change: func(c *Config) { c.BindPW = "canary-secret" }, kind: fault.Offline, says: "bindDN or bindPW"},
+		"a searcher that may not search":          {change: func(c *Config) { c.BindDN, c.BindPW = "", "" }, kind: fault.Offline, says: "that bindDN may read it"},
+		"a base that does not exist":              {change: func(c *Config) { c.UserSearch.BaseDN = "ou=nowhere," + rig.BaseDN }, kind: fault.Offline, says: "userSearch.baseDN"},
+		"a base of groups that is not there":      {change: func(c *Config) { c.GroupSearch.BaseDN = "ou=nowhere," + rig.BaseDN }, kind: fault.Offline, says: "groupSearch.baseDN"},
+		"groups without a name":                   {change: func(c *Config) { c.GroupSearch.NameAttr = "description" }, kind: fault.Offline, says: "description"},
+		"SEC-E5 an unknown authority":             {change: func(c *Config) { c.RootCAData = nil }, kind: fault.Offline, says: "authority"},
+		"SEC-E5 an unknown authority of StartTLS": {change: func(c *Config) { c.RootCAData = nil; c.Host, c.StartTLS = directory.Plain, true }, kind: fault.Offline, says: "TLS"},
+		"TLS where there is none":                 {change: func(c *Config) { c.Host = directory.Plain }, kind: fault.Offline},
+		"a closed port":                           {change: func(c *Config) { c.Host = "127.0.0.1:1" }, kind: fault.Offline, says: "refuses the connection"},
 	} {
-		t.Run("refuses "+name, func(t *testing.T) {
+		t.Run(name+" is refused", func(t *testing.T) {
 			t.Parallel()
 			cfg := config(directory)
 			if c.change != nil {
@@ -398,7 +398,7 @@ func TestValidate(t *testing.T) {
 		"groups without name":         {func(c *Config) { c.GroupSearch.NameAttr = "" }, "groupSearch.nameAttr"},
 		"half a client certificate":   {func(c *Config) { c.ClientCertData = []byte("x") }, "clientCertData"},
 	} {
-		t.Run("refuses "+name, func(t *testing.T) {
+		t.Run(name+" is refused", func(t *testing.T) {
 			t.Parallel()
 			cfg := config(directory)
 			c.change(&cfg)
