@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     environment: 'jsdom',
-    include: ['src/**/*.test.{ts,tsx}'],
+    include: ['src/**/*.test.{ts,tsx}', 'docs/*.test.ts'],
     setupFiles: ['vitest.setup.ts'],
     testTimeout: 300_000,
     hookTimeout: 300_000,

@@ -11,16 +11,16 @@ test('UI-05 the application page shows the tree with what Kubernetes made', asyn
   await look(page, 'tree');
 });
 
-test('UX-A11-2 the focus goes to the heading, and back to what opened a drawer', async ({ page }) => {
+test('UX-A11-2 the focus goes to the heading, and back to what opened a panel', async ({ page }) => {
   await place(page, 'Applications');
   await row(page, app).getByRole('link', { name: app, exact: true }).click();
   await page.waitForFunction((name) => document.activeElement?.textContent?.trim() === name, app);
   const box = page.getByRole('region', { name: 'Resource tree' }).getByRole('button', { name: /^Deployment / });
   await box.focus();
   await page.keyboard.press('Enter');
-  await page.getByRole('dialog').waitFor();
+  await page.getByRole('complementary').waitFor();
   await page.keyboard.press('Escape');
-  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.getByRole('complementary').waitFor({ state: 'detached' });
   await page.waitForFunction(() => /^Deployment /.test(document.activeElement?.getAttribute('aria-label') ?? ''));
 });
 
@@ -55,7 +55,7 @@ test('UX-OP-7 a rollback pauses the application, says so everywhere, and can be 
   await openTab(page, 'Diff');
   await page.getByText('at which the application is paused').waitFor();
   await place(page, 'Applications');
-  await row(page, app).getByText('Paused').waitFor();
+  await row(page, app).getByText('Paused', { exact: true }).waitFor();
   await row(page, app).getByText('Drifted').waitFor();
   await look(page, 'list-paused');
   await row(page, app).getByRole('link', { name: app, exact: true }).click();
@@ -81,6 +81,7 @@ test('UI-09 the sync dialog brings it in sync, with the keyboard alone', async (
   await page.getByRole('button', { name: 'Start sync' }).focus();
   await page.keyboard.press('Enter');
   await fact(page, 'Drift').getByText('In sync').waitFor();
+  await openTab(page, 'Diff');
   await page.getByText('No differences').waitFor();
   await look(page, 'diff-none');
 });

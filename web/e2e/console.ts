@@ -38,6 +38,7 @@ export const test = base.extend<object, { tab: Page }>({
         viewport: { width: 1280, height: 800 },
         colorScheme: 'light',
         reducedMotion: 'reduce',
+        ignoreHTTPSErrors: product.url.startsWith('https:'), // its certificate is one of the test
         ...(signedIn ? { storageState: session() } : {}),
       });
       const page = await context.newPage();
@@ -80,7 +81,10 @@ export function looks(): Look[] {
 export async function look(page: Page, name: string) {
   for (const scheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
-    await page.locator(`html[data-mantine-color-scheme="${scheme}"]`).waitFor();
+    // Pages of the documentation have no application that has to follow.
+    if (await page.locator('html[data-mantine-color-scheme]').count()) {
+      await page.locator(`html[data-mantine-color-scheme="${scheme}"]`).waitFor();
+    }
     await page.screenshot({ path: join(product.shots, `${name}-${scheme}.png`), animations: 'disabled' });
     const where = `${name} in ${scheme}`;
     const found: Look = { where, barriers: await barriers(page, where) };
@@ -103,6 +107,16 @@ async function barriers(page: Page, where: string): Promise<string[]> {
   return found.violations
     .filter((v) => v.impact === 'serious' || v.impact === 'critical')
     .flatMap((v) => v.nodes.map((n) => `${where}: ${v.id}: ${n.target.join(' ')}: ${n.any[0]?.message ?? v.help}`));
+}
+
+/** Makes the account of a spec that does not follow the one of accounts. */
+export async function makeAccount(page: Page) {
+  await page.goto(product.setupLink);
+  await page.getByRole('textbox', { name: 'User name' }).fill(product.user);
+  await page.getByLabel('Password', { exact: false }).first().fill(product.password);
+  await page.getByRole('button', { name: 'Create account' }).click();
+  await heading(page, 'Overview');
+  await page.context().storageState({ path: session() });
 }
 
 export const heading = (page: Page, name: string) => page.getByRole('heading', { name, exact: true }).waitFor();

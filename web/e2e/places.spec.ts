@@ -1,4 +1,4 @@
-import { allow, fact, heading, look, open, place, test } from './console';
+import { allow, fact, heading, look, open, openTab, place, row, test } from './console';
 import { act, product } from './product';
 
 const { url, manual, bad } = product;
@@ -7,6 +7,43 @@ test('UX-APP-1 an application whose repository cannot be read says why', async (
   await open(page, bad);
   await page.getByRole('alert').first().waitFor();
   await look(page, 'bad');
+});
+
+test('UX-NAV-12 the overview says what needs somebody now, and leads there', async ({ page }) => {
+  await place(page, 'Overview');
+  const needs = page.getByRole('region', { name: 'Needs you now' });
+  const item = needs.getByRole('listitem').filter({ has: page.getByRole('link', { name: bad, exact: true }) });
+  await item.getByText('Source error').waitFor();
+  await page
+    .getByRole('region', { name: 'Clusters' })
+    .getByRole('link', { name: /in-cluster/ })
+    .waitFor();
+  await look(page, 'overview');
+  await page
+    .getByRole('list', { name: 'Applications by health' })
+    .getByRole('link', { name: /Unknown/ })
+    .click();
+  await page.waitForURL(/q=health(:|%3A)unknown/);
+  await row(page, bad).waitFor();
+  await place(page, 'Overview');
+  await item.getByRole('link', { name: bad, exact: true }).click();
+  await heading(page, bad);
+});
+
+test('UX-ACC-5 the activity is searched by text and result, and a record opens', async ({ page }) => {
+  await place(page, 'Activity');
+  const records = page.getByRole('table', { name: 'Activity' });
+  await records.getByRole('row').nth(2).waitFor();
+  await page.getByRole('textbox', { name: 'Search the activity' }).fill('the console story');
+  await records.getByRole('button', { name: 'rollback applications' }).waitFor();
+  await look(page, 'activity');
+  await records.getByRole('button', { name: 'rollback applications' }).click();
+  await page.getByRole('dialog').getByText('browser').first().waitFor();
+  await page.waitForURL(/record=\d+/);
+  await look(page, 'activity-record');
+  await page.keyboard.press('Escape');
+  await page.getByRole('textbox', { name: 'Search the activity' }).fill('nothing of this kind');
+  await page.getByText('Nothing matches the search.').waitFor();
 });
 
 test('UX-A11-7 an application that is not there says so', async ({ page }) => {
@@ -34,8 +71,12 @@ test('UX-OP-10 sync windows show when they open, on the application and its proj
   await look(page, 'windows');
   await page.keyboard.press('Escape');
   await place(page, 'Projects');
-  await page.getByRole('table', { name: 'Sync windows of default' }).getByText('Active', { exact: true }).waitFor();
   await look(page, 'projects');
+  await page.getByRole('link', { name: 'default', exact: true }).click();
+  await heading(page, 'default');
+  await openTab(page, 'Sync windows');
+  await page.getByRole('table', { name: 'Sync windows of default' }).getByText('Active', { exact: true }).waitFor();
+  await look(page, 'project-windows');
   await act('thaw');
   await page.getByText('No sync windows: its applications may be synchronised at any time.').first().waitFor();
 });

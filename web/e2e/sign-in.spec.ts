@@ -50,7 +50,7 @@ test('AUTH-05 a change of groups counts after signing out and in again', async (
   await act('leave-the-group');
   expect(await maySync(page)).toBe(true);
   await signOut(page);
-  await signInThere(page, 'Applications');
+  await signInThere(page, 'Overview');
   expect(await maySync(page)).toBe(false);
   await act('join-the-group');
   await signOut(page);

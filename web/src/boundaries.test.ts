@@ -55,6 +55,37 @@ test('no component calls the API or names a key itself', () => {
   expect(found).toEqual([]);
 });
 
+// The paths of the API's client get the root by themselves, as the router's addresses do.
+const rooted = /(?:\bapi\.[A-Z]+|\bunder)\(\s*$/;
+
+/** Addresses of the hub in a text that lack the path that the hub may have in front of all. */
+const bare = (text: string) => [
+  ...[...text.matchAll(/['"`]\/(?:api|auth|docs|openapi|scim|terminal)\b/g)]
+    .filter((found) => !rooted.test(text.slice(0, found.index)))
+    .map((found) => found[0]),
+  ...(text.match(
+    /\b(?:href|src|action)=(?:\{\s*)?['"`]\/|\b(?:new (?:EventSource|WebSocket)|fetch)\(\s*['"`]|\blocation\.(?:origin|host)\b/g,
+  ) ?? []),
+];
+
+test('API-01 every address of the hub has its root in front', () => {
+  const found = sources
+    .filter((f) => !/\.test\.tsx?$|^api\/(schema\.gen|client)\.ts$/.test(f))
+    .flatMap((f) => bare(readFileSync(join(source, f), 'utf8')).map((x) => `${f}: ${x}`));
+  expect(found).toEqual([]);
+  for (const text of [
+    `<a href="/docs">`,
+    '<a href={`/login?x`}>',
+    "fetch('/x')",
+    'new EventSource(`/api/v1/stream`)',
+    'const a = `/api/v1/x`',
+    '"wss://" + location.host',
+  ]) {
+    expect(bare(text), text).not.toEqual([]);
+  }
+  expect(bare("api.GET(\n  '/api/v1/me'); under('/docs'); <Link to=\"/clusters\">")).toEqual([]);
+});
+
 test('every folder is known to this test', () => {
   const folders = readdirSync(source, { withFileTypes: true }).filter((e) => e.isDirectory());
   expect(folders.map((e) => e.name).sort()).toEqual(Object.keys(allowed).sort());
@@ -64,6 +95,9 @@ const forbidden: [file: string, path: string][] = [
   ['features/apps/x.tsx', '../projects/api'],
   ['features/apps/x.tsx', '../../features/projects/api'],
   ['features/apps/x.tsx', '../../app/live'],
+  ['features/apps/logs/x.tsx', '../../projects/api'],
+  ['features/apps/logs/x.tsx', '../../../features/projects/api'],
+  ['features/apps/logs/x.tsx', '../../../app/live'],
   ['ui/x.tsx', '../features/apps/api'],
   ['ui/x.tsx', '../app/theme'],
   ['api/x.ts', '../ui/states'],
@@ -77,6 +111,9 @@ const permitted: [file: string, path: string][] = [
   ['features/apps/x.tsx', './api'],
   ['features/apps/x.tsx', '../../ui/states'],
   ['features/apps/x.tsx', '../../api/session'],
+  ['features/apps/x.tsx', './logs/x'],
+  ['features/apps/logs/x.tsx', '../api'],
+  ['features/apps/logs/x.tsx', '../../../ui/states'],
   ['ui/x.tsx', '../api/session'],
   ['api/x.ts', './client'],
 ];

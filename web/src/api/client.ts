@@ -1,5 +1,6 @@
 import createClient, { type Middleware } from 'openapi-fetch';
 import { HubError } from './errors';
+import { root } from './root';
 import type { components, paths } from './schema.gen';
 
 export type Application = components['schemas']['Application'];
@@ -11,6 +12,8 @@ export type ObjectDiff = components['schemas']['ObjectDiff'];
 export type HistoryEntry = components['schemas']['HistoryEntry'];
 export type OperationState = components['schemas']['OperationState'];
 export type ObjectResult = components['schemas']['ObjectResult'];
+export type KubernetesEvent = components['schemas']['KubernetesEvent'];
+export type LogEntry = components['schemas']['LogEntry'];
 export type Me = components['schemas']['Me'];
 export type Enrolment = components['schemas']['Enrolment'];
 export type StreamEvent = components['schemas']['StreamEvent'];
@@ -31,7 +34,7 @@ const marked: Middleware = {
 };
 
 export const api = createClient<paths>({
-  baseUrl: window.location.origin,
+  baseUrl: window.location.origin + root,
   credentials: 'same-origin',
   fetch: (request) => globalThis.fetch(request),
 });

@@ -89,7 +89,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/docs": {
+    "/docs/api": {
         parameters: {
             query?: never;
             header?: never;
@@ -106,15 +106,37 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/docs/style.css": {
+    "/docs/api/style.css": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        /** Returns the style of the page /docs */
+        /** Returns the style of the page /docs/api */
         get: operations["getReferenceStyle"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/badge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Draws the status of an application, or of projects, for pages of others
+         * @description Only where the tenant's setting `statusbadge.enabled` is true. A tenant
+         *     that does not permit it or is not there, and an application that is not
+         *     there, have one and the same picture: an unknown status.
+         */
+        get: operations["getBadge"];
         put?: never;
         post?: never;
         delete?: never;
@@ -291,6 +313,48 @@ export interface paths {
         put?: never;
         /** Receives the form that a provider of SAML lets a browser send */
         post: operations["finishSignInByForm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/device/lookup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Says which device waits with a code, for people to compare
+         * @description A device asks with `POST /api/v1/device/code` and gets its token at
+         *     `POST /api/v1/token`, both in the form of OAuth (RFC 8628). A code of another
+         *     tenant answers like one that does not exist. Wrong codes are counted.
+         */
+        post: operations["findDeviceLogin"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/device/decision": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Signs a device in as the caller, or denies it
+         * @description Takes effect once. Only a session decides, and only a recent one approves.
+         */
+        post: operations["decideDeviceLogin"];
         delete?: never;
         options?: never;
         head?: never;
@@ -661,6 +725,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/users/{username}/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists where an account is signed in */
+        get: operations["listAccountSessions"];
+        put?: never;
+        post?: never;
+        /** Signs an account out everywhere; its tokens stay */
+        delete: operations["deleteAccountSessions"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{username}/sessions/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Ends one session of an account */
+        delete: operations["deleteAccountSession"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/users/{username}": {
         parameters: {
             query?: never;
@@ -773,6 +872,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/repositories/validate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tries to reach a repository with the given settings, and stores nothing
+         * @description Without a credential, that of the template with the longest matching URL prefix is used, never one that is stored for the repository. The branches of a Git repository are listed, the index of a chart repository is read, and a registry is asked whether it accepts the credential.
+         */
+        post: operations["validateRepository"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/repositories/{id}": {
         parameters: {
             query?: never;
@@ -791,6 +910,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/repositories/{id}/apps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the directories and charts of a repository that are a source of an application */
+        get: operations["listRepositoryApps"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/repositories/{id}/appdetails": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns what a directory or chart of a repository is, and the parameters of its tool */
+        get: operations["getAppDetails"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/repositories/{id}/refs": {
         parameters: {
             query?: never;
@@ -798,8 +951,45 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the branches and tags of a repository as of its last fetch */
+        /**
+         * Lists the branches and tags of a repository
+         * @description Those of a Git repository are as of its last fetch. The tags of a registry, and the versions of a chart of an index, are as of now and have no commit.
+         */
         get: operations["listRefs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/repositories/{id}/oci-tags": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the tags of an artifact or chart of an OCI registry */
+        get: operations["listOCITags"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/repositories/{id}/helmcharts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the charts of a chart repository with their versions */
+        get: operations["listHelmCharts"];
         put?: never;
         post?: never;
         delete?: never;
@@ -854,6 +1044,43 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/deferred-credentials": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists credentials that are stored for writing to repositories and for generators
+         * @description No fetch ever uses them.
+         */
+        get: operations["listDeferredCredentials"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/deferred-credentials/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Deletes a credential for writing or for generators */
+        delete: operations["deleteDeferredCredential"];
         options?: never;
         head?: never;
         patch?: never;
@@ -962,6 +1189,23 @@ export interface paths {
         put?: never;
         /** Creates a cluster, or reuses an existing one, with a one-use join token for its agent */
         post: operations["enrollCluster"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{name}/agent-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns what the cluster's owner permits its agent to do, as the agent has it now */
+        get: operations["getAgentPolicy"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1079,12 +1323,110 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists applications, by name */
+        /**
+         * Lists applications
+         * @description All conditions must hold: those of the parameters and those of `query`.
+         *     The numbers count what the caller may see.
+         */
         get: operations["listApplications"];
         put?: never;
-        /** Creates an application */
+        /**
+         * Creates an application
+         * @description An application that cannot be delivered, because its project or its
+         *     destination does not permit it, is stored with a warning. With
+         *     `validate=true` it is refused.
+         */
         post: operations["createApplication"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Says what an application would consist of and change if it were written like this, and stores nothing
+         * @description The checks, rights and limits are those of the write: create, and update
+         *     for an application that exists. It is rendered in the quota of the
+         *     tenant. Where it stays at its destination, the cluster dry-runs each
+         *     object as it does for another revision.
+         */
+        post: operations["previewApplication"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/resources": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the managed objects of all applications
+         * @description Objects of applications that the caller may see, in the order of kind,
+         *     namespace and name. All conditions must hold. What was applied in a
+         *     cluster that the hub has not heard of for long is Unknown.
+         */
+        get: operations["listResources"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/bulk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the caller's own bulk requests, newest first */
+        get: operations["listBulks"];
+        put?: never;
+        /**
+         * Does the same to many applications
+         * @description The applications are named, or those that a query has among what the
+         *     caller may see, at most 20,000. Each is done for itself, with the
+         *     caller's rights on it and an audit record of its own; what is refused or
+         *     fails ends nothing else. The request goes on if its hub is restarted.
+         *     With `dryRun` nothing is stored, and the answer is 200: what would be
+         *     touched counts as pending, and what the caller may not do as refused.
+         */
+        post: operations["startBulk"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/bulk/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns how far a bulk request of the caller is */
+        get: operations["getBulk"];
+        put?: never;
+        post?: never;
+        /** Ends a bulk request of the caller; what is done stays done */
+        delete: operations["cancelBulk"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1118,6 +1460,40 @@ export interface paths {
          *     `If-Match` it is applied again if somebody else writes meanwhile.
          */
         patch: operations["patchApplication"];
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the links that the setting application.links declares for an application */
+        get: operations["getApplicationLinks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/resource/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the links that the setting resource.links declares for a live object of the application */
+        get: operations["getResourceLinks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/applications/{namespace}/{name}/spec": {
@@ -1277,10 +1653,62 @@ export interface paths {
         };
         /**
          * Returns what is known of a revision that was rendered or applied
-         * @description Of a commit: author, date and message. Of a chart: name, version and
-         *     repository. Revisions that the application never had are not known here.
+         * @description Of a commit: author, date, message, tags and signature. Of a chart: what
+         *     its Chart.yaml says. Of an artifact: its annotations. Revisions that the
+         *     application never had are not known here.
          */
         get: operations["getRevision"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/revisions/{revision}/metadata": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns author, date, message, tags and signature of a commit */
+        get: operations["getRevisionMetadata"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/revisions/{revision}/chartdetails": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns what the Chart.yaml of a chart says */
+        get: operations["getRevisionChart"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/revisions/{revision}/ocimetadata": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the standard annotations of an OCI artifact */
+        get: operations["getRevisionArtifact"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1306,6 +1734,49 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/applications/{namespace}/{name}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Streams the logs of the application's pods, or of those of one object, merged by time
+         * @description Needs the rights `applications, get` and `logs, get`. Both are checked
+         *     again while the stream is open. Lines come as JSON, one object in a line;
+         *     with `Accept: text/event-stream` as events, with `text/plain` as text. An
+         *     empty line, or a comment, comes after two seconds of silence. The last
+         *     object has `last`. A slow client slows only its own stream; lines that it
+         *     misses because others read faster are counted in `skipped`. No more pods
+         *     are read at once than `server.maxPodLogsToRender` of argocd-cm says.
+         */
+        get: operations["getApplicationLogs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/pods/{podName}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Streams the logs of one pod of the application */
+        get: operations["getPodLogs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/applications/{namespace}/{name}/diff": {
         parameters: {
             query?: never;
@@ -1316,7 +1787,14 @@ export interface paths {
         /** Returns what differs between target and cluster */
         get: operations["diffApplication"];
         put?: never;
-        post?: never;
+        /**
+         * Returns what uploaded files would change in the cluster; nothing is stored or written
+         * @description The body is a tar.gz of the repository's files, which stands in the place of one source. It is
+         *     rendered by the rules of the application's project, and deleted. At most 100 MiB, 1 GiB unpacked
+         *     and 100,000 files; reposerver.streamed.manifest.max.tar.size and max.extracted.size of
+         *     argocd-cmd-params-cm lower that.
+         */
+        post: operations["diffUpload"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1350,7 +1828,14 @@ export interface paths {
         /** Returns the desired objects of the target, Secret values masked */
         get: operations["getManifests"];
         put?: never;
-        post?: never;
+        /**
+         * Returns the objects that uploaded files make, Secret values masked; nothing is stored
+         * @description The body is a tar.gz of the repository's files, which stands in the place of one source. It is
+         *     rendered by the rules of the application's project, and deleted. At most 100 MiB, 1 GiB unpacked
+         *     and 100,000 files; reposerver.streamed.manifest.max.tar.size and max.extracted.size of
+         *     argocd-cmd-params-cm lower that.
+         */
+        post: operations["renderUpload"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1476,6 +1961,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/settings/plugins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the config management plugins that applications of the tenant may use */
+        get: operations["listPlugins"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/settings/client": {
         parameters: {
             query?: never;
@@ -1580,6 +2082,57 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/settings/rbac/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists what the access policy was after each change, the newest first */
+        get: operations["listPolicyVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/settings/rbac/history/{number}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a version of the access policy, what it changed, and what differs from it now */
+        get: operations["getPolicyVersion"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/settings/rbac/history/{number}/revert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes the access policy what it was in a version, by the checks of every change of it */
+        post: operations["revertPolicy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/settings/rbac/preview": {
         parameters: {
             query?: never;
@@ -1637,6 +2190,52 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/account/who-can": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Says who may do an action on objects, and by which rule
+         * @description Accounts, and the users and groups that the policy names, are asked
+         *     about. Who has the right only because everybody has it is not named.
+         */
+        post: operations["askWhoCan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pauses": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the pauses of automation that concern the caller
+         * @description Those of the tenant, and those of clusters that the caller may see or on which one of their applications is.
+         */
+        get: operations["listPauses"];
+        put?: never;
+        /**
+         * Pauses automation and self-heal of all applications, or of those on a cluster, for a time
+         * @description People may still sync. A pause of the same cluster, or of the tenant, is replaced. That of the tenant needs the right to update settings, too.
+         */
+        post: operations["beginPause"];
+        /** Ends a pause of automation, if there is one */
+        delete: operations["endPause"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/applications/{namespace}/{name}/approve": {
         parameters: {
             query?: never;
@@ -1665,6 +2264,139 @@ export interface paths {
         put?: never;
         /** Removes an application whose cluster no longer exists, and returns what it leaves in the cluster */
         post: operations["abandonApplication"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/resource/patch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Changes one live object of the application, after a dry run by the API server
+         * @description Needs the right `update/GROUP/KIND/NAMESPACE/NAME` on the application. Values that are masked cannot be written back. Self-heal may undo the change.
+         */
+        post: operations["patchLiveResource"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the Kubernetes events of the application's objects, or of one object, newest first */
+        get: operations["getApplicationEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/terminal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Opens a shell in a container, at Argo CD's address
+         * @description A WebSocket. Without a subprotocol its messages are Argo CD's: JSON with
+         *     operation (stdin, stdout, resize), data, rows and cols. The rights and the
+         *     end of the session are those of openApplicationTerminal.
+         */
+        get: operations["openTerminal"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/terminal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Runs a shell or a command in a container of the application
+         * @description A WebSocket with the subprotocol `capstan.terminal.v1`. Its messages are
+         *     binary; the first byte is the channel. Of the client: 0 stdin, 4 size as
+         *     JSON (rows, cols), 255 end of stdin. Of the hub: 1 stdout, 2 stderr,
+         *     5 started as JSON (TerminalStarted), 3 end as JSON (TerminalEnd). A browser
+         *     is recognised by its cookie and must come from the console's own origin;
+         *     other clients send the header Authorization, or their token as a second
+         *     subprotocol, `bearer.` and the token in base64url without padding. Needs
+         *     `applications, get` and `exec, create`, the setting exec.enabled, a pod
+         *     of the application, and the permission of the cluster's owner. All are
+         *     checked again each second while the session is open.
+         */
+        get: operations["openApplicationTerminal"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/port-forward": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Connects to a port of a pod of the application
+         * @description A WebSocket with the subprotocol `capstan.port-forward.v1`, one for each
+         *     connection. Binary messages are its bytes; an empty one says that the sender
+         *     sends nothing more. Needs `applications, get` and `port-forward, create`,
+         *     and the permission of the cluster's owner, which are checked each second.
+         */
+        get: operations["forwardApplicationPort"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/why": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns why an application is not healthy or not synced, and what to do next
+         * @description The worst cause comes first. The cluster is asked about the objects that
+         *     are worst, if its agent is connected. Lines of logs are there only for
+         *     callers with the right `logs, get`.
+         */
+        get: operations["explainApplication"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1714,6 +2446,23 @@ export interface paths {
         };
         /** Returns a project with the projects that it inherits from, and its own repositories and clusters */
         get: operations["getDetailedProject"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the links that the setting project.links declares for a project */
+        get: operations["getProjectLinks"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1801,8 +2550,12 @@ export interface components {
         };
         Ref: {
             name: string;
-            /** @description The full hash; that of the commit behind an annotated tag. */
-            commit: string;
+            /** @description The full hash; that of the commit behind an annotated tag. Absent for a tag of a registry and a version of a chart. */
+            commit?: string;
+        };
+        PublishedChart: {
+            name: string;
+            versions: string[];
         };
         Revision: {
             revision: string;
@@ -1811,14 +2564,95 @@ export interface components {
             date?: string;
             /** @description Its first 500 characters. */
             message?: string;
-            /** @description Whether the commit has a good signature; absent: signatures were not verified. */
+            /** @description Of the commit, as of the last fetch of its repository. */
+            tags?: string[];
+            /** @description Verified: it is signed as its project demands; absent: the project demands nothing. */
             signature?: string;
             chart?: components["schemas"]["RevisionChart"];
+            artifact?: components["schemas"]["RevisionArtifact"];
+        };
+        RevisionMetadata: {
+            revision: string;
+            author?: string;
+            /** Format: date-time */
+            date?: string;
+            /** @description Its first 500 characters. */
+            message?: string;
+            /** @description Of the commit, as of the last fetch of its repository. */
+            tags?: string[];
+            /** @description Verified: it is signed as its project demands; absent: the project demands nothing. */
+            signature?: string;
         };
         RevisionChart: {
             name: string;
             version: string;
             repository: string;
+            appVersion?: string;
+            description?: string;
+            home?: string;
+            /** @description As name <email>. */
+            maintainers?: string[];
+        };
+        /** @description The annotations org.opencontainers.image.* of the artifact. */
+        RevisionArtifact: {
+            title?: string;
+            description?: string;
+            version?: string;
+            revision?: string;
+            url?: string;
+            source?: string;
+            authors?: string;
+            created?: string;
+        };
+        RepositoryApp: {
+            path: string;
+            /** @description The name of a chart of an index. */
+            chart?: string;
+            /** @enum {string} */
+            type: "Helm" | "Kustomize" | "Plugin";
+        };
+        ConfigPlugin: {
+            /** @description How applications name it, with the version if it has one. */
+            name: string;
+            /** @description Whether it finds its sources by itself. */
+            discovers: boolean;
+            /** @description Those of its definition. */
+            parameters?: components["schemas"]["PluginParameter"][];
+        };
+        PluginParameter: {
+            name: string;
+            title?: string;
+            tooltip?: string;
+            required?: boolean;
+            /** @enum {string} */
+            itemType: "string" | "number" | "boolean";
+            /** @enum {string} */
+            collectionType: "string" | "array" | "map";
+            string?: string;
+            array?: string[];
+            map?: components["schemas"]["StringMap"];
+        };
+        AppDetails: {
+            /** @enum {string} */
+            type: "Helm" | "Kustomize" | "Plugin" | "Directory";
+            commit: string;
+            helm?: {
+                name?: string;
+                /** @description The text of values.yaml. */
+                values?: string;
+                valueFiles: string[];
+                parameters: {
+                    name: string;
+                    value: string;
+                }[];
+            };
+            kustomize?: {
+                images: string[];
+            };
+            plugin?: {
+                name: string;
+                parameters: components["schemas"]["PluginParameter"][];
+            };
         };
         /** @description What clients show and which features are on. Absent texts are not set. */
         ClientSettings: {
@@ -1839,10 +2673,16 @@ export interface components {
             };
             trackingMethod: string;
             appLabelKey: string;
+            /** @description The address of this hub in badges, if it is another one. */
+            badgeUrl?: string;
+            /** @description The path of a style sheet of the hub's operator, such as /custom/acme.css. */
+            styleUrl?: string;
             features: {
                 /** @description A shell in pods. */
                 exec: boolean;
                 statusBadge: boolean;
+                /** @description The page of all objects. */
+                resources: boolean;
                 impersonation: boolean;
                 /** @description Syncs with Replace or Force. */
                 replace: boolean;
@@ -1912,12 +2752,79 @@ export interface components {
             /** @description Why the policy as a whole allows nothing. */
             problem?: string;
         };
+        WhoCan: {
+            items: components["schemas"]["WhoCanItem"][];
+            /** @description How many objects there are that the question is about; 0: the object itself was asked about. */
+            objects: number;
+            /** @description There are more objects than were looked at. */
+            more: boolean;
+        };
+        WhoCanItem: {
+            /** @description A user or a group; empty: everybody who is signed in. */
+            subject: string;
+            /** @enum {string} */
+            kind: "account" | "user or group" | "role" | "everybody";
+            /** @description On how many objects. */
+            count: number;
+            /** @description Objects, at most ten. */
+            examples: string[];
+            /** @description The rule that allows the first of them, as it is written. */
+            rule?: string;
+            /** @description Where the rule is written. */
+            source?: string;
+            line?: number;
+        };
+        AutomationPause: {
+            /** @description Absent: the whole tenant. */
+            cluster?: string;
+            reason: string;
+            by: string;
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+        };
         PolicyState: {
             /** @description Otherwise no rule of the policy allows anything. */
             inForce: boolean;
             problems: string[];
             failedTests: string[];
             warnings: string[];
+        };
+        PolicyVersion: {
+            /**
+             * Format: int64
+             * @description 1 is the oldest of the tenant.
+             */
+            number: number;
+            /** Format: date-time */
+            at: string;
+            by: string;
+            /**
+             * Format: int64
+             * @description The version that was taken up again.
+             */
+            reverts?: number;
+            /** @description Keys of argocd-rbac-cm. */
+            changed: string[];
+        };
+        PolicyVersionDetail: {
+            version: components["schemas"]["PolicyVersion"];
+            /** @description By key of argocd-rbac-cm. */
+            values: {
+                [key: string]: string;
+            };
+            /** @description From the version before it. */
+            changes: components["schemas"]["PolicyKeyChange"][];
+            /** @description From it to the policy of now. */
+            since: components["schemas"]["PolicyKeyChange"][];
+        };
+        PolicyKeyChange: {
+            key: string;
+            /** @description Empty, too, if it was not set. */
+            before: string;
+            /** @description Empty, too, if it is not set. */
+            after: string;
         };
         PolicyPreview: {
             state: components["schemas"]["PolicyState"];
@@ -1937,10 +2844,21 @@ export interface components {
             lost: string[];
             lostCount?: number;
         };
+        DeepLink: {
+            title: string;
+            /** @description Of the scheme http or https. */
+            url: string;
+            description?: string;
+            iconClass?: string;
+        };
         Me: {
             username: string;
             tenant: string;
             roles: string[];
+            /** @description Groups and other claims of the identity provider, or of SCIM, that policies can name. */
+            groups?: string[];
+            /** @description The identity provider of the account; empty for a local one. */
+            provider?: string;
             /**
              * @description How the caller signed in.
              * @enum {string}
@@ -1961,6 +2879,32 @@ export interface components {
             expiresAt?: string;
             /** Format: date-time */
             usedAt?: string;
+        };
+        Session: {
+            id: string;
+            /**
+             * Format: date-time
+             * @description When somebody signed in.
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description The last use, to a minute.
+             */
+            seenAt: string;
+            /**
+             * Format: date-time
+             * @description The end if it is used; an unused one ends after a third of its lifetime.
+             */
+            expiresAt: string;
+            /** @description Where it began. */
+            address?: string;
+            /** @description The program that began it, as it calls itself. */
+            client?: string;
+            /** @description The identity provider; empty for a password. */
+            provider?: string;
+            /** @description Whether this request was sent by it. */
+            current: boolean;
         };
         NewToken: {
             /** @description The secret; it is not shown again. */
@@ -2055,6 +2999,23 @@ export interface components {
             setupToken: string;
             /** Format: date-time */
             expiresAt: string;
+        };
+        /** @description The code that the device shows, such as `WDJB-MJHT`. Case, spaces and hyphens do not count. */
+        UserCode: string;
+        DeviceLogin: {
+            userCode: string;
+            /** @description Where the device has asked from. */
+            address: string;
+            /** @description Program of the device, as it calls itself. */
+            client: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            expiresAt: string;
+            /** @description The caller has the same address as the device. */
+            sameAddress: boolean;
+            /** @description The caller has signed in recently enough to approve it. */
+            recent: boolean;
         };
         SignInProvider: {
             id: string;
@@ -2209,6 +3170,22 @@ export interface components {
             /** @description Of the write that answered this. */
             warnings?: string[];
         };
+        ApplicationPreview: {
+            /** @description There is an application of that name; it would be changed. */
+            exists: boolean;
+            /** @description The cluster that the destination stands for. */
+            cluster?: string;
+            /** @description What the sources stand for, by source. */
+            revisions: string[];
+            /** @description The rendered objects, Secret values masked. */
+            objects: components["schemas"]["AnyObject"][];
+            /** @description One entry for each object that differs from the cluster; absent if nothing was compared. */
+            items?: components["schemas"]["ObjectDiff"][];
+            /** @description Why the objects were not compared with the cluster. */
+            uncompared?: string;
+            /** @description Of the checks and of the render. */
+            warnings?: string[];
+        };
         ApplicationPatch: {
             /** @description The text of a JSON patch (RFC 6902) or a JSON merge patch (RFC 7396). */
             patch: string;
@@ -2334,16 +3311,17 @@ export interface components {
          *     this does.
          */
         Headline: {
-            /**
-             * @description In the order in which they prevail.
-             * @enum {string}
-             */
-            state: "Deleting" | "Stale" | "SyncFailed" | "Degraded" | "SourceError" | "AwaitingApproval" | "Syncing" | "NotDeployed" | "Missing" | "Paused" | "Progressing" | "OutOfSync" | "Suspended" | "Unknown" | "Healthy";
+            state: components["schemas"]["HeadlineState"];
             /** @description Which object, and why. */
             message?: string;
             /** Format: date-time */
             since?: string;
         };
+        /**
+         * @description In the order in which they prevail.
+         * @enum {string}
+         */
+        HeadlineState: "Deleting" | "Stale" | "SyncFailed" | "Degraded" | "SourceError" | "AwaitingApproval" | "Syncing" | "NotDeployed" | "Missing" | "Paused" | "Progressing" | "OutOfSync" | "Suspended" | "Unknown" | "Healthy";
         /** @description The application that renders this one (app of apps). */
         ParentApplication: {
             namespace: string;
@@ -2385,6 +3363,150 @@ export interface components {
             };
             cursor: components["schemas"]["StreamCursor"];
             items: components["schemas"]["Application"][];
+            /** @description How many applications the list has on all pages. */
+            total: number;
+            facets?: components["schemas"]["Facet"][];
+            /** @description Instead of items with view=row. */
+            rows?: components["schemas"]["ApplicationRow"][];
+        };
+        Facet: {
+            field: string;
+            /** @description At most 100, largest counts first. */
+            values: components["schemas"]["FacetValue"][];
+            /** @description How many values are left out. */
+            more?: number;
+        };
+        FacetValue: {
+            /** @description As a query has it; empty: none. */
+            value: string;
+            count: number;
+        };
+        /**
+         * @description Pause and resume are about automation.
+         * @enum {string}
+         */
+        BulkAction: "sync" | "refresh" | "pause" | "resume" | "delete";
+        /**
+         * @description Done: the change is stored; a sync has begun. Refused: the caller has no right to it.
+         * @enum {string}
+         */
+        BulkState: "pending" | "done" | "refused" | "failed" | "cancelled";
+        /** @description Exactly one of query, names and all. */
+        BulkRequest: {
+            action: components["schemas"]["BulkAction"];
+            /** @description As in the list of applications. */
+            query?: string;
+            /** @description As namespace/name; a name alone is one of the namespace argocd. */
+            names?: string[];
+            /** @description Every application that the caller may see. */
+            all?: boolean;
+            /** @description Count what would be touched; change nothing. */
+            dryRun?: boolean;
+            /** @description Of a sync: also delete what is not desired any more. */
+            prune?: boolean;
+            /** @description Of a refresh: render even if nothing has changed. */
+            hard?: boolean;
+            /** @description Of a deletion: whether the objects in the clusters go too. Absent: they do where an application has the resources finalizer. */
+            cascade?: boolean;
+            propagation?: components["schemas"]["Propagation"];
+            reason?: string;
+        };
+        /** @description A request about many applications. */
+        Bulk: {
+            /** @description Absent of a dry run. */
+            id?: string;
+            action: components["schemas"]["BulkAction"];
+            query?: string;
+            reason?: string;
+            /** Format: date-time */
+            createdAt?: string;
+            /**
+             * Format: date-time
+             * @description Absent: it goes on.
+             */
+            finishedAt?: string;
+            /** @description Why it was ended before its time. */
+            cancelled?: string;
+            total: number;
+            counts: {
+                pending: number;
+                done: number;
+                refused: number;
+                failed: number;
+                cancelled: number;
+            };
+            /** @description Of a dry run at most 200, what is refused first. */
+            items?: components["schemas"]["BulkItem"][];
+            /** @description The parameter after of the next page; absent: this is the last. */
+            next?: number;
+        };
+        BulkItem: {
+            ordinal?: number;
+            namespace: string;
+            name: string;
+            state: components["schemas"]["BulkState"];
+            /** @description Why, or what was done. */
+            message?: string;
+            /** @description The id of the operation that it began. */
+            operation?: string;
+            /** Format: date-time */
+            at?: string;
+        };
+        /** @description What a list shows of an application. */
+        ApplicationRow: {
+            id: string;
+            namespace: string;
+            name: string;
+            project: string;
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description Absent: its destination stands for no cluster. */
+            cluster?: string;
+            destinationNamespace?: string;
+            /** @description Of the first source, as path, chart and targetRevision are. */
+            repoURL?: string;
+            path?: string;
+            chart?: string;
+            targetRevision?: string;
+            /** @description How many there are; absent: one. */
+            sources?: number;
+            /** @description What the target revision was resolved to. */
+            revision?: string;
+            /** @description Of the commit. */
+            author?: string;
+            /** @description The first line of the commit message. */
+            subject?: string;
+            sync: components["schemas"]["SyncStatusCode"];
+            health: components["schemas"]["HealthStatusCode"];
+            state: components["schemas"]["HeadlineState"];
+            /** @description Why it is in its state. */
+            cause?: string;
+            /** Format: date-time */
+            since?: string;
+            /** @description What is known of its cluster is not current. */
+            stale?: boolean;
+            /**
+             * Format: date-time
+             * @description Up to when everything of its cluster is known; with stale.
+             */
+            asOf?: string;
+            /** @enum {string} */
+            automation: "auto" | "waiting" | "manual" | "paused";
+            operation?: components["schemas"]["OperationPhase"];
+            operationId?: string;
+            awaitsApproval?: boolean;
+            deleting?: boolean;
+            /** @description The application that renders it. */
+            owner?: string;
+            /** @description The annotations of the notice that people have put on it. */
+            notice?: {
+                [key: string]: string;
+            };
+            /** Format: date-time */
+            createdAt?: string;
+            /** Format: date-time */
+            changedAt: string;
         };
         InitiatedBy: {
             username?: string;
@@ -2553,11 +3675,65 @@ export interface components {
             /** @description Its deletion waits until a person approves. */
             requiresDeletionConfirmation?: boolean;
             links?: components["schemas"]["Link"][];
+            /** @description Facts for people. routes, parents, hosts, selector and podLabels say where traffic goes. */
             info?: components["schemas"]["Info"][];
             /** Format: date-time */
             createdAt?: string;
             /** Format: date-time */
             updatedAt?: string;
+        };
+        ResourceList: {
+            items: components["schemas"]["ListedResource"][];
+            /** @description The cursor of the next page; absent: this is the last. */
+            continue?: string;
+            /** @description With facets: how many objects the list has on all pages. */
+            total?: number;
+            facets?: components["schemas"]["Facet"][];
+        };
+        /** @description A managed object, and the application that it belongs to. */
+        ListedResource: {
+            application: {
+                namespace: string;
+                name: string;
+            };
+            project: string;
+            cluster?: string;
+            group: string;
+            version: string;
+            kind: string;
+            namespace?: string;
+            name: string;
+            status: components["schemas"]["SyncStatusCode"];
+            health?: components["schemas"]["HealthStatusCode"];
+            message?: string;
+            /** @description Its states are not current. */
+            stale?: boolean;
+            requiresPruning?: boolean;
+            /** Format: date-time */
+            createdAt?: string;
+        };
+        /** @description One line of a log, or a notice about a container. */
+        LogEntry: {
+            content?: string;
+            /**
+             * Format: date-time
+             * @description When the line was written; absent if that is not known.
+             */
+            timeStamp?: string;
+            namespace?: string;
+            podName?: string;
+            container?: string;
+            /** @description The line continues in the next entry of the container. */
+            partial?: boolean;
+            /**
+             * Format: int64
+             * @description Lines that are missing before this one.
+             */
+            skipped?: number;
+            /** @description Instead of a line: what is wrong with the log of the container, or with the stream. */
+            notice?: string;
+            /** @description Nothing comes after this. */
+            last?: boolean;
         };
         ObjectDiff: {
             group: string;
@@ -2590,6 +3766,81 @@ export interface components {
              */
             fetchedAt?: string;
         };
+        RepositoryInput: {
+            url: string;
+            /** @enum {string} */
+            type?: "git" | "helm" | "oci";
+            name?: string;
+            /** @description The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without. */
+            project?: string;
+            username?: string;
+            /** @description Write only; a password or an access token. Without it the stored one stays. */
+            password?: string;
+            /** @description Write only; a private key without a passphrase, for an SSH URL. Without it the stored one stays. */
+            sshPrivateKey?: string;
+            /** @description Write only; a client certificate in PEM, for an https URL. Without it the stored one stays. */
+            tlsClientCertData?: string;
+            /** @description Write only; the private key of the client certificate in PEM, without a passphrase. */
+            tlsClientCertKey?: string;
+            /** @description Do not verify the server: neither its TLS certificate nor its SSH host key. */
+            insecure?: boolean;
+            /** @description Charts come from an OCI registry; its address may be written without oci://. For the type helm. */
+            enableOCI?: boolean;
+            /** @description Contact the registry without TLS. */
+            insecureOCIForceHttp?: boolean;
+            /** @description Write only; sent as `Authorization: Bearer`. Without it the stored one stays. */
+            bearerToken?: string;
+            /**
+             * Format: int64
+             * @description A GitHub App, which tokens are requested with.
+             */
+            githubAppID?: number;
+            /**
+             * Format: int64
+             * @description Its installation; without it the one of the repository is found.
+             */
+            githubAppInstallationID?: number;
+            /** @description Write only; the RSA key of the app in PEM. */
+            githubAppPrivateKey?: string;
+            /** @description The API of GitHub Enterprise, such as https://github.example.com/api/v3. */
+            githubAppEnterpriseBaseUrl?: string;
+            /** @description Write only; the JSON key of a Google service account. */
+            gcpServiceAccountKey?: string;
+            /** @description Use the identity of the hub in Azure, if its operator permits it. */
+            useAzureWorkloadIdentity?: boolean;
+            azureServicePrincipalClientId?: string;
+            /** @description Write only. */
+            azureServicePrincipalClientSecret?: string;
+            azureServicePrincipalTenantId?: string;
+            azureActiveDirectoryEndpoint?: string;
+            /** @description URL of an HTTP proxy that the operator permits. Its user name and password are write only; without them those that are stored for this proxy stay. */
+            proxy?: string;
+            /** @description Hosts, domains and networks that are reached without the proxy, separated by commas. */
+            noProxy?: string;
+            /** @description Fetch the contents of files in Git LFS. */
+            enableLfs?: boolean;
+            /** @description How many commits of each branch are fetched; 0: all. */
+            depth?: number;
+        };
+        DeferredCredential: {
+            id: string;
+            /** @enum {string} */
+            kind: "repository-write" | "repo-write-creds" | "scm-creds";
+            /** @description Of the Secret, by which generators refer to it. */
+            name?: string;
+            /** @description Of the repository or the beginning of such URLs. */
+            url?: string;
+            project?: string;
+            username?: string;
+            /** @description Of the values that are stored; no API returns these. */
+            keys: string[];
+            /** Format: date-time */
+            createdAt?: string;
+        };
+        RepositoryValidation: {
+            connection: components["schemas"]["Connection"];
+            warnings?: string[];
+        };
         Repository: {
             id: string;
             url: string;
@@ -2599,6 +3850,15 @@ export interface components {
             username?: string;
             hasCredential: boolean;
             insecure?: boolean;
+            /** @description It is one of an OCI registry. */
+            enableOCI?: boolean;
+            /** @description The registry is contacted without TLS. */
+            insecureOCIForceHttp?: boolean;
+            /** @description Without its user name and password. */
+            proxy?: string;
+            noProxy?: string;
+            enableLfs?: boolean;
+            depth?: number;
             /** @description False: known only because an application names it. */
             registered: boolean;
             connection: components["schemas"]["Connection"];
@@ -2613,6 +3873,9 @@ export interface components {
             type: string;
             name?: string;
             username?: string;
+            /** @description Without its user name and password. */
+            proxy?: string;
+            noProxy?: string;
             /** Format: date-time */
             createdAt?: string;
         };
@@ -2731,9 +3994,28 @@ export interface components {
             /** @description The agent lets the hub upgrade it. */
             upgradable?: boolean;
             upgrade?: components["schemas"]["AgentUpgrade"];
+            counts?: components["schemas"]["ClusterCounts"];
             /** Format: date-time */
             createdAt: string;
             resourceVersion?: string;
+        };
+        /** @description Numbers about a cluster. Streams do not have them. */
+        ClusterCounts: {
+            /**
+             * Format: int64
+             * @description Applications whose destination is the cluster.
+             */
+            applications: number;
+            /**
+             * Format: int64
+             * @description Objects that their targets have.
+             */
+            objects: number;
+            /**
+             * Format: int64
+             * @description Groups, versions and kinds that the cluster serves.
+             */
+            apis: number;
         };
         /** @description What the registration of a cluster limits it to. Absent in a request, it stays as it is. */
         ClusterScope: {
@@ -2898,6 +4180,7 @@ export interface components {
             name?: string;
             gone?: boolean;
             application?: components["schemas"]["Application"];
+            row?: components["schemas"]["ApplicationRow"];
             cluster?: components["schemas"]["Cluster"];
             repository?: components["schemas"]["Repository"];
             operation?: components["schemas"]["OperationState"];
@@ -2980,6 +4263,109 @@ export interface components {
             hook?: {
                 force?: boolean;
             };
+        };
+        KubernetesEvent: {
+            /** @description Normal or Warning. */
+            type: string;
+            reason: string;
+            message: string;
+            count: number;
+            /** Format: date-time */
+            firstSeen?: string;
+            /** Format: date-time */
+            lastSeen?: string;
+            /** @description The component that has reported it. */
+            source?: string;
+            /** @description Of the object. */
+            group?: string;
+            kind: string;
+            namespace?: string;
+            name: string;
+        };
+        /** @description What the owner of a cluster permits its agent to do. The hub cannot change it. */
+        AgentPolicy: {
+            /** @description cluster, namespaced or observe. */
+            mode: string;
+            /** @description The only ones that the agent has rights in; absent: all. */
+            namespaces?: string[];
+            /** @description Why the policy cannot be read. The agent then permits nothing. */
+            broken?: string;
+            rules: components["schemas"]["AnyObject"];
+        };
+        /** @description What a session has started. */
+        TerminalStarted: {
+            namespace?: string;
+            pod: string;
+            container: string;
+            command: string[];
+            /** @description How long the session may last. */
+            maxSeconds?: number;
+            /** @description How long nothing may be typed. */
+            idleSeconds?: number;
+        };
+        /** @description The end of a session. */
+        TerminalEnd: {
+            /** @description The command has ended by itself. Otherwise message says why the session was ended. */
+            exited: boolean;
+            /** @description Of the command; absent: 0. */
+            exitCode?: number;
+            /** @description Of the error. */
+            code?: string;
+            message?: string;
+            fix?: string;
+        };
+        Why: {
+            /** @description Nothing is wrong that is known. */
+            healthy: boolean;
+            /** @description One sentence. */
+            summary: string;
+            /** @description The agent has answered; otherwise the causes are from what was last reported. */
+            clusterAsked?: boolean;
+            /** @description The worst first. */
+            causes: components["schemas"]["WhyCause"][];
+        };
+        WhyCause: {
+            /** @description Such as image-pull, crash-loop, out-of-memory, unschedulable, quota, probe, volume-claim, webhook-denied or rights. */
+            class: string;
+            /** @description The class in a few words. */
+            title: string;
+            /** @description What the cluster or the hub says. */
+            message: string;
+            object?: components["schemas"]["WhyObject"];
+            /** @description From the managed object down to the one with the cause. */
+            path: components["schemas"]["WhyObject"][];
+            container?: string;
+            /** Format: date-time */
+            firstSeen?: string;
+            /** @description The last lines of the container's log. */
+            lastLines?: string[];
+            /** @description What to do next. */
+            advice: string;
+            /** @description A command that shows more. */
+            command?: string;
+        };
+        WhyObject: {
+            group?: string;
+            version?: string;
+            kind: string;
+            namespace?: string;
+            name: string;
+        };
+        PatchResource: {
+            group?: string;
+            version: string;
+            kind: string;
+            namespace?: string;
+            name: string;
+            /**
+             * @description Absent: merge.
+             * @enum {string}
+             */
+            patchType?: "merge" | "strategic" | "json";
+            /** @description The patch as JSON. */
+            patch: string;
+            /** @description Only say what it would make of the object. */
+            dryRun?: boolean;
         };
         DeleteResource: {
             group?: string;
@@ -3132,6 +4518,19 @@ export interface components {
         };
     };
     responses: {
+        /** @description The links whose condition holds. */
+        DeepLinksAnswer: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": {
+                    items: components["schemas"]["DeepLink"][];
+                    /** @description Links that cannot be evaluated, with the reason. */
+                    problems?: string[];
+                };
+            };
+        };
         /** @description What went wrong. */
         ErrorAnswer: {
             headers: {
@@ -3213,9 +4612,21 @@ export interface components {
          *     destination, and of each source repository, path, chart and revision of
          *     the spec; of the status sync, health, the conditions, what the last
          *     operation is and how it went, and `status.capstan` without snapshots and
-         *     what its automation says already. Absent: `full`.
+         *     what its automation says already. `row` has `rows` instead of `items`,
+         *     and events have `row` instead of `application`. Absent: `full`.
          */
-        View: "full" | "compact";
+        View: "full" | "compact" | "row";
+        /**
+         * @description A query such as `health:degraded project:shop -cluster:prod "text"`. Terms
+         *     of one field are alternatives, different fields must hold together, and
+         *     `-` excludes. Fields: name, project, cluster, namespace (of the
+         *     destination), app-namespace, sync, health, operation, auto (auto, manual,
+         *     paused), state, repo, revision, label, annotation, owner, author, by; `me` is the
+         *     caller. `name:web-*` has a pattern, `name~^web-` a regular expression.
+         *     Values are separated by commas. In the stream, an application that the
+         *     query does not have (any more) comes as `gone`.
+         */
+        ApplicationQuery: string;
         /** @description The namespace of the application; `argocd` unless it says otherwise. */
         PathNamespace: string;
         PathName: string;
@@ -3388,6 +4799,44 @@ export interface operations {
             };
         };
     };
+    getBadge: {
+        parameters: {
+            query?: {
+                /** @description Empty means `default`. */
+                tenant?: string;
+                /** @description The application. */
+                name?: string;
+                /** @description Its namespace; `argocd` unless it says otherwise. */
+                namespace?: string;
+                /** @description Without a name, the worst status of the applications of these projects; with one, its project. */
+                project?: string[];
+                /** @description Show the revision. */
+                revision?: boolean;
+                /** @description Show all of it instead of its first characters. */
+                keepFullRevision?: boolean;
+                /** @description Show the name above the states. */
+                showAppName?: boolean;
+                /** @description In pixels. */
+                width?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The picture. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/svg+xml": string;
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     receiveWebhookArgo: {
         parameters: {
             query?: never;
@@ -3516,6 +4965,8 @@ export interface operations {
                 content: {
                     "application/json": {
                         items: components["schemas"]["SignInProvider"][];
+                        /** @description `ui.loginButtonText` of the tenant: the text of the button of its first provider. */
+                        buttonText?: string;
                     };
                 };
             };
@@ -3625,6 +5076,59 @@ export interface operations {
         responses: {
             /** @description The console, with a session; or the sign-in page with the reason of an error. */
             303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    findDeviceLogin: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    userCode: components["schemas"]["UserCode"];
+                };
+            };
+        };
+        responses: {
+            /** @description The device that waits. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeviceLogin"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    decideDeviceLogin: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    userCode: components["schemas"]["UserCode"];
+                    approve: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description It is decided. */
+            204: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4360,6 +5864,81 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    listAccountSessions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: components["parameters"]["PathUsername"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The sessions, the one that was used last first; at most 200. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Session"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteAccountSessions: {
+        parameters: {
+            query?: {
+                /** @description Leave the session that sends this request. */
+                others?: boolean;
+            };
+            header?: never;
+            path: {
+                username: components["parameters"]["PathUsername"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How many sessions have ended. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        ended: number;
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteAccountSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: components["parameters"]["PathUsername"];
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The session has ended. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     getUser: {
         parameters: {
             query?: never;
@@ -4658,25 +6237,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": {
-                    url: string;
-                    /** @enum {string} */
-                    type?: "git" | "helm" | "oci";
-                    name?: string;
-                    /** @description The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without. */
-                    project?: string;
-                    username?: string;
-                    /** @description Write only; a password or an access token. Without it the stored one stays. */
-                    password?: string;
-                    /** @description Write only; a private key without a passphrase, for an SSH URL. Without it the stored one stays. */
-                    sshPrivateKey?: string;
-                    /** @description Write only; a client certificate in PEM, for an https URL. Without it the stored one stays. */
-                    tlsClientCertData?: string;
-                    /** @description Write only; the private key of the client certificate in PEM, without a passphrase. */
-                    tlsClientCertKey?: string;
-                    /** @description Do not verify the server: neither its TLS certificate nor its SSH host key. */
-                    insecure?: boolean;
-                };
+                "application/json": components["schemas"]["RepositoryInput"];
             };
         };
         responses: {
@@ -4687,6 +6248,34 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Repository"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    validateRepository: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RepositoryInput"];
+            };
+        };
+        responses: {
+            /** @description Whether it can be reached, and why not. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RepositoryValidation"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];
@@ -4736,9 +6325,77 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    listRepositoryApps: {
+        parameters: {
+            query?: {
+                /** @description A branch, a tag, a commit, a version, a range or a digest; without it, the default branch or the newest version. */
+                revision?: string;
+                /** @description A chart of a repository of charts, or one below the address of a registry. */
+                chart?: string;
+            };
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Charts, kustomizations and directories that a plugin discovers by a file name, in the order of their paths. Of an index: its charts, and no commit. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        commit: string;
+                        items: components["schemas"]["RepositoryApp"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getAppDetails: {
+        parameters: {
+            query?: {
+                /** @description Without it, the chart or the root. */
+                path?: string;
+                /** @description A branch, a tag, a commit, a version, a range or a digest; without it, the default branch or the newest version. */
+                revision?: string;
+                /** @description A chart of a repository of charts, or one below the address of a registry. */
+                chart?: string;
+                /** @description The name of a plugin, with its version; without it, the plugin that discovers the directory. */
+                plugin?: string;
+                /** @description The name of an application, for overrides of its own in the repository. */
+                application?: string;
+            };
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The details. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AppDetails"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     listRefs: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description A chart of a repository of charts, or one below the address of a registry. */
+                chart?: string;
+            };
             header?: never;
             path: {
                 id: components["parameters"]["PathID"];
@@ -4756,6 +6413,59 @@ export interface operations {
                     "application/json": {
                         branches: components["schemas"]["Ref"][];
                         tags: components["schemas"]["Ref"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listOCITags: {
+        parameters: {
+            query?: {
+                /** @description A chart of a repository of charts, or one below the address of a registry. */
+                chart?: string;
+            };
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tags, as the registry lists them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        tags: string[];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listHelmCharts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The charts by name, the newest version of each first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["PublishedChart"][];
                     };
                 };
             };
@@ -4828,6 +6538,50 @@ export interface operations {
                         items: components["schemas"]["RepositoryCredential"][];
                     };
                 };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listDeferredCredentials: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The credentials, without their values. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["DeferredCredential"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteDeferredCredential: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The credential is gone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["ErrorAnswer"];
         };
@@ -5078,6 +6832,7 @@ export interface operations {
                     /** @description A URL that destinations may name this cluster by. The hub never dials it. */
                     server?: string;
                     labels?: components["schemas"]["StringMap"];
+                    annotations?: components["schemas"]["StringMap"];
                     scope?: components["schemas"]["ClusterScope"];
                     /** @description How long the join token can be used, such as `1h`. Empty means one hour; at most 7 days. */
                     expiresIn?: string;
@@ -5092,6 +6847,29 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Enrolment"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getAgentPolicy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The policy. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentPolicy"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];
@@ -5352,12 +7130,37 @@ export interface operations {
                 /** @description Any of these repositories, by URL: a source of the application names one of them. */
                 repo?: string[];
                 /**
+                 * @description A query such as `health:degraded project:shop -cluster:prod "text"`. Terms
+                 *     of one field are alternatives, different fields must hold together, and
+                 *     `-` excludes. Fields: name, project, cluster, namespace (of the
+                 *     destination), app-namespace, sync, health, operation, auto (auto, manual,
+                 *     paused), state, repo, revision, label, annotation, owner, author, by; `me` is the
+                 *     caller. `name:web-*` has a pattern, `name~^web-` a regular expression.
+                 *     Values are separated by commas. In the stream, an application that the
+                 *     query does not have (any more) comes as `gone`.
+                 */
+                query?: components["parameters"]["ApplicationQuery"];
+                /**
+                 * @description `name`, `project`, `health`, `sync`, `state`, `changed` (when it, or
+                 *     what is known of it, changed last) or `created`, with `-` before it for the
+                 *     other direction. States go from the best to the worst.
+                 */
+                sort?: string;
+                /**
+                 * @description Fields to count the values of, with commas between them: `project`,
+                 *     `cluster`, `namespace`, `app-namespace`, `sync`, `health`,
+                 *     `operation`, `auto`, `state`, `repo`, `revision`, `owner`, `label` (keys),
+                 *     `label:KEY`. A condition on the field itself does not count.
+                 */
+                facets?: string;
+                /**
                  * @description Which fields applications have. `compact` has those that a list shows:
                  *     name, namespace, labels and resourceVersion of the metadata; project,
                  *     destination, and of each source repository, path, chart and revision of
                  *     the spec; of the status sync, health, the conditions, what the last
                  *     operation is and how it went, and `status.capstan` without snapshots and
-                 *     what its automation says already. Absent: `full`.
+                 *     what its automation says already. `row` has `rows` instead of `items`,
+                 *     and events have `row` instead of `application`. Absent: `full`.
                  */
                 view?: components["parameters"]["View"];
                 /**
@@ -5369,6 +7172,8 @@ export interface operations {
                 limit?: number;
                 /** @description The `metadata.continue` of the page before. */
                 cursor?: string;
+                /** @description How many applications to skip, after the cursor if there is one. A window of a long list begins anywhere with it. */
+                offset?: number;
             };
             header?: {
                 "If-None-Match"?: string;
@@ -5400,7 +7205,12 @@ export interface operations {
     };
     createApplication: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Change the application if it exists. That needs the right to update it. */
+                upsert?: boolean;
+                /** @description Refuse an application that the hub knows that it cannot deliver. */
+                validate?: boolean;
+            };
             header?: {
                 /** @description A repetition with this key answers what the first one answered. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -5414,7 +7224,184 @@ export interface operations {
             };
         };
         responses: {
+            200: components["responses"]["ApplicationAnswer"];
             201: components["responses"]["ApplicationAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    previewApplication: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Application"];
+            };
+        };
+        responses: {
+            /** @description What it would be. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApplicationPreview"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listResources: {
+        parameters: {
+            query?: {
+                /** @description Part of the name, any case. */
+                q?: string;
+                /** @description Any of these kinds. */
+                kind?: string[];
+                /** @description Any of these namespaces. */
+                namespace?: string[];
+                /** @description Any of these clusters, by name. */
+                cluster?: string[];
+                /** @description Any of these projects. */
+                project?: string[];
+                sync?: components["schemas"]["SyncStatusCode"][];
+                health?: components["schemas"]["HealthStatusCode"][];
+                /** @description Count the objects by kind, namespace, cluster, project, sync and health. */
+                facets?: boolean;
+                limit?: number;
+                /** @description The `continue` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResourceList"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listBulks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description At most 50. Requests are kept for seven days. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Bulk"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    startBulk: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkRequest"];
+            };
+        };
+        responses: {
+            /** @description What would be done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bulk"];
+                };
+            };
+            /** @description The request has begun. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bulk"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getBulk: {
+        parameters: {
+            query?: {
+                /** @description Applications in this state alone. */
+                state?: components["schemas"]["BulkState"];
+                /** @description Applications after this ordinal: the field next of the page before. */
+                after?: number;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The request with a page of its applications. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bulk"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    cancelBulk: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The request. One that has finished stays as it is. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bulk"];
+                };
+            };
             default: components["responses"]["ErrorAnswer"];
         };
     };
@@ -5423,6 +7410,13 @@ export interface operations {
             query?: {
                 /** @description Return only data that is not older than the request. */
                 confirm?: boolean;
+                /**
+                 * @description Refresh the application first, and reply once its sources were
+                 *     resolved and rendered since the request; `hard` renders even if
+                 *     nothing changed. After 60 seconds the reply is 503, and the refresh
+                 *     continues. With `confirm` the cluster's agent is asked after that.
+                 */
+                refresh?: "normal" | "hard";
             };
             header?: never;
             path: {
@@ -5522,6 +7516,46 @@ export interface operations {
         };
         responses: {
             200: components["responses"]["ApplicationAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getApplicationLinks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["DeepLinksAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getResourceLinks: {
+        parameters: {
+            query: {
+                group?: string;
+                version: string;
+                kind: string;
+                resourceNamespace?: string;
+                resourceName: string;
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["DeepLinksAnswer"];
             default: components["responses"]["ErrorAnswer"];
         };
     };
@@ -5735,7 +7769,10 @@ export interface operations {
     };
     getRevision: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Of this source alone; 1 is the first. */
+                sourcePosition?: number;
+            };
             header?: never;
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
@@ -5754,6 +7791,93 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Revision"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getRevisionMetadata: {
+        parameters: {
+            query?: {
+                /** @description Of this source alone; 1 is the first. */
+                sourcePosition?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+                revision: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The commit. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RevisionMetadata"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getRevisionChart: {
+        parameters: {
+            query?: {
+                /** @description Of this source alone; 1 is the first. */
+                sourcePosition?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+                revision: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The chart. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RevisionChart"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getRevisionArtifact: {
+        parameters: {
+            query?: {
+                /** @description Of this source alone; 1 is the first. */
+                sourcePosition?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+                revision: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The artifact. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RevisionArtifact"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];
@@ -5792,6 +7916,117 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    getApplicationLogs: {
+        parameters: {
+            query?: {
+                /** @description The logs of this pod alone. */
+                podName?: string;
+                /** @description With kind and resourceName: the pods that this object owns. */
+                group?: string;
+                kind?: string;
+                /** @description Of the object or pod. */
+                resourceNamespace?: string;
+                resourceName?: string;
+                /** @description Only this container; absent: all. */
+                container?: string;
+                /** @description Do not end with the last line. */
+                follow?: boolean;
+                /** @description Only the last lines of each container; absent: all. */
+                tailLines?: number;
+                /** @description Only lines that are not older than this. */
+                sinceSeconds?: number;
+                /** @description Only lines from then on, instead of sinceSeconds. */
+                sinceTime?: string;
+                /** @description Only lines up to then. */
+                untilTime?: string;
+                /** @description Of the instance of each container before the current one. */
+                previous?: boolean;
+                /** @description Only lines that contain this text; with a leading ! those that do not. */
+                filter?: string;
+                /** @description The filter distinguishes upper and lower case. */
+                matchCase?: boolean;
+                /** @description In plain text: each line begins with its time. */
+                timestamps?: boolean;
+                /** @description Plain text that a browser saves as a file. */
+                download?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The lines as they come. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": components["schemas"]["LogEntry"];
+                    "text/event-stream": components["schemas"]["LogEntry"];
+                    "text/plain": string;
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getPodLogs: {
+        parameters: {
+            query?: {
+                /** @description Of the pod. */
+                resourceNamespace?: string;
+                /** @description Only this container; absent: all. */
+                container?: string;
+                /** @description Do not end with the last line. */
+                follow?: boolean;
+                /** @description Only the last lines of each container; absent: all. */
+                tailLines?: number;
+                /** @description Only lines that are not older than this. */
+                sinceSeconds?: number;
+                /** @description Only lines from then on, instead of sinceSeconds. */
+                sinceTime?: string;
+                /** @description Only lines up to then. */
+                untilTime?: string;
+                /** @description Of the instance of each container before the current one. */
+                previous?: boolean;
+                /** @description Only lines that contain this text; with a leading ! those that do not. */
+                filter?: string;
+                /** @description The filter distinguishes upper and lower case. */
+                matchCase?: boolean;
+                /** @description In plain text: each line begins with its time. */
+                timestamps?: boolean;
+                /** @description Plain text that a browser saves as a file. */
+                download?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+                podName: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The lines as they come. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": components["schemas"]["LogEntry"];
+                    "text/event-stream": components["schemas"]["LogEntry"];
+                    "text/plain": string;
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     diffApplication: {
         parameters: {
             query?: {
@@ -5804,6 +8039,12 @@ export interface operations {
                 resourceName?: string;
                 /** @description Ask the cluster's API server what an apply would make of each object that differs; nothing is written. */
                 predict?: boolean;
+                /** @description Preview this branch, tag or commit of the source instead of the target: it is rendered, and the cluster dry-runs each object. Nothing is stored or written. */
+                revision?: string;
+                /** @description The same for several sources, in the order of sourcePositions. */
+                revisions?: string[];
+                /** @description Which sources the revisions are of; 1 is the first. */
+                sourcePositions?: number[];
             };
             header?: never;
             path: {
@@ -5824,6 +8065,49 @@ export interface operations {
                     "application/json": {
                         items: components["schemas"]["ObjectDiff"][];
                         paused?: components["schemas"]["Paused"];
+                        /** @description Commits that were previewed, by source. */
+                        revisions?: string[];
+                        /** @description Warnings of the render. */
+                        warnings?: string[];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    diffUpload: {
+        parameters: {
+            query?: {
+                /** @description Which source the files are of; 1, the default, is the first. */
+                sourcePosition?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/gzip": string;
+            };
+        };
+        responses: {
+            /** @description One entry for each object that differs. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["ObjectDiff"][];
+                        paused?: components["schemas"]["Paused"];
+                        /** @description Commits that were rendered, by source; of the upload its digest. */
+                        revisions?: string[];
+                        /** @description Warnings of the render. */
+                        warnings?: string[];
                     };
                 };
             };
@@ -5872,6 +8156,42 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description The objects in the order of the snapshot. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        revision?: string;
+                        items: components["schemas"]["AnyObject"][];
+                        paused?: components["schemas"]["Paused"];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    renderUpload: {
+        parameters: {
+            query?: {
+                /** @description Which source the files are of; 1, the default, is the first. */
+                sourcePosition?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/gzip": string;
+            };
+        };
+        responses: {
+            /** @description The objects in the order of a sync. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5986,12 +8306,24 @@ export interface operations {
                 /** @description Resources and operation events of this application alone, as namespace/name. */
                 application?: string;
                 /**
+                 * @description A query such as `health:degraded project:shop -cluster:prod "text"`. Terms
+                 *     of one field are alternatives, different fields must hold together, and
+                 *     `-` excludes. Fields: name, project, cluster, namespace (of the
+                 *     destination), app-namespace, sync, health, operation, auto (auto, manual,
+                 *     paused), state, repo, revision, label, annotation, owner, author, by; `me` is the
+                 *     caller. `name:web-*` has a pattern, `name~^web-` a regular expression.
+                 *     Values are separated by commas. In the stream, an application that the
+                 *     query does not have (any more) comes as `gone`.
+                 */
+                query?: components["parameters"]["ApplicationQuery"];
+                /**
                  * @description Which fields applications have. `compact` has those that a list shows:
                  *     name, namespace, labels and resourceVersion of the metadata; project,
                  *     destination, and of each source repository, path, chart and revision of
                  *     the spec; of the status sync, health, the conditions, what the last
                  *     operation is and how it went, and `status.capstan` without snapshots and
-                 *     what its automation says already. Absent: `full`.
+                 *     what its automation says already. `row` has `rows` instead of `items`,
+                 *     and events have `row` instead of `application`. Absent: `full`.
                  */
                 view?: components["parameters"]["View"];
             };
@@ -6087,6 +8419,29 @@ export interface operations {
                          */
                         firstBad?: number;
                         problem?: string;
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listPlugins: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The plugins, in the order in which discovery tries them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["ConfigPlugin"][];
                     };
                 };
             };
@@ -6269,6 +8624,79 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    listPolicyVersions: {
+        parameters: {
+            query?: {
+                /** @description Only versions with a smaller number. */
+                before?: number;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The versions. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["PolicyVersion"][];
+                        /** @description There are older ones. */
+                        more: boolean;
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getPolicyVersion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The version. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyVersionDetail"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    revertPolicy: {
+        parameters: {
+            query?: {
+                /** @description Check everything, change nothing. */
+                dryRun?: boolean;
+            };
+            header?: {
+                /** @description The ETag of the object as it was read; another one now answers 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                number: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["SettingsAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     previewPolicy: {
         parameters: {
             query?: never;
@@ -6362,6 +8790,110 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    askWhoCan: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RightQuestion"];
+            };
+        };
+        responses: {
+            /** @description The subjects. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhoCan"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listPauses: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The pauses that hold now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["AutomationPause"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    beginPause: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Its name; absent: the whole tenant. */
+                    cluster?: string;
+                    reason: string;
+                    /** @description How long, such as `90m`, `2h` or `3d`; at most 30 days. */
+                    for: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The pause. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AutomationPause"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    endPause: {
+        parameters: {
+            query?: {
+                /** @description Its name; absent: the pause of the tenant. */
+                cluster?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Automation continues. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     approveOperation: {
         parameters: {
             query?: never;
@@ -6415,6 +8947,192 @@ export interface operations {
                     "application/json": {
                         leftBehind: components["schemas"]["ResourceSelector"][];
                     };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    patchLiveResource: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PatchResource"];
+            };
+        };
+        responses: {
+            /** @description The object after the patch, Secret values masked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        live: components["schemas"]["AnyObject"];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getApplicationEvents: {
+        parameters: {
+            query?: {
+                /** @description With kind and resourceName: only events of this object. */
+                group?: string;
+                kind?: string;
+                resourceNamespace?: string;
+                resourceName?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description At most 500 events. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["KubernetesEvent"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    openTerminal: {
+        parameters: {
+            query: {
+                pod: string;
+                /** @description Absent: the first one. */
+                container?: string;
+                appName: string;
+                /** @description Absent: argocd. */
+                appNamespace?: string;
+                /** @description Has no effect. */
+                projectName?: string;
+                /** @description Of the pod. */
+                namespace: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The WebSocket is open. */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    openApplicationTerminal: {
+        parameters: {
+            query?: {
+                /** @description Absent: the first pod of the application that runs. */
+                podName?: string;
+                /** @description Of the pod. */
+                resourceNamespace?: string;
+                /** @description Absent: the first one. */
+                container?: string;
+                /** @description The command and its arguments; absent: the first shell of exec.shells that the container has. */
+                command?: string[];
+                /** @description Whether the command gets a terminal; absent: as a shell does. */
+                tty?: boolean;
+                rows?: number;
+                cols?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The WebSocket is open. */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    forwardApplicationPort: {
+        parameters: {
+            query: {
+                podName: string;
+                /** @description Of the pod. */
+                resourceNamespace?: string;
+                port: number;
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The WebSocket is open. */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    explainApplication: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The causes. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Why"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];
@@ -6495,6 +9213,21 @@ export interface operations {
                     "application/json": components["schemas"]["DetailedProject"];
                 };
             };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getProjectLinks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["DeepLinksAnswer"];
             default: components["responses"]["ErrorAnswer"];
         };
     };

@@ -51,8 +51,8 @@ test('a refused stream is opened again after the last event', () => {
   first?.onerror();
   vi.advanceTimersByTime(1_000);
   expect(Source.made.map((s) => s.url)).toEqual([
-    '/api/v1/stream?cursor=5&view=compact',
-    '/api/v1/stream?cursor=9&view=compact',
+    '/api/v1/stream?cursor=5&view=row',
+    '/api/v1/stream?cursor=9&view=row',
   ]);
   expect(states.at(0)).toBe(true);
   expect(states.at(-1)).toBe(false);
@@ -83,8 +83,8 @@ test('UX-A11-6 five seconds of silence are no connection, though nobody has clos
   expect(first?.closed).toBe(true);
   vi.advanceTimersByTime(1_000);
   expect(Source.made.map((s) => s.url)).toEqual([
-    '/api/v1/stream?cursor=5&view=compact',
-    '/api/v1/stream?cursor=14&view=compact',
+    '/api/v1/stream?cursor=5&view=row',
+    '/api/v1/stream?cursor=14&view=row',
   ]);
   // The hub takes the connection and says nothing: it is tried again, and again.
   vi.advanceTimersByTime(12_000);

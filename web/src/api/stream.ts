@@ -1,4 +1,5 @@
 import type { StreamEvent } from './client';
+import { under } from './root';
 
 const kinds: StreamEvent['kind'][] = [
   'application',
@@ -48,7 +49,7 @@ export function follow(cursor: string, on: (event: StreamEvent) => void, state: 
     if (event && event.kind !== 'alive') on(event);
   };
   const open = () => {
-    const opened = new EventSource(`/api/v1/stream?cursor=${encodeURIComponent(last)}&view=compact`);
+    const opened = new EventSource(under(`/api/v1/stream?cursor=${encodeURIComponent(last)}&view=row`));
     source = opened;
     timer = setTimeout(reopen, silence);
     opened.onopen = heard;

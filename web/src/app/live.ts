@@ -1,9 +1,9 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
-import type { Application, StreamEvent } from '../api/client';
+import type { Cluster, StreamEvent } from '../api/client';
 import { follow } from '../api/stream';
-import { appFilters, appQueries } from '../features/apps/api';
-import { applyChange, keyOf } from '../features/apps/model';
+import { appFilters } from '../features/apps/api';
+import { listFilters, patched, type RowPage } from '../features/apps/list/api';
 import { clusterQueries } from '../features/clusters/api';
 import { projectQueries } from '../features/projects/api';
 import { repositoryQueries } from '../features/repositories/api';
@@ -14,14 +14,17 @@ export interface Liveness {
   asOf: number | undefined;
 }
 
-const apps = appQueries.list().queryKey;
-
 /** What an agent has reported counts for a minute after it has gone; then everything is read again. */
 const expiry = 65_000;
 
+/** How long after a change numbers and order of lists are read again, and how seldom at the most. */
+const settle = 300;
+const seldom = 2_000;
+
 /**
- * Keeps everything on the screen fresh from the change stream: the list is
- * folded, other screens are read again. Bursts are taken once per frame.
+ * Keeps everything on the screen fresh from the change stream: rows that are
+ * shown are replaced, numbers and other screens are read again. Bursts are
+ * taken once per frame.
  */
 export function useLive(cursor: string | undefined): Liveness {
   const client = useQueryClient();
@@ -32,8 +35,23 @@ export function useLive(cursor: string | undefined): Liveness {
     let waiting: StreamEvent[] = [];
     let frame = 0;
     let expired: ReturnType<typeof setTimeout> | undefined;
+    let due: ReturnType<typeof setTimeout> | undefined;
+    let read = 0;
+    const known = new Map(
+      client.getQueryData(clusterQueries.list().queryKey)?.items.map((c) => [c.name, c.connection]),
+    );
+    const lists = () => {
+      due ??= setTimeout(
+        () => {
+          due = undefined;
+          read = Date.now();
+          void client.invalidateQueries(listFilters.each());
+        },
+        Math.max(settle, read + seldom - Date.now()),
+      );
+    };
     const refresh = () => {
-      void client.invalidateQueries({ queryKey: apps });
+      void client.invalidateQueries(listFilters.each());
       void client.invalidateQueries(appFilters.each());
     };
     const flush = () => {
@@ -44,9 +62,10 @@ export function useLive(cursor: string | undefined): Liveness {
         void client.invalidateQueries();
         return;
       }
-      client.setQueryData(apps, (held) => (held ? { ...held, items: events.reduce(applyChange, held.items) } : held));
+      client.setQueriesData<RowPage>(listFilters.pages(), (held) => (held ? patched(held, events) : held));
+      if (events.some((e) => e.kind === 'application')) lists();
       const touched = new Set<string>();
-      if (events.some((e) => moved(e, client.getQueryData(apps)?.items ?? []))) {
+      if (events.filter((e) => moved(e, known)).length > 0) {
         void refresh();
         clearTimeout(expired);
         expired = setTimeout(refresh, expiry);
@@ -58,7 +77,7 @@ export function useLive(cursor: string | undefined): Liveness {
           void client.invalidateQueries(appFilters.windows());
         }
         if (e.kind === 'repository') void client.invalidateQueries(repositoryQueries.list());
-        if (e.application) touched.add(keyOf(e.application));
+        if (e.row) touched.add(`${e.row.namespace}/${e.row.name}`);
         else if (e.namespace && e.name) touched.add(`${e.namespace}/${e.name}`);
       }
       for (const key of touched) {
@@ -80,6 +99,7 @@ export function useLive(cursor: string | undefined): Liveness {
     return () => {
       stop();
       clearTimeout(expired);
+      clearTimeout(due);
       cancelAnimationFrame(frame);
     };
   }, [client, cursor]);
@@ -87,10 +107,10 @@ export function useLive(cursor: string | undefined): Liveness {
 }
 
 /** Whether a cluster's agent has come or gone, so that what is held of its applications is another. */
-export function moved(e: StreamEvent, apps: Application[]): boolean {
+export function moved(e: StreamEvent, known: Map<string, Cluster['connection']>): boolean {
   const cluster = e.kind === 'cluster' ? e.cluster : undefined;
   if (!cluster) return false;
-  return apps.some(
-    (a) => a.status?.capstan?.cluster === cluster.name && a.status.capstan.connection !== cluster.connection,
-  );
+  const before = known.get(cluster.name);
+  known.set(cluster.name, cluster.connection);
+  return before !== cluster.connection;
 }

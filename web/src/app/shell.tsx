@@ -1,96 +1,162 @@
-import { ActionIcon, Badge, Group, Menu, NavLink, Text, Title, useMantineColorScheme } from '@mantine/core';
+import { ActionIcon, Menu, Text } from '@mantine/core';
 import {
+  IconActivity,
   IconApps,
-  IconFolders,
+  IconBuilding,
+  IconChevronRight,
+  IconFolder,
   IconGitBranch,
-  IconMoon,
-  IconServer,
+  IconHome,
+  IconKey,
+  IconServer2,
   IconSettings,
+  IconStack2,
   IconUserCircle,
 } from '@tabler/icons-react';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, Outlet, useNavigate, useRouterState } from '@tanstack/react-router';
+import { Fragment } from 'react';
+import { noticeQueries } from '../api/notices';
 import { may, meQuery } from '../api/session';
-import { appQueries } from '../features/apps/api';
+import { listQueries } from '../features/apps/list/api';
 import { loginMutations } from '../features/login/api';
 import { exact } from '../format/format';
 import { useHeadingFocus } from '../ui/focus';
+import { Mark } from '../ui/shapes';
 import { useLive } from './live';
+import { Help, Notices } from './notices';
+import { useOwnStyle } from './own-style';
+import { usePageTitle } from './page-title';
+import { Palette } from './palette';
+import { ThemeItems } from './theme-menu';
 
 const places = [
+  { to: '/overview', label: 'Overview', icon: IconHome },
   { to: '/applications', label: 'Applications', icon: IconApps },
-  { to: '/projects', label: 'Projects', icon: IconFolders },
-  { to: '/clusters', label: 'Clusters', icon: IconServer },
+  { to: '/clusters', label: 'Clusters', icon: IconServer2 },
+  { to: '/resources', label: 'Resources', icon: IconStack2, feature: 'resources' },
   { to: '/repositories', label: 'Repositories', icon: IconGitBranch },
+  { to: '/projects', label: 'Projects', icon: IconFolder },
+  { to: '/activity', label: 'Activity', icon: IconActivity, right: 'audit' },
+  { to: '/access', label: 'Access', icon: IconKey, right: 'accounts', heading: 'Organisation' },
   { to: '/settings', label: 'Settings', icon: IconSettings, right: 'settings' },
+  { to: '/platform', label: 'Platform', icon: IconBuilding, right: 'tenants' },
 ] as const;
 
 /** The frame around every page, and the one place that follows the stream. */
 export function Shell() {
   const me = useQuery(meQuery);
-  const apps = useQuery(appQueries.list());
-  const { live, asOf } = useLive(apps.data?.cursor);
+  const total = useQuery(listQueries.numbers('')).data?.total;
+  const { live, asOf } = useLive(useQuery(listQueries.start()).data);
+  const features = useQuery(noticeQueries.client()).data?.features;
   const path = useRouterState({ select: (s) => s.location.pathname });
-  const navigate = useNavigate();
-  const scheme = useMantineColorScheme();
+  const tenant = me.data?.tenant ?? '';
   useHeadingFocus(path);
-  const signOut = useMutation(loginMutations.signOut(() => navigate({ to: '/login' })));
+  usePageTitle(path, tenant);
+  useOwnStyle();
   return (
     <div className="frame">
-      <Group component="header" justify="space-between" wrap="nowrap">
-        <Group gap="sm" wrap="nowrap">
-          <Title order={1} size="h4">
-            Capstan
-          </Title>
-          <Badge variant="dot" color={live ? 'teal' : 'gray'} role="status">
-            {live ? 'Live' : 'Reconnecting …'}
-          </Badge>
-        </Group>
-        <Group gap="xs" wrap="nowrap">
-          <Text size="sm" c="dimmed" className="spare">
-            {me.data?.tenant}
-          </Text>
-          <ActionIcon
-            variant="subtle"
-            aria-label="Switch between light and dark"
-            onClick={() => scheme.toggleColorScheme()}
-          >
-            <IconMoon size={18} aria-hidden />
-          </ActionIcon>
-          <Menu>
-            <Menu.Target>
-              <ActionIcon variant="subtle" aria-label="Account">
-                <IconUserCircle size={20} aria-hidden />
-              </ActionIcon>
-            </Menu.Target>
-            <Menu.Dropdown>
-              <Menu.Label>{me.data?.username}</Menu.Label>
-              <Menu.Item onClick={() => signOut.mutate()}>Sign out</Menu.Item>
-            </Menu.Dropdown>
-          </Menu>
-        </Group>
-      </Group>
-      <nav aria-label="Main">
-        {places
-          .filter((p) => !('right' in p) || may(me.data, p.right, 'get'))
-          .map((p) => (
-            <NavLink
-              key={p.to}
-              label={p.label}
-              leftSection={<p.icon size={18} aria-hidden />}
-              active={path.startsWith(p.to)}
-              renderRoot={(props) => <Link to={p.to} {...props} />}
-            />
-          ))}
-      </nav>
+      <div className="side">
+        <div className="brand">
+          <Mark />
+          Capstan
+        </div>
+        <nav aria-label="Main">
+          {places
+            .filter((p) => !('right' in p) || may(me.data, p.right, 'get'))
+            .filter((p) => !('feature' in p) || features?.[p.feature] !== false)
+            .map((p) => (
+              <Fragment key={p.to}>
+                {'heading' in p && <h2>{p.heading}</h2>}
+                <Link to={p.to} aria-current={path.startsWith(p.to) ? 'page' : undefined}>
+                  <p.icon size={16} stroke={1.75} aria-hidden />
+                  {p.label}
+                  {p.to === '/applications' && total !== undefined && (
+                    <span className="count" aria-hidden>
+                      {total}
+                    </span>
+                  )}
+                </Link>
+              </Fragment>
+            ))}
+        </nav>
+      </div>
+      <header>
+        <Crumbs path={path} tenant={tenant} />
+        <Palette places={places.filter((p) => !('right' in p) || may(me.data, p.right, 'get'))} />
+        <div className="live" data-live={live} role="status">
+          <span className="dot" aria-hidden />
+          {live ? 'Live' : 'Reconnecting …'}
+        </div>
+        <Help />
+        <Account name={me.data?.username} />
+      </header>
       <main>
+        <Notices place="top" />
         {!live && asOf !== undefined && (
           <Text role="alert" size="sm" className="offline">
             Reconnecting to the hub. What you see is as of {exact(new Date(asOf).toISOString())}.
           </Text>
         )}
         <Outlet />
+        <Notices place="bottom" />
       </main>
     </div>
+  );
+}
+
+/** Pages that the navigation does not have. */
+const others = [{ to: '/account', label: 'Your account' }] as const;
+
+/** Where one is: the organisation, the place, and what is open there. */
+function Crumbs({ path, tenant }: { path: string; tenant: string }) {
+  const place = [...places, ...others].find((p) => path === p.to || path.startsWith(`${p.to}/`));
+  const inner = place ? path.slice(place.to.length).split('/').filter(Boolean).at(-1) : undefined;
+  return (
+    <ol className="crumbs" aria-label="Where you are">
+      <li className="spare">
+        <span className="tenant">
+          <span aria-hidden>{tenant.slice(0, 1)}</span>
+          {tenant}
+        </span>
+        <IconChevronRight size={14} aria-hidden />
+      </li>
+      {place && (
+        <li {...(inner ? {} : { 'aria-current': 'page' as const })}>
+          {inner ? <Link to={place.to}>{place.label}</Link> : place.label}
+        </li>
+      )}
+      {inner && (
+        <li>
+          <IconChevronRight size={14} aria-hidden />
+          <span aria-current="page">
+            {path === '/applications/new' ? 'New application' : decodeURIComponent(inner)}
+          </span>
+        </li>
+      )}
+    </ol>
+  );
+}
+
+function Account({ name }: { name: string | undefined }) {
+  const navigate = useNavigate();
+  const signOut = useMutation(loginMutations.signOut(() => navigate({ to: '/login' })));
+  return (
+    <Menu>
+      <Menu.Target>
+        <ActionIcon variant="subtle" color="gray" aria-label="Account">
+          <IconUserCircle size={18} aria-hidden />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Label>{name}</Menu.Label>
+        <Menu.Item component={Link} to="/account">
+          Your account
+        </Menu.Item>
+        <ThemeItems />
+        <Menu.Divider />
+        <Menu.Item onClick={() => signOut.mutate()}>Sign out</Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
   );
 }

@@ -1,4 +1,4 @@
-import { createTheme, Drawer, Modal } from '@mantine/core';
+import { Button, createTheme, Drawer, Menu, Modal } from '@mantine/core';
 
 /**
  * The look. Colours stand in app.css: variables that Mantine computes would
@@ -6,9 +6,13 @@ import { createTheme, Drawer, Modal } from '@mantine/core';
  * locking the scroll behind a dialog.
  */
 export const theme = createTheme({
+  defaultRadius: 'md',
   respectReducedMotion: true,
   components: {
+    Button: Button.extend({ defaultProps: { variant: 'filled' } }),
     Drawer: Drawer.extend({ defaultProps: { lockScroll: false, closeButtonProps: { 'aria-label': 'Close' } } }),
+    // What gets the focus first must be an entry: screen readers do not find an empty element.
+    Menu: Menu.extend({ defaultProps: { withInitialFocusPlaceholder: false } }),
     Modal: Modal.extend({ defaultProps: { lockScroll: false, closeButtonProps: { 'aria-label': 'Close' } } }),
   },
 });

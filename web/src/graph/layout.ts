@@ -8,7 +8,7 @@ export interface Placed<T> {
   y: number;
 }
 
-export const cell = { width: 250, height: 78 };
+export const cell = { width: 250, height: 60 };
 
 /**
  * Places owned things to the right of their owners, in rows from the top left:

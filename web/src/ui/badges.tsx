@@ -1,102 +1,160 @@
-import { Badge, Tooltip } from '@mantine/core';
-import {
-  IconAlertTriangle,
-  IconCheck,
-  IconGhost,
-  IconHandStop,
-  IconHeartBroken,
-  IconHeartFilled,
-  IconHelp,
-  IconLoader2,
-  IconPlayerPause,
-  IconPlugConnectedX,
-  IconTrash,
-  IconX,
-} from '@tabler/icons-react';
+import { Tooltip } from '@mantine/core';
 import type { Application } from '../api/client';
+import { Shape, type ShapeName, type Tone } from './shapes';
 
 type Status = NonNullable<Application['status']>;
 type Sync = NonNullable<Status['sync']>['status'];
 type Health = NonNullable<Status['health']>['status'];
 type State = NonNullable<NonNullable<Status['capstan']>['headline']>['state'];
 
-const syncWords: Record<Sync, { label: string; color: string; hint: string; Icon: typeof IconCheck }> = {
-  Synced: { label: 'In sync', color: 'teal', hint: 'The cluster holds what Git says.', Icon: IconCheck },
-  OutOfSync: {
-    label: 'Drifted',
-    color: 'yellow',
-    hint: 'The cluster differs from what Git says.',
-    Icon: IconAlertTriangle,
-  },
-  Unknown: { label: 'Unknown', color: 'gray', hint: 'Not compared yet, or the comparison failed.', Icon: IconHelp },
-};
+interface Look {
+  label: string;
+  tone: Tone;
+  shape: ShapeName;
+}
 
-const healthLooks: Record<Health, { color: string; Icon: typeof IconCheck }> = {
-  Healthy: { color: 'teal', Icon: IconHeartFilled },
-  Progressing: { color: 'blue', Icon: IconLoader2 },
-  Suspended: { color: 'violet', Icon: IconPlayerPause },
-  Missing: { color: 'yellow', Icon: IconGhost },
-  Degraded: { color: 'red', Icon: IconHeartBroken },
-  Unknown: { color: 'gray', Icon: IconHelp },
-};
+/** How a state is shown: without a ground in lists, where what is well is quiet, or on a ground in heads of pages. */
+export type Weight = 'quiet' | 'ground';
 
-/** Desired against live. Grey when the agent has not been heard lately. */
-export function DriftBadge({
-  status,
-  stale,
-  why,
+/** A state: always a shape, a word and a colour. */
+export function StateMark({
+  look,
+  hint,
+  weight = 'ground',
+  stale = false,
+  data,
 }: {
-  status: Sync | undefined;
+  look: Look;
+  hint?: string | undefined;
+  weight?: Weight;
+  /** What is shown is not current: it looks unknown, whatever it was. */
   stale?: boolean;
-  why?: string | undefined;
+  data?: Record<`data-${string}`, string>;
 }) {
-  const word = syncWords[status ?? 'Unknown'];
-  const hint = why || word.hint;
-  return (
-    <Tooltip label={stale ? `${hint} This is not current.` : hint} multiline maw={480}>
-      <Badge
-        variant={stale ? 'outline' : 'light'}
-        color={stale ? 'gray' : word.color}
-        data-status={status ?? 'Unknown'}
-        data-stale={stale ?? false}
-        leftSection={<word.Icon size={12} aria-hidden />}
-      >
-        {word.label}
-      </Badge>
+  const mark = (
+    <span className={`state ${weight}`} data-tone={stale ? 'unknown' : look.tone} data-stale={stale} {...data}>
+      <Shape name={look.shape} />
+      <span className="word">{look.label}</span>
+    </span>
+  );
+  return hint ? (
+    <Tooltip label={hint} multiline maw={480}>
+      {mark}
     </Tooltip>
+  ) : (
+    mark
   );
 }
 
-const stateLooks: Record<State, { label: string; color: string; Icon: typeof IconCheck }> = {
-  Deleting: { label: 'Deleting', color: 'blue', Icon: IconTrash },
-  Stale: { label: 'Agent away', color: 'gray', Icon: IconPlugConnectedX },
-  SyncFailed: { label: 'Sync failed', color: 'red', Icon: IconX },
-  Degraded: { label: 'Degraded', color: 'red', Icon: IconHeartBroken },
-  SourceError: { label: 'Source error', color: 'red', Icon: IconAlertTriangle },
-  AwaitingApproval: { label: 'Needs approval', color: 'yellow', Icon: IconHandStop },
-  Syncing: { label: 'Syncing', color: 'blue', Icon: IconLoader2 },
-  NotDeployed: { label: 'Not deployed', color: 'gray', Icon: IconGhost },
-  Missing: { label: 'Objects missing', color: 'yellow', Icon: IconGhost },
-  Paused: { label: 'Paused', color: 'violet', Icon: IconPlayerPause },
-  Progressing: { label: 'Rolling out', color: 'blue', Icon: IconLoader2 },
-  OutOfSync: { label: 'Out of sync', color: 'yellow', Icon: IconAlertTriangle },
-  Suspended: { label: 'On hold', color: 'violet', Icon: IconPlayerPause },
-  Unknown: { label: 'Not known', color: 'gray', Icon: IconHelp },
-  Healthy: { label: 'OK', color: 'teal', Icon: IconCheck },
+const syncLooks: Record<Sync, Look & { hint: string }> = {
+  Synced: { label: 'In sync', tone: 'ok', shape: 'equal', hint: 'The cluster has what Git says.' },
+  OutOfSync: { label: 'Drifted', tone: 'attention', shape: 'different', hint: 'The cluster differs from Git.' },
+  Unknown: { label: 'Unknown', tone: 'unknown', shape: 'unknown', hint: 'Not compared yet, or the comparison failed.' },
 };
+
+const healthLooks: Record<Health, Look> = {
+  Healthy: { label: 'Healthy', tone: 'ok', shape: 'healthy' },
+  Progressing: { label: 'Progressing', tone: 'working', shape: 'progressing' },
+  Suspended: { label: 'Suspended', tone: 'paused', shape: 'suspended' },
+  Missing: { label: 'Missing', tone: 'attention', shape: 'missing' },
+  Degraded: { label: 'Degraded', tone: 'failed', shape: 'degraded' },
+  Unknown: { label: 'Unknown', tone: 'unknown', shape: 'unknown' },
+};
+
+const stateLooks: Record<State, Look> = {
+  Deleting: { label: 'Deleting', tone: 'working', shape: 'leaving' },
+  Stale: { label: 'Agent away', tone: 'unknown', shape: 'away' },
+  SyncFailed: { label: 'Sync failed', tone: 'failed', shape: 'failed' },
+  Degraded: { label: 'Degraded', tone: 'failed', shape: 'degraded' },
+  SourceError: { label: 'Source error', tone: 'failed', shape: 'failed' },
+  AwaitingApproval: { label: 'Needs approval', tone: 'attention', shape: 'waiting' },
+  Syncing: { label: 'Syncing', tone: 'working', shape: 'running' },
+  NotDeployed: { label: 'Not deployed', tone: 'unknown', shape: 'absent' },
+  Missing: { label: 'Objects missing', tone: 'attention', shape: 'missing' },
+  Paused: { label: 'Paused', tone: 'paused', shape: 'suspended' },
+  Progressing: { label: 'Rolling out', tone: 'working', shape: 'progressing' },
+  OutOfSync: { label: 'Out of sync', tone: 'attention', shape: 'different' },
+  Suspended: { label: 'On hold', tone: 'paused', shape: 'suspended' },
+  Unknown: { label: 'Not known', tone: 'unknown', shape: 'unknown' },
+  Healthy: { label: 'OK', tone: 'ok', shape: 'healthy' },
+};
+
+/** The looks of drift and health in the order in which they are listed, the worst first. */
+export const syncOrder: [Sync, Look][] = (['OutOfSync', 'Unknown', 'Synced'] as const).map((s) => [s, syncLooks[s]]);
+export const healthOrder: [Health, Look][] = (
+  ['Degraded', 'Missing', 'Progressing', 'Suspended', 'Unknown', 'Healthy'] as const
+).map((h) => [h, healthLooks[h]]);
+
+/** The headlines that somebody has to act on, the most urgent first. */
+export const urgentStates = [
+  'SyncFailed',
+  'Degraded',
+  'SourceError',
+  'AwaitingApproval',
+  'Stale',
+  'Missing',
+  'Paused',
+] as const satisfies State[];
+export const stateOrder: [State, Look][] = urgentStates.map((s) => [s, stateLooks[s]]);
+
+/** The looks of last operations, as queries name them. */
+export const operationOrder: [string, Look][] = [
+  ['failed', { label: 'Failed', tone: 'failed', shape: 'failed' }],
+  ['error', { label: 'Error', tone: 'failed', shape: 'barred' }],
+  ['approval', { label: 'Needs approval', tone: 'attention', shape: 'waiting' }],
+  ['running', { label: 'Running', tone: 'working', shape: 'running' }],
+  ['pending', { label: 'Waiting', tone: 'working', shape: 'hand' }],
+  ['terminating', { label: 'Terminating', tone: 'working', shape: 'leaving' }],
+  ['succeeded', { label: 'Succeeded', tone: 'ok', shape: 'done' }],
+  ['none', { label: 'None yet', tone: 'unknown', shape: 'absent' }],
+];
 
 /** The states in words, for counts. */
 export const stateLabel = (state: State) => stateLooks[state].label;
 
-/** The one thing to know of an application, with the reason on hover. */
-export function StateBadge({ state, message }: { state: State; message?: string | undefined }) {
-  const { label, color, Icon } = stateLooks[state];
+/** Desired against live. Grey when the agent has not been heard lately. */
+export function DriftBadge({
+  status,
+  stale = false,
+  why,
+  weight,
+}: {
+  status: Sync | undefined;
+  stale?: boolean;
+  why?: string | undefined;
+  weight?: Weight;
+}) {
+  const look = syncLooks[status ?? 'Unknown'];
+  const hint = why || look.hint;
   return (
-    <Tooltip label={message || label} multiline maw={480}>
-      <Badge variant="light" color={color} data-state={state} leftSection={<Icon size={12} aria-hidden />}>
-        {label}
-      </Badge>
-    </Tooltip>
+    <StateMark
+      look={look}
+      hint={stale ? `${hint} This is not current.` : hint}
+      stale={stale}
+      data={{ 'data-status': status ?? 'Unknown' }}
+      {...(weight ? { weight } : {})}
+    />
+  );
+}
+
+/** The one thing to know of an application, with the reason on hover. */
+export function StateBadge({
+  state,
+  message,
+  weight,
+}: {
+  state: State;
+  message?: string | undefined;
+  weight?: Weight;
+}) {
+  const look = stateLooks[state];
+  return (
+    <StateMark
+      look={look}
+      hint={message || look.label}
+      data={{ 'data-state': state }}
+      {...(weight ? { weight } : {})}
+    />
   );
 }
 
@@ -104,24 +162,14 @@ export function StateBadge({ state, message }: { state: State; message?: string 
 export function HealthBadge({
   status,
   cause,
-  stale,
+  stale = false,
+  weight,
 }: {
   status: Health | undefined;
   cause?: string | undefined;
   stale?: boolean;
+  weight?: Weight;
 }) {
-  const shown = status ?? 'Unknown';
-  const { color, Icon } = healthLooks[shown];
-  return (
-    <Tooltip label={cause || shown} multiline maw={480}>
-      <Badge
-        variant={stale ? 'outline' : 'light'}
-        color={stale ? 'gray' : color}
-        data-stale={stale ?? false}
-        leftSection={<Icon size={12} aria-hidden />}
-      >
-        {shown}
-      </Badge>
-    </Tooltip>
-  );
+  const look = healthLooks[status ?? 'Unknown'];
+  return <StateMark look={look} hint={cause || look.label} stale={stale} {...(weight ? { weight } : {})} />;
 }

@@ -1,7 +1,9 @@
-import { Alert, Anchor, Button, Center, Code, Loader, Stack, Text, Title } from '@mantine/core';
+import { Alert, Anchor, Button, Center, Code, Stack, Text, Title } from '@mantine/core';
 import { IconAlertTriangle } from '@tabler/icons-react';
 import type { ReactNode } from 'react';
 import { words, worthRetrying } from '../api/errors';
+import { under } from '../api/root';
+import './states.css';
 
 /** What went wrong, what to do, and the reference for a report. */
 export function Problem({ error, retry }: { error: unknown; retry?: () => void }) {
@@ -27,7 +29,7 @@ export function NoPage() {
     <Center component="main" mih={240} p="md">
       <Stack align="center">
         <Title order={2}>There is no such page.</Title>
-        <Anchor href="/applications">Go to the applications</Anchor>
+        <Anchor href={under('/applications')}>Go to the applications</Anchor>
       </Stack>
     </Center>
   );
@@ -40,7 +42,7 @@ export function Nothing({ title, children }: { title: string; children?: ReactNo
       <Stack align="center" gap="xs" maw={560}>
         <Text fw={600}>{title}</Text>
         {children && (
-          <Text c="dimmed" ta="center" component="div">
+          <Text c="dimmed" ta="center" component="div" className="nothing-more">
             {children}
           </Text>
         )}
@@ -59,9 +61,15 @@ export function Screen<T>(props: {
   if (query.data !== undefined) return <>{empty?.(query.data) ?? children(query.data)}</>;
   if (query.isPending) {
     return (
-      <Center mih={200}>
-        <Loader role="status" aria-label="Loading" />
-      </Center>
+      <div className="skeleton" role="status" aria-label="Loading">
+        {[62, 48, 70, 55, 66].map((width) => (
+          <span key={width} aria-hidden>
+            <i />
+            <i data-width={width} />
+            <i />
+          </span>
+        ))}
+      </div>
     );
   }
   return <Problem error={query.error} retry={() => query.refetch()} />;

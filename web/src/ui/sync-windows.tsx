@@ -56,7 +56,7 @@ function Status({ window: w }: { window: SyncWindow }) {
 /** Sync windows with their next opening and closing. */
 export function WindowTable({ windows, label }: { windows: SyncWindow[]; label: string }) {
   return (
-    <Table.ScrollContainer minWidth={720}>
+    <Table.ScrollContainer minWidth={720} type="native" tabIndex={0}>
       <Table aria-label={label}>
         <Table.Thead>
           <Table.Tr>

@@ -1,8 +1,13 @@
 import type { Application, Node } from '../../api/client';
 
+/** What carries annotations: an application, or a row of a list with some of them. */
+export interface Annotated {
+  metadata: { annotations?: Record<string, string> };
+}
+
 /** What people say to the console with annotations of an Application. Each is read as NAME.capstan.dev, and then as
  * NAME.argocd.argoproj.io. */
-function annotation(app: Application, family: string, name: string): string | undefined {
+function annotation(app: Annotated, family: string, name: string): string | undefined {
   const all = app.metadata.annotations ?? {};
   const prefix = family && `${family}.`;
   return all[`${prefix}capstan.dev/${name}`] ?? all[`${prefix}argocd.argoproj.io/${name}`];
@@ -49,7 +54,7 @@ export const noticeIcons = [
 const longest = 500;
 
 /** The message that people put on an application; words that are not known count as none. */
-export function noticeOf(app: Application): Notice | undefined {
+export function noticeOf(app: Annotated): Notice | undefined {
   const said = (name: string) => annotation(app, 'notice', name);
   const content = said('content')?.trim();
   if (!content) return undefined;

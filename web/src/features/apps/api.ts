@@ -1,6 +1,13 @@
-import { mutationOptions, type QueryClient, type QueryFilters, queryOptions } from '@tanstack/react-query';
-import { type Application, api, body, type Node, type SyncRequest } from '../../api/client';
+import {
+  keepPreviousData,
+  mutationOptions,
+  type QueryClient,
+  type QueryFilters,
+  queryOptions,
+} from '@tanstack/react-query';
+import { api, body, type Node, type SyncRequest } from '../../api/client';
 import { untilNext } from '../../api/windows';
+import { referenceOf } from './object/reference';
 
 export interface AppKey {
   namespace: string;
@@ -17,35 +24,29 @@ const objectOf = (node: Node) => ({
   resourceName: node.name,
 });
 
+/** The same names in the query of what concerns one object; without a version. */
+const namesOf = (node: Node) => ({
+  ...(node.group ? { group: node.group } : {}),
+  kind: node.kind,
+  ...(node.namespace ? { resourceNamespace: node.namespace } : {}),
+  resourceName: node.name,
+});
+
+/** The same names in the body of a change of one live object. */
+const liveOf = (node: Node) => ({
+  ...(node.group ? { group: node.group } : {}),
+  version: node.version,
+  kind: node.kind,
+  ...(node.namespace ? { namespace: node.namespace } : {}),
+  name: node.name,
+});
+
 const everyOne = 'app';
 const keyOf = (key: AppKey) => [everyOne, key.namespace, key.name];
 const windows = 'windows';
 
 /** What is read of applications. The stream of changes says what of it is stale. */
 export const appQueries = {
-  /** All applications that the caller may see, read page by page, and the cursor to follow from. */
-  list: () =>
-    queryOptions({
-      queryKey: ['apps'],
-      queryFn: async ({ signal }) => {
-        const items: Application[] = [];
-        let cursor: string | undefined;
-        let next: string | undefined;
-        do {
-          const page = body(
-            await api.GET('/api/v1/applications', {
-              params: { query: { view: 'compact', limit: 500, ...(next ? { cursor: next } : {}) } },
-              signal,
-            }),
-          );
-          cursor ??= page.cursor;
-          items.push(...page.items);
-          next = page.metadata.continue;
-        } while (next);
-        return { items, cursor: cursor ?? '' };
-      },
-      staleTime: Number.POSITIVE_INFINITY,
-    }),
   one: (key: AppKey) =>
     queryOptions({
       queryKey: keyOf(key),
@@ -70,6 +71,90 @@ export const appQueries = {
       queryFn: async ({ signal }) =>
         body(await api.GET('/api/v1/applications/{namespace}/{name}/history', { ...path(key), signal })),
     }),
+  /** One object of the application with all its forms: live, desired and last applied. */
+  objectDiff: (key: AppKey, node: Node) =>
+    queryOptions({
+      queryKey: [...keyOf(key), 'object', referenceOf(node), 'diff'],
+      queryFn: async ({ signal }) => {
+        const answer = body(
+          await api.GET('/api/v1/applications/{namespace}/{name}/diff', {
+            params: { path: key, query: { all: true, ...namesOf(node) } },
+            signal,
+          }),
+        );
+        return answer.items[0] ?? null;
+      },
+    }),
+  /** A live object as the cluster has it now. */
+  live: (key: AppKey, node: Node) =>
+    queryOptions({
+      queryKey: [...keyOf(key), 'object', referenceOf(node), 'live'],
+      queryFn: async ({ signal }) =>
+        body(
+          await api.GET('/api/v1/applications/{namespace}/{name}/resource', {
+            params: { path: key, query: objectOf(node) },
+            signal,
+          }),
+        ).live,
+    }),
+  /** Events of the application's objects, or of one object. */
+  events: (key: AppKey, node?: Node) =>
+    queryOptions({
+      queryKey: [...keyOf(key), 'events', node ? referenceOf(node) : ''],
+      queryFn: async ({ signal }) =>
+        body(
+          await api.GET('/api/v1/applications/{namespace}/{name}/events', {
+            params: { path: key, query: node ? namesOf(node) : {} },
+            signal,
+          }),
+        ).items,
+      refetchInterval: 15_000,
+    }),
+  operations: (key: AppKey) =>
+    queryOptions({
+      queryKey: [...keyOf(key), 'operations'],
+      queryFn: async ({ signal }) =>
+        body(await api.GET('/api/v1/applications/{namespace}/{name}/operations', { ...path(key), signal })).items,
+    }),
+  /** What a sync would do, by a dry run of the cluster's API server; of another revision, if one is named. */
+  plan: (key: AppKey, revision: string) =>
+    queryOptions({
+      queryKey: [...keyOf(key), 'plan', revision],
+      queryFn: async ({ signal }) =>
+        body(
+          await api.GET('/api/v1/applications/{namespace}/{name}/diff', {
+            params: { path: key, query: revision ? { revision } : { predict: true } },
+            signal,
+          }),
+        ),
+      retry: false,
+    }),
+  /** The desired objects, in the order of the snapshot. */
+  manifests: (key: AppKey, history?: number) =>
+    queryOptions({
+      queryKey: [...keyOf(key), 'manifests', history ?? 0],
+      queryFn: async ({ signal }) =>
+        body(
+          await api.GET('/api/v1/applications/{namespace}/{name}/manifests', {
+            params: { path: key, query: history === undefined ? {} : { history } },
+            signal,
+          }),
+        ),
+    }),
+  /** Author, date and message of a revision. A revision does not change. */
+  revision: (key: AppKey, revision: string) =>
+    queryOptions({
+      queryKey: ['revision', key.namespace, key.name, revision],
+      queryFn: async ({ signal }) =>
+        body(
+          await api.GET('/api/v1/applications/{namespace}/{name}/revisions/{revision}', {
+            params: { path: { ...key, revision } },
+            signal,
+          }),
+        ),
+      staleTime: Number.POSITIVE_INFINITY,
+      retry: false,
+    }),
   windows: (key: AppKey) =>
     queryOptions({
       queryKey: [...keyOf(key), windows],
@@ -80,6 +165,40 @@ export const appQueries = {
           [q.state.data?.automated.nextChange, q.state.data?.manual.nextChange, q.state.data?.selfHeal.nextChange],
           Date.now(),
         ),
+    }),
+  /** Why the application is not well; asked again when its objects say something else. */
+  why: (key: AppKey, said: string) =>
+    queryOptions({
+      queryKey: ['why', key.namespace, key.name, said],
+      queryFn: async ({ signal }) =>
+        body(await api.GET('/api/v1/applications/{namespace}/{name}/why', { ...path(key), signal })),
+      enabled: said !== '',
+      refetchInterval: 30_000,
+      placeholderData: keepPreviousData,
+      retry: false,
+    }),
+  /** Links that the tenant declares for applications. */
+  links: (key: AppKey) =>
+    queryOptions({
+      queryKey: ['links', key.namespace, key.name],
+      queryFn: async ({ signal }) =>
+        body(await api.GET('/api/v1/applications/{namespace}/{name}/links', { ...path(key), signal })),
+      staleTime: 60_000,
+      retry: false,
+    }),
+  /** Links that the tenant declares for live objects. */
+  objectLinks: (key: AppKey, node: Node) =>
+    queryOptions({
+      queryKey: ['links', key.namespace, key.name, referenceOf(node)],
+      queryFn: async ({ signal }) =>
+        body(
+          await api.GET('/api/v1/applications/{namespace}/{name}/resource/links', {
+            params: { path: key, query: objectOf(node) },
+            signal,
+          }),
+        ),
+      staleTime: 60_000,
+      retry: false,
     }),
   actions: (key: AppKey, node: Node) =>
     queryOptions({
@@ -163,6 +282,31 @@ export const appMutations = {
             body: { ...entry, prune: true },
           }),
         ),
+      onSettled: readAgain(key),
+    }),
+  /** Changes a live object, or says what the change would make of it. */
+  patch: (key: AppKey, node: Node) =>
+    mutationOptions({
+      meta: { inline: true },
+      mutationFn: async ({ patch, dryRun }: { patch: string; dryRun: boolean }) =>
+        body(
+          await api.POST('/api/v1/applications/{namespace}/{name}/resource/patch', {
+            ...path(key),
+            body: { ...liveOf(node), patchType: 'merge', patch, dryRun },
+          }),
+        ).live,
+      onSettled: readAgain(key),
+    }),
+  /** Deletes a live object. */
+  remove: (key: AppKey, node: Node) =>
+    mutationOptions({
+      meta: { inline: true },
+      mutationFn: async (how: { force: boolean; propagation: 'foreground' | 'background' | 'orphan' }) => {
+        await api.POST('/api/v1/applications/{namespace}/{name}/resource/delete', {
+          ...path(key),
+          body: { ...liveOf(node), ...how },
+        });
+      },
       onSettled: readAgain(key),
     }),
   /** Runs an action on a live object. */

@@ -1,198 +1,179 @@
-import { Anchor, Group, Select, Stack, Table, Text, TextInput, Title } from '@mantine/core';
-import { IconSearch } from '@tabler/icons-react';
+import { Button, Text, Title } from '@mantine/core';
+import { notifications } from '@mantine/notifications';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
-import { useVirtualizer } from '@tanstack/react-virtual';
-import { useRef } from 'react';
-import type { Application } from '../../api/client';
-import { sentence } from '../../api/errors';
-import { ago, exact, shortRevision } from '../../format/format';
-import { DriftBadge, HealthBadge, StateBadge, stateLabel } from '../../ui/badges';
+import { useEffect, useState } from 'react';
+import { HubError, sentence } from '../../api/errors';
 import { Nothing, Screen } from '../../ui/states';
-import { appQueries } from './api';
-import {
-  type Filter,
-  filtered,
-  headlineOf,
-  isStale,
-  keyOf,
-  operationWord,
-  outweighed,
-  projectOf,
-  tally,
-} from './model';
-import { ErrorIcon, NoticeIcon } from './notice';
+import { type Facet, listQueries, type Row, type RowPage, type Spec } from './list/api';
+import { BulkBar, nonePicked, type Picked, Progress } from './list/bulk';
+import { keyOf } from './list/columns';
+import { Facets, facetNames } from './list/facets';
+import './list/list.css';
+import { QueryBar } from './list/query-bar';
+import type { ListSearch } from './list/search';
+import { mostFavourites, looks as readLooks, texts, useStored } from './list/stored';
+import { Summary } from './list/summary';
+import { RowTable } from './list/table';
+import { only, terms } from './list/terms';
+import { Tiles } from './list/tiles';
+import { Shapes, Views } from './list/views';
+import { NewApplication } from './new-application';
 
-const rowHeight = 44;
-
-/** All applications, live. The filter is part of the address. */
+/** The applications that match a query, live. What is shown is part of the address; only a window of it is read. */
 export function AppList() {
-  const apps = useQuery(appQueries.list());
-  const filter = useSearch({ from: '/shell/applications' });
+  const search = useSearch({ from: '/shell/applications' });
   const navigate = useNavigate({ from: '/applications' });
-  const set = (change: Filter) =>
-    navigate({
-      search: Object.fromEntries(Object.entries({ ...filter, ...change }).filter(([, v]) => v)),
-      replace: true,
-    });
+  const [looks, setLooks] = useStored('list', readLooks);
+  const [favourites, setFavourites] = useStored('favourites', texts);
+  const [filtering, setFiltering] = useState(false);
+  const open = (next: ListSearch, replace = false) => void navigate({ search: next, replace });
+  const set = (change: { [name in keyof ListSearch]: ListSearch[name] | undefined }, replace = true) => {
+    const next: ListSearch = {};
+    const all = { ...search, ...change };
+    if (all.q) next.q = all.q;
+    if (all.sort) next.sort = all.sort;
+    if (all.view) next.view = all.view;
+    if (all.fav) next.fav = all.fav;
+    if (all.bulk) next.bulk = all.bulk;
+    open(next, replace);
+  };
+  const query = search.q ?? '';
+  const spec: Spec = { query: asked(query, search.fav, favourites), sort: search.sort ?? 'name', size: looks.size };
+  const { first, shown, wrong, numbers } = useList(spec);
+  const star = (row: Row) => {
+    const key = keyOf(row);
+    if (favourites.includes(key)) setFavourites(favourites.filter((f) => f !== key));
+    else if (favourites.length < mostFavourites) setFavourites([...favourites, key]);
+    else
+      notifications.show({ title: `There are ${mostFavourites} favourites.`, message: 'Give one of them up first.' });
+  };
+  const total = first.data?.total;
+  const [picked, setPicked] = useState<Picked>(nonePicked);
+  useEffect(() => setPicked(nonePicked), [spec.query]);
+  const list = {
+    picked,
+    setPicked,
+    spec: shown,
+    total: total ?? 0,
+    looks,
+    sort: search.sort ?? 'name',
+    setSort: (sort: string) => set({ sort: sort === 'name' ? undefined : sort }),
+    favourites,
+    star,
+  };
+  const nothing = total === 0 && !wrong;
   return (
-    <Stack>
-      <Title order={2}>Applications</Title>
-      <Group>
-        <TextInput
-          aria-label="Search applications"
-          placeholder="Search"
-          leftSection={<IconSearch size={16} aria-hidden />}
-          value={filter.q ?? ''}
-          onChange={(e) => set({ q: e.currentTarget.value })}
-        />
-        <Select
-          aria-label="Drift"
-          placeholder="Drift"
-          clearable
-          value={filter.sync ?? null}
-          data={[
-            { value: 'Synced', label: 'In sync' },
-            { value: 'OutOfSync', label: 'Drifted' },
-            { value: 'Unknown', label: 'Unknown' },
-          ]}
-          onChange={(v) => set({ sync: v ?? undefined })}
-        />
-        <Select
-          aria-label="Health"
-          placeholder="Health"
-          clearable
-          value={filter.health ?? null}
-          data={['Healthy', 'Progressing', 'Degraded', 'Suspended', 'Missing', 'Unknown']}
-          onChange={(v) => set({ health: v ?? undefined })}
-        />
-      </Group>
-      <Screen query={apps} empty={(d) => (d.items.length === 0 ? <NoApps /> : undefined)}>
-        {(d) => <AppTable apps={filtered(d.items, filter)} total={d.items} />}
-      </Screen>
-    </Stack>
+    <div className="applications app-list" data-compact={looks.compact}>
+      <div className="heading">
+        <Title order={2}>Applications</Title>
+        <Text c="dimmed" aria-live="polite">
+          {total !== undefined && count(total)}
+        </Text>
+        <Shapes view={search.view} show={(view) => set({ view })} looks={looks} change={setLooks} />
+        <NewApplication />
+      </div>
+      <div className="query">
+        <Views search={search} open={open} favourites={favourites.length} total={total} />
+        <QueryBar query={query} change={(q) => set({ q })} wrong={wrong} />
+        <Button className="phone" variant="default" aria-expanded={filtering} onClick={() => setFiltering(!filtering)}>
+          Filters
+        </Button>
+      </div>
+      {!(nothing && query === '') && (
+        <Facets query={query} facets={numbers} change={(q) => set({ q }, false)} open={filtering} />
+      )}
+      <div
+        className="body"
+        aria-busy={first.isPlaceholderData}
+        data-old={first.isPlaceholderData || wrong !== undefined}
+      >
+        {search.fav && favourites.length === 0 ? (
+          <Nothing title="There are no favourites yet.">The star beside a name makes one.</Nothing>
+        ) : (
+          <Screen
+            query={first}
+            empty={() =>
+              nothing ? query === '' && !search.fav ? <NoApps /> : <None clear={() => open({})} /> : undefined
+            }
+          >
+            {() =>
+              search.view === 'summary' ? (
+                <Summary query={query} facets={numbers} open={(q) => set({ q, view: undefined }, false)} />
+              ) : search.view === 'tiles' ? (
+                <Tiles {...list} />
+              ) : (
+                <RowTable {...list} />
+              )
+            }
+          </Screen>
+        )}
+      </div>
+      <BulkBar
+        picked={picked}
+        query={spec.query}
+        total={total ?? 0}
+        clear={() => setPicked(nonePicked)}
+        begun={(bulk) => set({ bulk })}
+      />
+      {search.bulk && <Progress id={search.bulk} close={() => set({ bulk: undefined })} />}
+    </div>
   );
 }
 
-const count = (n: number) => `${n} ${n === 1 ? 'application' : 'applications'}`;
+/** The query for the hub: favourites are names that it is asked for. */
+function asked(query: string, fav: ListSearch['fav'], favourites: string[]): string {
+  if (!fav) return query;
+  const names = favourites.map((f) => f.slice(f.indexOf('/') + 1));
+  return only(query, 'name', names.length > 0 ? [...new Set(names)] : ['']);
+}
+
+/** What is read of a list. While another query is read, the rows of the one before stay, and so they do for a wrong one. */
+function useList(spec: Spec) {
+  const keys = terms(spec.query)
+    .filter((t) => t.field === 'label' && t.key !== '' && !t.not)
+    .map((t) => `label:${t.key}`);
+  const first = useQuery({ ...listQueries.page(spec, 0), placeholderData: (held) => held });
+  const numbers = useQuery({
+    ...listQueries.numbers(spec.query, [...facetNames, ...new Set(keys)].slice(0, 20)),
+    placeholderData: (held) => held,
+  });
+  const [held, setHeld] = useState<{ spec: Spec; page: RowPage }>();
+  const [counted, setCounted] = useState<Facet[]>([]);
+  const settled = first.data !== undefined && !first.isPlaceholderData;
+  useEffect(() => {
+    if (first.data && settled) setHeld({ spec, page: first.data });
+  }, [settled, first.data]);
+  useEffect(() => {
+    if (numbers.data) setCounted(numbers.data.facets);
+  }, [numbers.data]);
+  const wrong = first.error instanceof HubError && first.error.detail.status === 400 ? first.error : undefined;
+  const data = first.data ?? (wrong ? held?.page : undefined);
+  return {
+    first: { ...first, data, isPending: data === undefined && first.isPending },
+    shown: settled ? spec : (held?.spec ?? spec),
+    wrong: wrong && [sentence(wrong.detail.cause ?? wrong.message), sentence(wrong.detail.fix ?? '')].join(' ').trim(),
+    numbers: numbers.data?.facets ?? counted,
+  };
+}
+
+const count = (n: number) => `${n.toLocaleString('en')} ${n === 1 ? 'application' : 'applications'}`;
 
 function NoApps() {
   return (
     <Nothing title="There are no applications yet.">
-      Create one with <code>capstan apply -f application.yaml</code>. Manifests written for Argo CD work as they are.
+      <Link to="/applications/new">Create one</Link> from a repository, or with{' '}
+      <code>capstan apply -f application.yaml</code>. Manifests written for Argo CD work as they are.
     </Nothing>
   );
 }
 
-function AppTable({ apps, total }: { apps: Application[]; total: Application[] }) {
-  const scroller = useRef<HTMLDivElement>(null);
-  const rows = useVirtualizer({
-    count: apps.length,
-    getScrollElement: () => scroller.current,
-    estimateSize: () => rowHeight,
-    overscan: 12,
-  });
-  const states = tally(total, (a) => stateLabel(headlineOf(a).state));
-  const items = rows.getVirtualItems();
-  if (apps.length === 0) return <Nothing title="No application matches the filter." />;
-  const before = items[0]?.start ?? 0;
-  const after = rows.getTotalSize() - (items.at(-1)?.end ?? 0);
+function None({ clear }: { clear: () => void }) {
   return (
-    <>
-      <Text size="sm" c="dimmed" aria-live="polite">
-        {apps.length === total.length ? count(total.length) : `${apps.length} of ${count(total.length)}`}
-        {[...states].map(([word, n]) => ` · ${n} ${word}`).join('')}
-      </Text>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
-      <section ref={scroller} className="list" tabIndex={0} aria-label="Applications">
-        <Table stickyHeader highlightOnHover>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>Name</Table.Th>
-              <Table.Th>Project</Table.Th>
-              <Table.Th>State</Table.Th>
-              <Table.Th>Drift</Table.Th>
-              <Table.Th>Health</Table.Th>
-              <Table.Th>Last operation</Table.Th>
-              <Table.Th>Revision</Table.Th>
-              <Table.Th>Destination</Table.Th>
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {before > 0 && <tr aria-hidden style={{ height: before }} />}
-            {items.map((item) => {
-              const app = apps[item.index];
-              return app ? <AppRow key={keyOf(app)} app={app} /> : null;
-            })}
-            {after > 0 && <tr aria-hidden style={{ height: after }} />}
-          </Table.Tbody>
-        </Table>
-      </section>
-    </>
-  );
-}
-
-function AppRow({ app }: { app: Application }) {
-  const stale = isStale(app);
-  const headline = headlineOf(app);
-  const op = operationWord(app);
-  const at = app.status?.operationState?.finishedAt ?? app.status?.operationState?.startedAt;
-  return (
-    <Table.Tr h={rowHeight}>
-      <Table.Td>
-        <Anchor
-          renderRoot={(props) => (
-            <Link
-              to="/applications/$namespace/$name"
-              params={{ namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name }}
-              {...props}
-            />
-          )}
-        >
-          {app.metadata.name}
-        </Anchor>{' '}
-        <NoticeIcon app={app} />
-      </Table.Td>
-      <Table.Td>{projectOf(app)}</Table.Td>
-      <Table.Td>
-        <StateBadge state={headline.state} message={sentence(headline.message)} />
-        {stale && (
-          <Text size="xs" c="dimmed" title={exact(app.status?.capstan?.asOf)}>
-            as of {ago(app.status?.capstan?.asOf, Date.now())}
-          </Text>
-        )}
-      </Table.Td>
-      <Table.Td>
-        <DriftBadge status={app.status?.sync?.status} stale={stale} why={app.status?.capstan?.paused?.message} />{' '}
-        <ErrorIcon app={app} />
-      </Table.Td>
-      <Table.Td>
-        <HealthBadge
-          status={app.status?.health?.status}
-          cause={app.status?.health?.message}
-          stale={stale || outweighed(app)}
-        />
-      </Table.Td>
-      <Table.Td title={`${op.detail}\n${exact(at)}`}>
-        <Text
-          span
-          size="sm"
-          fw={op.tone === 'red' ? 600 : 400}
-          c={op.tone === 'red' ? 'var(--mantine-color-error)' : ''}
-        >
-          {op.word}
-        </Text>{' '}
-        <Text span size="xs" c="dimmed">
-          {at ? ago(at, Date.now()) : ''}
-        </Text>
-      </Table.Td>
-      <Table.Td>
-        <code>{shortRevision(app.status?.sync?.revision)}</code>
-      </Table.Td>
-      <Table.Td>
-        {app.status?.capstan?.cluster ?? app.spec.destination?.name ?? app.spec.destination?.server}
-        {app.spec.destination?.namespace ? ` / ${app.spec.destination.namespace}` : ''}
-      </Table.Td>
-    </Table.Tr>
+    <Nothing title="No application matches the filter.">
+      <Button variant="default" onClick={clear}>
+        Show all applications
+      </Button>
+    </Nothing>
   );
 }

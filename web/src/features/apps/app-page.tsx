@@ -1,4 +1,4 @@
-import { Alert, Anchor, Badge, Group, Paper, Stack, Tabs, Text, Title } from '@mantine/core';
+import { Alert, Anchor, Badge, Group, Stack, Tabs, Text, Title } from '@mantine/core';
 import {
   IconAlertTriangle,
   IconPlayerPause,
@@ -10,80 +10,155 @@ import {
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
-import { lazy, Suspense, useState } from 'react';
-import type { Application } from '../../api/client';
+import { lazy, Suspense } from 'react';
+import type { Application, Node } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
 import { ago, exact, shortRevision } from '../../format/format';
 import { ActionButton } from '../../ui/action-button';
 import { DriftBadge, HealthBadge, StateBadge, stateLabel } from '../../ui/badges';
+import { useOpener } from '../../ui/focus';
 import { Problem, Screen } from '../../ui/states';
 import { externalLinks, managedBy } from './annotations';
-import { appMutations, appQueries } from './api';
+import { type AppKey, appMutations, appQueries } from './api';
 import { AppWindows } from './app-windows';
 import { ApproveButton } from './approve';
+import { Cause } from './cause';
+import { ApplicationLinks, useApplicationLinks } from './declared-links';
 import { History } from './history';
 import { busy, conditionWords, headlineOf, isStale, operationWord, outweighed, projectOf } from './model';
 import { NoticeBanner } from './notice';
+import { ObjectEvents } from './object/events';
+import { ObjectPanel } from './object/panel';
+import { parseReference, referenceOf } from './object/reference';
 import { Operation } from './operation';
 import { Resources } from './resources';
-import { SyncDialog } from './sync-dialog';
+import { type AppSearch, changed } from './search';
+import { Sources } from './source';
+import { SyncPanel } from './sync/panel';
 
-// The diff is large; it is loaded when it is looked at.
-const Diff = lazy(() => import('./diff'));
+// These are large; they are loaded when they are looked at.
+const Diff = lazy(() => import('./diff/tab'));
+const Logs = lazy(() => import('./logs/viewer'));
+const Settings = lazy(() => import('./edit/settings-tab'));
 
-const tabs = ['tree', 'diff', 'operation', 'history'] as const;
+const tabs = ['tree', 'diff', 'operation', 'history', 'events', 'logs', 'settings'] as const;
 
 /** One application: its state, its tree, its differences, and what one can do. */
 export function AppPage() {
   const key = useParams({ from: '/shell/applications/$namespace/$name' });
   const app = useQuery(appQueries.one(key));
-  const { tab, view } = useSearch({ from: '/shell/applications/$namespace/$name' });
+  const search = useSearch({ from: '/shell/applications/$namespace/$name' });
   const navigate = useNavigate({ from: '/applications/$namespace/$name' });
-  const shown = tabs.find((t) => t === tab) ?? 'tree';
+  const opener = useOpener();
+  const state = { object: search.object, open: search.open, tab: search.tab };
+  const go = (to: AppSearch) =>
+    // What one types or drags is no place to go back to.
+    navigate({ search: to, replace: to.object === state.object && to.open === state.open && to.tab === state.tab });
+  const open = (node: Node) => {
+    opener.remember();
+    go(changed(search, { object: referenceOf(node), log: undefined }));
+  };
+  const close = () => {
+    go(changed(search, { object: undefined, panel: undefined, full: undefined, log: undefined }));
+    opener.restore();
+  };
   return (
     <Screen query={app}>
       {(a) => (
-        <Stack>
-          <Head app={a} />
+        <Stack className="app-page" data-panel={parseReference(search.object) !== undefined}>
+          <Head app={a} search={search} go={go} />
           <Facts app={a} />
           <NoticeBanner app={a} />
+          <Cause appKey={key} search={search} go={go} />
           <Notices app={a} />
-          <Tabs
-            value={shown}
-            onChange={(t) => navigate({ search: t && t !== 'tree' ? { tab: t } : {} })}
-            keepMounted={false}
-          >
-            <Tabs.List>
-              <Tabs.Tab value="tree">Resources</Tabs.Tab>
-              <Tabs.Tab value="diff">Diff</Tabs.Tab>
-              <Tabs.Tab value="operation">Last operation</Tabs.Tab>
-              <Tabs.Tab value="history">History</Tabs.Tab>
-            </Tabs.List>
-            <Suspense fallback={<Text p="md">Loading…</Text>}>
-              <Tabs.Panel value="tree" pt="sm">
-                <Resources
-                  appKey={key}
-                  app={a}
-                  view={view}
-                  choose={(v) => navigate({ search: { view: v }, replace: true })}
-                />
-              </Tabs.Panel>
-              <Tabs.Panel value="diff" pt="sm">
-                <Diff appKey={key} app={a} />
-              </Tabs.Panel>
-              <Tabs.Panel value="operation" pt="sm">
-                <Operation app={a} />
-              </Tabs.Panel>
-              <Tabs.Panel value="history" pt="sm">
-                <History appKey={key} app={a} />
-              </Tabs.Panel>
-            </Suspense>
-          </Tabs>
+          <Contents appKey={key} app={a} search={search} go={go} open={open} />
+          <ObjectPanel appKey={key} app={a} search={search} go={go} close={close} />
         </Stack>
       )}
     </Screen>
   );
+}
+
+interface ContentsProps {
+  appKey: AppKey;
+  app: Application;
+  search: AppSearch;
+  go: (search: AppSearch) => void;
+  open: (node: Node) => void;
+}
+
+/** The tabs of the page, and what the chosen one has. */
+function Contents({ appKey, app, search, go, open }: ContentsProps) {
+  const shown = tabs.find((t) => t === search.tab) ?? 'tree';
+  const tree = useQuery(appQueries.tree(appKey));
+  return (
+    <Tabs
+      value={shown}
+      onChange={(t) =>
+        go(
+          changed(search, {
+            tab: t && t !== 'tree' ? t : undefined,
+            object: undefined,
+            panel: undefined,
+            log: undefined,
+            change: undefined,
+          }),
+        )
+      }
+      keepMounted={false}
+    >
+      <Tabs.List>
+        <Tabs.Tab value="tree">
+          Resources<span className="tab-count">{tree.data?.nodes.filter((n) => !n.orphaned).length}</span>
+        </Tabs.Tab>
+        <Tabs.Tab value="diff">
+          Diff
+          <Drifted nodes={tree.data?.nodes ?? []} />
+        </Tabs.Tab>
+        <Tabs.Tab value="operation">Last operation</Tabs.Tab>
+        <Tabs.Tab value="history">History</Tabs.Tab>
+        <Tabs.Tab value="events">Events</Tabs.Tab>
+        <Tabs.Tab value="logs">Logs</Tabs.Tab>
+        <Tabs.Tab value="settings">Settings</Tabs.Tab>
+      </Tabs.List>
+      <Suspense fallback={<Text p="md">Loading …</Text>}>
+        <Tabs.Panel value="tree" pt="sm">
+          <Resources appKey={appKey} app={app} search={search} go={go} open={open} />
+        </Tabs.Panel>
+        <Tabs.Panel value="diff" pt="sm">
+          <Diff appKey={appKey} app={app} search={search} go={go} />
+        </Tabs.Panel>
+        <Tabs.Panel value="operation" pt="sm">
+          <Operation appKey={appKey} app={app} />
+        </Tabs.Panel>
+        <Tabs.Panel value="history" pt="sm">
+          <History appKey={appKey} app={app} />
+        </Tabs.Panel>
+        <Tabs.Panel value="events">
+          <Events appKey={appKey} />
+        </Tabs.Panel>
+        <Tabs.Panel value="settings" pt="sm">
+          <Settings appKey={appKey} app={app} search={search} go={go} />
+        </Tabs.Panel>
+        <Tabs.Panel value="logs">
+          <div className="app-logs">
+            {!search.object && <Logs appKey={appKey} nodes={tree.data?.nodes ?? []} search={search} go={go} />}
+          </div>
+        </Tabs.Panel>
+      </Suspense>
+    </Tabs>
+  );
+}
+
+function Drifted({ nodes }: { nodes: Node[] }) {
+  const count = nodes.filter((n) => n.managed && n.status === 'OutOfSync').length;
+  return count > 0 ? <span className="tab-count">{count}</span> : null;
+}
+
+/** Events of all objects of the application. */
+function Events({ appKey }: { appKey: AppKey }) {
+  return <ObjectEvents query={useQuery(appQueries.events(appKey))} objects />;
 }
 
 /** The application that renders this one. */
@@ -100,13 +175,12 @@ function Parent({ app }: { app: Application }) {
   );
 }
 
-function Head({ app }: { app: Application }) {
+function Head({ app, search, go }: { app: Application; search: AppSearch; go: (search: AppSearch) => void }) {
   const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
   const seen = useDenied('applications', 'get', projectOf(app));
   const denied = useDenied('applications', 'sync', projectOf(app));
   const refresh = useMutation(appMutations.refresh(key));
   const terminate = useMutation(appMutations.terminate(key));
-  const [open, setOpen] = useState(false);
   return (
     <Group justify="space-between">
       <Group gap="sm" align="baseline">
@@ -141,12 +215,18 @@ function Head({ app }: { app: Application }) {
         <ActionButton
           leftSection={<IconRotateClockwise size={16} aria-hidden />}
           why={denied || (busy(app) ? 'An operation is in progress.' : '')}
-          onClick={() => setOpen(true)}
+          onClick={() => go(changed(search, { open: 'sync' }))}
         >
           Sync
         </ActionButton>
       </Group>
-      <SyncDialog appKey={key} app={app} opened={open} close={() => setOpen(false)} />
+      <SyncPanel
+        appKey={key}
+        app={app}
+        opened={search.open === 'sync'}
+        close={() => go(changed(search, { open: undefined }))}
+        started={() => go(changed(search, { open: undefined, tab: 'operation', object: undefined, panel: undefined }))}
+      />
     </Group>
   );
 }
@@ -164,8 +244,10 @@ function ManagedBy({ app }: { app: Application }) {
 
 /** Where people reach the application. */
 function Links({ app }: { app: Application }) {
+  const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
   const links = externalLinks(app);
-  if (links.length === 0) return null;
+  const declared = useApplicationLinks(key);
+  if (links.length === 0 && !declared) return null;
   return (
     <Fact label="Links">
       {links.map((l) => (
@@ -173,6 +255,7 @@ function Links({ app }: { app: Application }) {
           {l.title}
         </Anchor>
       ))}
+      <ApplicationLinks appKey={key} />
     </Fact>
   );
 }
@@ -196,68 +279,63 @@ function Facts({ app }: { app: Application }) {
   const state = app.status?.operationState;
   const now = Date.now();
   return (
-    <Paper withBorder p="sm">
-      <Group gap="xl" align="flex-start">
-        <Fact label="State">
-          <StateBadge state={headline.state} message={sentence(headline.message)} />
-          <Text size="xs" c="dimmed" title={exact(headline.since)}>
-            {headline.since ? `since ${ago(headline.since, now)}` : ''}
-          </Text>
-        </Fact>
-        <Fact label="Drift">
-          <DriftBadge status={app.status?.sync?.status} stale={stale} why={hub?.paused?.message} />
-          <Text size="xs" c="dimmed" title={exact(app.status?.reconciledAt)}>
-            {app.status?.sync?.revision
-              ? `compared ${ago(app.status.reconciledAt, now)} with ${shortRevision(app.status.sync.revision)}`
-              : 'not compared yet'}
-          </Text>
-        </Fact>
-        <Fact label="Health">
-          <HealthBadge
-            status={app.status?.health?.status}
-            cause={app.status?.health?.message}
-            stale={stale || outweighed(app)}
-          />
-          <Text size="xs" c="dimmed" maw={320} lineClamp={2}>
-            {app.status?.health?.message}
-          </Text>
-        </Fact>
-        <Fact label="Last operation">
-          <Badge variant="light" color={op.tone}>
-            {op.word}
-          </Badge>
-          <Text size="xs" c="dimmed" title={exact(state?.finishedAt ?? state?.startedAt)}>
-            {state ? ago(state.finishedAt ?? state.startedAt, now) : ''}
-          </Text>
-        </Fact>
-        <Fact label="Automation">
-          <Badge
-            variant="light"
-            color={hub?.automation === 'Waiting' || hub?.automation === 'Paused' ? 'yellow' : 'gray'}
-          >
-            {hub?.automation ?? 'Manual'}
-          </Badge>
-        </Fact>
-        <AppWindows
-          appKey={{ namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name }}
-          label="Sync windows"
+    <div className="facts">
+      <Fact label="State">
+        <StateBadge state={headline.state} message={sentence(headline.message)} />
+        <Text size="xs" c="dimmed" title={exact(headline.since)}>
+          {headline.since ? `since ${ago(headline.since, now)}` : ''}
+        </Text>
+      </Fact>
+      <Fact label="Drift">
+        <DriftBadge status={app.status?.sync?.status} stale={stale} why={hub?.paused?.message} />
+        <Text size="xs" c="dimmed" title={exact(app.status?.reconciledAt)}>
+          {app.status?.sync?.revision
+            ? `compared ${ago(app.status.reconciledAt, now)} with ${shortRevision(app.status.sync.revision)}`
+            : 'not compared yet'}
+        </Text>
+      </Fact>
+      <Fact label="Health">
+        <HealthBadge
+          status={app.status?.health?.status}
+          cause={app.status?.health?.message}
+          stale={stale || outweighed(app)}
         />
-        <Fact label="Agent">
-          <Badge variant="dot" color={stale ? 'gray' : 'teal'}>
-            {stale
-              ? `${hub?.connection === 'Connected' ? 'Behind' : 'Disconnected'}, as of ${ago(hub?.asOf, now)}`
-              : (hub?.connection ?? 'Unknown')}
-          </Badge>
-        </Fact>
-        <Fact label="Source">
-          <Text size="sm">
-            {app.spec.source?.repoURL ?? `${app.spec.sources?.length ?? 0} sources`}{' '}
-            <code>{app.spec.source?.path}</code> {app.spec.source?.targetRevision ?? 'HEAD'}
-          </Text>
-        </Fact>
-        <Links app={app} />
-      </Group>
-    </Paper>
+        <Text size="xs" c="dimmed" maw={320} lineClamp={2}>
+          {app.status?.health?.message}
+        </Text>
+      </Fact>
+      <Fact label="Last operation">
+        <Badge variant="light" color={op.tone}>
+          {op.word}
+        </Badge>
+        <Text size="xs" c="dimmed" title={exact(state?.finishedAt ?? state?.startedAt)}>
+          {state ? ago(state.finishedAt ?? state.startedAt, now) : ''}
+        </Text>
+      </Fact>
+      <Fact label="Automation">
+        <Badge
+          variant="light"
+          color={hub?.automation === 'Waiting' || hub?.automation === 'Paused' ? 'yellow' : 'gray'}
+        >
+          {hub?.automation ?? 'Manual'}
+        </Badge>
+      </Fact>
+      <AppWindows
+        appKey={{ namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name }}
+        label="Sync windows"
+      />
+      <Fact label="Agent">
+        <Badge variant="dot" color={stale ? 'gray' : 'teal'}>
+          {stale
+            ? `${hub?.connection === 'Connected' ? 'Behind' : 'Disconnected'}, as of ${ago(hub?.asOf, now)}`
+            : (hub?.connection ?? 'Unknown')}
+        </Badge>
+      </Fact>
+      <Fact label="Source">
+        <Sources appKey={{ namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name }} app={app} />
+      </Fact>
+      <Links app={app} />
+    </div>
   );
 }
 

@@ -95,7 +95,7 @@ test('UI-05 rows begin at the top left, an owner beside the first that it owns',
     ['app', 0],
     ['Deployment-web', 0],
     ['ReplicaSet-rs', 0],
-    ['Service-s', 78],
+    ['Service-s', 60],
   ]);
   expect(placed[0]?.x).toBe(0);
 });

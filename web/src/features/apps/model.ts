@@ -1,4 +1,4 @@
-import type { Application, Node, StreamEvent } from '../../api/client';
+import type { Application, Node } from '../../api/client';
 
 /** What a user calls an application by, and what lists are keyed with. */
 export function keyOf(app: Application): string {
@@ -10,48 +10,14 @@ export function projectOf(app: Application): string {
   return app.spec.project || 'default';
 }
 
-function version(app: Application): number {
-  return Number(app.metadata.resourceVersion ?? 0);
+/** The cluster of an application, as people call it. */
+export function clusterOf(app: Application): string {
+  return app.status?.capstan?.cluster ?? app.spec.destination?.name ?? app.spec.destination?.server ?? '';
 }
 
-/** Folds one change into the list. An event that is older than what is held is ignored. */
-export function applyChange(apps: Application[], event: StreamEvent): Application[] {
-  if (event.kind !== 'application') return apps;
-  const same = (a: Application) =>
-    event.application ? keyOf(a) === keyOf(event.application) : a.status?.capstan?.id === event.id;
-  if (event.gone) return apps.filter((a) => !same(a));
-  const next = event.application;
-  if (!next) return apps;
-  const held = apps.find(same);
-  if (!held) return [...apps, next].sort((a, b) => keyOf(a).localeCompare(keyOf(b)));
-  if (version(held) > version(next)) return apps;
-  return apps.map((a) => (a === held ? next : a));
-}
-
-export interface Filter {
-  q?: string | undefined;
-  sync?: string | undefined;
-  health?: string | undefined;
-  project?: string | undefined;
-}
-
-/** The applications that a filter leaves. */
-export function filtered(apps: Application[], filter: Filter): Application[] {
-  const q = filter.q?.toLowerCase() ?? '';
-  return apps.filter(
-    (a) =>
-      (!q || keyOf(a).toLowerCase().includes(q)) &&
-      (!filter.sync || (a.status?.sync?.status ?? 'Unknown') === filter.sync) &&
-      (!filter.health || (a.status?.health?.status ?? 'Unknown') === filter.health) &&
-      (!filter.project || projectOf(a) === filter.project),
-  );
-}
-
-/** How many applications stand in each state, for the line above the list. */
-export function tally(apps: Application[], of: (a: Application) => string): Map<string, number> {
-  const counts = new Map<string, number>();
-  for (const app of apps) counts.set(of(app), (counts.get(of(app)) ?? 0) + 1);
-  return counts;
+/** When the last operation of an application ended, or began if it runs. */
+export function changedAt(app: Application): string | undefined {
+  return app.status?.operationState?.finishedAt ?? app.status?.operationState?.startedAt;
 }
 
 /** State is stale when the agent that reports it is away, or has not delivered for long. */

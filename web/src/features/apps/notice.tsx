@@ -12,7 +12,7 @@ import {
 } from '@tabler/icons-react';
 import { useState } from 'react';
 import type { Application } from '../../api/client';
-import { noticeOf } from './annotations';
+import { type Annotated, noticeOf } from './annotations';
 import { conditionWords } from './model';
 
 const icons: Record<string, typeof IconBell> = {
@@ -59,7 +59,7 @@ export function NoticeBanner({ app }: { app: Application }) {
 }
 
 /** The same, small, for lists. */
-export function NoticeIcon({ app }: { app: Application }) {
+export function NoticeIcon({ app }: { app: Annotated }) {
   const notice = noticeOf(app);
   if (!notice || notice.scope === 'banner') return null;
   const Icon = icons[notice.icon] ?? IconInfoCircle;

@@ -1,64 +1,228 @@
-import { Badge, Stack, Table, Text } from '@mantine/core';
-import type { Application, ObjectResult } from '../../api/client';
-import { exact } from '../../format/format';
-import { Nothing } from '../../ui/states';
-import { operationWord } from './model';
+import { Table, Text } from '@mantine/core';
+import { IconPlayerStop, IconRotateClockwise } from '@tabler/icons-react';
+import { useMutation, useQuery } from '@tanstack/react-query';
+import type { Application, ObjectResult, OperationState, SyncRequest } from '../../api/client';
+import { useDenied } from '../../api/session';
+import { ago, exact, took } from '../../format/format';
+import { ActionButton } from '../../ui/action-button';
+import type { Tone } from '../../ui/shapes';
+import { Nothing, Problem } from '../../ui/states';
+import { type AppKey, appMutations, appQueries } from './api';
+import { busy, operationWord, projectOf } from './model';
+import { Word } from './object/summary-view';
+import './sync/sync.css';
 
-function failedFirst(a: ObjectResult, b: ObjectResult): number {
-  return Number(b.status === 'SyncFailed') - Number(a.status === 'SyncFailed');
+const tones: Readonly<Record<string, Tone>> = { gray: 'unknown', blue: 'working', teal: 'ok', red: 'failed' };
+
+/** A phase and wave of an operation with the objects in it. */
+export interface Stage {
+  title: string;
+  results: ObjectResult[];
+  tone: Tone;
 }
 
-/** The newest operation, object by object, failures on top. */
-export function Operation({ app }: { app: Application }) {
+const phases = ['PreSync', 'Sync', 'PostSync', 'SyncFail', 'PostDelete'];
+
+function toneOf(r: ObjectResult): Tone {
+  if (r.status === 'SyncFailed' || r.hookPhase === 'Failed' || r.hookPhase === 'Error') return 'failed';
+  if (r.hookPhase === 'Running') return 'working';
+  return r.status === 'PruneSkipped' ? 'unknown' : 'ok';
+}
+
+/** The phases and waves of an operation in their order, failures first in each. */
+export function stagesOf(results: readonly ObjectResult[]): Stage[] {
+  const groups = new Map<string, ObjectResult[]>();
+  const place = (r: ObjectResult) => Math.max(phases.indexOf(r.syncPhase ?? 'Sync'), 0);
+  const sorted = [...results].sort((a, b) => place(a) - place(b) || (a.wave ?? 0) - (b.wave ?? 0));
+  for (const r of sorted) {
+    const title = `${r.syncPhase || 'Sync'}, wave ${r.wave ?? 0}`;
+    groups.set(title, [...(groups.get(title) ?? []), r]);
+  }
+  return [...groups].map(([title, members]) => {
+    const worst = (['failed', 'working', 'ok', 'unknown'] as const).find((t) => members.some((r) => toneOf(r) === t));
+    const failedFirst = [...members].sort((a, b) => Number(toneOf(b) === 'failed') - Number(toneOf(a) === 'failed'));
+    return { title, results: failedFirst, tone: worst ?? 'unknown' };
+  });
+}
+
+/** The request that repeats an operation as it was asked for. */
+export function repeated(op: OperationState): SyncRequest {
+  const s = op.operation?.sync;
+  return {
+    prune: s?.prune ?? false,
+    dryRun: s?.dryRun ?? false,
+    ...(s?.syncOptions?.length ? { syncOptions: s.syncOptions } : {}),
+    ...(s?.resources?.length ? { resources: s.resources } : {}),
+    reason: `again: ${op.reason || 'the operation before failed'}`.slice(0, 1000),
+  };
+}
+
+/** The newest operation, step by step, and the attempts before it. */
+export function Operation({ appKey, app }: { appKey: AppKey; app: Application }) {
   const op = app.status?.operationState;
   if (!op) return <Nothing title="Nothing has been deployed yet." />;
-  const results = [...(op.syncResult?.resources ?? [])].sort(failedFirst);
-  const word = operationWord(app);
   return (
-    <Stack>
-      <Text>
-        <Badge variant="light" color={word.tone}>
-          {word.word}
-        </Badge>{' '}
-        {word.detail}
-      </Text>
-      <Text size="sm" c="dimmed">
+    <div className="operation">
+      <OperationHead appKey={appKey} app={app} op={op} />
+      <Stages results={op.syncResult?.resources ?? []} running={busy(app)} />
+      <Attempts appKey={appKey} newest={op.id} />
+    </div>
+  );
+}
+
+function OperationHead({ appKey, app, op }: { appKey: AppKey; app: Application; op: OperationState }) {
+  const denied = useDenied('applications', 'sync', projectOf(app));
+  const terminate = useMutation(appMutations.terminate(appKey));
+  const again = useMutation(appMutations.sync(appKey));
+  const word = operationWord(app);
+  const running = busy(app);
+  const failed = op.phase === 'Failed' || op.phase === 'Error';
+  return (
+    <>
+      <div className="op-head">
+        <Word tone={tones[word.tone] ?? 'unknown'}>{word.word}</Word>
+        <span className="breakable">{word.detail}</span>
+        <span className="op-does">
+          {running && (
+            <ActionButton
+              size="xs"
+              variant="light"
+              color="red"
+              leftSection={<IconPlayerStop size={14} aria-hidden />}
+              why={denied}
+              loading={terminate.isPending}
+              onClick={() => terminate.mutate()}
+            >
+              Terminate the operation
+            </ActionButton>
+          )}
+          {failed && op.kind === 'sync' && !op.operation?.sync?.local && (
+            <ActionButton
+              size="xs"
+              variant="default"
+              leftSection={<IconRotateClockwise size={14} aria-hidden />}
+              why={denied}
+              loading={again.isPending}
+              onClick={() => again.mutate(repeated(op))}
+            >
+              Retry with the same options
+            </ActionButton>
+          )}
+        </span>
+      </div>
+      {again.error && <Problem error={again.error} />}
+      <Text size="sm" c="dimmed" mb="md">
         Started {exact(op.startedAt)}
-        {op.finishedAt ? `, ended ${exact(op.finishedAt)}` : ''}
+        {op.finishedAt ? `, ended ${exact(op.finishedAt)} after ${took(op.startedAt, op.finishedAt)}` : ''}
         {op.healthyAt ? `, healthy ${exact(op.healthyAt)}` : ''}
+        {running && op.deadline ? `, ends at the latest ${exact(op.deadline)}` : ''}
+        {op.retryAt ? `, tried again ${exact(op.retryAt)}` : ''}
         {op.reason ? ` – ${op.reason}` : ''}
       </Text>
-      {results.length > 0 && (
-        <Table>
+    </>
+  );
+}
+
+/** So many objects of a stage are listed. */
+const listed = 100;
+
+function Stages({ results, running }: { results: ObjectResult[]; running: boolean }) {
+  const stages = stagesOf(results);
+  if (stages.length === 0) {
+    return <p className="quiet">{running ? 'The agent has begun no step yet.' : 'No object was touched.'}</p>;
+  }
+  return (
+    <ol className="op-steps" aria-label="Phases and waves">
+      {stages.map((s) => (
+        <li key={s.title} data-tone={s.tone}>
+          <h4>
+            {s.title}
+            <span className="quiet">
+              {s.results.length === 1 ? '1 object' : `${s.results.length} objects`}
+              {s.tone === 'failed' ? `, ${s.results.filter((r) => toneOf(r) === 'failed').length} failed` : ''}
+            </span>
+          </h4>
+          <div className="wide">
+            <Table aria-label={s.title}>
+              <Table.Thead>
+                <Table.Tr>
+                  <Table.Th>Object</Table.Th>
+                  <Table.Th>Result</Table.Th>
+                  <Table.Th>Message</Table.Th>
+                </Table.Tr>
+              </Table.Thead>
+              <Table.Tbody>
+                {s.results.slice(0, listed).map((r) => (
+                  <Table.Tr key={[r.group, r.kind, r.namespace, r.name, r.syncPhase].join('/')}>
+                    <Table.Td>
+                      {r.kind} {r.namespace ? `${r.namespace}/` : ''}
+                      {r.name}
+                      {r.hookType ? ` · ${r.hookType} hook` : ''}
+                    </Table.Td>
+                    <Table.Td>
+                      <Word tone={toneOf(r)}>{r.hookPhase || r.status}</Word>
+                    </Table.Td>
+                    <Table.Td className="breakable">{r.message}</Table.Td>
+                  </Table.Tr>
+                ))}
+              </Table.Tbody>
+            </Table>
+          </div>
+          {s.results.length > listed && <p className="quiet">{s.results.length - listed} more objects.</p>}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** The operations before the newest, which stay. */
+function Attempts({ appKey, newest }: { appKey: AppKey; newest: string }) {
+  const operations = useQuery(appQueries.operations(appKey));
+  const before = (operations.data ?? []).filter((o) => o.id !== newest);
+  if (before.length === 0) return null;
+  return (
+    <section aria-label="Earlier operations">
+      <h3>Earlier operations</h3>
+      <div className="wide">
+        <Table aria-label="Earlier operations">
           <Table.Thead>
             <Table.Tr>
-              <Table.Th>Object</Table.Th>
-              <Table.Th>Phase</Table.Th>
-              <Table.Th>Wave</Table.Th>
+              <Table.Th>Kind</Table.Th>
               <Table.Th>Result</Table.Th>
+              <Table.Th>Started</Table.Th>
+              <Table.Th>Took</Table.Th>
+              <Table.Th>By</Table.Th>
               <Table.Th>Message</Table.Th>
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>
-            {results.map((r) => (
-              <Table.Tr key={[r.group, r.kind, r.namespace, r.name, r.syncPhase].join('/')}>
+            {before.map((o) => (
+              <Table.Tr key={o.id}>
+                <Table.Td>{o.operation?.sync?.dryRun ? 'dry run' : o.kind}</Table.Td>
                 <Table.Td>
-                  {r.kind} {r.namespace ? `${r.namespace}/` : ''}
-                  {r.name}
+                  <Word
+                    tone={
+                      o.phase === 'Succeeded'
+                        ? 'ok'
+                        : o.phase === 'Failed' || o.phase === 'Error'
+                          ? 'failed'
+                          : 'working'
+                    }
+                  >
+                    {o.phase}
+                  </Word>
                 </Table.Td>
-                <Table.Td>{r.hookType || r.syncPhase}</Table.Td>
-                <Table.Td>{r.wave ?? 0}</Table.Td>
+                <Table.Td title={exact(o.startedAt)}>{ago(o.startedAt, Date.now())}</Table.Td>
+                <Table.Td>{took(o.startedAt, o.finishedAt)}</Table.Td>
                 <Table.Td>
-                  <Badge variant="light" color={r.status === 'SyncFailed' ? 'red' : 'teal'}>
-                    {r.hookPhase || r.status}
-                  </Badge>
+                  {o.operation?.initiatedBy?.automated ? 'automation' : o.operation?.initiatedBy?.username}
                 </Table.Td>
-                <Table.Td>{r.message}</Table.Td>
+                <Table.Td className="breakable">{[o.reason, o.message].filter(Boolean).join(' – ')}</Table.Td>
               </Table.Tr>
             ))}
           </Table.Tbody>
         </Table>
-      )}
-    </Stack>
+      </div>
+    </section>
   );
 }

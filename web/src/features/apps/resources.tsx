@@ -11,14 +11,13 @@ import {
   Title,
   UnstyledButton,
 } from '@mantine/core';
-import { useDebouncedValue, useMediaQuery } from '@mantine/hooks';
+import { useMediaQuery } from '@mantine/hooks';
 import { IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { createContext, lazy, useCallback, useContext, useRef, useState } from 'react';
+import { createContext, lazy, useContext, useEffect, useRef, useState } from 'react';
 import type { Application, Node } from '../../api/client';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
-import { useOpener } from '../../ui/focus';
 import { Nothing, Screen } from '../../ui/states';
 import {
   defaultPodSort,
@@ -31,11 +30,15 @@ import {
   views,
 } from './annotations';
 import { type AppKey, appQueries } from './api';
+import { readResource, writeFacets } from './facet-address';
 import { FacetFilter } from './facet-filter';
 import { type Facets, isProblem, matching, owners } from './grouping';
 import { NodeLinks } from './links';
-import { isStale, nodeId, projectOf } from './model';
-import { ObjectActions } from './object-actions';
+import { isStale, nodeId } from './model';
+import { shownInfo } from './network';
+import { NetworkView } from './network-view';
+import { nodeOf, parseReference } from './object/reference';
+import { type AppSearch, changed } from './search';
 
 // The graph is large; it is loaded when it is looked at.
 const Tree = lazy(() => import('./resource-tree'));
@@ -49,34 +52,34 @@ const narrow = '(max-width: 640px)';
 export function Resources({
   appKey,
   app,
-  view,
-  choose,
+  search,
+  go,
+  open,
 }: {
   appKey: AppKey;
   app: Application;
-  view: string | undefined;
-  choose: (view: View) => void;
+  search: AppSearch;
+  go: (search: AppSearch) => void;
+  /** Shows the panel of an object. */
+  open: (node: Node) => void;
 }) {
   const tree = useQuery(appQueries.tree(appKey));
   const small = useMediaQuery(narrow, false, { getInitialValueInEffect: false });
-  const chosen = views.find((v) => v === view);
+  const chosen = views.find((v) => v === search.view);
   const shown = chosen ?? (small && !prefersView(app) ? 'list' : defaultView(app));
-  const [text, setText] = useState('');
-  const [find] = useDebouncedValue(text, 150);
-  const [problems, setProblems] = useState(false);
+  const find = search.find ?? '';
+  const problems = search.problems === 'yes';
+  const [text, setText] = useState(find);
+  useEffect(() => {
+    if (text === find) return;
+    const timer = setTimeout(() => go(changed(search, { find: text })), 150);
+    return () => clearTimeout(timer);
+  }, [text]);
   const [orphans, setOrphans] = useState(false);
-  const [facets, setFacets] = useState<Facets>({});
+  const facets = readResource(search.resource).facets;
+  const setFacets = (set: Facets) => go(changed(search, { resource: writeFacets(set) }));
   const [flat, setFlat] = useState(false);
-  const [object, setObject] = useState<Node>();
   const stale = isStale(app);
-  const opener = useOpener();
-  const open = useCallback(
-    (node: Node) => {
-      opener.remember();
-      setObject(node);
-    },
-    [opener.remember],
-  );
   return (
     <Stack gap="xs">
       <Group gap="sm">
@@ -85,7 +88,7 @@ export function Resources({
           aria-label="View"
           value={shown}
           data={views.map((v) => ({ value: v, label: titles[v] }))}
-          onChange={(v) => choose(views.find((known) => known === v) ?? 'tree')}
+          onChange={(v) => go(changed(search, { view: views.find((known) => known === v) ?? 'tree' }))}
         />
         <TextInput
           size="xs"
@@ -99,7 +102,7 @@ export function Resources({
           size="xs"
           label={`Only problems (${tree.data?.nodes.filter(isProblem).length ?? 0})`}
           checked={problems}
-          onChange={(e) => setProblems(e.currentTarget.checked)}
+          onChange={(e) => go(changed(search, { problems: e.currentTarget.checked ? 'yes' : undefined }))}
         />
         <Orphans nodes={tree.data?.nodes ?? []} on={orphans} set={setOrphans} />
         {shown === 'tree' && (
@@ -133,30 +136,34 @@ export function Resources({
               facets={facets}
               flat={flat}
               stale={stale}
+              selected={selectedId(t.nodes, search.object)}
               open={open}
             />
           ) : (
             <Stale value={stale}>
               <Owners value={owners(t.nodes)}>
-                <Tables nodes={left} app={app} view={shown} open={open} />
+                <Tables
+                  nodes={left}
+                  all={all}
+                  app={app}
+                  view={shown}
+                  open={open}
+                  selected={selectedId(t.nodes, search.object)}
+                />
               </Owners>
             </Stale>
           );
         }}
       </Screen>
-      {object && (
-        <ObjectActions
-          appKey={appKey}
-          project={projectOf(app)}
-          node={object}
-          close={() => {
-            setObject(undefined);
-            opener.restore();
-          }}
-        />
-      )}
     </Stack>
   );
+}
+
+/** The id of the node whose panel is open; empty: none. */
+function selectedId(nodes: Node[], object: string | undefined): string {
+  const ref = parseReference(object);
+  const node = ref && nodeOf(nodes, ref);
+  return node ? nodeId(node) : '';
 }
 
 function Orphans({ nodes, on, set }: { nodes: Node[]; on: boolean; set: (on: boolean) => void }) {
@@ -175,11 +182,29 @@ const Stale = createContext(false);
 /** What owns each object. */
 const Owners = createContext<ReadonlyMap<string, string>>(new Map());
 
-function Tables({ nodes, app, view, open }: { nodes: Node[]; app: Application; view: View; open: Open }) {
+interface TablesProps {
+  /** Those that match what is searched for, of all. */
+  nodes: Node[];
+  all: Node[];
+  app: Application;
+  view: View;
+  open: Open;
+  selected: string;
+}
+
+function Tables({ nodes, all, app, view, open, selected }: TablesProps) {
+  const stale = useContext(Stale);
   const [sort, setSort] = useState<PodSort>(defaultPodSort(app));
   if (view === 'list')
     return <Objects nodes={nodes.filter((n) => n.managed || n.orphaned)} label="Objects" open={open} />;
-  if (view === 'network') return <Objects nodes={networkNodes(nodes)} label="Network" open={open} />;
+  if (view === 'network') {
+    return (
+      <Stack gap="sm">
+        <NetworkView nodes={all} open={open} selected={selected} stale={stale} />
+        {networkNodes(nodes).length > 0 && <Objects nodes={networkNodes(nodes)} label="Network" open={open} />}
+      </Stack>
+    );
+  }
   return (
     <Stack gap="xs">
       <Select
@@ -290,7 +315,7 @@ function ObjectTable(props: { nodes: Node[]; label: string; open: Open; before?:
             <Table.Td>{n.managed && n.status && <DriftBadge status={n.status} stale={stale} />}</Table.Td>
             <Table.Td>{n.health && <HealthBadge status={n.health} cause={n.message} stale={stale} />}</Table.Td>
             <Table.Td>{n.syncWave ?? 0}</Table.Td>
-            <Table.Td>{n.info?.map((i) => i.value).join(' · ')}</Table.Td>
+            <Table.Td>{shownInfo(n).join(' · ')}</Table.Td>
             <Table.Td>
               <NodeLinks node={n} />
             </Table.Td>

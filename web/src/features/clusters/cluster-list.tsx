@@ -1,50 +1,85 @@
-import {
-  Alert,
-  Badge,
-  Button,
-  Code,
-  CopyButton,
-  Group,
-  Modal,
-  Stack,
-  Table,
-  Text,
-  TextInput,
-  Title,
-} from '@mantine/core';
-import { useMutation, useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
-import type { Cluster, Enrolment } from '../../api/client';
+import { SegmentedControl, Table, Text, TextInput } from '@mantine/core';
+import { IconSearch } from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import type { Cluster } from '../../api/client';
+import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
 import { ActionButton } from '../../ui/action-button';
-import { Nothing, Problem, Screen } from '../../ui/states';
-import { clusterMutations, clusterQueries } from './api';
+import { StateMark } from '../../ui/badges';
+import { Labels, Page } from '../../ui/page';
+import { PauseDialog } from '../../ui/pause';
+import { Nothing, Screen } from '../../ui/states';
+import { clusterQueries } from './api';
+import { EnrollDialog } from './enroll';
+import { connectionLook, matches, problemOf } from './model';
+import { UpgradeLine } from './upgrade-line';
 
-const colors = { Connected: 'teal', Disconnected: 'red', NeverConnected: 'gray' } as const;
-const labels = { Connected: 'Connected', Disconnected: 'Disconnected', NeverConnected: 'Never connected' } as const;
-
-const upgrades = {
-  Pending: 'waits for the agent',
-  Running: 'is under way',
-  Succeeded: 'succeeded',
-  RolledBack: 'was taken back',
-  Failed: 'failed',
-} as const;
+const filters = [
+  { value: '', label: 'All' },
+  { value: 'connected', label: 'Connected' },
+  { value: 'disconnected', label: 'Disconnected' },
+  { value: 'never', label: 'Never connected' },
+  { value: 'problems', label: 'With a problem' },
+];
 
 /** The clusters, the state of their agents, and the way to add one. */
 export function ClusterList() {
-  const [open, setOpen] = useState(false);
+  const search = useSearch({ from: '/shell/clusters' });
+  const navigate = useNavigate({ from: '/clusters' });
+  const set = (change: {
+    q?: string | undefined;
+    state?: string | undefined;
+    enroll?: string | undefined;
+    pause?: string | undefined;
+  }) =>
+    navigate({
+      search: Object.fromEntries(Object.entries({ ...search, ...change }).filter(([, v]) => v)),
+      replace: true,
+    });
   const clusters = useQuery(clusterQueries.list());
   const denied = useDenied('clusters', 'create');
+  const override = useDenied('clusters', 'override');
+  const all = clusters.data?.items ?? [];
+  const shown = all.filter((c) => matches(c, search.q ?? '', search.state));
+  const away = all.filter((c) => c.connection === 'Disconnected').length;
   return (
-    <Stack>
-      <Group justify="space-between">
-        <Title order={2}>Clusters</Title>
-        <ActionButton why={denied} onClick={() => setOpen(true)}>
-          Enroll a cluster
-        </ActionButton>
-      </Group>
+    <Page
+      title="Clusters"
+      about={
+        clusters.data && `${all.length} ${all.length === 1 ? 'cluster' : 'clusters'}${away > 0 ? `, ${away} away` : ''}`
+      }
+      actions={
+        <>
+          <ActionButton variant="default" why={override} onClick={() => set({ pause: 'all' })}>
+            Pause all automation
+          </ActionButton>
+          <ActionButton why={denied} onClick={() => set({ enroll: 'new' })}>
+            Enroll a cluster
+          </ActionButton>
+        </>
+      }
+    >
+      {all.length > 0 && (
+        <div className="filters">
+          <TextInput
+            className="grow"
+            aria-label="Search clusters"
+            placeholder="Name, label, address or version"
+            leftSection={<IconSearch size={16} aria-hidden />}
+            value={search.q ?? ''}
+            onChange={(e) => set({ q: e.currentTarget.value })}
+          />
+          <SegmentedControl
+            aria-label="State"
+            size="xs"
+            value={search.state ?? ''}
+            data={filters}
+            onChange={(state) => set({ state })}
+          />
+        </div>
+      )}
       <Screen
         query={clusters}
         empty={(d) =>
@@ -55,127 +90,82 @@ export function ClusterList() {
           ) : undefined
         }
       >
-        {(d) => (
-          <Table>
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>Name</Table.Th>
-                <Table.Th>Agent</Table.Th>
-                <Table.Th>Last seen</Table.Th>
-                <Table.Th>Kubernetes</Table.Th>
-                <Table.Th>Agent version</Table.Th>
-                <Table.Th>Desired state</Table.Th>
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {d.items.map((c) => (
-                <Row key={c.id} cluster={c} />
-              ))}
-            </Table.Tbody>
-          </Table>
-        )}
+        {() => (shown.length === 0 ? <Nothing title="No cluster matches the search." /> : <Rows clusters={shown} />)}
       </Screen>
-      {open && <EnrollDialog denied={denied} close={() => setOpen(false)} />}
-    </Stack>
+      {search.pause && <PauseDialog close={() => set({ pause: undefined })} />}
+      {search.enroll && (
+        <EnrollDialog
+          denied={denied}
+          {...(search.enroll === 'new' ? {} : { again: search.enroll })}
+          close={() => set({ enroll: undefined })}
+        />
+      )}
+    </Page>
+  );
+}
+
+function Rows({ clusters }: { clusters: Cluster[] }) {
+  return (
+    <div className="wide">
+      <Table highlightOnHover aria-label="Clusters" mt="xs">
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>Name</Table.Th>
+            <Table.Th>Agent</Table.Th>
+            <Table.Th>Last seen</Table.Th>
+            <Table.Th className="second">Kubernetes</Table.Th>
+            <Table.Th className="second">Agent version</Table.Th>
+            <Table.Th className="second">Applications</Table.Th>
+            <Table.Th className="second">Objects</Table.Th>
+            <Table.Th className="second">Behind by</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {clusters.map((c) => (
+            <Row key={c.id} cluster={c} />
+          ))}
+        </Table.Tbody>
+      </Table>
+    </div>
   );
 }
 
 function Row({ cluster }: { cluster: Cluster }) {
-  const level = cluster.seq === cluster.ackedSeq;
+  const problem = problemOf(cluster);
   return (
     <Table.Tr>
-      <Table.Td>{cluster.name}</Table.Td>
       <Table.Td>
-        <Badge variant="dot" color={colors[cluster.connection]}>
-          {labels[cluster.connection]}
-        </Badge>
-        {cluster.refusal && (
-          <Text size="xs" c="red" title={`${exact(cluster.refusal.at)} from ${cluster.refusal.address}`}>
-            Refused {ago(cluster.refusal.at, Date.now())} ({cluster.refusal.stage}): {cluster.refusal.message}
+        <Link to="/clusters/$name" params={{ name: cluster.name }}>
+          {cluster.name}
+        </Link>{' '}
+        <Labels labels={cluster.labels} />
+      </Table.Td>
+      <Table.Td>
+        <StateMark look={connectionLook(cluster)} weight="quiet" />
+        {problem && (
+          <Text size="xs" c="dimmed" title={cluster.refusal ? exact(cluster.refusal.at) : ''}>
+            {sentence(problem)}
           </Text>
         )}
       </Table.Td>
       <Table.Td title={exact(cluster.lastSeen)}>{ago(cluster.lastSeen, Date.now())}</Table.Td>
-      <Table.Td>{cluster.kubeVersion}</Table.Td>
-      <Table.Td>
-        {cluster.agentVersion}
-        {cluster.upgrade && (
-          <Text
-            size="xs"
-            c={cluster.upgrade.phase === 'RolledBack' || cluster.upgrade.phase === 'Failed' ? 'red' : 'dimmed'}
-            title={`${cluster.upgrade.image}, ordered by ${cluster.upgrade.by} ${exact(cluster.upgrade.orderedAt)}`}
-          >
-            Upgrade {upgrades[cluster.upgrade.phase]}
-            {cluster.upgrade.message && `: ${cluster.upgrade.message}`}
-          </Text>
-        )}
+      <Table.Td className="second">{cluster.kubeVersion ?? '–'}</Table.Td>
+      <Table.Td className="second">
+        {cluster.agentVersion ?? '–'}
+        <UpgradeLine upgrade={cluster.upgrade} />
       </Table.Td>
-      <Table.Td title={cluster.receipt ? `equal on both sides ${exact(cluster.receipt.at)}` : ''}>
-        {level ? 'delivered' : `${cluster.ackedSeq ?? 0} of ${cluster.seq ?? 0}`}
-      </Table.Td>
+      <Table.Td className="second">{cluster.counts?.applications ?? '–'}</Table.Td>
+      <Table.Td className="second">{cluster.counts?.objects ?? '–'}</Table.Td>
+      <Table.Td className="second">{behind(cluster)}</Table.Td>
     </Table.Tr>
   );
 }
 
-function EnrollDialog({ denied, close }: { denied: string; close: () => void }) {
-  const [name, setName] = useState('');
-  const enroll = useMutation(clusterMutations.enroll());
-  return (
-    <Modal opened onClose={close} title="Enroll a cluster" size="lg">
-      {enroll.data ? (
-        <Commands enrolment={enroll.data} />
-      ) : (
-        <Stack>
-          {enroll.error && <Problem error={enroll.error} />}
-          <TextInput
-            label="Name"
-            description="How destinations name it"
-            required
-            value={name}
-            onChange={(e) => setName(e.currentTarget.value)}
-          />
-          <Group justify="flex-end">
-            <ActionButton why={denied} disabled={!name} loading={enroll.isPending} onClick={() => enroll.mutate(name)}>
-              Make a join token
-            </ActionButton>
-          </Group>
-        </Stack>
-      )}
-    </Modal>
-  );
-}
-
-function Commands({ enrolment }: { enrolment: Enrolment }) {
-  const clusters = useQuery(clusterQueries.list());
-  const here = clusters.data?.items.find((c) => c.id === enrolment.cluster.id);
-  return (
-    <Stack>
-      <Text size="sm">
-        Run this where kubectl and helm reach the cluster. The token works once, until {exact(enrolment.expiresAt)}.
-      </Text>
-      <Command text={enrolment.helm} />
-      <Text size="sm">Or start the agent yourself:</Text>
-      <Command text={enrolment.command} />
-      <Alert color={here?.connection === 'Connected' ? 'teal' : 'blue'} aria-live="polite">
-        {here?.connection === 'Connected' ? 'The agent is connected.' : 'Waiting for the agent …'}
-      </Alert>
-    </Stack>
-  );
-}
-
-function Command({ text }: { text: string }) {
-  return (
-    <Group align="flex-start" wrap="nowrap">
-      <Code block style={{ flex: 1, whiteSpace: 'pre-wrap', wordBreak: 'break-all' }}>
-        {text}
-      </Code>
-      <CopyButton value={text}>
-        {({ copied, copy }) => (
-          <Button variant="default" onClick={copy}>
-            {copied ? 'Copied' : 'Copy'}
-          </Button>
-        )}
-      </CopyButton>
-    </Group>
-  );
+/** What hub and agent still have to tell each other, in words. */
+export function behind(cluster: Cluster): string {
+  if (cluster.connection === 'NeverConnected') return '–';
+  const rows = (cluster.seq ?? 0) - (cluster.ackedSeq ?? 0);
+  if (rows > 0) return `${rows} ${rows === 1 ? 'change' : 'changes'}`;
+  const lag = Math.round(cluster.lagSeconds ?? 0);
+  return lag > 0 ? `${lag} s` : 'nothing';
 }

@@ -1,5 +1,8 @@
 import { mutationOptions, queryOptions } from '@tanstack/react-query';
 import { api, body } from '../../api/client';
+import type { components } from '../../api/schema.gen';
+
+export type DeviceLogin = components['schemas']['DeviceLogin'];
 
 const setupKey = 'setup';
 
@@ -9,7 +12,7 @@ export const loginQueries = {
     queryOptions({
       queryKey: ['sign-in providers', tenant],
       queryFn: async ({ signal }) =>
-        body(await api.GET('/api/v1/login/providers', { params: { query: tenant ? { tenant } : {} }, signal })).items,
+        body(await api.GET('/api/v1/login/providers', { params: { query: tenant ? { tenant } : {} }, signal })),
       staleTime: 60_000,
       retry: false,
       meta: { inline: true },
@@ -76,6 +79,23 @@ export const loginMutations = {
         // Whatever somebody else has seen here goes; the link is not asked again.
         client.removeQueries({ predicate: (q) => q.queryKey[0] !== setupKey });
         await proceed();
+      },
+    }),
+};
+
+/** The page asks to approve or deny a device; its errors show there. */
+export const deviceMutations = {
+  /** Looks a code up. Wrong ones are counted, so this is asked for and never repeated by itself. */
+  find: () =>
+    mutationOptions({
+      meta: { inline: true },
+      mutationFn: async (userCode: string) => body(await api.POST('/api/v1/device/lookup', { body: { userCode } })),
+    }),
+  decide: () =>
+    mutationOptions({
+      meta: { inline: true },
+      mutationFn: async (decision: { userCode: string; approve: boolean }) => {
+        await api.POST('/api/v1/device/decision', { body: decision });
       },
     }),
 };

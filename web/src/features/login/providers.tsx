@@ -1,18 +1,27 @@
 import { Button, Divider, Stack } from '@mantine/core';
+import { under } from '../../api/root';
 import type { components } from '../../api/schema.gen';
 
 type Provider = components['schemas']['SignInProvider'];
 
+interface Props {
+  providers: Provider[];
+  /** What the organisation writes on the button of the first one. */
+  text: string | undefined;
+  tenant: string;
+  to: string;
+}
+
 /** One button for each identity provider that the browser goes to. */
-export function ProviderButtons({ providers, tenant, to }: { providers: Provider[]; tenant: string; to: string }) {
+export function ProviderButtons({ providers, text, tenant, to }: Props) {
   const redirects = providers.filter((p) => p.kind === 'redirect');
   if (redirects.length === 0) return null;
   return (
     <>
       <Stack gap="xs">
-        {redirects.map((p) => (
+        {redirects.map((p, i) => (
           <Button key={p.id} component="a" variant="default" href={signInAddress(p.id, tenant, to)}>
-            Sign in with {p.name}
+            {(i === 0 && text) || `Sign in with ${p.name}`}
           </Button>
         ))}
       </Stack>
@@ -25,5 +34,5 @@ export function ProviderButtons({ providers, tenant, to }: { providers: Provider
 export function signInAddress(provider: string, tenant: string, to: string): string {
   const query = new URLSearchParams({ provider, return_url: to });
   if (tenant) query.set('tenant', tenant);
-  return `/auth/login?${query}`;
+  return under(`/auth/login?${query}`);
 }

@@ -38,7 +38,7 @@ function SetupForm({ token, found }: { token: string; found: Found }) {
   const [username, setUsername] = useState(first ? 'admin' : '');
   const [password, setPassword] = useState('');
   const navigate = useNavigate();
-  const setup = useMutation(loginMutations.createAccount(() => navigate({ to: '/applications' })));
+  const setup = useMutation(loginMutations.createAccount(() => navigate({ to: '/overview' })));
   const submit = (e: FormEvent) => {
     e.preventDefault();
     setup.mutate({ token, username, password });

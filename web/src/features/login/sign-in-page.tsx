@@ -3,23 +3,26 @@ import { useDebouncedValue } from '@mantine/hooks';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useRouter, useSearch } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
+import { under } from '../../api/root';
 import { Problem } from '../../ui/states';
 import { loginMutations, loginQueries } from './api';
 import { signInProblem } from './problems';
 import { ProviderButtons } from './providers';
 
 /** Only a path of this console: never another site. */
-const ownPath = (to: string | undefined) => (to?.startsWith('/') && !to.startsWith('//') ? to : '/applications');
+const ownPath = (to: string | undefined): `/${string}` => (isPath(to) ? to : '/overview');
+const isPath = (to: string | undefined): to is `/${string}` => to?.startsWith('/') === true && !to.startsWith('//');
 
 /** Sign-in with an identity provider of the tenant, or with a local account. */
 export function SignInPage() {
   const { to, tenant = '', problem } = useSearch({ from: '/login' });
   const [form, setForm] = useState({ tenant, username: '', password: '', provider: '' });
   const [settled] = useDebouncedValue(form.tenant, 300);
-  const providers = useQuery(loginQueries.providers(settled)).data ?? [];
+  const offered = useQuery(loginQueries.providers(settled)).data;
+  const providers = offered?.items ?? [];
   const checks = providers.filter((p) => p.kind === 'password');
   const router = useRouter();
-  const signIn = useMutation(loginMutations.signIn(() => router.history.push(ownPath(to))));
+  const signIn = useMutation(loginMutations.signIn(() => router.history.push(under(ownPath(to)))));
   const submit = (e: FormEvent) => {
     e.preventDefault();
     signIn.mutate({ ...form, provider: checks.some((p) => p.id === form.provider) ? form.provider : '' });
@@ -45,7 +48,7 @@ export function SignInPage() {
                 {said.fix}
               </Alert>
             )}
-            <ProviderButtons providers={providers} tenant={settled} to={ownPath(to)} />
+            <ProviderButtons providers={providers} text={offered?.buttonText} tenant={settled} to={ownPath(to)} />
             {signIn.error && <Problem error={signIn.error} />}
             {checks.length > 0 && (
               <NativeSelect

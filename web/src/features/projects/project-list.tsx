@@ -1,57 +1,132 @@
-import { Paper, Stack, Text, Title } from '@mantine/core';
-import { useQuery } from '@tanstack/react-query';
-import { Nothing, Screen } from '../../ui/states';
-import { WindowTable } from '../../ui/sync-windows';
-import { projectQueries } from './api';
+import { Button, Group, Modal, Stack, Table, TextInput } from '@mantine/core';
+import { IconSearch } from '@tabler/icons-react';
+import { useMutation, useQuery } from '@tanstack/react-query';
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
+import { useDenied } from '../../api/session';
+import { ActionButton } from '../../ui/action-button';
+import { Page } from '../../ui/page';
+import { Nothing, Problem, Screen } from '../../ui/states';
+import { type AppProject, projectMutations, projectQueries } from './api';
+import { destinationsOf, sourcesOf } from './model';
 
-/** The projects, what they permit, and when their applications may be synchronised. */
+/** The projects, and what they permit. */
 export function ProjectList() {
+  const search = useSearch({ from: '/shell/projects' });
+  const navigate = useNavigate({ from: '/projects' });
+  const denied = useDenied('projects', 'create');
   const projects = useQuery(projectQueries.list());
+  const [adding, setAdding] = useState(false);
+  const shown = (projects.data?.items ?? []).filter((p) =>
+    `${p.metadata.name} ${p.spec.description ?? ''}`.toLowerCase().includes((search.q ?? '').toLowerCase()),
+  );
   return (
-    <Stack>
-      <Title order={2}>Projects</Title>
+    <Page
+      title="Projects"
+      about="What applications may use, and where they may go"
+      actions={
+        <ActionButton why={denied} onClick={() => setAdding(true)}>
+          New project
+        </ActionButton>
+      }
+    >
+      <TextInput
+        aria-label="Search projects"
+        placeholder="Name or description"
+        leftSection={<IconSearch size={16} aria-hidden />}
+        value={search.q ?? ''}
+        onChange={(e) => {
+          const q = e.currentTarget.value;
+          void navigate({ search: q ? { q } : {}, replace: true });
+        }}
+      />
       <Screen
         query={projects}
         empty={(d) =>
           d.items.length === 0 ? <Nothing title="You may see no project.">Ask an admin.</Nothing> : undefined
         }
       >
-        {(d) => (
-          <Stack>
-            {d.items.map((p) => (
-              <Paper key={p.metadata.name} withBorder p="sm" component="section" aria-label={p.metadata.name}>
-                <Title order={3}>{p.metadata.name}</Title>
-                <Text size="sm" c="dimmed">
-                  {p.spec.description}
-                </Text>
-                <Text size="sm">
-                  Sources: <code>{p.spec.sourceRepos?.join(', ') || 'none'}</code>
-                </Text>
-                <Text size="sm">
-                  Destinations:{' '}
-                  <code>
-                    {p.spec.destinations
-                      ?.map((x) => `${x.name || x.server || '*'} ${x.namespace || ''}`.trim())
-                      .join(', ') || 'none'}
-                  </code>
-                </Text>
-                <Windows name={p.metadata.name} any={(p.spec.syncWindows?.length ?? 0) > 0} />
-              </Paper>
-            ))}
-          </Stack>
-        )}
+        {() => (shown.length === 0 ? <Nothing title="No project matches the search." /> : <Rows projects={shown} />)}
       </Screen>
-    </Stack>
+      {adding && <Create denied={denied} close={() => setAdding(false)} />}
+    </Page>
   );
 }
 
-function Windows({ name, any }: { name: string; any: boolean }) {
-  const windows = useQuery({ ...projectQueries.windows(name), enabled: any });
-  if (!any)
-    return (
-      <Text size="sm" c="dimmed">
-        No sync windows: its applications may be synchronised at any time.
-      </Text>
-    );
-  return <Screen query={windows}>{(d) => <WindowTable windows={d.all} label={`Sync windows of ${name}`} />}</Screen>;
+function Rows({ projects }: { projects: AppProject[] }) {
+  return (
+    <Table highlightOnHover aria-label="Projects" mt="xs">
+      <Table.Thead>
+        <Table.Tr>
+          <Table.Th>Name</Table.Th>
+          <Table.Th>Sources</Table.Th>
+          <Table.Th>Destinations</Table.Th>
+          <Table.Th className="second">Roles</Table.Th>
+          <Table.Th className="second">Sync windows</Table.Th>
+        </Table.Tr>
+      </Table.Thead>
+      <Table.Tbody>
+        {projects.map((p) => (
+          <Table.Tr key={p.metadata.name}>
+            <Table.Td>
+              <Link to="/projects/$name" params={{ name: p.metadata.name }}>
+                {p.metadata.name}
+              </Link>
+              <div className="note-line">{p.spec.description}</div>
+            </Table.Td>
+            <Table.Td className="breakable">{sourcesOf(p)}</Table.Td>
+            <Table.Td className="breakable">{destinationsOf(p)}</Table.Td>
+            <Table.Td className="second">{p.spec.roles?.length ?? 0}</Table.Td>
+            <Table.Td className="second">{p.spec.syncWindows?.length ?? 0}</Table.Td>
+          </Table.Tr>
+        ))}
+      </Table.Tbody>
+    </Table>
+  );
+}
+
+function Create({ denied, close }: { denied: string; close: () => void }) {
+  const [name, setName] = useState('');
+  const [description, setDescription] = useState('');
+  const navigate = useNavigate();
+  const create = useMutation(projectMutations.create());
+  return (
+    <Modal opened onClose={close} title="New project">
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          if (denied) return;
+          create.mutate(
+            {
+              apiVersion: 'argoproj.io/v1alpha1',
+              kind: 'AppProject',
+              metadata: { name },
+              spec: { description, sourceRepos: [], destinations: [] },
+            },
+            { onSuccess: () => void navigate({ to: '/projects/$name', params: { name }, search: { tab: 'edit' } }) },
+          );
+        }}
+      >
+        <Stack>
+          {create.error && <Problem error={create.error} />}
+          <TextInput
+            label="Name"
+            required
+            data-autofocus
+            value={name}
+            onChange={(e) => setName(e.currentTarget.value)}
+          />
+          <TextInput label="Description" value={description} onChange={(e) => setDescription(e.currentTarget.value)} />
+          <Group justify="flex-end">
+            <Button variant="default" onClick={close}>
+              Cancel
+            </Button>
+            <ActionButton type="submit" why={denied} disabled={!name} loading={create.isPending}>
+              Create
+            </ActionButton>
+          </Group>
+        </Stack>
+      </form>
+    </Modal>
+  );
 }

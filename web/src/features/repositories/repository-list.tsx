@@ -1,125 +1,200 @@
-import { Badge, Group, Modal, PasswordInput, Stack, Table, Text, Textarea, TextInput, Title } from '@mantine/core';
+import { ActionIcon, Menu, Table, Text, TextInput } from '@mantine/core';
+import { IconDots, IconSearch } from '@tabler/icons-react';
 import { useMutation, useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import type { Repository } from '../../api/client';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
 import { ActionButton } from '../../ui/action-button';
-import { Nothing, Problem, Screen } from '../../ui/states';
+import { StateMark } from '../../ui/badges';
+import { Confirm, Page } from '../../ui/page';
+import type { ShapeName, Tone } from '../../ui/shapes';
+import { Nothing, Screen } from '../../ui/states';
 import { repositoryMutations, repositoryQueries } from './api';
+import { RepositoryDialog } from './repository-form';
+import { Templates } from './templates';
+import { Certificates, Keys } from './trust';
 
-const colors = { Successful: 'teal', Failed: 'red', Unknown: 'gray' } as const;
+const looks: Record<Repository['connection']['status'], { label: string; tone: Tone; shape: ShapeName }> = {
+  Successful: { label: 'Successful', tone: 'ok', shape: 'done' },
+  Failed: { label: 'Failed', tone: 'failed', shape: 'failed' },
+  Unknown: { label: 'Not fetched', tone: 'unknown', shape: 'unknown' },
+};
 
-/** The repositories and how their last fetch went. */
+const tabs = [
+  { key: 'repositories', label: 'Repositories' },
+  { key: 'templates', label: 'Credential templates' },
+  { key: 'hosts', label: 'Known hosts' },
+  { key: 'certificates', label: 'Certificates' },
+  { key: 'keys', label: 'GnuPG keys' },
+] as const;
+
+/** The repositories, what they are reached with, and whom the hub trusts. */
 export function RepositoryList() {
+  const search = useSearch({ from: '/shell/repositories' });
+  const navigate = useNavigate({ from: '/repositories' });
+  const set = (change: Partial<Record<'tab' | 'q' | 'edit' | 'remove', string | undefined>>) =>
+    void navigate({
+      search: Object.fromEntries(Object.entries({ ...search, ...change }).filter(([, v]) => v)),
+      replace: true,
+    });
   const denied = useDenied('repositories', 'create');
-  const [open, setOpen] = useState(false);
   const repositories = useQuery(repositoryQueries.list());
+  const tab = tabs.find((t) => t.key === search.tab)?.key ?? 'repositories';
+  const all = repositories.data?.items ?? [];
+  const edited = all.find((r) => r.id === search.edit);
+  const removed = all.find((r) => r.id === search.remove);
   return (
-    <Stack>
-      <Group justify="space-between">
-        <Title order={2}>Repositories</Title>
-        <ActionButton why={denied} onClick={() => setOpen(true)}>
-          Add a repository
-        </ActionButton>
-      </Group>
-      <Screen
-        query={repositories}
-        empty={(d) =>
-          d.items.length === 0 ? (
-            <Nothing title="No repository is known yet.">One appears with the first application that uses it.</Nothing>
-          ) : undefined
-        }
-      >
-        {(d) => (
-          <Table>
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>URL</Table.Th>
-                <Table.Th>Connection</Table.Th>
-                <Table.Th>Fetched</Table.Th>
-                <Table.Th>Credential</Table.Th>
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {d.items.map((r) => (
-                <Table.Tr key={r.id}>
-                  <Table.Td>
-                    {r.url}
-                    {r.project && <Text size="xs">for project {r.project} alone</Text>}
-                  </Table.Td>
-                  <Table.Td>
-                    <Badge variant="light" color={colors[r.connection.status]}>
-                      {r.connection.status}
-                    </Badge>
-                    {r.connection.message && <Text size="xs">{r.connection.message}</Text>}
-                  </Table.Td>
-                  <Table.Td title={exact(r.connection.fetchedAt)}>{ago(r.connection.fetchedAt, Date.now())}</Table.Td>
-                  <Table.Td>
-                    {r.hasCredential ? (r.username ?? 'stored') : r.registered ? 'none' : 'none, not registered'}
-                  </Table.Td>
-                </Table.Tr>
-              ))}
-            </Table.Tbody>
-          </Table>
-        )}
-      </Screen>
-      {open && <AddDialog denied={denied} close={() => setOpen(false)} />}
-    </Stack>
+    <Page
+      title="Repositories"
+      about="Where manifests and charts come from"
+      actions={
+        tab === 'repositories' && (
+          <ActionButton why={denied} onClick={() => set({ edit: 'new' })}>
+            Add a repository
+          </ActionButton>
+        )
+      }
+      tabs={tabs.map((t) => (t.key === 'repositories' ? { ...t, count: repositories.data?.items.length } : t))}
+      tab={tab}
+      open={(next) => set({ tab: next, q: undefined, edit: undefined, remove: undefined })}
+    >
+      {tab === 'repositories' && (
+        <>
+          {all.length > 0 && (
+            <TextInput
+              aria-label="Search repositories"
+              placeholder="URL, name or project"
+              leftSection={<IconSearch size={16} aria-hidden />}
+              value={search.q ?? ''}
+              onChange={(e) => set({ q: e.currentTarget.value })}
+            />
+          )}
+          <Screen
+            query={repositories}
+            empty={(d) =>
+              d.items.length === 0 ? (
+                <Nothing title="No repository is known yet.">
+                  One appears with the first application that uses it.
+                </Nothing>
+              ) : undefined
+            }
+          >
+            {(d) => (
+              <Rows
+                repositories={d.items.filter((r) =>
+                  `${r.url} ${r.name ?? ''} ${r.project ?? ''}`.toLowerCase().includes((search.q ?? '').toLowerCase()),
+                )}
+                edit={(id) => set({ edit: id })}
+                remove={(id) => set({ remove: id })}
+              />
+            )}
+          </Screen>
+          {(search.edit === 'new' || edited) && (
+            <RepositoryDialog repository={edited} close={() => set({ edit: undefined })} />
+          )}
+          {removed && <Remove repository={removed} close={() => set({ remove: undefined })} />}
+        </>
+      )}
+      {tab === 'templates' && <Templates />}
+      {tab === 'hosts' && <Certificates type="ssh" />}
+      {tab === 'certificates' && <Certificates type="https" />}
+      {tab === 'keys' && <Keys />}
+    </Page>
   );
 }
 
-/** Says whether an address is fetched over SSH: ssh://… or the short form user@host:path. */
-const overSSH = (url: string) => /^\s*(ssh|git\+ssh|ssh\+git):\/\//i.test(url) || /^\s*[^/:\s]+:(?!\/\/)/.test(url);
-
-function AddDialog({ denied, close }: { denied: string; close: () => void }) {
-  const [form, setForm] = useState({ url: '', username: '', password: '', sshPrivateKey: '' });
-  const ssh = overSSH(form.url);
-  const add = useMutation(repositoryMutations.add());
-  const submit = () => {
-    const credential = ssh
-      ? { ...(form.sshPrivateKey ? { sshPrivateKey: form.sshPrivateKey } : {}) }
-      : {
-          ...(form.username ? { username: form.username } : {}),
-          ...(form.password ? { password: form.password } : {}),
-        };
-    add.mutate({ url: form.url, ...credential }, { onSuccess: close });
-  };
-  const field = (name: keyof typeof form) => ({
-    value: form[name],
-    onChange: (e: { currentTarget: { value: string } }) => {
-      const { value } = e.currentTarget;
-      setForm((f) => ({ ...f, [name]: value }));
-    },
-  });
+function Rows(props: { repositories: Repository[]; edit: (id: string) => void; remove: (id: string) => void }) {
+  const { repositories, edit, remove } = props;
+  const refresh = useMutation(repositoryMutations.refresh());
+  if (repositories.length === 0) return <Nothing title="No repository matches the search." />;
   return (
-    <Modal opened onClose={close} title="Add a repository">
-      <Stack>
-        {add.error && <Problem error={add.error} />}
-        <TextInput label="URL" placeholder="https://git.example.com/team/manifests.git" required {...field('url')} />
-        {ssh ? (
-          <Textarea
-            label="SSH private key"
-            description="Without a passphrase. The hub encrypts it and never shows it again."
-            placeholder="-----BEGIN OPENSSH PRIVATE KEY-----"
-            autoComplete="off"
-            spellCheck={false}
-            autosize
-            minRows={4}
-            maxRows={10}
-            {...field('sshPrivateKey')}
-          />
-        ) : (
-          <>
-            <TextInput label="User name" autoComplete="off" {...field('username')} />
-            <PasswordInput label="Password or token" autoComplete="new-password" {...field('password')} />
-          </>
-        )}
-        <Group justify="flex-end">
-          <ActionButton why={denied} disabled={!form.url} loading={add.isPending} onClick={submit}>
-            Add
-          </ActionButton>
-        </Group>
-      </Stack>
-    </Modal>
+    <div className="wide">
+      <Table highlightOnHover aria-label="Repositories" mt="xs">
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>URL</Table.Th>
+            <Table.Th className="second">Type</Table.Th>
+            <Table.Th>Connection</Table.Th>
+            <Table.Th className="second">Fetched</Table.Th>
+            <Table.Th className="second">Credential</Table.Th>
+            <Table.Th aria-label="Actions" />
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {repositories.map((r) => (
+            <Table.Tr key={r.id}>
+              <Table.Td className="breakable">
+                {r.url}
+                {(r.name || r.project) && (
+                  <Text size="xs" c="dimmed">
+                    {r.name}
+                    {r.project && ` for project ${r.project} alone`}
+                  </Text>
+                )}
+              </Table.Td>
+              <Table.Td className="second">{r.type}</Table.Td>
+              <Table.Td>
+                <StateMark look={looks[r.connection.status]} weight="quiet" />
+                {r.connection.message && (
+                  <Text size="xs" className="breakable">
+                    {r.connection.message}
+                  </Text>
+                )}
+              </Table.Td>
+              <Table.Td className="second" title={exact(r.connection.fetchedAt)}>
+                {ago(r.connection.fetchedAt, Date.now())}
+              </Table.Td>
+              <Table.Td className="second">
+                {r.hasCredential ? (r.username ?? 'stored') : r.registered ? 'none' : 'none; an application names it'}
+              </Table.Td>
+              <Table.Td>
+                <Menu position="bottom-end">
+                  <Menu.Target>
+                    <ActionIcon variant="subtle" color="gray" aria-label={`Actions for ${r.url}`}>
+                      <IconDots size={16} aria-hidden />
+                    </ActionIcon>
+                  </Menu.Target>
+                  <Menu.Dropdown>
+                    <Menu.Item onClick={() => refresh.mutate(r.id)}>Fetch now</Menu.Item>
+                    <Menu.Item renderRoot={(p) => <Link to="/applications" search={{ q: `repo:"${r.url}"` }} {...p} />}>
+                      Its applications
+                    </Menu.Item>
+                    <Menu.Item onClick={() => edit(r.id)}>{r.registered ? 'Edit' : 'Register'}</Menu.Item>
+                    {r.registered && (
+                      <Menu.Item color="red" onClick={() => remove(r.id)}>
+                        Remove
+                      </Menu.Item>
+                    )}
+                  </Menu.Dropdown>
+                </Menu>
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </div>
+  );
+}
+
+function Remove({ repository, close }: { repository: Repository; close: () => void }) {
+  const denied = useDenied('repositories', 'delete');
+  const plan = useQuery({ ...repositoryQueries.deletion(repository.id), enabled: !denied });
+  const remove = useMutation(repositoryMutations.remove());
+  return (
+    <Confirm
+      title="Remove the repository?"
+      action="Remove"
+      effects={plan.data?.effects}
+      denied={denied}
+      error={remove.error ?? plan.error}
+      pending={remove.isPending || (plan.isPending && !denied)}
+      run={() => remove.mutate(repository.id, { onSuccess: close })}
+      close={close}
+    >
+      <Text size="sm" className="breakable">
+        {repository.url}
+      </Text>
+    </Confirm>
   );
 }

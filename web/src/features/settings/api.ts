@@ -9,6 +9,11 @@ export const settingQueries = {
       queryKey: key,
       queryFn: async ({ signal }) => body(await api.GET('/api/v1/settings', { signal })),
     }),
+  usage: () =>
+    queryOptions({
+      queryKey: [...key, 'usage'],
+      queryFn: async ({ signal }) => body(await api.GET('/api/v1/usage', { signal })),
+    }),
 };
 
 interface Change {

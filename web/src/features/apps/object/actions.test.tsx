@@ -2,8 +2,8 @@ import { MantineProvider } from '@mantine/core';
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { cleanup, fireEvent, render, screen, waitFor } from '@testing-library/react';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { Node } from '../../api/client';
-import { hindrance, ObjectActions } from './object-actions';
+import type { Application, Node } from '../../../api/client';
+import { effectOf, hindrance, ObjectActions } from './actions';
 
 // The signals of jsdom are none for the Request of Node.
 vi.hoisted(() => {
@@ -17,6 +17,7 @@ vi.hoisted(() => {
 
 const path = '/api/v1/applications/argocd/shop/resource/actions';
 const node = { group: 'apps', version: 'v1', kind: 'Deployment', namespace: 'n', name: 'web', managed: true } as Node;
+const app = { metadata: { name: 'shop' }, spec: { project: 'web' } } as Application;
 const action = (name: string, more = {}) => ({ name, disabled: false, permitted: true, ...more });
 let answers: Record<string, { status: number; body: unknown }>;
 let sent: { path: string; query: string; body: string }[];
@@ -54,7 +55,7 @@ function show() {
   render(
     <MantineProvider withCssVariables={false} withGlobalClasses={false} env="test">
       <QueryClientProvider client={queries}>
-        <ObjectActions appKey={{ namespace: 'argocd', name: 'shop' }} project="web" node={node} close={() => {}} />
+        <ObjectActions appKey={{ namespace: 'argocd', name: 'shop' }} app={app} node={node} />
       </QueryClientProvider>
     </MantineProvider>,
   );
@@ -71,8 +72,12 @@ test('ACT-01 the actions of an object are offered, and run with their parameters
   show();
   fireEvent.change(await screen.findByLabelText('replicas'), { target: { value: '3' } });
   fireEvent.click(screen.getByRole('button', { name: 'scale' }));
+  // Nothing is sent before it is confirmed, and the question says what changes.
+  await screen.findByText('scale with replicas 3: Deployment web in n.');
+  expect(sent.some((s) => s.path.startsWith('POST'))).toBe(false);
+  fireEvent.click(screen.getByRole('button', { name: 'Run scale' }));
   await waitFor(() => expect(sent.some((s) => s.path === `POST ${path}`)).toBe(true));
-  expect(sent[0]?.query).toContain('kind=Deployment');
+  expect(sent.find((s) => s.path === `GET ${path}`)?.query).toContain('kind=Deployment');
   expect(JSON.parse(sent.find((s) => s.path === `POST ${path}`)?.body ?? '')).toEqual({
     group: 'apps',
     version: 'v1',
@@ -92,7 +97,7 @@ test('ACT-03 an action that cannot be run says why', async () => {
     },
   };
   show();
-  await screen.findByText('Not possible as the object is now.');
+  await screen.findByText("Not available in the object's current state.");
   const why = 'You need the right applications action/apps/Deployment/abort on project web.';
   await screen.findByText(why);
   const abort = screen.getByRole('button', { name: 'abort' });
@@ -111,5 +116,12 @@ test('an action that fails says why', async () => {
   };
   show();
   fireEvent.click(await screen.findByRole('button', { name: 'restart' }));
+  fireEvent.click(await screen.findByRole('button', { name: 'Run restart' }));
   await screen.findByText('The connection to its agent was lost.');
+});
+
+test('UX-OP-12 the question before an action says what it changes', () => {
+  expect(effectOf(action('restart'), node, {})).toBe(
+    'restart: Deployment web in n. Its pods are replaced one after the other, as its update strategy says.',
+  );
 });

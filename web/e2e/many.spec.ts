@@ -1,0 +1,62 @@
+// The list with thousands of applications, measured. integration/tools/bench runs it.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, signIn, test } from './console';
+import { product } from './product';
+
+const { url } = product;
+
+test('UX-NAV-1 the list of 10,000 applications is read and filtered within its budgets', async ({ page }) => {
+  let bytes = 0;
+  let requests = 0;
+  page.on('response', async (r) => {
+    if (!r.url().includes('/api/v1/applications?')) return;
+    requests++;
+    bytes += (await r.body().catch(() => Buffer.alloc(0))).length;
+  });
+  await page.goto(`${url}/login?to=/settings`);
+  await signIn(page, product.user, product.password);
+  await page.waitForURL(/\/settings/);
+  const firsts: number[] = [];
+  const sizes: number[] = [];
+  for (let i = 0; i < 5; i++) {
+    bytes = 0;
+    requests = 0;
+    const begin = Date.now();
+    await page.goto(`${url}/applications`);
+    await page.locator('[data-index="5"] .name-cell a').waitFor();
+    firsts.push(Date.now() - begin);
+    await page.getByText('10,000 applications', { exact: true }).waitFor();
+    await page.getByRole('region', { name: 'Project', exact: true }).waitFor();
+    sizes.push(bytes);
+  }
+  const box = page.getByRole('textbox', { name: 'Search applications' });
+  const filters: number[] = [];
+  for (const [text, count] of [
+    ['app-777', '11 applications'],
+    ['app-42', '111 applications'],
+    ['project:p-7', '100 applications'],
+    ['name:app-1*', '1,111 applications'],
+    ['app-9999', '1 application'],
+  ] as const) {
+    await box.fill('');
+    await page.getByText('10,000 applications', { exact: true }).waitFor();
+    const begin = Date.now();
+    await box.fill(text);
+    await page.getByText(count, { exact: true }).waitFor();
+    filters.push(Date.now() - begin);
+  }
+  await box.fill('');
+  await page.getByText('10,000 applications', { exact: true }).waitFor();
+  const begin = Date.now();
+  await page.locator('section.list').evaluate((e) => e.scrollTo(0, e.scrollHeight));
+  await page.locator('[data-index="9999"] .name-cell a').waitFor();
+  const end = Date.now() - begin;
+  const drawn = await page.locator('[data-index]').count();
+  expect(drawn).toBeLessThan(120);
+  const heap = await page.evaluate<number>('performance.memory ? performance.memory.usedJSHeapSize : 0');
+  writeFileSync(
+    join(product.work, 'figures.json'),
+    JSON.stringify({ firsts, sizes, filters, end, drawn, heap, requests }),
+  );
+});

@@ -1,0 +1,231 @@
+import { Anchor, Stack, Text, Title } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import type { Cluster } from '../api/client';
+import { sentence } from '../api/errors';
+import { may, meQuery } from '../api/session';
+import { type Facet, listQueries, valuesOf } from '../features/apps/list/api';
+import { quoted } from '../features/apps/list/terms';
+import { clusterQueries } from '../features/clusters/api';
+import { repositoryQueries } from '../features/repositories/api';
+import { ago, exact } from '../format/format';
+import { healthOrder, StateBadge, StateMark } from '../ui/badges';
+import { Nothing, Screen } from '../ui/states';
+import { type Concern, concerns, urgentQuery } from './attention';
+
+/** How many concerns are listed; the list of applications has the others. */
+const most = 50;
+
+/** What is counted of all applications. */
+const counted = ['health', 'cluster'];
+
+/** What needs somebody now, how all applications are, and the clusters. Applications are counted by the hub. */
+export function Overview() {
+  const me = useQuery(meQuery);
+  const mayClusters = may(me.data, 'clusters', 'get');
+  const clusters = useQuery({ ...clusterQueries.list(), enabled: mayClusters });
+  const repositories = useQuery({ ...repositoryQueries.list(), enabled: may(me.data, 'repositories', 'get') });
+  const numbers = useQuery(listQueries.numbers('', counted));
+  const known = clusters.data?.items ?? [];
+  const query = urgentQuery(known);
+  const urgent = useQuery({
+    ...listQueries.page({ query, sort: '-state', size: most }, 0),
+    enabled: me.data !== undefined && (!mayClusters || !clusters.isPending),
+    placeholderData: (held) => held,
+  });
+  const total = numbers.data?.total ?? 0;
+  const onClusters = valuesOf(numbers.data?.facets, 'cluster');
+  return (
+    <div className="applications">
+      <div className="heading">
+        <Title order={2}>Overview</Title>
+        {numbers.data && (
+          <Text c="dimmed">
+            {total} {total === 1 ? 'application' : 'applications'} on {known.length}{' '}
+            {known.length === 1 ? 'cluster' : 'clusters'}
+          </Text>
+        )}
+      </div>
+      <div className="query">{numbers.data && <Healths facets={numbers.data.facets} />}</div>
+      <div className="body">
+        <Screen query={numbers}>
+          {() => (
+            <div className="columns">
+              {total === 0 ? (
+                <FirstSteps clusters={known.length} />
+              ) : (
+                <Screen query={urgent}>
+                  {(d) => (
+                    <Concerns
+                      all={concerns(d.rows, known, repositories.data?.items ?? [], onClusters)}
+                      further={Math.max(0, d.total - d.rows.length)}
+                      query={query}
+                    />
+                  )}
+                </Screen>
+              )}
+              <Clusters clusters={known} counts={onClusters} />
+            </div>
+          )}
+        </Screen>
+      </div>
+    </div>
+  );
+}
+
+/** How many applications are in each state of health; each leads to the list of them. */
+function Healths({ facets }: { facets: Facet[] }) {
+  const counts = valuesOf(facets, 'health');
+  return (
+    <ul className="healths" aria-label="Applications by health">
+      {[...healthOrder]
+        .reverse()
+        .map(([health, look]) => ({ value: health.toLowerCase(), look }))
+        .filter(({ value }) => counts.has(value))
+        .map(({ value, look }) => (
+          <li key={value}>
+            <Link to="/applications" search={{ q: `health:${value}` }}>
+              <b>{counts.get(value)}</b> <StateMark look={look} weight="quiet" />
+            </Link>
+          </li>
+        ))}
+    </ul>
+  );
+}
+
+function FirstSteps({ clusters }: { clusters: number }) {
+  return (
+    <section aria-label="First steps">
+      <Title order={3}>Three steps to the first application</Title>
+      <ol className="steps">
+        <li data-done={clusters > 0}>
+          <Link to="/clusters">Enroll a cluster</Link>: its agent dials out to this hub.
+        </li>
+        <li>
+          <Link to="/repositories">Add a repository</Link>, unless it is public.
+        </li>
+        <li>
+          Create an application with <code>capstan apply -f application.yaml</code>. Manifests of Argo CD work as they
+          are.
+        </li>
+      </ol>
+    </section>
+  );
+}
+
+function Concerns({
+  all,
+  further,
+  query,
+}: {
+  all: Concern[];
+  /** How many applications there are that are not read. */
+  further: number;
+  query: string;
+}) {
+  const more = Math.max(0, all.length - most) + further;
+  return (
+    <section aria-label="Needs you now">
+      <Title order={3}>
+        Needs you now{' '}
+        <Text span c="dimmed">
+          {all.length + further}
+        </Text>
+      </Title>
+      {all.length === 0 && <Nothing title="All quiet.">Nothing failed, drifted away or waits for you.</Nothing>}
+      <ul className="concerns">
+        {all.slice(0, most).map((c) => (
+          <li key={c.key}>
+            <StateBadge state={c.state} weight="quiet" />
+            <div>
+              <Where concern={c} />{' '}
+              <Text span c="dimmed">
+                {c.where}
+              </Text>
+              <Text lineClamp={2}>{sentence(c.cause)}</Text>
+            </div>
+            <Text c="dimmed" title={exact(c.since)} className="age">
+              {c.since ? ago(c.since, Date.now()) : ''}
+            </Text>
+          </li>
+        ))}
+      </ul>
+      {more > 0 && (
+        <Text c="dimmed">
+          {more} more in the{' '}
+          <Link to="/applications" search={{ q: query, sort: '-state' }}>
+            list of applications
+          </Link>
+        </Text>
+      )}
+    </section>
+  );
+}
+
+/** The name of what a concern is about, which leads there. */
+function Where({ concern: { name, to } }: { concern: Concern }) {
+  if (to.kind === 'application') {
+    return (
+      <Anchor
+        fw={500}
+        renderRoot={(props) => (
+          <Link to="/applications/$namespace/$name" params={{ namespace: to.namespace, name: to.name }} {...props} />
+        )}
+      >
+        {name}
+      </Anchor>
+    );
+  }
+  const place = to.kind === 'clusters' ? '/clusters' : '/repositories';
+  return (
+    <Anchor fw={500} renderRoot={(props) => <Link to={place} {...props} />}>
+      {name}
+    </Anchor>
+  );
+}
+
+/** The clusters with how many applications they have, and how many of those need somebody. */
+function Clusters({ clusters, counts }: { clusters: Cluster[]; counts: Map<string, number> }) {
+  const urgent = useQuery({
+    ...listQueries.numbers(urgentQuery(clusters), ['cluster']),
+    enabled: clusters.length > 0,
+    placeholderData: (held) => held,
+  });
+  const needing = valuesOf(urgent.data?.facets, 'cluster');
+  if (clusters.length === 0) return null;
+  return (
+    <section aria-label="Clusters">
+      <Title order={3}>
+        Clusters{' '}
+        <Text span c="dimmed">
+          {clusters.length}
+        </Text>
+      </Title>
+      <ul className="tiles">
+        {clusters.map((c) => {
+          const n = needing.get(c.name) ?? 0;
+          return (
+            <li key={c.id}>
+              <Link to="/applications" search={{ q: `cluster:${quoted(c.name)}` }}>
+                <Stack gap={2}>
+                  <b>{c.name}</b>
+                  {c.connection !== 'Connected' ? (
+                    <StateBadge state="Stale" weight="quiet" />
+                  ) : n > 0 ? (
+                    <StateMark
+                      look={{ label: `${n} ${n === 1 ? 'needs' : 'need'} you`, tone: 'attention', shape: 'waiting' }}
+                      weight="quiet"
+                    />
+                  ) : (
+                    <StateBadge state="Healthy" weight="quiet" />
+                  )}
+                </Stack>
+                <span className="count">{counts.get(c.name) ?? 0}</span>
+              </Link>
+            </li>
+          );
+        })}
+      </ul>
+    </section>
+  );
+}

@@ -1,0 +1,67 @@
+import { useQuery } from '@tanstack/react-query';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useDenied } from '../../api/session';
+import { Page } from '../../ui/page';
+import { Nothing } from '../../ui/states';
+import { accessQueries } from './api';
+import { Ask } from './ask';
+import { Groups, Roles } from './groups';
+import { Members } from './members';
+import { Policy } from './policy';
+import { SignIn } from './sign-in';
+
+const tabs = [
+  { key: 'members', label: 'Members' },
+  { key: 'groups', label: 'Groups' },
+  { key: 'roles', label: 'Roles' },
+  { key: 'policy', label: 'Policy' },
+  { key: 'ask', label: 'Who can' },
+  { key: 'sign-in', label: 'Single sign-on' },
+] as const;
+
+/** Who may do what in the tenant, and how people sign in. */
+export function AccessPage() {
+  const search = useSearch({ from: '/shell/access' });
+  const navigate = useNavigate({ from: '/access' });
+  const set = (change: Partial<Record<'tab' | 'q' | 'who' | 'member' | 'version', string | undefined>>) =>
+    void navigate({
+      search: Object.fromEntries(Object.entries({ ...search, ...change }).filter(([, v]) => v)),
+      replace: true,
+    });
+  const noAccounts = useDenied('accounts', 'get');
+  const noSettings = useDenied('settings', 'get');
+  const users = useQuery({ ...accessQueries.users(), enabled: !noAccounts });
+  const tab = tabs.find((t) => t.key === search.tab)?.key ?? 'members';
+  const denied = tab === 'members' ? noAccounts : noSettings;
+  return (
+    <Page
+      title="Access"
+      about="Who may do what, and how people sign in"
+      tabs={tabs.map((t) => (t.key === 'members' ? { ...t, count: users.data?.items.length } : t))}
+      tab={tab}
+      open={(next) => set({ tab: next, q: undefined, who: undefined, member: undefined, version: undefined })}
+      two={tab === 'policy' && !denied}
+    >
+      {denied ? (
+        <Nothing title="You may not see this.">{denied} A tenant admin can give it to you.</Nothing>
+      ) : (
+        <>
+          {tab === 'members' && (
+            <Members
+              users={users}
+              text={search.q ?? ''}
+              find={(q) => set({ q })}
+              member={search.member}
+              open={(member) => set({ member })}
+            />
+          )}
+          {tab === 'groups' && <Groups />}
+          {tab === 'roles' && <Roles />}
+          {tab === 'policy' && <Policy version={search.version ?? ''} show={(version) => set({ version })} />}
+          {tab === 'ask' && <Ask question={search.q ?? ''} who={search.who ?? ''} set={set} />}
+          {tab === 'sign-in' && <SignIn />}
+        </>
+      )}
+    </Page>
+  );
+}

@@ -1,0 +1,164 @@
+import { Autocomplete, Button, Group, Stack, Table, Text, TextInput } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { type FormEvent, useState } from 'react';
+import { sentence } from '../../api/errors';
+import { StateMark } from '../../ui/badges';
+import { SectionTitle } from '../../ui/page';
+import { Nothing, Problem, Screen } from '../../ui/states';
+import { accessQueries, type Question, type RightDecision, type WhoCan } from './api';
+import { actions, readQuestion } from './model';
+
+const samples = ['delete applications prod/*', 'sync applications default/*', 'update settings *', 'create clusters *'];
+
+/** Who may do something, or whether somebody may, and by which rule. */
+export function Ask({
+  question,
+  who,
+  set,
+}: {
+  question: string;
+  who: string;
+  set: (change: { q: string | undefined; who: string | undefined }) => void;
+}) {
+  const [text, setText] = useState(question);
+  const [subject, setSubject] = useState(who);
+  const asked = readQuestion(question);
+  const ask = (e: FormEvent) => {
+    e.preventDefault();
+    set({ q: text, who: subject });
+  };
+  return (
+    <Stack>
+      <form onSubmit={ask}>
+        <Group align="flex-end" gap="xs">
+          <Autocomplete
+            label="What"
+            description="An action, a resource and an object, which may have wildcards"
+            placeholder={samples[0] ?? ''}
+            data={samples}
+            miw={320}
+            value={text}
+            onChange={setText}
+          />
+          <TextInput
+            label="By whom"
+            description="A user and groups; empty: everybody who can"
+            value={subject}
+            onChange={(e) => setSubject(e.currentTarget.value)}
+          />
+          <Button type="submit" disabled={!readQuestion(text)}>
+            Ask
+          </Button>
+        </Group>
+      </form>
+      {!question && (
+        <Text c="dimmed">
+          Resources are {Object.keys(actions).join(', ')}. Applications are named project/name, such as prod/checkout.
+        </Text>
+      )}
+      {question && !asked && <Nothing title="Write an action, a resource and an object." />}
+      {asked && (who ? <Can who={who} question={asked} /> : <Who question={asked} />)}
+    </Stack>
+  );
+}
+
+function Can({ who, question }: { who: string; question: Question }) {
+  const answer = useQuery(accessQueries.can(who, question));
+  if (answer.error) return <Problem error={answer.error} />;
+  if (!answer.data) return null;
+  return <Decision who={who} decision={answer.data} />;
+}
+
+function Decision({ who, decision: d }: { who: string; decision: RightDecision }) {
+  return (
+    <section aria-label="Answer">
+      <StateMark
+        look={
+          d.allowed ? { label: 'Yes', tone: 'ok', shape: 'done' } : { label: 'No', tone: 'failed', shape: 'barred' }
+        }
+      />
+      <Text mt="xs">
+        {who} {d.allowed ? 'may' : 'may not'} {d.action} {d.resource} {d.object}.
+      </Text>
+      <Text c="dimmed">{d.problem ? sentence(d.problem) : reason(d)}</Text>
+    </section>
+  );
+}
+
+/** Which rule decided, and where it is written. */
+function reason(d: { rule?: string; source?: string; line?: number; layer?: string }): string {
+  if (!d.rule) return 'No rule speaks of it, and what no rule allows is refused.';
+  return `${d.rule} · ${place(d)}`;
+}
+
+const place = (d: { source?: string; line?: number }) => `${d.source ?? ''}${d.line ? `, line ${d.line}` : ''}`;
+
+function Who({ question }: { question: Question }) {
+  const answer = useQuery(accessQueries.whoCan(question));
+  return (
+    <Screen query={answer}>
+      {(d) => (
+        <section aria-label="Answer">
+          <SectionTitle
+            count={d.items.length}
+            right={
+              <Button size="compact-sm" variant="default" onClick={() => download(question, d)}>
+                Export
+              </Button>
+            }
+          >
+            Who can {question.action} {question.resource} {question.object}
+          </SectionTitle>
+          {d.objects === 0 && (
+            <Text c="dimmed">There is no such object now; the rules were asked about the pattern itself.</Text>
+          )}
+          {d.items.length === 0 ? (
+            <Nothing title="Nobody can." />
+          ) : (
+            <Table aria-label="Who can">
+              <Table.Thead>
+                <Table.Tr>
+                  <Table.Th>Who</Table.Th>
+                  <Table.Th>On</Table.Th>
+                  <Table.Th>By the rule</Table.Th>
+                  <Table.Th className="second">Written in</Table.Th>
+                </Table.Tr>
+              </Table.Thead>
+              <Table.Tbody>
+                {d.items.map((i) => (
+                  <Table.Tr key={i.subject}>
+                    <Table.Td className="breakable">
+                      {i.subject || 'Everybody who is signed in'}
+                      <Text size="xs" c="dimmed">
+                        {i.kind}
+                      </Text>
+                    </Table.Td>
+                    <Table.Td className="breakable">
+                      {i.count === d.objects && d.objects > 1 ? `all ${d.objects}` : i.examples.slice(0, 3).join(', ')}
+                      {i.count !== d.objects && i.count > 3 && ` and ${i.count - 3} more`}
+                    </Table.Td>
+                    <Table.Td className="breakable">
+                      <code>{i.rule}</code>
+                    </Table.Td>
+                    <Table.Td className="second">{place(i)}</Table.Td>
+                  </Table.Tr>
+                ))}
+              </Table.Tbody>
+            </Table>
+          )}
+          {d.more && <Text c="dimmed">There are more objects than were looked at.</Text>}
+        </section>
+      )}
+    </Screen>
+  );
+}
+
+/** Saves the answer with its question as a file. */
+function download(question: Question, answer: WhoCan) {
+  const text = JSON.stringify({ question, at: new Date().toISOString(), ...answer }, null, 2);
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
+  link.download = `who-can-${question.action.replaceAll('/', '-')}-${question.resource}.json`;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}

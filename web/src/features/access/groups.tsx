@@ -1,0 +1,98 @@
+import { Table, Text } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useDenied } from '../../api/session';
+import { Nothing, Screen } from '../../ui/states';
+import { accessQueries } from './api';
+import { builtIn, groupsOf, readPolicy, rolesOf } from './model';
+
+/** The groups that the policy or projects give rights. */
+export function Groups() {
+  const policy = useQuery(accessQueries.policy());
+  const noAccounts = useDenied('accounts', 'get');
+  const users = useQuery({ ...accessQueries.users(), enabled: !noAccounts });
+  const projects = useQuery(accessQueries.projects());
+  const accounts = new Set(users.data?.items.map((u) => u.name) ?? []);
+  const places = (projects.data?.items ?? []).map((p) => ({
+    name: p.metadata.name,
+    roles: (p.spec.roles ?? []).map((r) => ({ name: r.name, groups: r.groups ?? [] })),
+  }));
+  return (
+    <Screen query={policy}>
+      {(d) => {
+        const groups = groupsOf(readPolicy(d.values['policy.csv'] ?? ''), accounts, places);
+        if (groups.length === 0) {
+          return (
+            <Nothing title="No group has rights.">
+              Groups come from the claims of a sign-in.{' '}
+              <Link to="/access" search={{ tab: 'policy' }}>
+                Give one a role
+              </Link>{' '}
+              with a line such as <code>g, shop-developers, role:readonly</code>.
+            </Nothing>
+          );
+        }
+        return (
+          <Table highlightOnHover aria-label="Groups">
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>Group</Table.Th>
+                <Table.Th>Roles</Table.Th>
+                <Table.Th className="second">Given in</Table.Th>
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {groups.map((g) => (
+                <Table.Tr key={g.name}>
+                  <Table.Td className="breakable">{g.name}</Table.Td>
+                  <Table.Td className="breakable">{g.roles.join(', ')}</Table.Td>
+                  <Table.Td className="second">{g.where.join(', ')}</Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        );
+      }}
+    </Screen>
+  );
+}
+
+/** The roles of the policy and who has them. */
+export function Roles() {
+  const policy = useQuery(accessQueries.policy());
+  return (
+    <Screen query={policy}>
+      {(d) => (
+        <Table highlightOnHover aria-label="Roles">
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>Role</Table.Th>
+              <Table.Th>Rules</Table.Th>
+              <Table.Th>Given to</Table.Th>
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {rolesOf(readPolicy(d.values['policy.csv'] ?? '')).map((r) => (
+              <Table.Tr key={r.name}>
+                <Table.Td>
+                  <code>{r.name}</code>
+                  {d.values['policy.default'] === r.name && (
+                    <Text size="xs" c="dimmed">
+                      everybody who is signed in has it
+                    </Text>
+                  )}
+                </Table.Td>
+                <Table.Td>
+                  {builtIn.includes(r.name) && 'built in'}
+                  {r.rules > 0 && ` ${r.rules}`}
+                  {r.denials > 0 && `, ${r.denials} of them deny`}
+                </Table.Td>
+                <Table.Td className="breakable">{r.holders.join(', ') || 'nobody by the policy'}</Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      )}
+    </Screen>
+  );
+}

@@ -1,0 +1,153 @@
+/** One line of a policy that counts: a rule, or who has a role. */
+export type Line =
+  | { kind: 'rule'; line: number; subject: string; resource: string; action: string; object: string; effect: string }
+  | { kind: 'grant'; line: number; subject: string; role: string };
+
+/** Reads the lines of a policy. What the hub would refuse is left out here; the hub says so. */
+export function readPolicy(text: string): Line[] {
+  const out: Line[] = [];
+  text.split('\n').forEach((raw, i) => {
+    const [mark = '', ...fields] = raw.split(',').map((f) => f.trim());
+    const [a = '', b = '', c = '', d = '', e = ''] = fields;
+    if (mark === 'p' && a && b) {
+      out.push({ kind: 'rule', line: i + 1, subject: a, resource: b, action: c, object: d, effect: e || 'allow' });
+    }
+    if (mark === 'g' && a && b) out.push({ kind: 'grant', line: i + 1, subject: a, role: b });
+  });
+  return out;
+}
+
+/** A role of a policy: what it allows and who has it. */
+export interface Role {
+  name: string;
+  rules: number;
+  denials: number;
+  holders: string[];
+}
+
+export const builtIn = ['role:admin', 'role:readonly'];
+
+/** The roles that a policy speaks of, in order of their names. */
+export function rolesOf(lines: readonly Line[]): Role[] {
+  const all = new Map<string, Role>();
+  const role = (name: string) => {
+    const held = all.get(name) ?? { name, rules: 0, denials: 0, holders: [] };
+    all.set(name, held);
+    return held;
+  };
+  for (const name of builtIn) role(name);
+  for (const l of lines) {
+    if (l.kind === 'rule' && l.subject.startsWith('role:')) {
+      const r = role(l.subject);
+      r.rules++;
+      if (l.effect === 'deny') r.denials++;
+    }
+    if (l.kind === 'grant') role(l.role).holders.push(l.subject);
+  }
+  return [...all.values()].sort((a, b) => a.name.localeCompare(b.name));
+}
+
+/** A group or person that policies name, and the roles that it has by them. */
+export interface Group {
+  name: string;
+  roles: string[];
+  where: string[];
+}
+
+/** The subjects that are no accounts: groups of identity providers, mostly. */
+export function groupsOf(
+  lines: readonly Line[],
+  accounts: ReadonlySet<string>,
+  projects: readonly { name: string; roles: readonly { name: string; groups: readonly string[] }[] }[],
+): Group[] {
+  const all = new Map<string, Group>();
+  const note = (name: string, role: string, where: string) => {
+    if (accounts.has(name) || name.startsWith('role:') || name.startsWith('proj:') || name === '*') return;
+    const g = all.get(name) ?? { name, roles: [], where: [] };
+    all.set(name, g);
+    g.roles.push(role);
+    if (!g.where.includes(where)) g.where.push(where);
+  };
+  for (const l of lines) {
+    if (l.kind === 'grant') note(l.subject, l.role, 'policy.csv');
+    if (l.kind === 'rule') note(l.subject, `rule in line ${l.line}`, 'policy.csv');
+  }
+  for (const p of projects) {
+    for (const r of p.roles) for (const g of r.groups) note(g, `proj:${p.name}:${r.name}`, `project ${p.name}`);
+  }
+  return [...all.values()].sort((a, b) => a.name.localeCompare(b.name));
+}
+
+/** The actions that each resource has. */
+export const actions: Record<string, readonly string[]> = {
+  applications: [
+    'get',
+    'create',
+    'update',
+    'delete',
+    'sync',
+    'rollback',
+    'override',
+    'action/*',
+    'update/*',
+    'delete/*',
+    '*',
+  ],
+  projects: ['get', 'create', 'update', 'delete', '*'],
+  clusters: ['get', 'create', 'update', 'delete', 'override', '*'],
+  repositories: ['get', 'create', 'update', 'delete', '*'],
+  'write-repositories': ['get', 'create', 'update', 'delete', '*'],
+  certificates: ['get', 'create', 'update', 'delete', '*'],
+  gpgkeys: ['get', 'create', 'delete', '*'],
+  accounts: ['get', 'create', 'update', 'delete', '*'],
+  logs: ['get', '*'],
+  exec: ['create', '*'],
+  settings: ['get', 'update', '*'],
+  audit: ['get', 'update', '*'],
+};
+
+/** What is known for completions. */
+export interface Known {
+  subjects: readonly string[];
+  roles: readonly string[];
+  objects: readonly string[];
+}
+
+/**
+ * What may come at the end of a line that is being written: the choices, and
+ * how many characters of the line are the beginning of one.
+ */
+export function choices(before: string, known: Known): { options: string[]; typed: number } {
+  const fields = before.split(',').map((f) => f.trimStart());
+  const last = fields.at(-1) ?? '';
+  const of = (options: readonly string[]) => ({
+    options: options.filter((o) => o.toLowerCase().startsWith(last.toLowerCase()) && o !== last),
+    typed: last.length,
+  });
+  const mark = fields[0]?.trim();
+  if (fields.length === 1) return of(['p, ', 'g, ']);
+  if (mark === 'g') return of(fields.length === 2 ? known.subjects : fields.length === 3 ? known.roles : []);
+  if (mark !== 'p' && mark !== 't') return { options: [], typed: 0 };
+  switch (fields.length) {
+    case 2:
+      return of([...known.roles, ...known.subjects]);
+    case 3:
+      return of(Object.keys(actions));
+    case 4:
+      return of(actions[fields[2]?.trim() ?? ''] ?? []);
+    case 5:
+      return of(known.objects);
+    case 6:
+      return of(['allow', 'deny']);
+    default:
+      return { options: [], typed: 0 };
+  }
+}
+
+/** Reads a question as people write it: delete applications shop/*. */
+export function readQuestion(text: string): { resource: string; action: string; object: string } | undefined {
+  const [first = '', second = '', object = ''] = text.trim().split(/\s+/);
+  if (!first || !second || !object) return undefined;
+  const swapped = actions[first] !== undefined && actions[second] === undefined;
+  return swapped ? { resource: first, action: second, object } : { resource: second, action: first, object };
+}

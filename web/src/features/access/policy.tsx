@@ -1,0 +1,275 @@
+import type { CompletionContext } from '@codemirror/autocomplete';
+import { Alert, Button, Group, SegmentedControl, Stack, Text, TextInput } from '@mantine/core';
+import { useDebouncedValue } from '@mantine/hooks';
+import { useMutation, useQuery } from '@tanstack/react-query';
+import { useCallback, useState } from 'react';
+import { HubError, sentence } from '../../api/errors';
+import { useDenied } from '../../api/session';
+import { ago, exact } from '../../format/format';
+import { ActionButton } from '../../ui/action-button';
+import { StateMark } from '../../ui/badges';
+import { CodeEditor } from '../../ui/code-editor';
+import { SectionTitle } from '../../ui/page';
+import { Problem, Screen } from '../../ui/states';
+import {
+  accessMutations,
+  accessQueries,
+  type PolicyEffect,
+  type PolicyKey,
+  type PolicyPreview,
+  type PolicyValues,
+} from './api';
+import './access.css';
+import { choices, readPolicy } from './model';
+import { PolicyHistory } from './policy-history';
+
+const files: { key: PolicyKey; label: string; about: string }[] = [
+  { key: 'policy.csv', label: 'Rules', about: 'Who may do what. Comments stay.' },
+  {
+    key: 'policy.tests',
+    label: 'Tests',
+    about: 'A policy that fails one is not saved: t, subject, resource, action, object, allow.',
+  },
+  { key: 'policy.org.csv', label: 'Denials', about: 'What these rules deny, no other rule, role or project allows.' },
+];
+
+type Loaded = {
+  version: number;
+  values: Record<string, string>;
+  changed?: { updatedAt: string; updatedBy: string } | undefined;
+};
+
+/** The policy of the tenant with its tests and its past, and what a change would do before it is saved. */
+export function Policy({ version, show }: { version: string; show: (version: string | undefined) => void }) {
+  const stored = useQuery(accessQueries.policy());
+  return (
+    <Screen query={stored}>
+      {(d) => <Editor key={d.version} stored={d} reload={() => void stored.refetch()} past={{ version, show }} />}
+    </Screen>
+  );
+}
+
+interface EditorProps {
+  stored: Loaded;
+  reload: () => void;
+  past: { version: string; show: (version: string | undefined) => void };
+}
+
+function Editor({ stored, reload, past }: EditorProps) {
+  const denied = useDenied('settings', 'update');
+  const [draft, setDraft] = useState<PolicyValues>({});
+  const [file, setFile] = useState<PolicyKey>('policy.csv');
+  const [asked] = useDebouncedValue(draft, 400);
+  const changed = Object.keys(draft).length > 0;
+  const preview = useQuery({ ...accessQueries.preview(asked), placeholderData: (held) => held });
+  const settled = asked === draft && !preview.isFetching;
+  const save = useMutation(accessMutations.save());
+  const text = (key: PolicyKey) => draft[key] ?? stored.values[key] ?? '';
+  const edit = (key: PolicyKey, value: string) =>
+    setDraft((held) => {
+      const { [key]: _, ...rest } = held;
+      return value === (stored.values[key] ?? '') ? rest : { ...rest, [key]: value };
+    });
+  const state = preview.data?.state;
+  const wrong = (state?.problems.length ?? 0) + (state?.failedTests.length ?? 0);
+  const why = denied || (wrong > 0 ? 'The policy has problems or fails tests; they are listed beside it.' : '');
+  const known = useKnown(text('policy.csv'));
+  const complete = useCallback(
+    (c: CompletionContext) => {
+      const line = c.state.doc.lineAt(c.pos);
+      const found = choices(line.text.slice(0, c.pos - line.from), known);
+      if (found.options.length === 0 || (!c.explicit && found.typed === 0 && line.text === '')) return null;
+      return { from: c.pos - found.typed, options: found.options.map((label) => ({ label })), filter: false };
+    },
+    [known],
+  );
+  return (
+    <>
+      <Stack gap="xs">
+        <Group justify="space-between">
+          <SegmentedControl
+            aria-label="Part of the policy"
+            size="xs"
+            value={file}
+            data={files.map(({ key, label }) => ({
+              value: key,
+              label: draft[key] === undefined ? label : `${label} •`,
+            }))}
+            onChange={(next) => setFile(files.find((f) => f.key === next)?.key ?? 'policy.csv')}
+          />
+          <Group gap="xs">
+            <Text size="sm" c="dimmed" title={exact(stored.changed?.updatedAt)}>
+              {stored.changed
+                ? `Changed ${ago(stored.changed.updatedAt, Date.now())} by ${stored.changed.updatedBy}`
+                : 'Never changed'}
+            </Text>
+            {changed && (
+              <Button variant="subtle" color="gray" onClick={() => setDraft({})}>
+                Discard
+              </Button>
+            )}
+            <ActionButton
+              why={why}
+              disabled={!changed || !settled || preview.isError}
+              loading={save.isPending}
+              onClick={() => save.mutate({ version: stored.version, values: draft })}
+            >
+              Save policy
+            </ActionButton>
+          </Group>
+        </Group>
+        <Text size="sm" c="dimmed">
+          {files.find((f) => f.key === file)?.about}
+        </Text>
+        {save.error && <Conflict error={save.error} reload={reload} />}
+        <CodeEditor
+          key={file}
+          label={`Policy: ${files.find((f) => f.key === file)?.label}`}
+          value={text(file)}
+          {...(denied ? {} : { change: (value: string) => edit(file, value) })}
+          complete={complete}
+          marks={marksOf(file, state)}
+        />
+        <TextInput
+          label="Default role"
+          description="What everybody who is signed in has, such as role:readonly; empty: nothing"
+          value={text('policy.default')}
+          readOnly={denied !== ''}
+          onChange={(e) => edit('policy.default', e.currentTarget.value)}
+        />
+      </Stack>
+      <aside aria-label="Checks">
+        <Checks
+          preview={preview}
+          tests={
+            text('policy.tests')
+              .split('\n')
+              .filter((l) => /^\s*t\s*,/.test(l)).length
+          }
+          changed={changed}
+        />
+        <PolicyHistory settings={stored.version} {...past} />
+      </aside>
+    </>
+  );
+}
+
+function Conflict({ error, reload }: { error: unknown; reload: () => void }) {
+  const stale = error instanceof HubError && error.detail.status === 412;
+  if (!stale) return <Problem error={error} />;
+  return (
+    <Alert color="yellow" role="alert" title="Somebody else has changed the settings meanwhile.">
+      <Text size="sm">Copy what you wrote before you read theirs; your text is then replaced by what is stored.</Text>
+      <Button size="compact-sm" mt="xs" onClick={reload}>
+        Read what is stored
+      </Button>
+    </Alert>
+  );
+}
+
+/** The lines of a file that problems name. */
+function marksOf(file: PolicyKey, state: PolicyPreview['state'] | undefined): number[] {
+  return (state?.problems ?? [])
+    .filter((p) => p.includes(file))
+    .flatMap((p) => [...p.matchAll(/line (\d+)/g)].map((m) => Number(m[1])));
+}
+
+function useKnown(csv: string) {
+  const noAccounts = useDenied('accounts', 'get');
+  const users = useQuery({ ...accessQueries.users(), enabled: !noAccounts });
+  const projects = useQuery(accessQueries.projects());
+  const lines = readPolicy(csv);
+  const subjects = new Set(users.data?.items.map((u) => u.name) ?? []);
+  const roles = new Set(['role:admin', 'role:readonly']);
+  for (const l of lines) {
+    (l.subject.startsWith('role:') ? roles : subjects).add(l.subject);
+    if (l.kind === 'grant') roles.add(l.role);
+  }
+  return {
+    subjects: [...subjects],
+    roles: [...roles],
+    objects: ['*', '*/*', ...(projects.data?.items.map((p) => `${p.metadata.name}/*`) ?? [])],
+  };
+}
+
+function Checks({
+  preview,
+  tests,
+  changed,
+}: {
+  preview: { data: PolicyPreview | undefined; error: unknown; isPending: boolean; refetch: () => unknown };
+  tests: number;
+  changed: boolean;
+}) {
+  return (
+    <Screen query={preview}>
+      {({ state, effects, more }) => (
+        <Stack gap="lg">
+          <section aria-label="Tests">
+            <SectionTitle count={`${tests - Math.min(tests, state.failedTests.length)} of ${tests} pass`}>
+              Tests
+            </SectionTitle>
+            {state.problems.map((p) => (
+              <Alert key={p} color="red" role="alert" title="Cannot be saved" mt="xs">
+                {sentence(p)}
+              </Alert>
+            ))}
+            {state.failedTests.map((t) => (
+              <Alert key={t} color="red" role="alert" title="A test fails" mt="xs">
+                {sentence(t)}
+              </Alert>
+            ))}
+            {state.problems.length + state.failedTests.length === 0 && (
+              <StateMark
+                look={{ label: tests > 0 ? 'Every test passes' : 'The policy is in force', tone: 'ok', shape: 'done' }}
+                weight="quiet"
+              />
+            )}
+            {state.warnings.map((w) => (
+              <Text key={w} size="sm" mt="xs">
+                Note: {sentence(w)}
+              </Text>
+            ))}
+          </section>
+          <section aria-label="What changes for whom">
+            <SectionTitle count={changed ? effects.length : undefined}>What changes for whom</SectionTitle>
+            {!changed && (
+              <Text c="dimmed">Nothing yet: this shows who gains and loses which rights while you write.</Text>
+            )}
+            {changed && effects.length === 0 && <Text c="dimmed">Nobody gains or loses a right.</Text>}
+            {effects.slice(0, 100).map((e) => (
+              <Effect key={`${e.subject} ${e.resource} ${e.action}`} effect={e} />
+            ))}
+            {(more || effects.length > 100) && <Text c="dimmed">There are more than are shown.</Text>}
+          </section>
+        </Stack>
+      )}
+    </Screen>
+  );
+}
+
+function Effect({ effect: e }: { effect: PolicyEffect }) {
+  const who = e.subject || 'Everybody';
+  const parts = [
+    { label: 'Gains', tone: 'ok', shape: 'done', names: e.gained, count: e.gainedCount ?? e.gained.length },
+    { label: 'Loses', tone: 'failed', shape: 'barred', names: e.lost, count: e.lostCount ?? e.lost.length },
+  ] as const;
+  return (
+    <>
+      {parts
+        .filter((p) => p.count > 0)
+        .map((p) => (
+          <div className="effect" key={p.label}>
+            <StateMark look={p} weight="quiet" />
+            <div>
+              <b>{who}</b> {e.action} {e.resource}
+              <Text size="xs" c="dimmed" className="breakable">
+                {p.names.slice(0, 3).join(', ')}
+                {p.count > 3 && ` and ${p.count - Math.min(3, p.names.length)} more`}
+              </Text>
+            </div>
+          </div>
+        ))}
+    </>
+  );
+}

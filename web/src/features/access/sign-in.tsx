@@ -1,0 +1,118 @@
+import { Button, Group, Stack, Table, Text, TextInput } from '@mantine/core';
+import { useMutation, useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import { under } from '../../api/root';
+import { meQuery, useDenied } from '../../api/session';
+import { ActionButton } from '../../ui/action-button';
+import { Once, SectionTitle } from '../../ui/page';
+import { Nothing, Problem, Screen } from '../../ui/states';
+import { accessMutations, accessQueries } from './api';
+import { TokenTable } from './members';
+
+/** The identity providers of the tenant, and who provisions people. */
+export function SignIn() {
+  const tenant = useQuery(meQuery).data?.tenant ?? '';
+  const providers = useQuery(accessQueries.providers(tenant));
+  return (
+    <Stack gap="lg">
+      <section aria-label="Identity providers">
+        <SectionTitle
+          count={providers.data?.items.length}
+          right={
+            <Link to="/settings" search={{ q: 'oidc' }}>
+              Settings of sign-in
+            </Link>
+          }
+        >
+          Identity providers
+        </SectionTitle>
+        <Screen
+          query={providers}
+          empty={(d) =>
+            d.items.length === 0 ? (
+              <Nothing title="People sign in with a name and a password.">
+                Set <code>oidc.config</code> or <code>dex.config</code> to let an identity provider sign them in.
+              </Nothing>
+            ) : undefined
+          }
+        >
+          {(d) => (
+            <Table aria-label="Identity providers">
+              <Table.Thead>
+                <Table.Tr>
+                  <Table.Th>Name</Table.Th>
+                  <Table.Th>How</Table.Th>
+                  <Table.Th aria-label="Actions" />
+                </Table.Tr>
+              </Table.Thead>
+              <Table.Tbody>
+                {d.items.map((p) => (
+                  <Table.Tr key={p.id}>
+                    <Table.Td>{p.name}</Table.Td>
+                    <Table.Td>
+                      {p.kind === 'redirect' ? 'The browser is sent there' : 'It checks a name and a password'}
+                    </Table.Td>
+                    <Table.Td>
+                      <Button
+                        size="compact-sm"
+                        variant="default"
+                        component="a"
+                        target="_blank"
+                        rel="noreferrer"
+                        href={under(`/login?tenant=${encodeURIComponent(tenant)}`)}
+                      >
+                        Open the sign-in
+                      </Button>
+                    </Table.Td>
+                  </Table.Tr>
+                ))}
+              </Table.Tbody>
+            </Table>
+          )}
+        </Screen>
+      </section>
+      <Provisioning />
+    </Stack>
+  );
+}
+
+function Provisioning() {
+  const denied = useDenied('accounts', 'create');
+  const noDelete = useDenied('accounts', 'delete');
+  const noAccounts = useDenied('accounts', 'get');
+  const tokens = useQuery({ ...accessQueries.scimTokens(), enabled: !noAccounts });
+  const [name, setName] = useState('');
+  const create = useMutation(accessMutations.createSCIM());
+  const revoke = useMutation(accessMutations.removeSCIM());
+  if (noAccounts) return null;
+  return (
+    <section aria-label="Provisioning">
+      <SectionTitle count={tokens.data?.items.length}>Provisioning by SCIM</SectionTitle>
+      <Text c="dimmed" mb="xs">
+        An identity provider creates and removes people at <code>/scim/v2</code> with one of these tokens.
+      </Text>
+      {create.error && <Problem error={create.error} />}
+      <Screen query={tokens}>
+        {(d) => (
+          <TokenTable tokens={d.items} label="Tokens for SCIM" denied={noDelete} revoke={(id) => revoke.mutate(id)} />
+        )}
+      </Screen>
+      <Group gap="xs" mt="xs" align="flex-end">
+        <TextInput label="Name of a new token" value={name} onChange={(e) => setName(e.currentTarget.value)} />
+        <ActionButton
+          why={denied}
+          variant="default"
+          disabled={!name}
+          loading={create.isPending}
+          onClick={() => create.mutate(name, { onSuccess: () => setName('') })}
+        >
+          Make a token
+        </ActionButton>
+      </Group>
+      {create.data && (
+        <Once what={`Token ${create.data.info.name}`} secret={create.data.token} close={() => create.reset()} />
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,296 @@
+import { Badge, Button, Group, Modal, NativeSelect, Stack, Table, Text, Title } from '@mantine/core';
+import { useMutation, useQuery } from '@tanstack/react-query';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
+import type { Me } from '../../api/client';
+import { may, meQuery } from '../../api/session';
+import { ago, exact } from '../../format/format';
+import { ActionButton } from '../../ui/action-button';
+import { StateMark } from '../../ui/badges';
+import { Nothing, Screen } from '../../ui/states';
+import { accountMutations, accountQueries, type Session, type Token } from './api';
+import { deviceName, tokenLook } from './model';
+import { NewToken } from './new-token';
+import './account.css';
+
+/** Where somebody is signed in, with which tokens, and as what: oneself, or for admins any account. */
+export function AccountPage() {
+  const { user } = useSearch({ from: '/shell/account' });
+  const me = useQuery(meQuery).data;
+  if (!me) return null;
+  const name = user ?? me.username;
+  return (
+    <div className="account">
+      <Group justify="space-between">
+        <Title order={2}>{name === me.username ? 'Your account' : `Account ${name}`}</Title>
+        {may(me, 'accounts', 'get') && <Members name={name} me={me.username} />}
+      </Group>
+      {name === me.username && <Identity me={me} />}
+      <Sessions key={`sessions ${name}`} name={name} me={me} />
+      <Tokens key={`tokens ${name}`} name={name} me={me} />
+    </div>
+  );
+}
+
+/** Chooses another account of the organisation. */
+function Members({ name, me }: { name: string; me: string }) {
+  const users = useQuery(accountQueries.users()).data ?? [];
+  const navigate = useNavigate({ from: '/account' });
+  const names = [...new Set([me, name, ...users.map((u) => u.name)])];
+  return (
+    <NativeSelect
+      aria-label="Account"
+      value={name}
+      data={names.map((n) => ({ value: n, label: n === me ? `${n} (you)` : n }))}
+      onChange={(e) => {
+        const { value } = e.currentTarget;
+        void navigate({ search: value === me ? {} : { user: value } });
+      }}
+    />
+  );
+}
+
+/** Who one is here, and which groups of the identity provider count. */
+function Identity({ me }: { me: Me }) {
+  return (
+    <section aria-labelledby="identity">
+      <div className="head">
+        <Title order={3} id="identity">
+          Claims and groups
+        </Title>
+      </div>
+      <dl className="account-facts">
+        <dt>Name</dt>
+        <dd>{me.username}</dd>
+        <dt>Organisation</dt>
+        <dd>{me.tenant}</dd>
+        <dt>Signed in by</dt>
+        <dd>{me.provider || 'a local account'}</dd>
+        <dt>Roles</dt>
+        <dd>{me.roles.length > 0 ? me.roles.join(', ') : 'none of its own'}</dd>
+        <dt>Groups and claims</dt>
+        <dd>
+          {me.groups && me.groups.length > 0 ? (
+            <Group gap={4}>
+              {me.groups.map((g) => (
+                <Badge key={g} variant="light" color="gray" tt="none">
+                  {g}
+                </Badge>
+              ))}
+            </Group>
+          ) : (
+            'none that policies can name'
+          )}
+        </dd>
+      </dl>
+    </section>
+  );
+}
+
+function Sessions({ name, me }: { name: string; me: Me }) {
+  const own = name === me.username;
+  const denied = own || may(me, 'accounts', 'update') ? '' : 'You need the right accounts update.';
+  const sessions = useQuery(accountQueries.sessions(name));
+  const end = useMutation(accountMutations.endSession(name));
+  const endAll = useMutation(accountMutations.endSessions(name, own));
+  const [asked, setAsked] = useState(false);
+  const others = sessions.data?.filter((s) => !s.current) ?? [];
+  return (
+    <section aria-labelledby="sessions">
+      <div className="head">
+        <Title order={3} id="sessions">
+          Sessions
+        </Title>
+        <ActionButton
+          variant="default"
+          size="xs"
+          why={denied || (others.length === 0 ? 'There is no other session.' : '')}
+          onClick={() => setAsked(true)}
+        >
+          {own ? 'End all others' : 'End all'}
+        </ActionButton>
+      </div>
+      <Screen query={sessions} empty={(d) => (d.length === 0 ? <Nothing title="Nobody is signed in." /> : undefined)}>
+        {(d) => (
+          <Table.ScrollContainer minWidth={640} type="native" tabIndex={0}>
+            <Table aria-labelledby="sessions">
+              <Table.Thead>
+                <Table.Tr>
+                  <Table.Th>Device</Table.Th>
+                  <Table.Th>Address</Table.Th>
+                  <Table.Th>Signed in</Table.Th>
+                  <Table.Th>Last used</Table.Th>
+                  <Table.Th>Ends</Table.Th>
+                  <Table.Th aria-label="Actions" />
+                </Table.Tr>
+              </Table.Thead>
+              <Table.Tbody>
+                {d.map((s) => (
+                  <SessionRow
+                    key={s.id}
+                    session={s}
+                    denied={denied}
+                    busy={end.isPending}
+                    end={() => end.mutate(s.id)}
+                  />
+                ))}
+              </Table.Tbody>
+            </Table>
+          </Table.ScrollContainer>
+        )}
+      </Screen>
+      <Modal opened={asked} onClose={() => setAsked(false)} title={own ? 'End all other sessions' : 'End all sessions'}>
+        <Stack>
+          <Text size="sm">
+            {others.length === 1 ? 'One session ends' : `${others.length} sessions end`} at the next request, with open
+            streams. Tokens stay.
+          </Text>
+          <Group justify="flex-end">
+            <Button variant="default" onClick={() => setAsked(false)}>
+              Cancel
+            </Button>
+            <Button
+              color="red"
+              loading={endAll.isPending}
+              onClick={() => endAll.mutate(undefined, { onSettled: () => setAsked(false) })}
+            >
+              End them
+            </Button>
+          </Group>
+        </Stack>
+      </Modal>
+    </section>
+  );
+}
+
+function SessionRow(props: { session: Session; denied: string; busy: boolean; end: () => void }) {
+  const { session: s, denied, busy, end } = props;
+  const device = deviceName(s.client);
+  return (
+    <Table.Tr>
+      <Table.Td className="cell-text" title={s.client}>
+        {device} {s.current && <StateMark look={{ label: 'This one', tone: 'ok', shape: 'done' }} weight="quiet" />}
+      </Table.Td>
+      <Table.Td>
+        <code>{s.address || '–'}</code>
+      </Table.Td>
+      <Table.Td title={exact(s.createdAt)}>{ago(s.createdAt, Date.now())}</Table.Td>
+      <Table.Td title={exact(s.seenAt)}>{ago(s.seenAt, Date.now())}</Table.Td>
+      <Table.Td>{exact(s.expiresAt)}</Table.Td>
+      <Table.Td>
+        {!s.current && (
+          <ActionButton
+            variant="subtle"
+            size="xs"
+            why={denied}
+            disabled={busy}
+            aria-label={`End the session of ${device}`}
+            onClick={end}
+          >
+            End
+          </ActionButton>
+        )}
+      </Table.Td>
+    </Table.Tr>
+  );
+}
+
+function Tokens({ name, me }: { name: string; me: Me }) {
+  const own = name === me.username;
+  const denied = own || may(me, 'accounts', 'update') ? '' : 'You need the right accounts update.';
+  const tokens = useQuery(accountQueries.tokens(name));
+  const revoke = useMutation(accountMutations.revokeToken(name));
+  const [open, setOpen] = useState(false);
+  const [leaving, setLeaving] = useState<Token>();
+  return (
+    <section aria-labelledby="tokens">
+      <div className="head">
+        <Title order={3} id="tokens">
+          API tokens
+        </Title>
+        <ActionButton
+          size="xs"
+          why={denied || (me.via === 'session' ? '' : 'A token cannot make another one.')}
+          onClick={() => setOpen(true)}
+        >
+          New token
+        </ActionButton>
+      </div>
+      <Text size="sm" c="dimmed" mb="xs">
+        A token acts as {own ? 'you' : name}, with all rights of the account.
+      </Text>
+      <Screen
+        query={tokens}
+        empty={(d) =>
+          d.length === 0 ? <Nothing title="There is no token.">Programs sign in with one.</Nothing> : undefined
+        }
+      >
+        {(d) => (
+          <Table.ScrollContainer minWidth={640} type="native" tabIndex={0}>
+            <Table aria-labelledby="tokens">
+              <Table.Thead>
+                <Table.Tr>
+                  <Table.Th>Name</Table.Th>
+                  <Table.Th>Begins with</Table.Th>
+                  <Table.Th>State</Table.Th>
+                  <Table.Th>Made</Table.Th>
+                  <Table.Th>Last used</Table.Th>
+                  <Table.Th>Expires</Table.Th>
+                  <Table.Th aria-label="Actions" />
+                </Table.Tr>
+              </Table.Thead>
+              <Table.Tbody>
+                {d.map((t) => (
+                  <Table.Tr key={t.id}>
+                    <Table.Td className="cell-text">{t.name}</Table.Td>
+                    <Table.Td>
+                      <code>{t.prefix}…</code>
+                    </Table.Td>
+                    <Table.Td>
+                      <StateMark look={tokenLook(t, Date.now())} weight="quiet" />
+                    </Table.Td>
+                    <Table.Td title={exact(t.createdAt)}>{ago(t.createdAt, Date.now())}</Table.Td>
+                    <Table.Td title={exact(t.usedAt)}>{ago(t.usedAt, Date.now())}</Table.Td>
+                    <Table.Td>{t.expiresAt ? exact(t.expiresAt) : 'never'}</Table.Td>
+                    <Table.Td>
+                      <ActionButton
+                        variant="subtle"
+                        size="xs"
+                        color="red"
+                        why={denied}
+                        aria-label={`Revoke ${t.name}`}
+                        onClick={() => setLeaving(t)}
+                      >
+                        Revoke
+                      </ActionButton>
+                    </Table.Td>
+                  </Table.Tr>
+                ))}
+              </Table.Tbody>
+            </Table>
+          </Table.ScrollContainer>
+        )}
+      </Screen>
+      {open && <NewToken username={name} close={() => setOpen(false)} />}
+      <Modal opened={leaving !== undefined} onClose={() => setLeaving(undefined)} title="Revoke a token">
+        <Stack>
+          <Text size="sm">
+            Programs that use <b>{leaving?.name}</b> are refused at their next request. This cannot be undone.
+          </Text>
+          <Group justify="flex-end">
+            <Button variant="default" onClick={() => setLeaving(undefined)}>
+              Cancel
+            </Button>
+            <Button
+              color="red"
+              loading={revoke.isPending}
+              onClick={() => leaving && revoke.mutate(leaving.id, { onSettled: () => setLeaving(undefined) })}
+            >
+              Revoke it
+            </Button>
+          </Group>
+        </Stack>
+      </Modal>
+    </section>
+  );
+}

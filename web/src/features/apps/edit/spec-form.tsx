@@ -1,0 +1,321 @@
+import { Button, NumberInput, SegmentedControl, Switch } from '@mantine/core';
+import { IconPlus, IconTrash } from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
+import { at, fields, list, text } from '../object/read';
+import { editQueries } from './api';
+import { addSource, type Path, removeSource, sourcePaths, valueAt, write } from './document';
+import {
+  type Form,
+  FoundField,
+  LinesField,
+  mapLines,
+  Part,
+  pairLines,
+  SwitchField,
+  TextField,
+  textAt,
+  textLines,
+} from './fields';
+import { aboutProject, refusesDestination, refusesSource } from './limits';
+import { SourceForm } from './source-form';
+
+/** The form of an application. What it does not have stands in the YAML, and stays. */
+export function SpecForm({ form, fresh }: { form: Form; fresh: boolean }) {
+  const projects = useQuery(editQueries.projects());
+  const project = projects.data?.find((p) => p.metadata.name === (textAt(form, ['spec', 'project']) || 'default'));
+  return (
+    <div className="edit-form">
+      <Part title="Application">
+        {fresh && (
+          <div className="edit-two">
+            <TextField form={form} path={['metadata', 'name']} label="Name" placeholder="web" required />
+            <TextField
+              form={form}
+              path={['metadata', 'namespace']}
+              label="Namespace of the application"
+              placeholder="argocd"
+            />
+          </div>
+        )}
+        <FoundField
+          form={form}
+          path={['spec', 'project']}
+          label="Project"
+          description={project ? aboutProject(project) : projects.data ? 'There is none of that name.' : ''}
+          found={(projects.data ?? []).map((p) => p.metadata.name)}
+        />
+      </Part>
+      <SourcesPart form={form} limit={(url) => (project ? refusesSource(project, url) : '')} />
+      <DestinationPart form={form} project={project} />
+      <SyncPart form={form} />
+      <AboutPart form={form} />
+    </div>
+  );
+}
+
+function SourcesPart({ form, limit }: { form: Form; limit: (url: string) => string }) {
+  const paths = sourcePaths(form.value);
+  const several = list(form.value, 'spec.sources').length > 0;
+  return (
+    <>
+      {paths.map((path, i) => (
+        <Part
+          key={path.join('.')}
+          title={several ? `Source ${i + 1}` : 'Source'}
+          about={text(valueAt(form.value, path), 'name')}
+        >
+          <SourceForm form={form} path={path} limit={limit} />
+          {several && (
+            <div className="edit-two">
+              <TextField
+                form={form}
+                path={[...path, 'ref']}
+                label="Ref"
+                description="Others take values from it as $ref"
+              />
+              <TextField form={form} path={[...path, 'name']} label="Name of the source" />
+            </div>
+          )}
+          {several && (
+            <Button
+              variant="default"
+              size="xs"
+              leftSection={<IconTrash size={14} aria-hidden />}
+              onClick={() => form.edit((t) => removeSource(t, i))}
+            >
+              Remove source {i + 1}
+            </Button>
+          )}
+        </Part>
+      ))}
+      <Button
+        variant="default"
+        size="xs"
+        leftSection={<IconPlus size={14} aria-hidden />}
+        onClick={() => form.edit(addSource)}
+      >
+        Add a source
+      </Button>
+    </>
+  );
+}
+
+function DestinationPart({ form, project }: { form: Form; project: unknown }) {
+  const clusters = useQuery(editQueries.clusters());
+  const server = textAt(form, ['spec', 'destination', 'server']);
+  const name = textAt(form, ['spec', 'destination', 'name']);
+  const on = clusters.data?.find((c) => c.name === name || (server !== '' && c.server === server));
+  const refused = project
+    ? refusesDestination(project, {
+        names: [name || on?.name || '', server || on?.server || ''],
+        namespace: textAt(form, ['spec', 'destination', 'namespace']),
+      })
+    : '';
+  const limited: Form = {
+    ...form,
+    problem: (p) => form.problem(p) ?? (refused && p.at(-1) === 'name' ? refused : undefined),
+  };
+  const take = (v: string) =>
+    form.edit((t) => write(write(t, ['spec', 'destination', 'server'], undefined), ['spec', 'destination', 'name'], v));
+  return (
+    <Part title="Destination">
+      <div className="edit-two">
+        {server ? (
+          <FoundField
+            form={form}
+            path={['spec', 'destination', 'server']}
+            label="Address of the cluster"
+            description="A cluster can be named instead: empty this"
+            found={(clusters.data ?? []).flatMap((c) => (c.server ? [c.server] : []))}
+          />
+        ) : (
+          <FoundField
+            form={limited}
+            path={['spec', 'destination', 'name']}
+            label="Cluster"
+            description={
+              on ? `${on.connection}${on.kubeVersion ? `, Kubernetes ${on.kubeVersion}` : ''}` : 'By its name'
+            }
+            required
+            found={(clusters.data ?? []).map((c) => c.name)}
+            take={take}
+          />
+        )}
+        <TextField
+          form={form}
+          path={['spec', 'destination', 'namespace']}
+          label="Namespace in the cluster"
+          description="For objects that name none"
+          placeholder="web"
+        />
+      </div>
+    </Part>
+  );
+}
+
+/** The sync options that a form switches; others stay as they are written. */
+const options = [
+  { name: 'CreateNamespace', label: 'Create the namespace' },
+  { name: 'PruneLast', label: 'Prune last' },
+  { name: 'ApplyOutOfSyncOnly', label: 'Apply only what differs' },
+  { name: 'ServerSideApply', label: 'Server-side apply' },
+  { name: 'RespectIgnoreDifferences', label: 'Leave ignored fields alone' },
+  { name: 'FailOnSharedResource', label: 'Fail if another application has an object' },
+] as const;
+
+function SyncPart({ form }: { form: Form }) {
+  const place: Path = ['spec', 'syncPolicy', 'automated'];
+  const automated = valueAt(form.value, place);
+  const on = automated !== undefined && automated !== null && at(automated, 'enabled') !== false;
+  const held = list(form.value, 'spec.syncPolicy.syncOptions').map((o) => text(o));
+  const setOption = (name: string, to: boolean) => {
+    const others = held.filter((o) => !o.startsWith(`${name}=`));
+    const next = to ? [...others, `${name}=true`] : others;
+    form.set(['spec', 'syncPolicy', 'syncOptions'], next.length > 0 ? next : undefined);
+  };
+  const retry = valueAt(form.value, ['spec', 'syncPolicy', 'retry']);
+  return (
+    <Part title="Sync policy" about={form.problem(['spec', 'syncPolicy'])}>
+      <SegmentedControl
+        aria-label="Automation"
+        value={on ? 'auto' : 'manual'}
+        data={[
+          { value: 'manual', label: 'Manual: people sync' },
+          { value: 'auto', label: 'Automatic: each revision' },
+        ]}
+        onChange={(v) => {
+          if (v !== 'auto') form.set(place, undefined);
+          else if (automated && at(automated, 'enabled') === false) form.set([...place, 'enabled'], undefined);
+          else form.set(place, {});
+        }}
+      />
+      {on && (
+        <div className="edit-switches">
+          <SwitchField
+            form={form}
+            path={[...place, 'prune']}
+            label="Prune"
+            description="Delete what is no longer in the source"
+          />
+          <SwitchField
+            form={form}
+            path={[...place, 'selfHeal']}
+            label="Self-heal"
+            description="Undo changes that others make in the cluster"
+          />
+          <SwitchField
+            form={form}
+            path={[...place, 'allowEmpty']}
+            label="Allow empty"
+            description="Prune even if nothing is rendered"
+          />
+        </div>
+      )}
+      <div className="edit-switches">
+        {options.map((o) => (
+          <Switch
+            key={o.name}
+            label={o.label}
+            checked={held.includes(`${o.name}=true`)}
+            onChange={(e) => setOption(o.name, e.currentTarget.checked)}
+          />
+        ))}
+      </div>
+      <NumberInput
+        label="Attempts after a failure"
+        description="0: none. Back-off stands in the YAML"
+        min={0}
+        max={100}
+        value={retry === undefined ? 0 : Number(fields(retry)['limit'] ?? 0)}
+        onChange={(v) => {
+          const limit = typeof v === 'number' ? v : 0;
+          if (limit > 0) form.set(['spec', 'syncPolicy', 'retry', 'limit'], limit);
+          else form.set(['spec', 'syncPolicy', 'retry'], undefined);
+        }}
+      />
+    </Part>
+  );
+}
+
+/** Under this annotation, a link of an application has its title behind it. */
+const linkPrefix = 'link.argocd.argoproj.io/';
+
+/** Links that stand in annotations, as lines. */
+const linkLines = {
+  show: (value: unknown) =>
+    Object.entries(fields(value)).flatMap(([k, v]) =>
+      k.startsWith(linkPrefix) ? [`${k.slice(linkPrefix.length)}=${text(v)}`] : [],
+    ),
+  parse: (lines: string[]): { value?: Record<string, string> | undefined; error: string } => {
+    const read = mapLines.parse(lines);
+    const bad = Object.entries(read.value ?? {}).find(([, url]) => !/^https?:\/\/\S+$/i.test(url));
+    return bad ? { error: `“${bad[1]}” is no address that begins with http:// or https://.` } : read;
+  },
+};
+
+const plainLines = {
+  show: (value: unknown) =>
+    mapLines.show(Object.fromEntries(Object.entries(fields(value)).filter(([k]) => !k.startsWith(linkPrefix)))),
+  parse: mapLines.parse,
+};
+
+function AboutPart({ form }: { form: Form }) {
+  const annotations: Path = ['metadata', 'annotations'];
+  const held = fields(valueAt(form.value, annotations));
+  const links = Object.entries(held).filter(([k]) => k.startsWith(linkPrefix));
+  const rest = Object.entries(held).filter(([k]) => !k.startsWith(linkPrefix));
+  const put = (all: [string, unknown][]) => form.set(annotations, all.length > 0 ? Object.fromEntries(all) : undefined);
+  return (
+    <Part title="About it">
+      <LinesField
+        form={form}
+        path={['metadata', 'labels']}
+        label="Labels"
+        description="key=value, one on each line"
+        show={mapLines.show}
+        parse={mapLines.parse}
+        rows={2}
+      />
+      <LinesField
+        form={form}
+        path={annotations}
+        label="Annotations"
+        description="key=value, one on each line"
+        show={plainLines.show}
+        parse={plainLines.parse}
+        rows={2}
+        save={(v) => put([...Object.entries(v ?? {}), ...links])}
+      />
+      <LinesField
+        form={form}
+        path={annotations}
+        label="Links"
+        description="title=https://…, one on each line"
+        show={linkLines.show}
+        parse={linkLines.parse}
+        rows={2}
+        save={(v) =>
+          put([...rest, ...Object.entries(v ?? {}).map(([k, url]): [string, unknown] => [linkPrefix + k, url])])
+        }
+      />
+      <LinesField
+        form={form}
+        path={['spec', 'info']}
+        label="Info"
+        description="name=value, shown to people"
+        show={pairLines.show}
+        parse={pairLines.parse}
+        rows={2}
+      />
+      <LinesField
+        form={form}
+        path={['metadata', 'finalizers']}
+        label="Finalizers"
+        description="resources-finalizer.argocd.argoproj.io: its objects go with it"
+        show={textLines.show}
+        parse={textLines.parse}
+        rows={1}
+      />
+    </Part>
+  );
+}

@@ -1,0 +1,327 @@
+import { Alert, Button, Checkbox, Group, Progress as Meter, Modal, Stack, Text, TextInput } from '@mantine/core';
+import { useMutation, useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import { sentence } from '../../../api/errors';
+import { useDenied } from '../../../api/session';
+import { ActionButton } from '../../../ui/action-button';
+import { Problem, Screen } from '../../../ui/states';
+import { type Bulk, type BulkAction, type BulkRequest, bulkMutations, bulkQueries, type Row } from './api';
+import { keyOf } from './columns';
+
+/** Which applications are chosen: some by name, or all that the query has. */
+export interface Picked {
+  all: boolean;
+  names: readonly string[];
+}
+
+export const nonePicked: Picked = { all: false, names: [] };
+
+export const isPicked = (picked: Picked, row: Row) => picked.all || picked.names.includes(keyOf(row));
+
+/** How many can be chosen one by one; more are chosen by the filter. */
+const mostNames = 5_000;
+
+/** Chooses one application. Where all that match are chosen, single ones cannot be left out: the filter can. */
+export function Pick({ row, picked, setPicked }: { row: Row; picked: Picked; setPicked: (picked: Picked) => void }) {
+  const key = keyOf(row);
+  const on = isPicked(picked, row);
+  return (
+    <Checkbox
+      size="xs"
+      className="pick"
+      aria-label={`Select ${row.name}`}
+      checked={on}
+      disabled={picked.all || (!on && picked.names.length >= mostNames)}
+      onChange={() =>
+        setPicked({ all: false, names: on ? picked.names.filter((n) => n !== key) : [...picked.names, key] })
+      }
+    />
+  );
+}
+
+/** Chooses all applications that the query has, also those that are not read. */
+export function PickAll(props: { picked: Picked; setPicked: (picked: Picked) => void; total: number }) {
+  const { picked, setPicked, total } = props;
+  return (
+    <Checkbox
+      size="xs"
+      className="pick"
+      aria-label={`Select all ${total} that match`}
+      checked={picked.all}
+      indeterminate={!picked.all && picked.names.length > 0}
+      onChange={() => setPicked(picked.all ? nonePicked : { all: true, names: [] })}
+    />
+  );
+}
+
+const rights: Record<BulkAction, string> = {
+  sync: 'sync',
+  refresh: 'get',
+  pause: 'update',
+  resume: 'update',
+  delete: 'delete',
+};
+
+const words: Record<BulkAction, { title: string; act: string; done: string }> = {
+  sync: { title: 'Sync', act: 'Sync', done: 'Syncs that have begun' },
+  refresh: { title: 'Refresh', act: 'Refresh', done: 'Refreshes asked for' },
+  pause: { title: 'Pause automation', act: 'Pause', done: 'Paused' },
+  resume: { title: 'Resume automation', act: 'Resume', done: 'Resumed' },
+  delete: { title: 'Delete', act: 'Delete', done: 'Deletions that have begun' },
+};
+
+const actions: BulkAction[] = ['sync', 'refresh', 'pause', 'resume', 'delete'];
+
+const many = (n: number) => `${n.toLocaleString('en')} ${n === 1 ? 'application' : 'applications'}`;
+
+/** What can be done to the applications that are chosen. */
+export function BulkBar(props: {
+  picked: Picked;
+  query: string;
+  total: number;
+  clear: () => void;
+  begun: (id: string) => void;
+}) {
+  const { picked, query, total, clear, begun } = props;
+  const [asked, setAsked] = useState<BulkAction>();
+  if (!picked.all && picked.names.length === 0) return null;
+  return (
+    <section className="bulk-bar" aria-label="Do to the selected applications">
+      <span aria-live="polite">
+        {picked.all ? (
+          <b>All {total.toLocaleString('en')} that match</b>
+        ) : (
+          <>
+            <b>{picked.names.length} selected</b> of {total.toLocaleString('en')}
+          </>
+        )}
+      </span>
+      {actions.map((action) => (
+        <Act key={action} action={action} ask={setAsked} />
+      ))}
+      <Button variant="subtle" color="gray" onClick={clear}>
+        Clear selection
+      </Button>
+      {asked && (
+        <Ask
+          action={asked}
+          choice={picked.all ? (query ? { query } : { all: true }) : { names: [...picked.names] }}
+          close={() => setAsked(undefined)}
+          begun={(id) => {
+            setAsked(undefined);
+            clear();
+            begun(id);
+          }}
+        />
+      )}
+    </section>
+  );
+}
+
+function Act({ action, ask }: { action: BulkAction; ask: (action: BulkAction) => void }) {
+  const why = useDenied('applications', rights[action]);
+  return (
+    <ActionButton
+      why={why}
+      variant={action === 'sync' ? 'filled' : 'default'}
+      {...(action === 'delete' ? { color: 'red' } : {})}
+      onClick={() => ask(action)}
+    >
+      {words[action].act}
+    </ActionButton>
+  );
+}
+
+/** Says what would be done before it is. */
+function Ask(props: {
+  action: BulkAction;
+  choice: Choice<BulkRequest, 'query' | 'names' | 'all'>;
+  close: () => void;
+  begun: (id: string) => void;
+}) {
+  const { action, choice, close, begun } = props;
+  const [on, setOn] = useState(action === 'delete');
+  const [typed, setTyped] = useState('');
+  const [reason, setReason] = useState('');
+  const request: BulkRequest = { action, ...choice };
+  const plan = useQuery(bulkQueries.plan(request));
+  const start = useMutation(bulkMutations.start());
+  const options: Partial<BulkRequest> =
+    action === 'sync'
+      ? { prune: on }
+      : action === 'refresh'
+        ? { hard: on }
+        : action === 'delete'
+          ? { cascade: on }
+          : {};
+  const n = plan.data?.counts.pending ?? 0;
+  const sure = action !== 'delete' || typed === String(n);
+  return (
+    <Modal opened onClose={close} title={`${words[action].title}: what will be done`} size="lg">
+      <Screen query={plan}>
+        {(d) => (
+          <Stack>
+            {start.error != null && <Problem error={start.error} />}
+            <Text>
+              <b>{many(n)}</b> will be {passive[action]}.
+            </Text>
+            <Refused bulk={d} />
+            {action === 'sync' && (
+              <Checkbox
+                label="Also delete what Git no longer has (prune)"
+                checked={on}
+                onChange={(e) => setOn(e.currentTarget.checked)}
+              />
+            )}
+            {action === 'refresh' && (
+              <Checkbox
+                label="Render anew even if nothing has changed (hard)"
+                checked={on}
+                onChange={(e) => setOn(e.currentTarget.checked)}
+              />
+            )}
+            {action === 'delete' && (
+              <>
+                <Checkbox
+                  label="Also delete their objects in the clusters (cascade)"
+                  checked={on}
+                  onChange={(e) => setOn(e.currentTarget.checked)}
+                />
+                <TextInput
+                  label={`Type ${n} to go on`}
+                  autoComplete="off"
+                  value={typed}
+                  onChange={(e) => setTyped(e.currentTarget.value)}
+                />
+              </>
+            )}
+            {action !== 'refresh' && action !== 'delete' && (
+              <TextInput
+                label="Reason, for the activity"
+                maxLength={1000}
+                value={reason}
+                onChange={(e) => setReason(e.currentTarget.value)}
+              />
+            )}
+            <Group justify="flex-end">
+              <Button variant="default" onClick={close}>
+                Cancel
+              </Button>
+              <Button
+                disabled={n === 0 || !sure}
+                loading={start.isPending}
+                {...(action === 'delete' ? { color: 'red', variant: 'outline' } : {})}
+                onClick={() =>
+                  start.mutate(
+                    { ...request, ...options, ...(reason ? { reason } : {}) },
+                    { onSuccess: (b) => b.id && begun(b.id) },
+                  )
+                }
+              >
+                {`${words[action].act} ${many(n)}`}
+              </Button>
+            </Group>
+          </Stack>
+        )}
+      </Screen>
+    </Modal>
+  );
+}
+
+const passive: Record<BulkAction, string> = {
+  sync: 'synced',
+  refresh: 'refreshed',
+  pause: 'paused: nothing new is applied until they are resumed',
+  resume: 'resumed: they follow Git again',
+  delete: 'deleted',
+};
+
+type Choice<T, K extends keyof T> = { [P in K]?: T[P] };
+
+/** What the caller may not do, with the reasons. */
+function Refused({ bulk }: { bulk: Bulk }) {
+  const refused = (bulk.items ?? []).filter((i) => i.state === 'refused');
+  if (bulk.counts.refused === 0) return null;
+  return (
+    <Alert color="yellow" title={`${many(bulk.counts.refused)} will be left as they are`}>
+      <Items items={refused} />
+      {bulk.counts.refused > refused.length && <Text size="sm">and {bulk.counts.refused - refused.length} more</Text>}
+    </Alert>
+  );
+}
+
+function Items({ items }: { items: NonNullable<Bulk['items']> }) {
+  return (
+    <ul className="bulk-items">
+      {items.map((i) => (
+        <li key={`${i.namespace}/${i.name}`}>
+          <b>{i.name}</b> {sentence(i.message ?? '')}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** How far a request is. It goes on when this is closed. */
+export function Progress({ id, close }: { id: string; close: () => void }) {
+  const bulk = useQuery(bulkQueries.one(id));
+  const cancel = useMutation(bulkMutations.cancel(id));
+  return (
+    <Modal
+      opened
+      onClose={close}
+      title={bulk.data ? `${words[bulk.data.action].title}: ${many(bulk.data.total)}` : 'Progress'}
+      size="lg"
+    >
+      <Screen query={bulk}>
+        {(b) => {
+          const { pending, done, refused, failed, cancelled } = b.counts;
+          const gone = b.total - pending;
+          return (
+            <Stack>
+              <Meter value={b.total > 0 ? (gone / b.total) * 100 : 100} aria-label={`${gone} of ${b.total} are done`} />
+              <Text aria-live="polite">
+                {b.cancelled
+                  ? sentence(b.cancelled)
+                  : b.finishedAt
+                    ? 'All are done.'
+                    : `${gone.toLocaleString('en')} of ${b.total.toLocaleString('en')} are done …`}
+              </Text>
+              <dl className="facts-list bulk-counts">
+                <dt>{words[b.action].done}</dt>
+                <dd>{done}</dd>
+                {failed > 0 && (
+                  <>
+                    <dt>Failed</dt>
+                    <dd>{failed}</dd>
+                  </>
+                )}
+                {refused > 0 && (
+                  <>
+                    <dt>Not permitted</dt>
+                    <dd>{refused}</dd>
+                  </>
+                )}
+                {cancelled > 0 && (
+                  <>
+                    <dt>Cancelled</dt>
+                    <dd>{cancelled}</dd>
+                  </>
+                )}
+              </dl>
+              {(b.items ?? []).length > 0 && <Items items={b.items ?? []} />}
+              <Group justify="flex-end">
+                {!b.finishedAt && (
+                  <Button variant="default" loading={cancel.isPending} onClick={() => cancel.mutate()}>
+                    Cancel the rest
+                  </Button>
+                )}
+                <Button onClick={close}>Close</Button>
+              </Group>
+            </Stack>
+          );
+        }}
+      </Screen>
+    </Modal>
+  );
+}

@@ -1,0 +1,158 @@
+import { Text } from '@mantine/core';
+import type { ReactNode } from 'react';
+import { sentence } from '../../../api/errors';
+import { ago, exact, shortRevision } from '../../../format/format';
+import { DriftBadge, HealthBadge, StateBadge } from '../../../ui/badges';
+import { repositoryName } from '../source';
+import type { Row } from './api';
+
+export interface Column {
+  key: string;
+  title: string;
+  /** What the hub sorts by for it. */
+  sort?: string;
+  /** The width in the table. */
+  width: string;
+  /** It is shown on a phone as well. */
+  first?: boolean;
+  cell: (row: Row) => ReactNode;
+  hint?: (row: Row) => string;
+}
+
+export const keyOf = (row: Row) => `${row.namespace}/${row.name}`;
+
+/** Headlines beside which the health of an application must not look well. */
+const outweighing: Row['state'][] = ['Deleting', 'Stale', 'SyncFailed', 'SourceError', 'NotDeployed', 'Missing'];
+
+/** States that the columns of health and drift say already. */
+const said: Row['state'][] = ['Healthy', 'OutOfSync', 'Degraded', 'Missing', 'Progressing', 'Suspended', 'Unknown'];
+
+export function HealthCell({ row }: { row: Row }) {
+  return (
+    <HealthBadge
+      status={row.health}
+      cause={row.cause}
+      stale={row.stale === true || outweighing.includes(row.state)}
+      weight="quiet"
+    />
+  );
+}
+
+export function DriftCell({ row }: { row: Row }) {
+  return <DriftBadge status={row.sync} stale={row.stale === true} weight="quiet" />;
+}
+
+/** What there is to know of an application beyond its health and drift, in one line. */
+export function WhyCell({ row }: { row: Row }) {
+  const message = sentence(row.cause ?? '');
+  if (row.state === 'Stale') {
+    return (
+      <span title={exact(row.asOf)}>
+        <StateBadge state="Stale" message={message} weight="quiet" /> as of {ago(row.asOf, Date.now())}
+      </span>
+    );
+  }
+  if (row.state === 'Healthy') return null;
+  return (
+    <>
+      {!said.includes(row.state) && <StateBadge state={row.state} message={message} weight="quiet" />}{' '}
+      <span title={message}>{message}</span>
+    </>
+  );
+}
+
+/** The commit of the target, as people speak of it. */
+export function SourceCell({ row }: { row: Row }) {
+  const version = row.chart ? (row.targetRevision ?? '') : shortRevision(row.revision);
+  return (
+    <>
+      <code>{version}</code> {row.chart ?? row.subject}
+    </>
+  );
+}
+
+const automations: Record<Row['automation'], string> = {
+  auto: 'Automatic',
+  waiting: 'Automatic, waiting',
+  manual: 'Manual',
+  paused: 'Paused',
+};
+
+export const automationWord = (row: Row) => automations[row.automation];
+
+const labelsOf = (row: Row) => Object.entries(row.labels ?? {}).map(([k, v]) => `${k}=${v}`);
+
+/** The columns that there are besides the name, in their order. */
+export const columns: readonly Column[] = [
+  {
+    key: 'health',
+    title: 'Health',
+    sort: 'health',
+    width: 'w-state',
+    first: true,
+    cell: (row) => <HealthCell row={row} />,
+  },
+  { key: 'why', title: 'Why', sort: 'state', width: 'w-why', cell: (row) => <WhyCell row={row} /> },
+  {
+    key: 'drift',
+    title: 'Drift',
+    sort: 'sync',
+    width: 'w-state',
+    first: true,
+    cell: (row) => <DriftCell row={row} />,
+  },
+  {
+    key: 'source',
+    title: 'Source',
+    width: 'w-source',
+    cell: (row) => <SourceCell row={row} />,
+    hint: (row) => [row.subject, row.author, row.repoURL, row.path ?? row.chart].filter(Boolean).join('\n'),
+  },
+  { key: 'project', title: 'Project', sort: 'project', width: 'w-project', cell: (row) => row.project },
+  {
+    key: 'destination',
+    title: 'Destination',
+    width: 'w-destination',
+    cell: (row) => (
+      <>
+        {row.cluster}
+        {row.destinationNamespace && <Text span c="dimmed">{` / ${row.destinationNamespace}`}</Text>}
+      </>
+    ),
+    hint: (row) => [row.cluster, row.destinationNamespace].filter(Boolean).join(' / '),
+  },
+  {
+    key: 'repository',
+    title: 'Repository',
+    width: 'w-source',
+    cell: (row) => (row.repoURL ? repositoryName(row.repoURL) : ''),
+    hint: (row) => row.repoURL ?? '',
+  },
+  { key: 'target', title: 'Target', width: 'w-project', cell: (row) => row.targetRevision ?? '' },
+  { key: 'operation', title: 'Operation', width: 'w-state', cell: (row) => row.operation ?? '' },
+  { key: 'automation', title: 'Automation', width: 'w-state', cell: automationWord },
+  { key: 'owner', title: 'Owner', width: 'w-project', cell: (row) => row.owner ?? '' },
+  {
+    key: 'labels',
+    title: 'Labels',
+    width: 'w-source',
+    cell: (row) => labelsOf(row).join(' '),
+    hint: (row) => labelsOf(row).join('\n'),
+  },
+  {
+    key: 'created',
+    title: 'Created',
+    sort: 'created',
+    width: 'w-changed',
+    cell: (row) => (row.createdAt ? ago(row.createdAt, Date.now()) : ''),
+    hint: (row) => exact(row.createdAt),
+  },
+  {
+    key: 'changed',
+    title: 'Changed',
+    sort: 'changed',
+    width: 'w-changed',
+    cell: (row) => ago(row.changedAt, Date.now()),
+    hint: (row) => `${row.operation ? `Last operation: ${row.operation}\n` : ''}${exact(row.changedAt)}`,
+  },
+];

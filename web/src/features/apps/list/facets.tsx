@@ -1,0 +1,155 @@
+import { type ReactNode, useState } from 'react';
+import { healthOrder, operationOrder, StateMark, stateOrder, syncOrder } from '../../../ui/badges';
+import { type Facet, valuesOf } from './api';
+import { chosen, toggled } from './terms';
+
+/** The fields whose values are listed beside the list. */
+export const facetNames = [
+  'health',
+  'sync',
+  'state',
+  'operation',
+  'auto',
+  'cluster',
+  'project',
+  'namespace',
+  'repo',
+  'revision',
+  'owner',
+  'label',
+] as const;
+
+const titles: Record<string, string> = {
+  health: 'Health',
+  sync: 'Drift',
+  state: 'Needs somebody',
+  operation: 'Last operation',
+  auto: 'Automation',
+  cluster: 'Cluster',
+  project: 'Project',
+  namespace: 'Namespace',
+  repo: 'Repository',
+  revision: 'Target revision',
+  owner: 'Owner',
+  label: 'Labels',
+};
+
+/** How many values are listed at first. */
+const few = 8;
+
+const marks: Record<string, Map<string, ReactNode>> = Object.fromEntries(
+  (
+    [
+      ['health', healthOrder],
+      ['sync', syncOrder],
+      ['state', stateOrder],
+      ['operation', operationOrder],
+    ] as const
+  ).map(([facet, order]) => [
+    facet,
+    new Map(order.map(([value, look]) => [value.toLowerCase(), <StateMark key={value} look={look} weight="quiet" />])),
+  ]),
+);
+
+const words: Record<string, string> = { auto: 'Automatic', manual: 'Manual', paused: 'Paused' };
+
+/** The name of a value, in the words of the console. */
+function Value({ facet, value }: { facet: string; value: string }) {
+  const mark = marks[facet]?.get(value);
+  if (mark) return mark;
+  return (
+    <span className="word" title={value}>
+      {value === '' ? 'none' : ((facet === 'auto' ? words[value] : undefined) ?? value)}
+    </span>
+  );
+}
+
+/**
+ * The values that applications have, each with how many there are among those
+ * that the rest of the query leaves. Chosen again, a value is given back.
+ */
+export function Facets({
+  query,
+  facets,
+  change,
+  open,
+}: {
+  query: string;
+  facets: readonly Facet[];
+  change: (query: string) => void;
+  /** A phone shows them on request. */
+  open: boolean;
+}) {
+  const keys = facets.filter((f) => f.field.startsWith('label:'));
+  return (
+    <aside className="facets" aria-label="Filter applications" data-open={open}>
+      {facetNames.map((name) => (
+        <Group key={name} facet={name} title={titles[name] ?? name} query={query} facets={facets} change={change} />
+      ))}
+      {keys.map((f) => (
+        <Group
+          key={f.field}
+          facet={f.field}
+          title={f.field.slice('label:'.length)}
+          query={query}
+          facets={facets}
+          change={change}
+        />
+      ))}
+    </aside>
+  );
+}
+
+function Group(props: {
+  facet: string;
+  title: string;
+  query: string;
+  facets: readonly Facet[];
+  change: (query: string) => void;
+}) {
+  const { facet, title, query, facets, change } = props;
+  const [all, setAll] = useState(false);
+  const counts = valuesOf(facets, facet);
+  const wanted = chosen(query, facet);
+  const barred = chosen(query, facet, true);
+  const known = [...(marks[facet]?.keys() ?? [])];
+  const values = [...new Set([...known, ...counts.keys(), ...wanted, ...barred])].filter(
+    (v) => (counts.has(v) && (facet !== 'state' || known.includes(v))) || wanted.includes(v) || barred.includes(v),
+  );
+  if (values.length === 0 || (facet === 'owner' && values.length === 1 && values[0] === '')) return null;
+  const shown = all ? values : values.filter((v, i) => i < few || wanted.includes(v) || barred.includes(v));
+  const more = facets.find((f) => f.field === facet)?.more ?? 0;
+  return (
+    <section aria-label={title}>
+      <h3>{title}</h3>
+      {shown.map((value) => (
+        <div className="facet" key={value} data-barred={barred.includes(value)}>
+          <button
+            type="button"
+            aria-pressed={wanted.includes(value)}
+            onClick={() => change(toggled(query, facet, value))}
+          >
+            <Value facet={facet} value={value} />
+            <span className="count">{counts.get(value) ?? 0}</span>
+          </button>
+          <button
+            type="button"
+            className="bar"
+            aria-pressed={barred.includes(value)}
+            aria-label={`Exclude ${value || 'none'} of ${title}`}
+            title="Exclude"
+            onClick={() => change(toggled(query, facet, value, true))}
+          >
+            −
+          </button>
+        </div>
+      ))}
+      {!all && values.length > shown.length && (
+        <button type="button" className="more" onClick={() => setAll(true)}>
+          {values.length - shown.length} more
+        </button>
+      )}
+      {(all || values.length <= few) && more > 0 && <p className="quiet">{more} more: write them in the query.</p>}
+    </section>
+  );
+}

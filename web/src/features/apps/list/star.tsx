@@ -1,0 +1,17 @@
+import { IconStar, IconStarFilled } from '@tabler/icons-react';
+import type { Row } from './api';
+
+/** Makes an application a favourite of this browser, or no longer. */
+export function Star({ row, on, toggle }: { row: Row; on: boolean; toggle: (row: Row) => void }) {
+  return (
+    <button
+      type="button"
+      className="star"
+      aria-pressed={on}
+      aria-label={`Favourite ${row.name}`}
+      onClick={() => toggle(row)}
+    >
+      {on ? <IconStarFilled size={14} aria-hidden /> : <IconStar size={14} aria-hidden />}
+    </button>
+  );
+}

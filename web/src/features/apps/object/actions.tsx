@@ -1,0 +1,218 @@
+import { Alert, Button, Checkbox, Group, Select, Stack, Text, TextInput } from '@mantine/core';
+import { notifications } from '@mantine/notifications';
+import { useMutation, useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import type { Application, Node, ResourceAction } from '../../../api/client';
+import { needed, useDenied } from '../../../api/session';
+import { ActionButton } from '../../../ui/action-button';
+import { Nothing, Problem, Screen } from '../../../ui/states';
+import { type AppKey, appMutations, appQueries } from '../api';
+import { projectOf } from '../model';
+
+interface Props {
+  appKey: AppKey;
+  app: Application;
+  node: Node;
+}
+
+/** What one can do with a live object of an application. */
+export function ObjectActions({ appKey, app, node }: Props) {
+  const actions = useQuery(appQueries.actions(appKey, node));
+  return (
+    <Stack className="object-section" gap="md">
+      <Screen
+        query={actions}
+        empty={(a) =>
+          a.items.length === 0 ? <Nothing title="No actions are available for this resource." /> : undefined
+        }
+      >
+        {(a) => (
+          <Stack gap="xs" role="list" aria-label="Actions">
+            {a.items.map((action) => (
+              <Offer key={action.name} appKey={appKey} project={projectOf(app)} node={node} action={action} />
+            ))}
+          </Stack>
+        )}
+      </Screen>
+      <Delete appKey={appKey} app={app} node={node} />
+    </Stack>
+  );
+}
+
+/** The reason why an action on an object cannot be run, or nothing. */
+export function hindrance(action: ResourceAction, node: Node, project: string): string {
+  if (!action.permitted) return needed('applications', `action/${node.group}/${node.kind}/${action.name}`, project);
+  if (action.disabled) return "Not available in the object's current state.";
+  return '';
+}
+
+const effects: Readonly<Record<string, string>> = {
+  restart: 'Its pods are replaced one after the other, as its update strategy says.',
+  pause: 'Changes of its template start no rollout until it is resumed.',
+  resume: 'Changes that wait are rolled out.',
+  suspend: 'It starts no new runs until it is resumed.',
+  'create-job': 'A Job is created from its template and runs now.',
+  terminate: 'What runs now is ended.',
+};
+
+/** What running an action changes, as a sentence to confirm. */
+export function effectOf(action: ResourceAction, node: Node, values: Readonly<Record<string, string>>): string {
+  const set = Object.entries(values).filter(([, v]) => v !== '');
+  const how = set.length > 0 ? ` with ${set.map(([k, v]) => `${k} ${v}`).join(', ')}` : '';
+  const where = node.namespace ? ` in ${node.namespace}` : '';
+  const what = `${action.displayName || action.name}${how}: ${node.kind} ${node.name}${where}.`;
+  return [what, effects[action.name]].filter(Boolean).join(' ');
+}
+
+function Offer(props: { appKey: AppKey; project: string; node: Node; action: ResourceAction }) {
+  const { appKey, project, node, action } = props;
+  const run = useMutation(appMutations.act(appKey, node));
+  const [asking, setAsking] = useState(false);
+  const params = action.params ?? [];
+  const [values, setValues] = useState(
+    Object.fromEntries(params.map((p) => [p.name, p.value || p.default || ''])) as Record<string, string>,
+  );
+  const why = hindrance(action, node, project);
+  const title = action.displayName || action.name;
+  const start = () =>
+    run.mutate(
+      { action: action.name, values },
+      {
+        onSuccess: (result) => {
+          setAsking(false);
+          notifications.show({
+            color: 'teal',
+            title: `${title} is done`,
+            message: result.changes.map((c) => `${c.created ? 'Created' : 'Changed'} ${c.kind} ${c.name}`).join(', '),
+          });
+        },
+      },
+    );
+  return (
+    <Stack gap={4} role="listitem">
+      <Group align="flex-end" gap="xs">
+        {params.map((p) => (
+          <TextInput
+            key={p.name}
+            label={p.name}
+            size="xs"
+            value={values[p.name] ?? ''}
+            disabled={why !== ''}
+            onChange={(e) => {
+              const { value } = e.currentTarget;
+              setValues((all) => ({ ...all, [p.name]: value }));
+            }}
+          />
+        ))}
+        <ActionButton
+          size="xs"
+          variant="light"
+          why={action.permitted ? '' : why}
+          disabled={action.disabled || asking}
+          onClick={() => setAsking(true)}
+        >
+          {title}
+        </ActionButton>
+      </Group>
+      {why && (
+        <Text size="xs" c="dimmed">
+          {why}
+        </Text>
+      )}
+      {asking && (
+        <Confirm
+          question={effectOf(action, node, values)}
+          verb={`Run ${title}`}
+          running={run.isPending}
+          go={start}
+          cancel={() => setAsking(false)}
+        />
+      )}
+      {run.error && (
+        <Alert color="red" p="xs">
+          <Problem error={run.error} />
+        </Alert>
+      )}
+    </Stack>
+  );
+}
+
+/** Asks once more, in place, and says what changes. */
+function Confirm(props: { question: string; verb: string; running: boolean; go: () => void; cancel: () => void }) {
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: a fieldset has a look of its own
+    <div className="confirm" role="group" aria-label="Confirm">
+      <Text size="sm">{props.question}</Text>
+      <Group gap="xs" mt="xs">
+        <Button size="xs" variant="default" onClick={props.cancel} data-autofocus>
+          Cancel
+        </Button>
+        <Button size="xs" variant="light" color="red" loading={props.running} onClick={props.go}>
+          {props.verb}
+        </Button>
+      </Group>
+    </div>
+  );
+}
+
+const propagations = [
+  { value: 'foreground', label: 'What it owns first, then it' },
+  { value: 'background', label: 'It first, then what it owns' },
+  { value: 'orphan', label: 'It alone; what it owns stays' },
+] as const;
+
+function Delete({ appKey, app, node }: Props) {
+  const denied = useDenied('applications', 'delete', projectOf(app));
+  const tree = useQuery(appQueries.tree(appKey));
+  const remove = useMutation(appMutations.remove(appKey, node));
+  const [asking, setAsking] = useState(false);
+  const [how, setHow] = useState<(typeof propagations)[number]['value']>('foreground');
+  const [force, setForce] = useState(false);
+  const owned = tree.data?.nodes.filter((n) => n.parent && n.parent === node.uid).length ?? 0;
+  const question = [
+    `Deletes ${node.kind} ${node.name}${node.namespace ? ` in ${node.namespace}` : ''}.`,
+    owned > 0 && how !== 'orphan' ? `${owned} objects that it owns go with it.` : '',
+    node.managed ? 'Git still has it: self-heal or the next sync creates it again.' : '',
+  ];
+  return (
+    <section aria-label="Delete the object" className="delete">
+      <h4>Delete</h4>
+      <Group align="flex-end" gap="xs">
+        <Select
+          size="xs"
+          label="Order"
+          allowDeselect={false}
+          data={[...propagations]}
+          value={how}
+          onChange={(v) => setHow(propagations.find((p) => p.value === v)?.value ?? 'foreground')}
+        />
+        <Checkbox
+          size="xs"
+          label="Skip graceful termination"
+          checked={force}
+          onChange={(e) => setForce(e.currentTarget.checked)}
+        />
+        <ActionButton
+          size="xs"
+          variant="light"
+          color="red"
+          why={denied}
+          disabled={asking}
+          onClick={() => setAsking(true)}
+        >
+          Delete
+        </ActionButton>
+      </Group>
+      {asking && (
+        <Confirm
+          question={question.filter(Boolean).join(' ')}
+          verb={`Delete ${node.kind}`}
+          running={remove.isPending}
+          go={() => remove.mutate({ force, propagation: how }, { onSuccess: () => setAsking(false) })}
+          cancel={() => setAsking(false)}
+        />
+      )}
+      {remove.error && <Problem error={remove.error} />}
+    </section>
+  );
+}

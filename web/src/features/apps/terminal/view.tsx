@@ -1,0 +1,261 @@
+import { Button, Group, Select, Text, useComputedColorScheme } from '@mantine/core';
+import { IconClipboard, IconCopy, IconPlayerStop, IconTerminal2 } from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
+import { useEffect, useRef, useState } from 'react';
+import type { Node } from '../../../api/client';
+import { sentence } from '../../../api/errors';
+import { StateMark } from '../../../ui/badges';
+import { Nothing, Screen } from '../../../ui/states';
+import { type AppKey, appQueries } from '../api';
+import { list, text } from '../object/read';
+import '@xterm/xterm/css/xterm.css';
+import { copy, TerminalScreen } from './screen';
+import { type Ended, Session, type Started } from './session';
+import './terminal.css';
+
+const shells = [
+  { value: '', label: 'First that is there' },
+  { value: 'bash', label: 'bash' },
+  { value: 'sh', label: 'sh' },
+  { value: 'powershell', label: 'powershell' },
+  { value: 'cmd', label: 'cmd' },
+];
+
+type State = { is: 'idle' } | { is: 'opening' } | { is: 'open'; started: Started } | { is: 'ended'; ended: Ended };
+
+/** The containers of a pod that one can open a shell in. */
+export function containersOf(live: unknown): string[] {
+  return ['spec.containers', 'spec.ephemeralContainers', 'spec.initContainers'].flatMap((path) =>
+    list(live, path).map((c) => text(c, 'name')),
+  );
+}
+
+/** A shell in a container of a pod. */
+export default function TerminalTab({ appKey, node }: { appKey: AppKey; node: Node }) {
+  const live = useQuery(appQueries.live(appKey, node));
+  return (
+    <Screen
+      query={live}
+      empty={(o) => (containersOf(o).length === 0 ? <Nothing title="The pod has no containers." /> : undefined)}
+    >
+      {(o) => <View key={node.uid} appKey={appKey} node={node} containers={containersOf(o)} />}
+    </Screen>
+  );
+}
+
+/** How long something may last, in words. */
+export function length(seconds: number): string {
+  const units: [string, number][] = [
+    ['hour', 3600],
+    ['minute', 60],
+    ['second', 1],
+  ];
+  const [unit, size] = units.find(([, n]) => seconds >= n) ?? ['second', 1];
+  const n = Math.round(seconds / size);
+  return `${n} ${unit}${n === 1 ? '' : 's'}`;
+}
+
+interface Props {
+  appKey: AppKey;
+  node: Node;
+  containers: string[];
+}
+
+function View({ appKey, node, containers }: Props) {
+  const [container, setContainer] = useState(containers[0] ?? '');
+  const [shell, setShell] = useState('');
+  const { ground, state, open, end, screen, choices } = useTerminal();
+  const begin = () => open({ app: appKey, namespace: node.namespace ?? '', pod: node.name, container, shell: shell });
+  const busy = state.is === 'opening' || state.is === 'open';
+  return (
+    <section className="terminal-view" aria-label="Terminal">
+      <Group gap="xs" className="object-tools" ref={choices} tabIndex={-1}>
+        <Select
+          size="xs"
+          aria-label="Container"
+          data={containers}
+          value={container}
+          allowDeselect={false}
+          disabled={busy}
+          onChange={(v) => setContainer(v ?? '')}
+        />
+        <Select
+          size="xs"
+          aria-label="Shell"
+          data={shells}
+          value={shell}
+          allowDeselect={false}
+          disabled={busy}
+          onChange={(v) => setShell(v ?? '')}
+        />
+        {busy ? (
+          <Button size="xs" variant="default" leftSection={<IconPlayerStop size={14} aria-hidden />} onClick={end}>
+            End the session
+          </Button>
+        ) : (
+          <Button size="xs" leftSection={<IconTerminal2 size={14} aria-hidden />} onClick={begin}>
+            {state.is === 'ended' ? 'Open a new session' : 'Open a shell'}
+          </Button>
+        )}
+        {state.is !== 'idle' && <Clipboard screen={screen} typing={state.is === 'open'} />}
+      </Group>
+      <StateLine state={state} />
+      <div className="terminal-ground" ref={ground} data-on={state.is !== 'idle'} />
+      {state.is === 'open' && <Keys press={(keys) => screen()?.terminal.input(keys)} />}
+    </section>
+  );
+}
+
+/** A screen, and the session that it shows. */
+function useTerminal() {
+  const ground = useRef<HTMLDivElement>(null);
+  const choices = useRef<HTMLDivElement>(null);
+  const held = useRef<{ screen?: TerminalScreen | undefined; session?: Session | undefined }>({});
+  const [state, setState] = useState<State>({ is: 'idle' });
+  const scheme = useComputedColorScheme('light');
+  // The variables have the new colours once the attribute of the document has changed.
+  useEffect(() => held.current.screen?.recolour(), [scheme]);
+  useEffect(() => {
+    const h = held.current;
+    return () => {
+      h.session?.close();
+      h.screen?.remove();
+      h.session = undefined;
+      h.screen = undefined;
+    };
+  }, []);
+  const finish = (ended: Ended) => {
+    held.current.session = undefined;
+    if (held.current.screen) held.current.screen.typing = false;
+    setState({ is: 'ended', ended });
+  };
+  const open = (place: ConstructorParameters<typeof Session>[0]) => {
+    if (!ground.current || held.current.session) return;
+    const h = held.current;
+    if (h.screen) h.screen.say('a new session');
+    h.screen ??= new TerminalScreen(ground.current, {
+      type: (t) => h.session?.type(t),
+      bytes: (t) => h.session?.bytes(t),
+      resize: (size) => h.session?.resize(size),
+      leave: () => choices.current?.focus(),
+    });
+    const screen = h.screen;
+    setState({ is: 'opening' });
+    h.session = new Session(place, screen.size, {
+      started: (started) => {
+        setState({ is: 'open', started });
+        screen.typing = true;
+        // The screen may have another size than it had when the session was asked for.
+        h.session?.resize(screen.size);
+        screen.terminal.focus();
+      },
+      output: (bytes) => screen.write(bytes),
+      ended: finish,
+    });
+  };
+  const end = () => {
+    held.current.session?.close();
+    finish({ reason: 'you have ended the session', fix: '' });
+  };
+  return { ground, choices, state, open, end, screen: () => held.current.screen };
+}
+
+/** How the session is, and what limits it. */
+function StateLine({ state }: { state: State }) {
+  return (
+    <div className="terminal-state" role="status" aria-label="Session">
+      {state.is === 'idle' && (
+        <Text size="sm" c="dimmed">
+          A shell runs with the rights of the container. Its start and end are in the audit log; what you type is not.
+        </Text>
+      )}
+      {state.is === 'opening' && <StateMark look={{ label: 'Opening …', tone: 'working', shape: 'running' }} />}
+      {state.is === 'open' && (
+        <>
+          <StateMark look={{ label: 'Open', tone: 'ok', shape: 'running' }} />
+          <Text size="sm" c="dimmed">
+            {state.started.command.join(' ')} in {state.started.container}
+            {state.started.maxSeconds ? `, ends after ${length(state.started.maxSeconds)}` : ''}
+            {state.started.idleSeconds ? `, or ${length(state.started.idleSeconds)} without typing` : ''}. Shift-Escape
+            leaves the screen.
+          </Text>
+        </>
+      )}
+      {state.is === 'ended' && <End ended={state.ended} />}
+    </div>
+  );
+}
+
+function End({ ended }: { ended: Ended }) {
+  const { code } = ended;
+  const well = code === 0;
+  return (
+    <>
+      <StateMark look={{ label: 'Ended', tone: well ? 'unknown' : 'attention', shape: well ? 'done' : 'failed' }} />
+      <span className="breakable">
+        {code === undefined ? sentence(ended.reason) : `The shell has ended with code ${code}.`}
+        {ended.fix && ` ${sentence(ended.fix)}`}
+      </span>
+    </>
+  );
+}
+
+function Clipboard({ screen, typing }: { screen: () => TerminalScreen | undefined; typing: boolean }) {
+  return (
+    <Group gap={4} ml="auto">
+      <Button
+        size="xs"
+        variant="default"
+        leftSection={<IconCopy size={14} aria-hidden />}
+        title="Ctrl-Shift-C"
+        onClick={() => void copy(screen()?.terminal.getSelection() ?? '')}
+      >
+        Copy
+      </Button>
+      <Button
+        size="xs"
+        variant="default"
+        leftSection={<IconClipboard size={14} aria-hidden />}
+        title="Ctrl-Shift-V"
+        disabled={!typing}
+        onClick={async () => {
+          const pasted = await navigator.clipboard?.readText().catch(() => '');
+          if (pasted) screen()?.terminal.paste(pasted);
+          screen()?.terminal.focus();
+        }}
+      >
+        Paste
+      </Button>
+    </Group>
+  );
+}
+
+const keys = [
+  { label: 'Esc', sends: '\x1b' },
+  { label: 'Tab', sends: '\t' },
+  { label: 'Ctrl-C', sends: '\x03' },
+  { label: 'Ctrl-D', sends: '\x04' },
+  { label: '↑', name: 'Up', sends: '\x1b[A' },
+  { label: '↓', name: 'Down', sends: '\x1b[B' },
+  { label: '←', name: 'Left', sends: '\x1b[D' },
+  { label: '→', name: 'Right', sends: '\x1b[C' },
+] as const;
+
+/** Keys that a phone does not have. */
+function Keys({ press }: { press: (keys: string) => void }) {
+  return (
+    <fieldset className="terminal-keys" aria-label="Keys">
+      {keys.map((k) => (
+        <button
+          type="button"
+          key={k.label}
+          aria-label={'name' in k ? k.name : k.label}
+          onPointerDown={(e) => e.preventDefault()}
+          onClick={() => press(k.sends)}
+        >
+          {k.label}
+        </button>
+      ))}
+    </fieldset>
+  );
+}

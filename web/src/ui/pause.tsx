@@ -1,0 +1,58 @@
+import { Button, Group, Modal, SegmentedControl, Stack, Text, TextInput } from '@mantine/core';
+import { useMutation } from '@tanstack/react-query';
+import { useState } from 'react';
+import { noticeMutations } from '../api/notices';
+import { useDenied } from '../api/session';
+import { ActionButton } from './action-button';
+import { Problem } from './states';
+
+const lengths = [
+  { value: '1h', label: '1 hour' },
+  { value: '4h', label: '4 hours' },
+  { value: '24h', label: '1 day' },
+  { value: '7d', label: '7 days' },
+];
+
+/** Pauses the automation of a cluster, or of the tenant without one. */
+export function PauseDialog({ cluster, close }: { cluster?: string; close: () => void }) {
+  const denied = useDenied('clusters', 'override');
+  const [reason, setReason] = useState('');
+  const [length, setLength] = useState('1h');
+  const pause = useMutation(noticeMutations.pause());
+  return (
+    <Modal opened onClose={close} title={cluster ? `Pause automation on ${cluster}` : 'Pause all automation'}>
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          if (denied || !reason.trim()) return;
+          pause.mutate({ ...(cluster ? { cluster } : {}), reason, for: length }, { onSuccess: close });
+        }}
+      >
+        <Stack>
+          {pause.error && <Problem error={pause.error} />}
+          <Text size="sm">
+            Nothing is synced or healed by itself {cluster ? 'there' : 'on any cluster'} until then. People may still
+            sync. Everybody concerned sees why.
+          </Text>
+          <TextInput
+            label="Reason"
+            required
+            data-autofocus
+            maxLength={150}
+            value={reason}
+            onChange={(e) => setReason(e.currentTarget.value)}
+          />
+          <SegmentedControl aria-label="For how long" value={length} data={lengths} onChange={setLength} />
+          <Group justify="flex-end">
+            <Button variant="default" onClick={close}>
+              Cancel
+            </Button>
+            <ActionButton type="submit" why={denied} disabled={!reason.trim()} loading={pause.isPending}>
+              Pause automation
+            </ActionButton>
+          </Group>
+        </Stack>
+      </form>
+    </Modal>
+  );
+}
