@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"shared/tunnel":      {"shared/clientip", "shared/fault", "shared/logkey", "shared/lifecycle", "shared/trace"},
 	"shared/trace":       {"shared/fault", "shared/logkey", "shared/version"},
 	"shared/telemetry":   {"shared/fault", "shared/logkey", "shared/lifecycle", "shared/trace", "shared/version"},
+	"shared/appquery":    {"shared/fault", "shared/suggest"},
 	"shared/selector":    {"shared/fault", "shared/manifest", "shared/suggest"},
 	"shared/bundled":     {},
 	"shared/rbac":        {"shared/fault", "shared/glob"},
@@ -50,9 +51,10 @@ var mayImport = map[string][]string{
 	"hub/relay":    {"hub", "hub/repourl", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/repourl", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/...", "hub/settings", "shared/*"},
-	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/identity/connector", "hub/identity/connector/exchange", "hub/identity/sso", "hub/access", "hub/audit", "hub/feed", "hub/relay", "hub/signature", "shared/*", "proto/*/*"},
+	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/identity/connector", "hub/identity/connector/exchange", "hub/identity/sso", "hub/access", "hub/audit", "hub/deeplink", "hub/feed", "hub/relay/...", "hub/signature", "hub/why", "shared/*", "proto/*/*"},
+	"hub/deeplink": {"shared/fault"},
 	"hub/lru":      {},
-	"hub/settings": {"hub", "hub/repourl", "hub/identity/connector/...", "hub/signature", "shared/*", "proto/*/*"},
+	"hub/settings": {"hub", "hub/repourl", "hub/deeplink", "hub/identity/connector/...", "hub/signature", "shared/*", "proto/*/*"},
 	"hub/pacing":   {"hub", "hub/repourl"},
 
 	"hub/identity/sso": {"hub", "hub/identity", "hub/identity/connector", "hub/identity/connector/...", "hub/lru", "hub/settings", "shared/*"},
@@ -66,6 +68,7 @@ var mayImport = map[string][]string{
 	"hub/api/recording": {},
 	"hub/api/reference": {},
 	"hub/api/labels":    {"hub", "shared/fault"},
+	"hub/api/rootpath":  {"shared/fault"},
 	"hub/api/patching":  {"hub/repourl", "shared/fault"},
 
 	"hub/store":    {"hub", "hub/repourl", "hub/lru", "hub/store/...", "shared/*"},
@@ -77,6 +80,10 @@ var mayImport = map[string][]string{
 	"hub/cmd/*":    {"hub", "hub/repourl", "hub/daemon", "hub/store", "hub/secret", "hub/render/...", "hub/render", "shared/*"},
 	"hub/source/*": {"hub", "hub/repourl", "hub/lru", "hub/source", "hub/source/guard", "shared/*"},
 
+	"hub/source/archives": {"hub", "hub/repourl", "hub/lru", "hub/source", "hub/source/charts", "shared/*"},
+	"hub/source/helmrepo": {"hub", "hub/source/archives", "hub/source/charts", "shared/*"},
+	"hub/source/oci":      {"hub", "hub/source/archives", "hub/source/charts", "shared/*"},
+
 	"hub/source/guard":         {},
 	"hub/source/git":           {"hub", "hub/repourl", "hub/signature", "hub/source", "hub/source/guard", "hub/source/git/packstore", "shared/*"},
 	"hub/source/git/packstore": {"hub/lru", "shared/*"},
@@ -84,6 +91,7 @@ var mayImport = map[string][]string{
 	"hub/source/charts/chartstest": {},
 
 	"hub/catalog/tenancy":    {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/signature", "hub/catalog/transact", "hub/catalog/validation", "hub/settings", "shared/*"},
+	"hub/catalog/listing":    {"hub", "hub/repourl", "hub/access", "shared/appquery", "shared/fault"},
 	"hub/catalog/platform":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/tenancy", "hub/catalog/transact", "hub/catalog/validation", "shared/*"},
 	"hub/catalog/transact":   {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/settings", "shared/*"},
 	"hub/catalog/validation": {"hub", "hub/repourl", "hub/settings", "shared/*"},
@@ -92,6 +100,8 @@ var mayImport = map[string][]string{
 	"hub/identity/connector/*":   {"hub/identity/connector", "hub/identity/connector/oauth", "shared/*"},
 	"hub/identity/connector/dex": {"hub/identity/connector", "hub/identity/connector/*", "shared/*"},
 
+	"hub/render/explore":   {"hub", "hub/repourl", "hub/render", "hub/render/plugin", "shared/*"},
+	"hub/render/plugin":    {"hub", "hub/repourl", "hub/render", "hub/render/sandbox", "hub/source/guard", "shared/*"},
 	"hub/render/scheduler": {"hub", "hub/repourl", "hub/render", "shared/*"},
 	"hub/dispatch/stream":  {"hub", "hub/repourl", "hub/batch", "hub/dispatch/wire", "shared/*", "proto/*/*"},
 	"hub/dispatch/wire":    {"hub", "hub/repourl", "hub/plan", "shared/*", "proto/*/*"},
@@ -103,8 +113,10 @@ var mayImport = map[string][]string{
 	"agent/tracking":      {"shared/*"},
 	"agent/wave":          {"agent/health", "shared/*"},
 	"agent/wave/wavetest": {},
+	"agent/secrets":       {"agent/secrets/...", "shared/*"},
+	"agent/secrets/*":     {"shared/*"},
 	"agent/apply": {
-		"agent/apply/ownership", "agent/exclude", "agent/health", "agent/hubobjects", "agent/inventory", "agent/rule", "agent/tracking", "agent/wave", "shared/*", "proto/*/*",
+		"agent/apply/ownership", "agent/secrets", "agent/exclude", "agent/health", "agent/hubobjects", "agent/inventory", "agent/rule", "agent/tracking", "agent/wave", "shared/*", "proto/*/*",
 	},
 
 	"agent/settings": {"agent/exclude", "shared/*", "proto/*/*"},
@@ -114,7 +126,7 @@ var mayImport = map[string][]string{
 	"agent/daemon": {"agent/...", "shared/*", "proto/*/*"},
 	"agent/cmd/*":  {"agent/daemon", "shared/*"},
 
-	"cli":         {"cli/...", "shared/action", "shared/apimodel", "shared/auditlog", "shared/fault", "shared/version", "shared/yamltext"},
+	"cli":         {"cli/...", "shared/action", "shared/apimodel", "shared/appquery", "shared/auditlog", "shared/fault", "shared/version", "shared/yamltext"},
 	"cli/*":       {"cli/...", "shared/apimodel", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
 	"cli/cmd/*":   {"cli"},
 	"cli/client":  {"shared/apimodel", "shared/fault"},
@@ -140,9 +152,10 @@ var homes = map[string][]string{
 	"github.com/go-git/go-git/v5":            {"hub/source/git/..."},
 	"helm.sh/helm/v3":                        {"hub/render/helm"},
 	"sigs.k8s.io/kustomize":                  {"hub/render/kustomize"},
+	"github.com/google/go-jsonnet":           {"hub/render/jsonnet"},
 	"github.com/casbin/casbin/v2":            {"integration/tools/bench"}, // the reference, and of tests
 	"github.com/hashicorp/yamux":             {"shared/tunnel"},
-	"github.com/coder/websocket":             {"shared/tunnel", "integration/..."},
+	"github.com/coder/websocket":             {"shared/tunnel", "hub/api/socket", "cli/live", "integration/..."},
 	"k8s.io/client-go":                       {"agent/...", "integration/..."},
 	"github.com/pressly/goose/v3":            {"hub/store/..."},
 	"github.com/google/go-containerregistry": {"integration/tools/image", "hub/source/charts/chartstest"},
@@ -152,6 +165,7 @@ var homes = map[string][]string{
 	"github.com/prometheus/client_golang":    {"shared/telemetry", "hub/metrics", "hub/daemon", "agent/metrics", "agent/daemon", "integration/..."},
 	"go.opentelemetry.io/otel":               {"shared/trace", "integration/..."},
 	"go.etcd.io/bbolt":                       {"agent/inventory"},
+	"filippo.io/age":                         {"agent/secrets/...", "integration/..."},
 	"github.com/pires/go-proxyproto":         {"hub/daemon", "integration/..."},
 	"github.com/go-ldap/ldap/v3":             {"hub/identity/connector/ldap", "integration/..."},
 	"github.com/crewjam/saml":                {"hub/identity/connector/saml"},
@@ -159,6 +173,7 @@ var homes = map[string][]string{
 	"github.com/coreos/go-oidc/v3":           {"hub/identity/connector/..."},
 	"github.com/russellhaering/goxmldsig":    {"hub/identity/connector/saml"},
 	"golang.org/x/oauth2":                    {"hub/identity/connector/..."},
+	"github.com/expr-lang/expr":              {"hub/deeplink"},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
 }
 

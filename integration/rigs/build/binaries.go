@@ -74,6 +74,16 @@ func controlPlane() (r recipe, cache string, err error) {
 	return recipe{name: "controlplane", dir: filepath.Join(root, "integration", "rigs", "localcluster"), pkg: "./cmd/controlplane"}, cache, err
 }
 
+// Registry returns the program of an OCI registry, and builds it unless it is in
+// the cache.
+func Registry(ctx context.Context, progress io.Writer) (string, error) {
+	root, cache, err := places("registry")
+	if err != nil {
+		return "", err
+	}
+	return build(ctx, cache, recipe{name: "registry", dir: filepath.Join(root, "integration", "rigs", "registry", "program"), pkg: "."}, progress)
+}
+
 // generators write the code that is generated, at the versions that
 // integration/tools/lint/go.mod names.
 var generators = map[string]string{
@@ -123,6 +133,22 @@ func Linter(ctx context.Context, progress io.Writer) (string, error) {
 		name: "golangci-lint", dir: filepath.Join(root, "integration", "tools", "lint", "golangci"),
 		pkg: "github.com/golangci/golangci-lint/v2/cmd/golangci-lint",
 	}, progress)
+}
+
+// Renderers returns the paths of the command lines helm and kustomize at the
+// versions whose libraries the hub renders with, and builds those that are not
+// in the cache. Their versions are those of integration/tools/renderers/go.mod.
+func Renderers(ctx context.Context, progress io.Writer) (helm, kustomize string, err error) {
+	root, cache, err := places("tools")
+	if err != nil {
+		return "", "", err
+	}
+	dir := filepath.Join(root, "integration", "tools", "renderers")
+	if helm, err = build(ctx, cache, recipe{name: "helm", dir: dir, pkg: "helm.sh/helm/v3/cmd/helm"}, progress); err != nil {
+		return "", "", err
+	}
+	kustomize, err = build(ctx, cache, recipe{name: "kustomize", dir: dir, pkg: "sigs.k8s.io/kustomize/kustomize/v5"}, progress)
+	return helm, kustomize, err
 }
 
 // link makes path stand for target, whoever else does so at the same time.

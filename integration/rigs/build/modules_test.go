@@ -57,3 +57,20 @@ func versions(t *testing.T, file string) map[string]string {
 	}
 	return required
 }
+
+// The command lines that renders are compared with must be of the versions
+// whose libraries the hub has.
+func TestTheRenderersHaveTheVersionsOfTheProduct(t *testing.T) {
+	t.Parallel()
+	root, err := SourceRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	product := versions(t, filepath.Join(root, "go.mod"))
+	renderers := versions(t, filepath.Join(root, "integration", "tools", "renderers", "go.mod"))
+	for _, path := range []string{"helm.sh/helm/v3", "sigs.k8s.io/kustomize/api", "sigs.k8s.io/kustomize/kyaml"} {
+		if product[path] == "" || product[path] != renderers[path] {
+			t.Errorf("%s is %q in go.mod and %q in integration/tools/renderers/go.mod", path, product[path], renderers[path])
+		}
+	}
+}

@@ -95,15 +95,16 @@ func (s *SSH) prepare() error {
 		}
 	}
 	script := fmt.Sprintf(`#!/bin/sh
-echo "$SSH_ORIGINAL_COMMAND" >>'%s'
+echo "$SSH_ORIGINAL_COMMAND" >>'%[1]s'
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null
-cd '%s' || exit 1
+cd '%[2]s' || exit 1
 case "$SSH_ORIGINAL_COMMAND" in
 git-upload-pack\ *) eval "exec $SSH_ORIGINAL_COMMAND" ;;
+git-lfs-authenticate\ *\ download) [ -f '%[3]s' ] && exec cat '%[3]s' ;;
 esac
 echo 'only git-upload-pack is served' >&2
 exit 1
-`, s.file("calls"), s.options.Repositories)
+`, s.file("calls"), s.options.Repositories, s.file("lfs"))
 	if err := os.WriteFile(s.file("serve"), []byte(script), 0o755); err != nil {
 		return err
 	}
@@ -274,6 +275,11 @@ func (s *SSH) NewKey(kind string) (string, error) {
 	_, err = f.Write(public)
 	return string(private), errors.Join(err, f.Close())
 }
+
+// AnswerLFS is what git-lfs-authenticate prints from now on, as published in the
+// repository git-lfs under docs/api/server-discovery.md. Without it, the command
+// is refused.
+func (s *SSH) AnswerLFS(text string) error { return os.WriteFile(s.file("lfs"), []byte(text), 0o644) }
 
 // CloseToAll takes every key its right.
 func (s *SSH) CloseToAll() error { return os.Truncate(s.file("authorized_keys"), 0) }

@@ -123,7 +123,9 @@ func (a *Authority) sign(template *x509.Certificate) (KeyPair, error) {
 	}
 	now := time.Now()
 	template.SerialNumber = serial
-	template.NotBefore, template.NotAfter = now.Add(-time.Hour), now.Add(certificateLife)
+	if template.NotAfter.IsZero() {
+		template.NotBefore, template.NotAfter = now.Add(-time.Hour), now.Add(certificateLife)
+	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	if err != nil {

@@ -15,6 +15,7 @@ type Span struct {
 	Trace, ID, Parent string
 	Name, Service     string
 	Attributes        map[string]string
+	Whole             string // all of it as text, with its status and events
 }
 
 // A Collector takes OpenTelemetry spans over OTLP/gRPC and keeps them.
@@ -64,7 +65,7 @@ func (c *Collector) Export(_ context.Context, r *collector.ExportTraceServiceReq
 			for _, s := range scope.GetSpans() {
 				span := Span{
 					Trace: hex.EncodeToString(s.GetTraceId()), ID: hex.EncodeToString(s.GetSpanId()), Parent: hex.EncodeToString(s.GetParentSpanId()),
-					Name: s.GetName(), Service: service, Attributes: map[string]string{},
+					Name: s.GetName(), Service: service, Attributes: map[string]string{}, Whole: s.String(),
 				}
 				for _, a := range s.GetAttributes() {
 					span.Attributes[a.GetKey()] = a.GetValue().GetStringValue()

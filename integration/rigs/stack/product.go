@@ -147,6 +147,10 @@ func (h *Hub) Start(ctx context.Context) error {
 	return h.process.Ready(ctx, func(ctx context.Context) error { return poll.OK(ctx, h.URL+"/readyz") })
 }
 
+// Use makes the next Start run the program of another folder, such as that of
+// another release.
+func (h *Hub) Use(bin string) { h.options.Bin = bin }
+
 // Dir is where the hub keeps its configuration, mirrors and log.
 func (h *Hub) Dir() string { return h.options.Dir }
 
@@ -239,6 +243,10 @@ func (a *Agent) Start(context.Context) error {
 	})
 	return err
 }
+
+// Use makes the next Start run the program of another folder, such as that of
+// another release.
+func (a *Agent) Use(bin string) { a.options.Bin = bin }
 
 // Ended is closed when the agent's process, as it is now, has ended.
 func (a *Agent) Ended() <-chan struct{} { return a.process.Done() }

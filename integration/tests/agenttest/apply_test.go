@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
@@ -33,6 +34,21 @@ func TestApply(t *testing.T) {
 		if ns.GetLabels()["team"] != "shop" || ns.GetAnnotations()["capstan.dev/tracking-id"] != "" {
 			t.Errorf("namespace has labels %v and annotations %v", ns.GetLabels(), ns.GetAnnotations())
 		}
+	})
+	t.Run("SRC-21 the cluster says which kinds have namespaces: one that is given to another kind is removed", func(t *testing.T) {
+		a := w.application()
+		name := w.namespace + "-placed"
+		roles := schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+		a.deploy("---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " + name + ", namespace: NS}\nrules: []\n" +
+			strings.ReplaceAll(configMap("placed", "red"), ", namespace: NS", ""))
+		role, err := shared.Dynamic().Resource(roles).Get(t.Context(), name, metav1Get)
+		if err != nil || role.GetNamespace() != "" {
+			t.Errorf("the role of the cluster: namespace %q, %v", role.GetNamespace(), err)
+		}
+		if got := w.get(configMaps, "placed").GetNamespace(); got != w.namespace {
+			t.Errorf("an object without a namespace is in %q", got)
+		}
+		a.synced()
 	})
 	t.Run("ENG-16 PROJ-10 what the project does not permit is not applied", func(t *testing.T) {
 		a := w.application()

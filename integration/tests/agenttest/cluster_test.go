@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -46,9 +49,11 @@ type world struct {
 	faults    faults
 	stop      func()
 	count     int
-	mode      string   // of an agent that has an account of its own and the rights of its chart
-	scope     []string // its namespaces
-	guard     string   // contents of its guard file
+	mode      string    // of an agent that has an account of its own and the rights of its chart
+	scope     []string  // its namespaces
+	guard     string    // contents of its guard file
+	secrets   string    // contents of its policy for secrets
+	alsoLog   io.Writer // gets its log, too; nil: nobody
 	account   *rest.Config
 	connect   *rest.Config // how it reaches the cluster; nil: as an admin
 	marker    *application // by which it is known that the agent has seen what there is
@@ -107,6 +112,15 @@ func (w *world) run() {
 	}
 	if w.mode != "" || w.guard != "" {
 		w.install(&c)
+	}
+	if w.secrets != "" {
+		c.SecretsFile = filepath.Join(w.t.TempDir(), "secrets.yaml")
+		if err := os.WriteFile(c.SecretsFile, []byte(w.secrets), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if w.alsoLog != nil {
+		c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(w.alsoLog, writer{w.t}), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -179,7 +193,7 @@ func (w *world) application() *application {
 // snapshot seals manifests (YAML) and gives the reference to them.
 func (a *application) snapshot(yaml string) *linkv1.SnapshotRef {
 	a.w.t.Helper()
-	objs, err := manifest.Parse("test.yaml", []byte(strings.ReplaceAll(yaml, "NS", a.w.namespace)), manifest.Limits{})
+	objs, err := manifest.Parse("test.yaml", []byte(inNamespace(yaml, a.w.namespace)), manifest.Limits{})
 	if err != nil {
 		a.w.t.Fatal(err)
 	}
@@ -315,9 +329,17 @@ func (w *world) resource(name string, cond func(*linkv1.Resource) bool) *linkv1.
 	return out
 }
 
+// namespaceMark stands for the namespace of a test in its manifests. It counts
+// as a word only: random keys and secrets contain the two letters, too.
+var namespaceMark = regexp.MustCompile(`\bNS\b`)
+
+func inNamespace(yaml, namespace string) string {
+	return namespaceMark.ReplaceAllLiteralString(yaml, namespace)
+}
+
 func (w *world) apply(yaml string) {
 	w.t.Helper()
-	if err := shared.Apply(w.t.Context(), strings.ReplaceAll(yaml, "NS", w.namespace)); err != nil {
+	if err := shared.Apply(w.t.Context(), inNamespace(yaml, w.namespace)); err != nil {
 		w.t.Fatal(err)
 	}
 }

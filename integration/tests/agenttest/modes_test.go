@@ -23,7 +23,7 @@ func (w *world) install(c *daemon.Config) {
 	w.t.Helper()
 	if w.guard != "" {
 		c.GuardFile = filepath.Join(w.t.TempDir(), "guard.yaml")
-		if err := os.WriteFile(c.GuardFile, []byte(strings.ReplaceAll(w.guard, "NS", w.namespace)), 0o600); err != nil {
+		if err := os.WriteFile(c.GuardFile, []byte(inNamespace(w.guard, w.namespace)), 0o600); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -121,7 +121,7 @@ func TestNamespaced(t *testing.T) {
 	})
 	a := w.application()
 	t.Run("CLU-06 11.9 an agent of some namespaces deploys, reports and heals in them with the rights of its chart", func(t *testing.T) {
-		a.deploy(configMap("web", "red") + strings.ReplaceAll(configMap("far", "red"), "NS", w.namespace+"-2") + deployed)
+		a.deploy(configMap("web", "red") + inNamespace(configMap("far", "red"), w.namespace+"-2") + deployed)
 		a.synced()
 		w.edit(configMaps, "web", "kubectl-edit", `{"data":{"color":"blue"}}`)
 		w.live(configMaps, "web", data("color", "red"))
@@ -152,7 +152,7 @@ func TestNamespaced(t *testing.T) {
 	})
 	t.Run("CLU-06 11.9 objects outside are refused one by one, and the others are Unknown", func(t *testing.T) {
 		b := w.application()
-		o := w.ended(b.begin(configMap("in", "red")+strings.ReplaceAll(configMap("out", "red"), "NS", w.namespace+"-other"), nil), "Failed")
+		o := w.ended(b.begin(configMap("in", "red")+inNamespace(configMap("out", "red"), w.namespace+"-other"), nil), "Failed")
 		if got := message(o, "ConfigMap", "out"); !strings.Contains(got, "this agent sees only the namespaces "+w.namespace) {
 			t.Errorf("ConfigMap: %s", got)
 		}
@@ -177,7 +177,7 @@ func TestNamespaced(t *testing.T) {
 		b.synced()
 	})
 	t.Run("11.9 it prunes, and survives a restart", func(t *testing.T) {
-		a.deploy(strings.ReplaceAll(configMap("far", "red"), "NS", w.namespace+"-2"))
+		a.deploy(inNamespace(configMap("far", "red"), w.namespace+"-2"))
 		w.waitDeleted(configMaps, "web")
 		w.stop()
 		w.run()
@@ -262,8 +262,8 @@ func TestGuard(t *testing.T) {
 			"locked-1":            {"ConfigMap", configMap("locked-1", "red"), "does not permit changes of it"},
 			"s":                   {"Secret", "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: NS}\n", "does not permit changes of it"},
 			w.namespace + "-role": {"ClusterRole", clusterRole, "nothing cluster-scoped"},
-			"there":               {"ConfigMap", strings.ReplaceAll(configMap("there", "red"), "NS", w.namespace+"-forbidden"), "does not permit changes in namespace"},
-			"home":                {"ConfigMap", strings.ReplaceAll(configMap("home", "red"), "NS", w.home), "protects the agent's own namespace"},
+			"there":               {"ConfigMap", inNamespace(configMap("there", "red"), w.namespace+"-forbidden"), "does not permit changes in namespace"},
+			"home":                {"ConfigMap", inNamespace(configMap("home", "red"), w.home), "protects the agent's own namespace"},
 		} {
 			o := w.ended(w.application().begin(c.manifest, nil), "Failed")
 			if got := message(o, c.kind, name); !strings.Contains(got, c.why) {

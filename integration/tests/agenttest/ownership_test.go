@@ -27,7 +27,7 @@ func note(r *linkv1.AppReport, kind, about string) bool {
 func TestOwnership(t *testing.T) {
 	w := newWorld(t)
 	both := configMap("both", "red")
-	t.Run("TRK-07 a second application is refused, with a condition, and with FailOnSharedResource fails before it changes anything", func(t *testing.T) {
+	t.Run("TRK-07 FT-O2 a second application is refused, with a condition, and with FailOnSharedResource fails before it changes anything", func(t *testing.T) {
 		a, b := w.application(), w.application()
 		a.deploy(both)
 		b.policy.SyncOptions = []string{"FailOnSharedResource=true"}

@@ -147,7 +147,7 @@ func TestByHand(t *testing.T) {
 		a := w.application()
 		a.policy.SyncOptions = []string{"CreateNamespace=true"}
 		hook := strings.Replace(hookJob("gate", "Sync", "BeforeHookCreation"), "metadata: {", "metadata: {", 1)
-		hook = strings.ReplaceAll(strings.Replace(hook, "argocd.argoproj.io/hook: Sync", "argocd.argoproj.io/hook: Sync, argocd.argoproj.io/sync-wave: '1'", 1), "NS", real)
+		hook = inNamespace(strings.Replace(hook, "argocd.argoproj.io/hook: Sync", "argocd.argoproj.io/hook: Sync, argocd.argoproj.io/sync-wave: '1'", 1), real)
 		id := a.begin(configMap("first", "red")+hook+strings.Replace(waved("last", "2"), "NS", "NS", 1), nil)
 		w.live(configMaps, "first", exists)
 		lost := w.namespace

@@ -212,6 +212,31 @@ spec: {accessModes: [ReadWriteOnce], storageClassName: none, resources: {request
 		w.ended(id, "Succeeded")
 		w.get(configMaps, "web")
 	})
+	t.Run("SEC-D12 ENG-16 a project that is restricted while an operation waits for a wave stops what comes after it", func(t *testing.T) {
+		b := w.application()
+		claims := configMaps
+		claims.Resource = "persistentvolumeclaims"
+		id := b.begin(`---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: tightened, namespace: NS, annotations: {argocd.argoproj.io/sync-wave: "-1"}}
+spec: {accessModes: [ReadWriteOnce], storageClassName: none, resources: {requests: {storage: 1Gi}}}
+`+configMap("later", "red"), nil)
+		w.await("the first wave is waited for", func() bool { return strings.Contains(w.operations[id].GetMessage(), "tightened") })
+		b.policy.Limits = &linkv1.Limits{Namespaces: []string{w.namespace}, NamespacedDeny: []*linkv1.KindRule{{Kind: "ConfigMap"}}}
+		w.append(b.stateRow())
+		w.await("the agent has the restriction", func() bool { return w.ack >= uint64(len(w.rows)) })
+		if _, err := w.at(claims).Patch(t.Context(), "tightened", "application/merge-patch+json", []byte(`{"status":{"phase":"Bound"}}`), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+		op := w.ended(id, "Failed")
+		if got := messageOf(op, "later"); !strings.Contains(got, "project default does not permit objects of kind ConfigMap") {
+			t.Errorf("the message is %q", got)
+		}
+		if _, err := w.at(configMaps).Get(t.Context(), "later", metav1.GetOptions{}); err == nil {
+			t.Error("an object that the project no longer permits was written")
+		}
+	})
 	t.Run("ENG-05 SYNC-26 a namespace, a kind and an object of it in one operation", func(t *testing.T) {
 		b := w.application()
 		group := strings.ReplaceAll(w.namespace, "-", "") + ".example.com"

@@ -13,7 +13,6 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/daemon"
 	"github.com/capstan-cd/capstan/integration/rigs/kube"
-	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 const leastAgent = `
@@ -131,6 +130,21 @@ func TestAgentChart(t *testing.T) {
 			t.Errorf("the agent is started so:\n%s", got)
 		}
 	})
+	t.Run("SEC-K9 SEC-F6 the guard limits access to containers, which is disabled by default for commands and ports", func(t *testing.T) {
+		r := agent("guard: {allowPrune: false, deny: [{kind: Secret, verbs: [edit]}], exec: {enabled: true, containers: [app], maxDuration: 1h}, portForward: {enabled: true, ports: [80]}}")
+		text, _ := r.at(t, "ConfigMap/capstan-agent-guard", "data", "guard.yaml").(string)
+		taken(t, text)
+		for _, want := range []string{"allowPrune: false", "maxDuration: 1h", "- 80"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %s in\n%s", want, text)
+			}
+		}
+		text, _ = agent("{}").at(t, "ConfigMap/capstan-agent-guard", "data", "guard.yaml").(string)
+		taken(t, text)
+		if strings.Count(text, "enabled: false") != 2 {
+			t.Error(text)
+		}
+	})
 	t.Run("SEC-K9 the agent accepts the guard, which protects the agent's rights", func(t *testing.T) {
 		r := agent("guard: {allowDelete: false, namespaces: ['*', '!kube-*'], deny: [{kind: Secret}]}")
 		text, _ := r.at(t, "ConfigMap/capstan-agent-guard", "data", "guard.yaml").(string)
@@ -146,6 +160,51 @@ func TestAgentChart(t *testing.T) {
 		sum := []any{"spec", "template", "metadata", "annotations", "checksum/guard"}
 		if r.at(t, agentDeployment, sum...) == agent("{}").at(t, agentDeployment, sum...) {
 			t.Error("a change of the guard does not restart the agent")
+		}
+	})
+	t.Run("pain 22 the agent accepts the policy for secrets, and may read only the age keys that it names", func(t *testing.T) {
+		r := agent(`secrets:
+  policy:
+    refresh: 1m
+    vault: [{address: "https://vault.test:8200", role: capstan, permit: [{paths: ["secret/data/{namespace}/*"]}]}]
+    sops: {age: [{secret: keys}, {secret: keys, key: other}, {secret: more}]}
+  vaultAudience: vault
+`)
+		text, _ := r.at(t, "ConfigMap/capstan-agent-guard", "data", "secrets.yaml").(string)
+		for _, w := range []string{"refresh: 1m", "tokenFile: /var/run/secrets/capstan/vault/token", "secret/data/{namespace}/*"} {
+			if !strings.Contains(text, w) {
+				t.Errorf("%q is not in:\n%s", w, text)
+			}
+		}
+		file := filepath.Join(t.TempDir(), "secrets.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := daemon.Run(t.Context(), daemon.Config{
+			StateDir: file, Namespace: "ops", Log: slog.New(slog.DiscardHandler), REST: &rest.Config{Host: "http://127.0.0.1:1"}, SecretsFile: file,
+		})
+		if err == nil || strings.Contains(err.Error(), "the secrets policy") {
+			t.Errorf("the agent says %v of\n%s", err, text)
+		}
+		if got := args(r); !strings.Contains(got, "--secrets-file=/etc/capstan/guard/secrets.yaml") {
+			t.Errorf("args:\n%s", got)
+		}
+		volumes := says(r.at(t, agentDeployment, append(pod, "volumes")...))
+		if !strings.Contains(volumes, "audience: vault") {
+			t.Errorf("volumes:\n%s", volumes)
+		}
+		var names []any
+		rules, _ := r["Role/capstan"].Object["rules"].([]any)
+		for _, rule := range rules {
+			if says(dig(rule, "resources")) == "- secrets" && says(dig(rule, "verbs")) == "- get" {
+				names, _ = dig(rule, "resourceNames").([]any)
+			}
+		}
+		if says(names) != "- keys\n- more" {
+			t.Errorf("it may read %v", names)
+		}
+		if got := agent("{}"); strings.Contains(args(got), "--secrets-file") || got.at(t, "ConfigMap/capstan-agent-guard", "data").(map[string]any)["secrets.yaml"] != nil {
+			t.Error("without a policy there is one")
 		}
 	})
 	t.Run("state in a volume, in an existing claim, or in the pod", func(t *testing.T) {
@@ -317,6 +376,7 @@ logLevel: debug
 	}{
 		"repository":         {"upgrades: {enabled: true, repositories: ['A,B']}", []string{"upgrades"}},
 		"unknown key":        {"namespace: shop", []string{"namespace"}},
+		"unknown secret":     {"secrets: {policy: {sops: {pgp: []}}}", []string{"pgp"}},
 		"unknown guard rule": {"guard: {allowDeletes: false}", []string{"allowDeletes"}},
 		"mode":               {"mode: all", []string{"mode"}},
 		"privileged port":    {"metrics: {port: 80}", []string{"metrics", "port"}},
@@ -369,22 +429,14 @@ func verbs(r rendered, id, resource string) []string {
 	return out
 }
 
-// taken has the agent itself read a guard file; that it then finds no API
-// server means that it had nothing to say against it.
+// taken has the agent itself read a guard file.
 func taken(t *testing.T, text string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "guard.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	state := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(state, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	err := daemon.Run(t.Context(), daemon.Config{
-		StateDir: state, Namespace: "ops", Log: slog.New(slog.DiscardHandler), REST: &rest.Config{Host: "http://127.0.0.1:1"}, GuardFile: file,
-	})
-	if fault.KindOf(err) != fault.Invalid || strings.Contains(err.Error(), "the guard file") {
+	if err := daemon.CheckGuard(file); err != nil {
 		t.Errorf("the agent says %v of\n%s", err, text)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/hub/daemon"
+	"github.com/capstan-cd/capstan/hub/render/plugin"
 )
 
 const leastHub = `
@@ -85,6 +86,25 @@ func TestHubChart(t *testing.T) {
 			if gotText := notes(t, c, values(t, leastHub, text)); strings.Contains(gotText, "NO PROXY IS TRUSTED") != warns {
 				t.Errorf("%s: want a warning: %v, notes:\n%s", text, warns, gotText)
 			}
+		}
+	})
+	t.Run("CMP-01 plugins are declared by values, and their secrets mounted", func(t *testing.T) {
+		const definition = "plugins: {existingSecret: tokens, definitions: {cue.yaml: {apiVersion: argoproj.io/v1alpha1, kind: ConfigManagementPlugin, metadata: {name: cue}, spec: {generate: {command: [cue, export]}}}}}\nconfig: {render: {plugins: {timeout: 30s}}}"
+		r := hub(definition)
+		cfg := configuration(t, r, "ConfigMap/capstan-capstan-hub")
+		if p := cfg.Render.Plugins; p.Folder != "/etc/capstan/plugins" || time.Duration(p.Timeout) != 30*time.Second {
+			t.Errorf("%+v", p)
+		}
+		text, _ := r.at(t, "ConfigMap/capstan-capstan-hub-plugins", "data", "cue.yaml").(string)
+		if all, err := plugin.Parse("cue.yaml", []byte(text)); err != nil || len(all) != 1 || all[0].FullName() != "cue" {
+			t.Errorf("%v, %v in %q", all, err, text)
+		}
+		mounts := says(r.at(t, hubDeployment, append(container, "volumeMounts")...))
+		if !strings.Contains(mounts, "/etc/capstan/plugins") || !strings.Contains(mounts, "/etc/capstan/plugin-secrets") {
+			t.Errorf("mounts %s", mounts)
+		}
+		if none := says(hub("{}").at(t, hubDeployment, append(container, "volumeMounts")...)); strings.Contains(none, "plugin") {
+			t.Errorf("without plugins: %s", none)
 		}
 	})
 	t.Run("a running hub does not hold the owner's URL where a Job migrates", func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,8 +15,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -56,7 +59,14 @@ func newSide(t *testing.T, name string) *side {
 	if err := json.Unmarshal([]byte(out), &made); err != nil {
 		t.Fatal(err)
 	}
-	if x.admin, err = s.SecondAdmin(t.Context(), filepath.Join(t.TempDir(), name), made.SetupToken); err != nil {
+	// Calls of another test without a sign-in may have used up what the address has.
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	dir := filepath.Join(t.TempDir(), name)
+	if err := poll.Until(ctx, func(ctx context.Context) error {
+		x.admin, err = s.SecondAdmin(ctx, dir, made.SetupToken)
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if x.repo, err = s.Repository(t.Context(), name, gitserver.RepositoryOptions{Username: x.canary, Password: x.canary + "-password"}); err != nil {
@@ -67,11 +77,12 @@ func newSide(t *testing.T, name string) *side {
 		t.Fatal(err)
 	}
 	x.names = []string{name + "-shop", name + "-web", name + "-api", name + "-user", name + "-edge", name + "-token", name + ".example.com", x.repo.URL(), name}
+	x.patient(t, "GET", "/api/v1/me", nil)
 	x.seed(t.Context())
 	for _, roles := range [][]string{{"readonly"}, {}} {
 		user := fmt.Sprintf("peer-%d", len(x.tokens))
-		x.do(t.Context(), "POST", "/api/v1/users", map[string]any{"name": user, "password": "correct horse battery", "roles": roles})
-		answer := x.do(t.Context(), "POST", "/api/v1/login", map[string]any{"tenant": name, "username": user, "password": "correct horse battery", "mode": "token"})
+		x.patient(t, "POST", "/api/v1/users", map[string]any{"name": user, "password": "correct horse battery", "roles": roles})
+		answer := x.patient(t, "POST", "/api/v1/login", map[string]any{"tenant": name, "username": user, "password": "correct horse battery", "mode": "token"})
 		var in struct{ Token string }
 		if err := json.Unmarshal(answer, &in); err != nil || in.Token == "" {
 			t.Fatalf("%s does not sign in: %s", user, answer)
@@ -92,6 +103,22 @@ func forms(text string) [][]byte {
 		out = append(out, []byte(coded[from:len(coded)-len(coded)%4-1]))
 	}
 	return out
+}
+
+// patient repeats a request that comes too soon after those of another test.
+func (x *side) patient(t *testing.T, method, path string, body any) (answer []byte) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := poll.Until(ctx, func(ctx context.Context) error {
+		if answer = x.do(ctx, method, path, body); bytes.Contains(answer, []byte("CAP-1429")) {
+			return errors.New(string(answer))
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return answer
 }
 
 // do sends a request as the admin and returns the answer, whatever it is.

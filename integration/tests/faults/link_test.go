@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
@@ -12,7 +11,6 @@ import (
 
 var (
 	secrets      = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	getOptions   = metav1.GetOptions{}
 	stackSettled = stack.Settled
 )
 

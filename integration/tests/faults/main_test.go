@@ -2,7 +2,9 @@ package faults_test
 
 import (
 	"context"
+	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 // with their failpoints, and everything between the parts can fail.
 var (
 	s        *stack.Stack
+	spans    *stack.Collector // of hub and agent
 	hub      *victim
 	agent    *victim
 	canaries = canary.New()
@@ -41,9 +44,22 @@ func begin(ctx context.Context, dir string) (stop func() error, err error) {
 	if agent, err = newVictim(ctx, "agent", bin, dir); err != nil {
 		return nil, err
 	}
+	if spans, err = stack.StartCollector(ctx); err != nil {
+		return nil, err
+	}
+	plugins, err := leakyPlugins(dir)
+	policy := filepath.Join(dir, "secrets.yaml")
+	if err = errors.Join(err, os.WriteFile(policy, []byte(secretPolicy), 0o600)); err != nil {
+		return nil, err
+	}
+	traced := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.Endpoint, "OTEL_BSP_SCHEDULE_DELAY=200"}
 	s, err = stack.Start(ctx, stack.Options{
-		Bin: bin, Dir: dir, Clusters: []string{clusterName}, Nodes: true, Faulty: true, HubEnv: hub.env(), AgentEnv: agent.env(),
-		Settings: map[string]any{"sources": map[string]any{"allowPrivate": []string{"127.0.0.0/8"}, "pollInterval": "2s"}, "heartbeat": "1s", "replica": "hub-0"},
+		Bin: bin, Dir: dir, Clusters: []string{clusterName}, Nodes: true, Faulty: true,
+		HubEnv: append(hub.env(), traced...), AgentEnv: append(append(agent.env(), traced...), "CAPSTAN_SECRETS_FILE="+policy),
+		Settings: map[string]any{
+			"sources":   map[string]any{"allowPrivate": []string{"127.0.0.0/8"}, "pollInterval": "2s", "proxies": []map[string]any{{"url": "http://127.0.0.1:1"}}},
+			"heartbeat": "1s", "replica": "hub-0", "log": map[string]any{"level": "debug"}, "render": map[string]any{"plugins": map[string]any{"folder": plugins}},
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -54,6 +70,7 @@ func begin(ctx context.Context, dir string) (stop func() error, err error) {
 	return func() error {
 		hub.close()
 		agent.close()
+		defer spans.Stop()
 		return s.Stop()
 	}, nil
 }

@@ -50,7 +50,7 @@ func attacks() map[string]attack {
 		"questions": {rendertest.Chart(map[string]string{"templates/b.yaml": "{{ range $i := until 1000000 }}{{ if $.Capabilities.APIVersions.Has (printf \"%0400d\" $i) }}{{ end }}{{ end }}"}), []string{"reads more than", "names of all", "took more than"}},
 		"megabytes": {rendertest.Chart(map[string]string{"templates/b.yaml": "{{ $x := repeat 1000000 \"x\" }}{{ range $i := until 100000 }}{{ if $.Capabilities.APIVersions.Has (print $x $i) }}{{ end }}{{ end }}"}), []string{"not the name of an API"}},
 		"objects":   {rendertest.Chart(map[string]string{"templates/b.yaml": "{{ range $i := until 50000 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a{{ $i }}}\n{{ end }}"}), []string{"more than 20000", "took more than", "MiB of memory"}},
-		"remote":    {map[string]string{"kustomization.yaml": "resources: ['http://169.254.169.254/latest']\n"}, []string{"remote bases are not served"}},
+		"remote":    {map[string]string{"kustomization.yaml": "resources: ['http://169.254.169.254/latest']\n"}, []string{"names no repository"}},
 		"inflate":   {map[string]string{"kustomization.yaml": "helmCharts: [{name: x, repo: 'http://127.0.0.1:1'}]\n"}, []string{"need the build option --enable-helm"}},
 		"depend":    {rendertest.Chart(map[string]string{"Chart.yaml": "apiVersion: v2\nname: c\nversion: 1.0.0\ndependencies: [{name: d, version: 1.0.0, repository: 'http://169.254.169.254/charts'}]\n"}), []string{"leads into an internal network"}},
 		"outside":   {rendertest.Chart(map[string]string{"Chart.yaml": "apiVersion: v2\nname: c\nversion: 1.0.0\ndependencies: [{name: d, version: 1.0.0, repository: 'file://../../../../etc'}]\n"}), []string{"leaves the repository"}},

@@ -32,7 +32,7 @@ var served = map[string][]string{
 	"link.v1.HubObjects": {tunnel.ControlProtocol},
 	"link.v1.Blobs":      {tunnel.ControlProtocol, tunnel.BulkProtocol},
 	// Agents answer these; the hub forwards none of them.
-	"link.v1.Ops": nil, "link.v1.Acts": nil, "link.v1.Upgrades": nil,
+	"link.v1.Ops": nil, "link.v1.Acts": nil, "link.v1.Live": nil, "link.v1.Remote": nil, "link.v1.Upgrades": nil,
 	"replica.v1.Replica": nil,
 }
 

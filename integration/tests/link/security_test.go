@@ -133,7 +133,7 @@ func TestNoLateralMovement(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("SEC-K6 the hub forwards no call to another agent", func(t *testing.T) {
-		for _, d := range []grpc.ServiceDesc{linkv1.Ops_ServiceDesc, linkv1.Acts_ServiceDesc, linkv1.Upgrades_ServiceDesc} {
+		for _, d := range []grpc.ServiceDesc{linkv1.Ops_ServiceDesc, linkv1.Acts_ServiceDesc, linkv1.Live_ServiceDesc, linkv1.Remote_ServiceDesc, linkv1.Upgrades_ServiceDesc} {
 			for _, m := range d.Methods {
 				if err := call(t.Context(), cc, "/"+d.ServiceName+"/"+m.MethodName); fault.KindOf(err) != fault.Invalid {
 					t.Errorf("%s = %v, want that the hub does not know it", m.MethodName, err)

@@ -160,6 +160,12 @@ func TestSignInPage(t *testing.T) {
 			return s.API.Do(ctx, http.MethodPut, "/api/v1/users/oidc:alice@example.com", map[string]any{"disabled": true}, nil)
 		},
 	}
+	run(t, "sign-in", acts)
+}
+
+// run runs a spec of web/e2e, and answers its acts.
+func run(t *testing.T, spec string, acts map[string]func(ctx context.Context) error) {
+	t.Helper()
 	token := rand.Text()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		act, known := acts[strings.TrimPrefix(r.URL.Path, "/")]
@@ -178,13 +184,13 @@ func TestSignInPage(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	run := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
-	run.Dir = filepath.Join("..", "..", "..", "web")
-	run.Env = append(os.Environ(), "CAPSTAN_SPECS=sign-in", "CAPSTAN_URL="+s.URL(), "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work,
+	playwright := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
+	playwright.Dir = filepath.Join("..", "..", "..", "web")
+	playwright.Env = append(os.Environ(), "CAPSTAN_SPECS="+spec, "CAPSTAN_URL="+s.URL(), "CAPSTAN_USER=admin", "CAPSTAN_PASSWORD="+s.Password(), "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work,
 		"CAPSTAN_ACTS="+server.URL, "CAPSTAN_ACTS_TOKEN="+token)
-	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) }
-	run.WaitDelay = 30 * time.Second
-	out, err := run.CombinedOutput()
+	playwright.Cancel = func() error { return playwright.Process.Signal(os.Interrupt) }
+	playwright.WaitDelay = 30 * time.Second
+	out, err := playwright.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Errorf("the spec failed: %v", err)

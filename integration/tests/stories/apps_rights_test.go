@@ -41,7 +41,7 @@ func TestAppOfAppsRights(t *testing.T) {
 		settled(t, "team-inside")
 		settled(t, "inside-child")
 	})
-	t.Run("APP-31 it has none in a wider project", func(t *testing.T) {
+	t.Run("APP-31 SEC-D11 SEC-D16 it has none in a wider project", func(t *testing.T) {
 		parentApp(t, "team-wide", "team", repo.URL(), "wide")
 		refused(t, "team-wide", "Application", "wide-child", "may not write applications of project default")
 		absent(t, "wide-child")
@@ -59,7 +59,7 @@ func TestAppOfAppsRights(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 	})
-	t.Run("APP-31 it makes no project", func(t *testing.T) {
+	t.Run("APP-31 SEC-D16 it makes no project", func(t *testing.T) {
 		parentApp(t, "team-project", "team", repo.URL(), "project")
 		refused(t, "team-project", "AppProject", "gained", "may not write projects")
 		if _, err := s.API.CLI(t.Context(), "", "project", "get", "gained"); err == nil {
@@ -136,7 +136,7 @@ func TestAppOfItself(t *testing.T) {
 		}
 		settled(t, "itself")
 	})
-	t.Run("APP-32 it does not prune itself when it no longer lists itself", func(t *testing.T) {
+	t.Run("APP-32 FT-O2 it does not prune itself when it no longer lists itself", func(t *testing.T) {
 		if _, err := repo.Push(t.Context(), gitserver.Change{Message: "not itself", Remove: []string{"other/self.yaml"}, Write: map[string]string{"other/cm.yaml": configMap("b", "three")}}); err != nil {
 			t.Fatal(err)
 		}

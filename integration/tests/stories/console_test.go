@@ -163,6 +163,8 @@ func (c *console) perform(t *testing.T, act string) (string, error) {
 	case "drift":
 		_, err := c.manual.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "from-the-push")})
 		return "from-the-push", err
+	case "hostile":
+		return hostile(t)
 	case "reader":
 		password := rand.Text()
 		account := map[string]any{"name": "reader", "password": password, "roles": []string{"readonly"}}

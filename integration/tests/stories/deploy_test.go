@@ -259,21 +259,6 @@ func TestGuide(t *testing.T) {
 			t.Errorf("image %v, labels %v", image, o.GetLabels())
 		}
 	})
-	t.Run("HELM-11 guide/10 is accepted and says that chart repositories are not served yet", func(t *testing.T) {
-		text, object := guide(t, "10-application-helm-values.yaml", "")
-		if _, err := s.API.Apply(t.Context(), text); err != nil {
-			t.Fatal(err)
-		}
-		condition(t, "my-release", func(x stack.App) error {
-			for _, c := range x.Status.Conditions {
-				if strings.Contains(c.Message, "chart repositories are not served yet") {
-					return nil
-				}
-			}
-			return fmt.Errorf("conditions %v", x.Status.Conditions)
-		})
-		equalBack(t, "my-release", object)
-	})
 	t.Run("ENG-02 guide/08 syncs in its order", func(t *testing.T) {
 		mark, err := s.Clusters["in-cluster"].Mark()
 		if err != nil {

@@ -32,7 +32,11 @@ func begin(ctx context.Context, dir string) (stop func() error, err error) {
 	if err := buildConsole(ctx); err != nil {
 		return nil, err
 	}
-	s, err = suite.Installed(ctx, dir, stack.Options{Clusters: []string{"in-cluster"}, Nodes: true})
+	env, err := writeSecretPolicy(dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err = suite.Installed(ctx, dir, stack.Options{Clusters: []string{"in-cluster"}, Nodes: true, AgentEnv: env})
 	return s.Stop, err
 }
 

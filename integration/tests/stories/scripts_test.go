@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,7 @@ import (
 
 var (
 	certificates = schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}
+	cronJobs     = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}
 	rollouts     = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"}
 	definitions  = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
@@ -161,6 +163,7 @@ spec:
         - p, proj:acts:operator, applications, get, acts/*, allow
         - p, proj:acts:operator, applications, action/apps/Deployment/restart, acts/*, allow
         - p, proj:acts:operator, applications, action/argoproj.io/Rollout/*, acts/*, allow
+        - p, proj:acts:operator, applications, delete/batch/CronJob/acts/*, acts/*, allow
 ---
 `, denied)
 	}
@@ -190,7 +193,7 @@ spec:
 			t.Fatal(err)
 		}
 	}
-	t.Run("ACT-01 the actions of an object are listed", func(t *testing.T) {
+	t.Run("ACT-01 API-10 CLI-05 the actions of an object are listed", func(t *testing.T) {
 		out, err := list(s.API, "Deployment")
 		for _, name := range []string{"restart", "pause", "resume", "scale"} {
 			if err != nil || !strings.Contains(out, name) {
@@ -198,7 +201,7 @@ spec:
 			}
 		}
 	})
-	t.Run("ACT-08 a CronJob runs now", func(t *testing.T) {
+	t.Run("ACT-08 API-10 CLI-05 a CronJob runs now", func(t *testing.T) {
 		out, err := run(s.API, "create-job", "CronJob", "nightly")
 		if err != nil || !strings.Contains(out, "created Job acts/nightly-") {
 			t.Fatal(out, err)
@@ -250,7 +253,7 @@ spec:
 			}
 		}
 	})
-	t.Run("ACT-06 an action needs its own right", func(t *testing.T) {
+	t.Run("ACT-06 RBAC-07 an action needs its own right", func(t *testing.T) {
 		ctx := within(t, waitLimit)
 		if err := s.API.Do(ctx, http.MethodPost, "/api/v1/users", map[string]any{"name": "actor", "password": "correct horse battery"}, nil); err != nil {
 			t.Fatal(err)
@@ -288,6 +291,40 @@ spec:
 			if err != nil || !strings.Contains(log, want) {
 				t.Errorf("ACT-06 no %s in the audit log: %v", want, err)
 			}
+		}
+	})
+	t.Run("RBAC-06 DEL-07 API-10 CLI-05 an object is deleted by who has the right to its kind, which the right to get is not", func(t *testing.T) {
+		ctx := within(t, waitLimit)
+		actor, err := s.SignIn(ctx, t.TempDir(), "actor", "correct horse battery")
+		if err != nil {
+			t.Fatal(err)
+		}
+		remove := func(kind, name string) error {
+			_, err := actor.CLI(ctx, "", "app", "delete-resource", app, "--kind", kind, "--resource-name", name, "--yes")
+			return err
+		}
+		before, err := cluster.WaitFor(ctx, cronJobs, app, "nightly", func(*unstructured.Unstructured) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := remove("CronJob", "nightly"); err != nil {
+			t.Fatal(err)
+		}
+		gone := func(ctx context.Context) error {
+			now, err := cluster.Dynamic().Resource(cronJobs).Namespace(app).Get(ctx, "nightly", metav1.GetOptions{})
+			if err == nil && now.GetUID() == before.GetUID() {
+				err = errors.New("the CronJob is still there")
+			} else if apierrors.IsNotFound(err) {
+				err = nil
+			}
+			return err
+		}
+		if err := poll.Until(ctx, gone); err != nil {
+			t.Error(err)
+		}
+		var refused *stack.CLIError
+		if err := remove("Deployment", "web"); !errors.As(err, &refused) || refused.Code != 5 || !strings.Contains(err.Error(), "delete/apps/Deployment/acts/web") {
+			t.Errorf("a kind without a right: %v", err)
 		}
 	})
 	t.Run("ACT-07 an agent that is away is told at once", func(t *testing.T) {

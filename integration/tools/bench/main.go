@@ -9,6 +9,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -22,7 +23,7 @@ import (
 
 func main() {
 	bin := flag.String("bin", "bin", "folder with the built binaries")
-	only := flag.String("run", "", "comma-separated benchmarks; empty: all")
+	only := flag.String("run", "", "comma-separated benchmarks; empty: all. With SOURCES only those of fetching and rendering without a cluster")
 	idle := flag.Duration("idle", 5*time.Minute, "how long B13 watches an idle installation")
 	apps := flag.Int("apps", 200, "applications of B02, B09 and B13")
 	rounds := flag.Int("rounds", 20, "pushes of B01 and edits of B04")
@@ -32,12 +33,13 @@ func main() {
 	rest := flag.Duration("rest", 130*time.Second, "how long a hub is left alone before its memory is read, so that what a start or a storm needed has gone back to the system")
 	parts := flag.Int("parts", 5000, "objects of the application of B21")
 	objects := flag.Int("objects", 10000, "objects of the largest cluster of B15")
+	changes := flag.Int("changes", 20, "commits of B17, each of which changes one file of every application")
 	profiles := flag.String("profiles", "", "folder for profiles of the hub: goroutines and memory while B14 and MANY are idle, CPU during the first rounds of B24; CPU and statements of both halves of B02")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if flag.Arg(0) == gitChild {
-		if err := runGitChild(ctx, os.Stdin, os.Stdout); err != nil {
+	if child := map[string]func(context.Context, io.Reader, io.Writer) error{gitChild: runGitChild, nullRenderChild: runNullRender}[flag.Arg(0)]; child != nil {
+		if err := child(ctx, os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}
@@ -45,7 +47,7 @@ func main() {
 	}
 	b := &bench{
 		apps: *apps, rounds: *rounds, idle: *idle, agents: *agents, most: *most, events: *events, objects: *objects, parts: *parts, rest: *rest,
-		profiles: *profiles, only: map[string]bool{},
+		changes: *changes, profiles: *profiles, only: map[string]bool{},
 	}
 	for _, name := range strings.Split(*only, ",") {
 		if name != "" {
@@ -69,6 +71,7 @@ type bench struct {
 	objects int           // of B15
 	parts   int           // of B21
 	rest    time.Duration // before memory is read
+	changes int           // of B17
 	only    map[string]bool
 
 	profiles string // folder; empty: none are taken
@@ -112,6 +115,10 @@ func (b *bench) run(ctx context.Context, bin string) (err error) {
 		}
 	}
 	defer keep()
+	if b.only["SOURCES"] {
+		delete(b.only, "SOURCES")
+		return b.sources(ctx, bin, dir)
+	}
 	if b.wants("B01", "B04", "B02", "B02P", "B09", "B12", "B13", "B15", "B21", "B25", "B28", "NULL") {
 		if err := b.clustered(ctx, bin, dir); err != nil {
 			return err
@@ -119,6 +126,11 @@ func (b *bench) run(ctx context.Context, bin string) (err error) {
 	}
 	if b.wants(scaleIDs...) {
 		if err := b.scale(ctx, bin, dir); err != nil {
+			return err
+		}
+	}
+	if b.wants(sourceIDs...) {
+		if err := b.sources(ctx, bin, dir); err != nil {
 			return err
 		}
 	}

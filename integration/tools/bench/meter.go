@@ -58,7 +58,7 @@ type span struct {
 	audit    kube.AuditMark
 	requests gitserver.RequestCount
 	repo     *gitserver.Repository
-	cpu      float64
+	cpu, hub float64
 }
 
 func (b *bench) begin(ctx context.Context, repo *gitserver.Repository) (*span, error) {
@@ -74,7 +74,7 @@ func (b *bench) begin(ctx context.Context, repo *gitserver.Repository) (*span, e
 	if repo != nil {
 		s.requests = repo.Requests()
 	}
-	s.cpu = b.cpu()
+	s.cpu, s.hub = b.cpu(), process.CPUSeconds(b.hub()...)
 	return s, nil
 }
 
@@ -83,13 +83,13 @@ type tally struct {
 	renders, reused   int
 	listings, fetches int // that the Git host was asked for
 	api               kube.Count
-	own               int // writes of the agent's own state, at most one a second
-	cpu               float64
+	own               int     // writes of the agent's own state, at most one a second
+	cpu, hub          float64 // of hub and agent; of the hub alone
 }
 
 func (t tally) String() string {
-	return fmt.Sprintf("%d renders, %d reused, %d listings, %d fetches; API server: %d watches, %d leases, %d of its own Secret, %d others; hub+agent %.2f CPU-s",
-		t.renders, t.reused, t.listings, t.fetches, t.api.Watches, t.api.Leases, t.own, t.api.Others, t.cpu)
+	return fmt.Sprintf("%d renders, %d reused, %d listings, %d fetches; API server: %d watches, %d leases, %d of its own Secret, %d others; CPU-s: hub %.3f, agent %.3f",
+		t.renders, t.reused, t.listings, t.fetches, t.api.Watches, t.api.Leases, t.own, t.api.Others, t.hub, t.cpu-t.hub)
 }
 
 func (s *span) end(ctx context.Context) (tally, error) {
@@ -106,6 +106,7 @@ func (s *span) end(ctx context.Context) (tally, error) {
 		reused:  int(c["capstan_renders_reused_total"] - s.counts["capstan_renders_reused_total"]),
 		api:     kube.CountByUser(reqs)[s.b.s.Agents["in-cluster"].User()],
 		cpu:     s.b.cpu() - s.cpu,
+		hub:     process.CPUSeconds(s.b.hub()...) - s.hub,
 	}
 	for _, r := range reqs {
 		if r.User == s.b.s.Agents["in-cluster"].User() && r.Namespace == kube.AgentNamespace && r.Resource == "secrets" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,11 +20,16 @@ const busySeconds = 3
 
 // profiled are settings of a hub that lets itself be profiled, if that was
 // asked for.
-func (b *bench) profiled() map[string]any {
+func (b *bench) profiled() map[string]any { return b.profiledWith(nil) }
+
+// profiledWith adds them to other settings.
+func (b *bench) profiledWith(settings map[string]any) map[string]any {
 	if b.profiles == "" {
-		return nil
+		return settings
 	}
-	return map[string]any{"metrics": map[string]any{"profiles": true}}
+	out := map[string]any{"metrics": map[string]any{"profiles": true}}
+	maps.Copy(out, settings)
+	return out
 }
 
 // explained are settings of a Postgres that counts statements and logs the

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -159,7 +158,7 @@ func casbinCheck(text string, objects []string) (time.Duration, error) {
 
 const (
 	listUsers    = 50
-	listRequests = 20 // of each
+	listRequests = 60 // of each
 )
 
 // lists measures pages of a list of 10,000 applications with 10,000 policy
@@ -183,20 +182,46 @@ func (b *bench) lists(ctx context.Context, bin, dir string) (err error) {
 	if err := pause(ctx, settle); err != nil {
 		return err
 	}
-	for _, query := range []struct{ what, path string }{
-		{"a page of 50", "/api/v1/applications?limit=50&view=compact"},
-		{"50 of those with a 7 in the name", "/api/v1/applications?limit=50&view=compact&q=7"},
+	null, err := startNullList(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer null.stop()
+	x := profiler{b.profiles, s}
+	const page, facets = "/api/v1/applications?limit=50&view=row", "&facets=health,sync,project,cluster,namespace"
+	for _, query := range []struct {
+		what, path string
+		every      time.Duration
+	}{
+		{"a page of 50 with numbers of five fields, twice a second for each", page + facets, time.Second / 2},
+		{"a page of 50 with numbers of five fields", page + facets, 0},
+		{"a page of 50", page, 0},
+		{"50 of those with a 7 in the name", page + "&query=7", 0},
+		{"50 by health, the worst first", page + "&sort=-health", 0},
 	} {
+		if err := x.statements(ctx, "lists-before"); err != nil {
+			return err
+		}
+		profiled := x.busyProfile(ctx, "lists")
 		before := process.CPUSeconds(s.Hub.PID())
-		took, size, err := listPages(ctx, s.API.URL+query.path, tokens)
+		took, size, err := listPages(ctx, s.API.URL+query.path, tokens, query.every)
 		if err != nil {
 			return err
 		}
-		slices.Sort(took)
 		cpu := 1000 * (process.CPUSeconds(s.Hub.PID()) - before) / float64(len(took))
+		if err := errors.Join(profiled(), x.statements(ctx, "lists")); err != nil {
+			return err
+		}
+		floor, nullSize, err := listPages(ctx, null.address, tokens, query.every)
+		if err != nil {
+			return err
+		}
 		b.add("B18", fmt.Sprintf("%s of %d applications, %d policy lines, %d users", query.what, rightApps, rightApps, listUsers),
-			fmt.Sprintf("p50 %s, p99 %s", took[len(took)/2].Round(100*time.Microsecond), took[len(took)*99/100].Round(100*time.Microsecond)),
-			fmt.Sprintf("%d bytes; %.2f ms CPU of the hub each; %d requests", size, cpu, len(took)))
+			quantiles(took),
+			fmt.Sprintf("%d bytes; %.2f ms CPU of the hub each; %d requests; null system %s, %d bytes", size, cpu, len(took), quantiles(floor), nullSize))
+	}
+	if err := b.listInBrowser(ctx, s, dir); err != nil {
+		return err
 	}
 	return b.policyChange(ctx, s, tokens[0])
 }
@@ -262,14 +287,19 @@ func listTokens(ctx context.Context, s *stack.Stack) ([]string, error) {
 	return tokens, nil
 }
 
-// listPages reads a page by all users at once, again and again.
-func listPages(ctx context.Context, url string, tokens []string) (took []time.Duration, size int, err error) {
+// listPages reads a page by all users at once, again and again: as fast as they
+// are answered, or each of them once in an interval.
+func listPages(ctx context.Context, url string, tokens []string, every time.Duration) (took []time.Duration, size int, err error) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: len(tokens), DisableCompression: true}}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, token := range tokens {
+	for u, token := range tokens {
 		wg.Go(func() {
+			begin := time.Now().Add(every * time.Duration(u) / time.Duration(len(tokens)))
 			for n := range listRequests + 1 {
+				if every > 0 && pause(ctx, time.Until(begin.Add(time.Duration(n)*every))) != nil {
+					return
+				}
 				d, bytes, failed := getPage(ctx, client, url, token)
 				mu.Lock()
 				if n > 0 { // the first one of each opens its connection

@@ -1,7 +1,7 @@
 // Command prepare builds what the tests, the demo and the generated code need
 // from source, once, into the user's cache. "prepare cluster" makes the
-// program of a local Kubernetes cluster, "prepare tools" the code
-// generators; what it prints on standard output is where they are. The
+// program of a local Kubernetes cluster, "prepare registry" that of an OCI
+// registry, "prepare tools" the code generators; what it prints on standard output is where they are. The
 // Makefile calls it.
 package main
 
@@ -35,6 +35,12 @@ func prepare(ctx context.Context, args []string) error {
 			return err
 		}
 		fmt.Println(made)
+	case "registry":
+		made, err := build.Registry(ctx, os.Stderr)
+		if err != nil {
+			return err
+		}
+		fmt.Println(made)
 	case "tools":
 		folder, err := build.Tools(ctx, os.Stderr)
 		if err != nil {
@@ -48,7 +54,7 @@ func prepare(ctx context.Context, args []string) error {
 		}
 		fmt.Println(made)
 	default:
-		return fmt.Errorf("%q cannot be prepared: say cluster, tools or linter", args[0])
+		return fmt.Errorf("%q cannot be prepared: say cluster, registry, tools or linter", args[0])
 	}
 	return nil
 }
