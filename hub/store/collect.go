@@ -18,7 +18,7 @@ const (
 	keepDeviceLogins = time.Hour // after they expired, so that a device hears that
 	keepBulks        = 7 * 24 * time.Hour
 	keepAnswers      = 24 * time.Hour
-	keepRows         = 24 * time.Hour
+	keepRows         = time.Hour // bodies of rows that newer ones replace; no agent reads them any more
 	keepLog          = 7 * 24 * time.Hour
 	keepOperations   = 100 // newest of each application
 	collectAtOnce    = 1000
@@ -29,21 +29,25 @@ const (
 
 const (
 	// History is never deleted, and neither is a snapshot that a rollback may
-	// use.
+	// use. The limit counts what may be deleted, so that however many have to
+	// stay hide nothing.
 	collectSnapshots = `
-		DELETE FROM snapshot s
-		WHERE  s.tenant_id = $1 AND s.created_at < $2
-		  AND  s.id IN (
-		         SELECT r.id FROM (
-		           SELECT x.id, row_number() OVER (PARTITION BY x.application_id ORDER BY x.created_at DESC, x.id DESC) AS age
-		           FROM snapshot x WHERE x.tenant_id = $1) r
-		         WHERE r.age > $3 LIMIT $4)
-		  AND  NOT EXISTS (SELECT FROM application_status a WHERE a.tenant_id = $1 AND s.id IN (a.target_id, a.accepted_id))
-		  AND  NOT EXISTS (SELECT FROM application_status a WHERE a.tenant_id = $1 AND a.application_id = s.application_id
-		                   AND s.id::text IN (a.pin ->> 'snapshot', a.pin ->> 'bad', a.pin ->> 'newest'))
-		  AND  NOT EXISTS (SELECT FROM history h WHERE h.tenant_id = $1 AND h.application_id = s.application_id AND h.snapshot_id = s.id)
-		  AND  NOT EXISTS (SELECT FROM operation o WHERE o.tenant_id = $1 AND o.application_id = s.application_id AND o.snapshot_id = s.id
-		                   AND (o.phase IN ('Pending', 'Running', 'Terminating') OR o.retry_at IS NOT NULL))`
+		DELETE FROM snapshot
+		WHERE  tenant_id = $1 AND id IN (
+		         SELECT s.id FROM (
+		           SELECT x.id, x.created_at, row_number() OVER (PARTITION BY x.application_id ORDER BY x.created_at DESC, x.id DESC) AS age
+		           FROM snapshot x WHERE x.tenant_id = $1) s
+		         WHERE s.age > $3 AND s.created_at < $2
+		         EXCEPT (
+		           SELECT h.snapshot_id FROM history h WHERE h.tenant_id = $1
+		           UNION ALL
+		           SELECT unnest(ARRAY[a.target_id, a.accepted_id, nullif(a.pin ->> 'snapshot', '')::uuid, nullif(a.pin ->> 'bad', '')::uuid,
+		                               nullif(a.pin ->> 'newest', '')::uuid])
+		           FROM   application_status a WHERE a.tenant_id = $1
+		           UNION ALL
+		           SELECT o.snapshot_id FROM operation o
+		           WHERE  o.tenant_id = $1 AND (o.phase IN ('Pending', 'Running', 'Terminating') OR o.retry_at IS NOT NULL))
+		         LIMIT $4)`
 	// A part of the objects that are due for a check: those in use are not
 	// checked again for a while, the others are deleted. The date is checked
 	// again under the row's lock, so that an object that comes into use at this
@@ -132,11 +136,11 @@ func collectExpired(table, column string) string {
 // tenant now and then.
 func (t *Tenant) Collect(ctx context.Context, now time.Time) (more bool, err error) {
 	b := &pgx.Batch{}
-	b.Queue(collectSnapshots, t.id, now.Add(-time.Hour), keepSnapshots, collectAtOnce)
 	full := fullParts{&more}
+	full.queue(b, collectAtOnce, collectSnapshots, t.id, now.Add(-time.Hour), keepSnapshots)
 	full.queue(b, collectMany, collectObjects, t.id, now, now.Add(keepObjects))
 	full.queue(b, collectAtOnce, collectRows, t.id, now.Add(-keepRows), kindNumbers(hub.WhileNewest))
-	b.Queue(trimRows, t.id, now.Add(-keepLog), collectAtOnce)
+	full.queue(b, collectMany, trimRows, t.id, now.Add(-keepLog))
 	b.Queue(collectOperations, t.id, keepOperations, collectAtOnce)
 	full.queue(b, collectMany, collectAnswers, t.id, now.Add(-keepAnswers))
 	full.queue(b, collectMany, collectChanges, t.id, now.Add(-keepChanges))

@@ -125,3 +125,62 @@ func TestCollectObjects(t *testing.T) {
 		}
 	})
 }
+
+// TestCollectPastWhatStays has more old rows that have to stay than one part
+// may delete, all of them before those that nothing needs.
+func TestCollectPastWhatStays(t *testing.T) {
+	t.Parallel()
+	g := newGarbage(t)
+	const stay, gone = 6000, 3000
+	count := func(sql string) (n int) {
+		t.Helper()
+		check(t, g.super.QueryRow(t.Context(), sql, g.tenant).Scan(&n))
+		return n
+	}
+	collectAll := func() {
+		t.Helper()
+		for range 20 {
+			if !g.collect() {
+				return
+			}
+		}
+		t.Fatal("after 20 parts there is said to be more")
+	}
+	g.fill(`SET session_replication_role = replica`) // rows of no application and no cluster will do
+	t.Run("FT-D10 snapshots that a rollback may use do not keep the others from being collected", func(t *testing.T) {
+		const app = `'00000000-0000-4000-8000-000000000001'::uuid`
+		g.fill(`INSERT INTO snapshot (tenant_id, id, application_id, revision, params_hash, objects, object_count, digests, inputs, source_type, created_at)
+			SELECT $1, gen_random_uuid(), `+app+`, CASE WHEN n <= $2::int THEN 'deployed' ELSE 'replaced' END, sha256(''), '', 0, '{}', '', 'Directory',
+			       now() - interval '30 days' + n * interval '1 second' FROM generate_series(1, $2::int + $3::int) n`, g.tenant, stay, gone)
+		g.fill(`INSERT INTO history (tenant_id, application_id, id, snapshot_id, revision, initiator, started_at, deployed_at)
+			SELECT $1, application_id, row_number() OVER (), id, 'r', '{}', now(), now() FROM snapshot WHERE tenant_id = $1 AND revision = 'deployed'`, g.tenant)
+		collectAll()
+		if n := count(`SELECT count(*) FROM snapshot WHERE tenant_id = $1 AND revision = 'replaced'`); n != 10 {
+			t.Errorf("%d snapshots that were never deployed are left, want the newest ten", n)
+		}
+		if n := count(`SELECT count(*) FROM snapshot WHERE tenant_id = $1 AND revision = 'deployed'`); n != stay {
+			t.Errorf("INV-9 %d of %d snapshots of the history are left", n, stay)
+		}
+	})
+	t.Run("FT-D10 rows that are still valid do not keep the desired log from being trimmed", func(t *testing.T) {
+		const cluster = `'00000000-0000-4000-8000-000000000002'::uuid`
+		g.fill(`INSERT INTO log_row (tenant_id, cluster_id, seq, kind, application_id, body, chain, created_at)
+			SELECT $1, `+cluster+`, n, 1, gen_random_uuid(), 'state', sha256(''), now() - interval '30 days' FROM generate_series(1, $2) n`, g.tenant, stay)
+		g.fill(`INSERT INTO desired_head (tenant_id, cluster_id, application_id, seq, leaf)
+			SELECT tenant_id, cluster_id, application_id, seq, sha256('') FROM log_row WHERE tenant_id = $1`, g.tenant)
+		g.fill(`INSERT INTO log_row (tenant_id, cluster_id, seq, kind, application_id, body, chain, created_at)
+			SELECT $1, `+cluster+`, $2::int + n, 1, gen_random_uuid(), 'state', sha256(''), now() - interval '30 days' FROM generate_series(1, $3) n`, g.tenant, stay, gone)
+		g.fill(`INSERT INTO log_head (tenant_id, cluster_id, incarnation, chain) VALUES ($1, `+cluster+`, '', '')`, g.tenant)
+		g.fill(`INSERT INTO log_ack (tenant_id, cluster_id, acked_seq) VALUES ($1, `+cluster+`, $2)`, g.tenant, stay+gone)
+		collectAll()
+		if n := count(`SELECT count(*) FROM log_row WHERE tenant_id = $1 AND body <> ''`); n != stay {
+			t.Errorf("INV-9 %d valid rows are left, want %d", n, stay)
+		}
+		if n := count(`SELECT count(*) FROM log_row WHERE tenant_id = $1 AND body = ''`); n != 1 {
+			t.Errorf("%d rows that nothing needs are left, want the newest that the agent has stored", n)
+		}
+		if n := count(`SELECT count(*) FROM log_checkpoint WHERE tenant_id = $1`); n != (stay+gone-1)/64-stay/64 {
+			t.Errorf("%d chain hashes of trimmed rows are left, want every 64th", n)
+		}
+	})
+}

@@ -66,19 +66,23 @@ const (
 	trimRows = `
 		WITH gone AS (
 			DELETE FROM log_row r
-			USING  log_ack a
-			WHERE  r.tenant_id = $1 AND a.tenant_id = $1 AND a.cluster_id = r.cluster_id AND r.seq < a.acked_seq AND r.created_at < $2
-			  AND  NOT EXISTS (SELECT FROM desired_head h WHERE h.tenant_id = $1 AND h.cluster_id = r.cluster_id
-			                   AND h.application_id = r.application_id AND h.seq = r.seq)
-			  AND  NOT EXISTS (SELECT FROM operation o WHERE o.tenant_id = $1 AND o.id = r.operation_id
-			                   AND o.phase IN ('Pending', 'Running', 'Terminating'))
-			  AND  r.seq IN (SELECT x.seq FROM log_row x WHERE x.tenant_id = $1 AND x.cluster_id = r.cluster_id AND x.created_at < $2
-			                 ORDER BY x.seq LIMIT $3)
+			WHERE  r.tenant_id = $1 AND (r.cluster_id, r.seq) IN (
+			         SELECT x.cluster_id, x.seq
+			         FROM   log_row x
+			         JOIN   log_ack a ON a.tenant_id = $1 AND a.cluster_id = x.cluster_id
+			         WHERE  x.tenant_id = $1 AND x.seq < a.acked_seq AND x.created_at < $2
+			           AND  NOT EXISTS (SELECT FROM desired_head h WHERE h.tenant_id = $1 AND h.cluster_id = x.cluster_id
+			                            AND h.application_id = x.application_id AND h.seq = x.seq)
+			           AND  NOT EXISTS (SELECT FROM operation o WHERE o.tenant_id = $1 AND o.id = x.operation_id
+			                            AND o.phase IN ('Pending', 'Running', 'Terminating'))
+			         LIMIT $3)
 			RETURNING r.cluster_id, r.seq, r.chain
+		), kept AS (
+			INSERT INTO log_checkpoint (tenant_id, cluster_id, seq, chain)
+			SELECT $1, cluster_id, seq, chain FROM gone WHERE seq % 64 = 0
+			ON CONFLICT DO NOTHING
 		)
-		INSERT INTO log_checkpoint (tenant_id, cluster_id, seq, chain)
-		SELECT $1, cluster_id, seq, chain FROM gone WHERE seq % 64 = 0
-		ON CONFLICT DO NOTHING`
+		SELECT FROM gone`
 )
 
 func errHeld() error {
