@@ -3,9 +3,9 @@ import { Notifications, notifications } from '@mantine/notifications';
 import { QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { cleanup, fireEvent, render, screen, waitFor } from '@testing-library/react';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { makeQueryClient } from './queries';
-import { makeRouter } from './router';
+import { loadPages, makeRouter } from './router';
 import { theme } from './theme';
 
 // The signals of jsdom are none for the Request of Node.
@@ -24,6 +24,11 @@ let sent: { path: string; body: string }[];
 
 const me = { username: 'ann', tenant: 'default', permissions: [] };
 const refused = { status: 401, body: { code: 'CAP-1401', message: 'you are not signed in' } };
+
+// What is awaited below is what a page shows, and not how long its code takes to be read.
+beforeAll(async () => {
+  await loadPages();
+});
 
 beforeEach(() => {
   sent = [];
@@ -232,6 +237,18 @@ test('ROLL-03 who may not sync may not resume', async () => {
   expect(button.getAttribute('aria-disabled')).toBe('true');
   fireEvent.click(button);
   expect(sent.some((s) => s.path.endsWith('/resume'))).toBe(false);
+});
+
+test('ROLL-03 auto-sync is not resumed while the operation of the rollback runs, and the button says why', async () => {
+  const running = { id: '1', kind: 'rollback', phase: 'Running', startedAt: '2026-01-01T00:00:00Z', message: '' };
+  answers = page(shop(paused, { operationState: running }));
+  show('/applications/argocd/shop?tab=history');
+  const button = await screen.findByRole('button', { name: 'Resume auto-sync' });
+  expect(button.getAttribute('aria-disabled')).toBe('true');
+  fireEvent.click(button);
+  expect(sent.some((s) => s.path.endsWith('/resume'))).toBe(false);
+  fireEvent.focus(button);
+  await screen.findByText('An operation is in progress. Auto-sync can be resumed when it has ended.');
 });
 
 test('an error that no form shows becomes one notification', async () => {

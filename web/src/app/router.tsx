@@ -10,33 +10,56 @@ import {
 import { signedOut } from '../api/errors';
 import { under } from '../api/root';
 import { meQuery } from '../api/session';
-import { AccessPage } from '../features/access/access-page';
-import { AccountPage } from '../features/account/account-page';
-import { ActivityPage } from '../features/activity/activity-page';
 import { AppList } from '../features/apps/app-list';
-import { AppPage } from '../features/apps/app-page';
 import { isArgo } from '../features/apps/argo-address';
 import type { Beginning } from '../features/apps/edit/document';
 import { listSearch, translated } from '../features/apps/list/search';
 import { appSearch } from '../features/apps/search';
-import { ClusterList } from '../features/clusters/cluster-list';
-import { ClusterPage } from '../features/clusters/cluster-page';
-import { DevicePage } from '../features/login/device-page';
-import { SetupPage } from '../features/login/setup-page';
 import { SignInPage } from '../features/login/sign-in-page';
-import { ObjectList } from '../features/objects/object-list';
 import { objectSearch } from '../features/objects/search';
-import { PlatformPage } from '../features/platform/platform-page';
-import { ProjectList } from '../features/projects/project-list';
-import { ProjectPage } from '../features/projects/project-page';
-import { RepositoryList } from '../features/repositories/repository-list';
-import { SettingsPage } from '../features/settings/settings-page';
 import { NoPage, Problem } from '../ui/states';
 import { Overview } from './overview';
 import { Shell } from './shell';
 
-// The editor is large; it is loaded when somebody writes an application.
+// What most people see first is in the main bundle. The other pages are loaded when somebody points at
+// their links, or goes there.
 const CreatePage = lazyRouteComponent(() => import('../features/apps/edit/create-page'));
+const AccessPage = lazyRouteComponent(() => import('../features/access/access-page'), 'AccessPage');
+const AccountPage = lazyRouteComponent(() => import('../features/account/account-page'), 'AccountPage');
+const ActivityPage = lazyRouteComponent(() => import('../features/activity/activity-page'), 'ActivityPage');
+const AppPage = lazyRouteComponent(() => import('../features/apps/app-page'), 'AppPage');
+const ClusterList = lazyRouteComponent(() => import('../features/clusters/cluster-list'), 'ClusterList');
+const ClusterPage = lazyRouteComponent(() => import('../features/clusters/cluster-page'), 'ClusterPage');
+const DevicePage = lazyRouteComponent(() => import('../features/login/device-page'), 'DevicePage');
+const SetupPage = lazyRouteComponent(() => import('../features/login/setup-page'), 'SetupPage');
+const ObjectList = lazyRouteComponent(() => import('../features/objects/object-list'), 'ObjectList');
+const PlatformPage = lazyRouteComponent(() => import('../features/platform/platform-page'), 'PlatformPage');
+const ProjectList = lazyRouteComponent(() => import('../features/projects/project-list'), 'ProjectList');
+const ProjectPage = lazyRouteComponent(() => import('../features/projects/project-page'), 'ProjectPage');
+const RepositoryList = lazyRouteComponent(() => import('../features/repositories/repository-list'), 'RepositoryList');
+const SettingsPage = lazyRouteComponent(() => import('../features/settings/settings-page'), 'SettingsPage');
+
+/** Loads all pages, for tests that wait for none. */
+export const loadPages = () =>
+  Promise.all(
+    [
+      CreatePage,
+      AccessPage,
+      AccountPage,
+      ActivityPage,
+      AppPage,
+      ClusterList,
+      ClusterPage,
+      DevicePage,
+      SetupPage,
+      ObjectList,
+      PlatformPage,
+      ProjectList,
+      ProjectPage,
+      RepositoryList,
+      SettingsPage,
+    ].map((page) => page.preload?.()),
+  );
 
 const words = (search: Record<string, unknown>, names: readonly string[]): Record<string, string> => {
   const out: Record<string, string> = {};

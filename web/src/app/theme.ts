@@ -9,7 +9,21 @@ export const theme = createTheme({
   defaultRadius: 'md',
   respectReducedMotion: true,
   components: {
-    Button: Button.extend({ defaultProps: { variant: 'filled' } }),
+    Button: Button.extend({
+      defaultProps: { variant: 'filled' },
+      // Without a colour of its own a light button has the accent, like a filled one. Mantine's blue is that of
+      // operations in progress.
+      vars: (_, { variant, color }) => ({
+        root:
+          variant === 'light' && !color
+            ? {
+                '--button-bg': 'var(--mantine-primary-color-light)',
+                '--button-hover': 'var(--mantine-primary-color-light-hover)',
+                '--button-color': 'var(--mantine-primary-color-light-color)',
+              }
+            : {},
+      }),
+    }),
     Drawer: Drawer.extend({ defaultProps: { lockScroll: false, closeButtonProps: { 'aria-label': 'Close' } } }),
     // What gets the focus first must be an entry: screen readers do not find an empty element.
     Menu: Menu.extend({ defaultProps: { withInitialFocusPlaceholder: false } }),

@@ -360,7 +360,7 @@ function PausedNotice({ app }: { app: Application }) {
           size="xs"
           variant="default"
           leftSection={<IconPlayerPlay size={14} aria-hidden />}
-          why={denied}
+          why={denied || (busy(app) ? 'An operation is in progress. Auto-sync can be resumed when it has ended.' : '')}
           loading={resume.isPending}
           onClick={() => resume.mutate()}
         >
