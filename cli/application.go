@@ -29,7 +29,7 @@ import (
 func (a *app) applicationCommand() *cobra.Command {
 	c := noun("app", "Applications: list, show, create, change, sync, roll back", []string{"application", "applications"},
 		a.appList(), a.appGet(), a.appTree(), a.appSync(), a.appBulk(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(), a.appResume(),
-		a.appRefresh(), a.appTerminate(), a.appManifests(), actions.App(a.env()), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource(), a.applicationImpersonation())
+		a.appRefresh(), a.appTerminate(), a.appOpen(), a.appManifests(), actions.App(a.env()), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource(), a.applicationImpersonation())
 	c.AddCommand(argocd.Applications(a.env())...)
 	c.AddCommand(live.App(a.env())...)
 	c.AddCommand(lookup.Revision(a.env()))
@@ -478,8 +478,9 @@ func (a *app) appResume() *cobra.Command {
 
 func (a *app) appRefresh() *cobra.Command {
 	var hard, async bool
+	var query string
 	var timeout time.Duration
-	c := a.one("refresh NAME", "Resolve the sources again, wait for it, and say what was found", "  capstan app refresh shop\n  capstan app refresh shop --hard",
+	c := a.one("refresh NAME", "Resolve the sources again, wait for it, and say what was found", "  capstan app refresh shop\n  capstan app refresh shop --hard\n  capstan app refresh --query 'sync:unknown' --yes",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			if async {
 				_, err := client.Read(api.RefreshApplication(cmd.Context(), namespace, name, apimodel.RefreshApplicationParams{Hard: hard}))
@@ -491,9 +492,29 @@ func (a *app) appRefresh() *cobra.Command {
 			}
 			return a.Print(r.Raw, r.Table())
 		})
-	c.Flags().BoolVar(&hard, "hard", false, "render even if nothing changed")
-	c.Flags().BoolVar(&async, "async", false, "do not wait")
-	c.Flags().DurationVar(&timeout, "timeout", wait.LongRefresh, "how long to wait")
+	exactlyOne, refresh := c.Args, c.RunE
+	c.Args = func(cmd *cobra.Command, names []string) error {
+		if query != "" {
+			return nil // it says itself that names do not go with it
+		}
+		return exactlyOne(cmd, names)
+	}
+	c.RunE = func(cmd *cobra.Command, names []string) error {
+		if query != "" {
+			return a.byQuery(cmd, apimodel.BulkActionRefresh, query, names)
+		}
+		if cmd.Flags().Changed("dry-run") || cmd.Flags().Changed("yes") {
+			return usage.Errorf("--dry-run and --yes go with --query")
+		}
+		return refresh(cmd, names)
+	}
+	f := c.Flags()
+	addQuery(f, &query)
+	f.BoolVar(&hard, "hard", false, "render even if nothing changed")
+	f.BoolVar(&async, "async", false, "do not wait")
+	f.DurationVar(&timeout, "timeout", wait.LongRefresh, "how long to wait")
+	f.Bool("dry-run", false, "with --query: say what would be refreshed, and refresh nothing")
+	f.BoolP("yes", "y", false, "with --query: do not ask")
 	return c
 }
 

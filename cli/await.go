@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/cli/exit"
+	"github.com/capstan-cd/capstan/cli/progress"
 	"github.com/capstan-cd/capstan/cli/syncflags"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/cli/wait"
@@ -71,6 +72,7 @@ func (a *app) awaitAll(ctx context.Context, api *client.Client, names []string, 
 	ctx, cancel := context.WithTimeoutCause(ctx, w.Timeout, exit.ErrTimeout)
 	defer cancel()
 	var all []apimodel.Application
+	shower := a.shower(api)
 	for _, n := range names {
 		namespace, name := client.SplitName(n)
 		if gone {
@@ -79,7 +81,7 @@ func (a *app) awaitAll(ctx context.Context, api *client.Client, names []string, 
 			}
 			continue
 		}
-		x, err := a.watcher(api).Settled(ctx, namespace, name, w)
+		x, err := shower.Settled(ctx, namespace, name, w)
 		if err != nil {
 			return err
 		}
@@ -92,3 +94,8 @@ func (a *app) awaitAll(ctx context.Context, api *client.Client, names []string, 
 }
 
 func (a *app) watcher(api *client.Client) wait.Watcher { return wait.Watcher{API: api, Note: a.Note} }
+
+// shower is a watcher that also shows how applications change.
+func (a *app) shower(api *client.Client) wait.Watcher {
+	return wait.Watcher{API: api, Note: a.Note, See: progress.To(a.Err, api).See}
+}

@@ -16,19 +16,22 @@ import (
 )
 
 func (a *app) appDelete() *cobra.Command {
-	var yes, stay bool
-	var cascade, propagation, selector string
+	var yes, stay, dryRun bool
+	var cascade, propagation, selector, query string
 	w := wait.Goal{}
 	c := &cobra.Command{
 		Use: "delete [NAME...]", Short: "Delete applications, with their objects if cascade",
-		Example: "  capstan app delete shop --yes\n  capstan app delete shop --cascade=false --yes\n  capstan app delete -l team=shop --propagation-policy background --yes",
+		Example: "  capstan app delete shop --yes\n  capstan app delete shop --cascade=false --yes\n  capstan app delete -l team=shop --propagation-policy background --yes\n  capstan app delete --query 'project:old' --dry-run",
 		RunE: func(cmd *cobra.Command, names []string) error {
+			if query != "" {
+				return a.byQuery(cmd, apimodel.BulkActionDelete, query, names)
+			}
 			params, err := deleteParams(cascade, propagation)
 			if err != nil {
 				return err
 			}
 			if (len(names) == 0) == (selector == "") {
-				return usage.Errorf("give the names of applications, or --selector")
+				return usage.Errorf("give the names of applications, --selector, or --query")
 			}
 			api, err := a.client()
 			if err != nil {
@@ -39,12 +42,17 @@ func (a *app) appDelete() *cobra.Command {
 					return err
 				}
 			}
+			if dryRun {
+				return a.bulk(cmd.Context(), api, bulkOrder{request: apimodel.BulkRequest{Action: apimodel.BulkActionDelete, Names: names, DryRun: true, Cascade: params.Cascade, Propagation: params.Propagation}})
+			}
 			return a.deleteAll(cmd, api, names, params, yes, stay, w)
 		},
 	}
 	c.Flags().StringVar(&cascade, "cascade", "", "true: its objects go too; false: they stay (default: as its finalizer says)")
 	c.Flags().StringVarP(&propagation, "propagation-policy", "p", "", "how what the objects own goes: foreground, background or orphan")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "delete all that match this label selector")
+	addQuery(c.Flags(), &query)
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be deleted, and delete nothing")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	c.Flags().BoolVar(&stay, "wait", true, "wait until they are gone")
 	w.AddTimeout(c.Flags())

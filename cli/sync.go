@@ -22,7 +22,7 @@ import (
 type syncing struct {
 	flags               syncflags.Flags
 	async, preview, yes bool
-	selector            string
+	selector, query     string
 	waiting             wait.Goal
 }
 
@@ -30,8 +30,11 @@ func (a *app) appSync() *cobra.Command {
 	var s syncing
 	c := &cobra.Command{
 		Use: "sync [NAME...]", Short: "Apply what Git says to the cluster, and wait for it",
-		Example: "  capstan app sync shop\n  capstan app sync shop --prune --reason 'release 42'\n  capstan app sync -l team=shop",
+		Example: "  capstan app sync shop\n  capstan app sync shop --prune --reason 'release 42'\n  capstan app sync -l team=shop\n  capstan app sync --query 'health:degraded' --dry-run",
 		RunE: func(cmd *cobra.Command, names []string) error {
+			if s.query != "" {
+				return a.byQuery(cmd, apimodel.BulkActionSync, s.query, names)
+			}
 			api, names, err := a.several(cmd, names, s.selector)
 			if err != nil {
 				return err
@@ -45,8 +48,9 @@ func (a *app) appSync() *cobra.Command {
 
 func (s *syncing) addFlags(f *pflag.FlagSet) {
 	f.StringVarP(&s.selector, "selector", "l", "", "all applications that match this label selector")
+	addQuery(f, &s.query)
 	f.BoolVar(&s.preview, "preview-changes", false, "show the difference and ask before anything is applied")
-	f.BoolVarP(&s.yes, "yes", "y", false, "with --preview-changes: do not ask")
+	f.BoolVarP(&s.yes, "yes", "y", false, "with --preview-changes or --query: do not ask")
 	f.BoolVar(&s.yes, "assumeYes", false, "the same as --yes")
 	f.BoolVar(&s.async, "async", false, "do not wait")
 	s.flags.Register(f)
@@ -74,8 +78,9 @@ type begunSync struct {
 
 // A syncBatch collects the failures of a sync of several applications.
 type syncBatch struct {
-	a      *app
-	failed exit.Failures
+	a       *app
+	watcher wait.Watcher
+	failed  exit.Failures
 }
 
 // fail records a failure. A single failure of a single application is returned
@@ -91,7 +96,11 @@ func (b *syncBatch) fail(err error) error {
 
 // syncAll starts all syncs, and then waits for them.
 func (a *app) syncAll(cmd *cobra.Command, api *client.Client, names []string, s syncing) error {
-	b := &syncBatch{a: a, failed: exit.Failures{Total: len(names)}}
+	watcher := a.shower(api)
+	if s.async {
+		watcher = a.watcher(api)
+	}
+	b := &syncBatch{a: a, watcher: watcher, failed: exit.Failures{Total: len(names)}}
 	begun, err := b.start(cmd, api, names, s)
 	if err != nil {
 		return err
@@ -99,7 +108,7 @@ func (a *app) syncAll(cmd *cobra.Command, api *client.Client, names []string, s 
 	if s.async {
 		err = a.printBegun(begun)
 	} else {
-		err = b.settle(cmd.Context(), api, begun, s)
+		err = b.settle(cmd.Context(), begun, s)
 	}
 	if err != nil {
 		return err
@@ -111,7 +120,7 @@ func (a *app) syncAll(cmd *cobra.Command, api *client.Client, names []string, s 
 func (b *syncBatch) start(cmd *cobra.Command, api *client.Client, names []string, s syncing) ([]begunSync, error) {
 	var begun []begunSync
 	for _, n := range names {
-		op, done, err := b.a.startSync(cmd, api, n, s)
+		op, done, err := b.startSync(cmd, api, n, s)
 		if err != nil {
 			if err := b.fail(err); err != nil {
 				return nil, err
@@ -138,13 +147,13 @@ func (a *app) printBegun(begun []begunSync) error {
 }
 
 // settle waits for the syncs, one after the other, and prints the applications.
-func (b *syncBatch) settle(ctx context.Context, api *client.Client, begun []begunSync, s syncing) error {
+func (b *syncBatch) settle(ctx context.Context, begun []begunSync, s syncing) error {
 	var ended []apimodel.Application
 	for _, x := range begun {
 		w := s.waiting
 		w.Operation, w.Newest = x.operation.Id, s.flags.Revision == "" && len(s.flags.Sources.Revisions) == 0 && s.flags.Local.Path == ""
 		namespace, name := client.SplitName(x.name)
-		state, err := b.a.watcher(api).Settled(ctx, namespace, name, w)
+		state, err := b.watcher.Settled(ctx, namespace, name, w)
 		if err != nil {
 			if err := b.fail(err); err != nil {
 				return err
@@ -180,22 +189,22 @@ func (a *app) printSeveral(all any, t output.Table) error {
 
 // startSync starts the sync of one application. done says that there was nothing
 // to do.
-func (a *app) startSync(cmd *cobra.Command, api *client.Client, qualifiedName string, s syncing) (op apimodel.Operation, done bool, err error) {
+func (b *syncBatch) startSync(cmd *cobra.Command, api *client.Client, qualifiedName string, s syncing) (op apimodel.Operation, done bool, err error) {
 	namespace, name := client.SplitName(qualifiedName)
 	req, err := s.flags.Request()
 	if err != nil {
 		return op, false, err
 	}
-	if err := a.watcher(api).Rendered(cmd.Context(), namespace, name, s.waiting); err != nil {
+	if err := b.watcher.Rendered(cmd.Context(), namespace, name, s.waiting); err != nil {
 		return op, false, err
 	}
 	if len(s.flags.Sources.Names) > 0 {
-		if req.SourcePositions, err = a.sourcePositions(cmd, api, namespace, name, s); err != nil {
+		if req.SourcePositions, err = b.a.sourcePositions(cmd, api, namespace, name, s); err != nil {
 			return op, false, err
 		}
 	}
 	if len(s.flags.Labels) > 0 {
-		labelled, err := a.labelled(cmd, api, namespace, name, s.flags.Labels)
+		labelled, err := b.a.labelled(cmd, api, namespace, name, s.flags.Labels)
 		if err != nil {
 			return op, false, err
 		}
@@ -203,7 +212,7 @@ func (a *app) startSync(cmd *cobra.Command, api *client.Client, qualifiedName st
 		req.Resources = labelled
 	}
 	if s.preview {
-		if done, err := a.preview(cmd, api, namespace, name, s.yes); done || err != nil {
+		if done, err := b.a.preview(cmd, api, namespace, name, s.yes); done || err != nil {
 			return op, done, err
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -14,6 +12,7 @@ import (
 
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/cli/command"
+	"github.com/capstan-cd/capstan/cli/editor"
 	"github.com/capstan-cd/capstan/cli/files"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
@@ -296,7 +295,7 @@ func (c commands) edit() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if text, err = c.edited(cmd.Context(), text); err != nil {
+				if text, err = editor.Edit(cmd.Context(), editor.Streams{In: c.In, Out: c.Err}, text); err != nil {
 					return err
 				}
 				var out map[string]any
@@ -310,36 +309,6 @@ func (c commands) edit() *cobra.Command {
 				return nil
 			})
 		})
-}
-
-// edited opens the editor of the user on a text.
-func (c commands) edited(ctx context.Context, text []byte) ([]byte, error) {
-	editor := os.Getenv("VISUAL")
-	if editor == "" {
-		editor = os.Getenv("EDITOR")
-	}
-	if editor == "" {
-		editor = "vi"
-	}
-	f, err := os.CreateTemp("", "capstan-*.yaml")
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(text)
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err != nil {
-		return nil, err
-	}
-	parts := append(words(editor), f.Name())
-	run := exec.CommandContext(ctx, parts[0], parts[1:]...)
-	run.Stdin, run.Stdout, run.Stderr = c.In, c.Err, c.Err
-	if err := run.Run(); err != nil {
-		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the editor %s has failed", parts[0]), "", "set EDITOR; nothing was changed")
-	}
-	return os.ReadFile(f.Name())
 }
 
 func (c commands) patch() *cobra.Command {

@@ -96,33 +96,5 @@ func Arguments(args []string) []string {
 	if !set {
 		text = os.Getenv("ARGOCD_OPTS")
 	}
-	return append(words(text), args...)
-}
-
-// words splits a text as a shell does: at spaces outside of quotes.
-func words(text string) (out []string) {
-	var word strings.Builder
-	var quote rune
-	begun := false
-	for _, c := range text {
-		switch {
-		case quote != 0 && c == quote:
-			quote = 0
-		case quote == 0 && (c == '"' || c == '\''):
-			quote, begun = c, true
-		case quote == 0 && (c == ' ' || c == '\t' || c == '\n'):
-			if begun {
-				out = append(out, word.String())
-			}
-			word.Reset()
-			begun = false
-		default:
-			word.WriteRune(c)
-			begun = true
-		}
-	}
-	if begun {
-		out = append(out, word.String())
-	}
-	return out
+	return append(usage.Words(text), args...)
 }

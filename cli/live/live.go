@@ -13,5 +13,5 @@ type commands struct{ *command.Env }
 // App returns the verbs about the live objects of an application.
 func App(env *command.Env) []*cobra.Command {
 	a := commands{env}
-	return []*cobra.Command{a.logs(), a.events(), a.getResource(), a.patchResource(), a.exec(), a.portForward(), a.why()}
+	return []*cobra.Command{a.logs(), a.events(), a.getResource(), a.patchResource(), a.editResource(), a.exec(), a.portForward(), a.why()}
 }

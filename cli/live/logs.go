@@ -96,7 +96,7 @@ func (f *logFlags) read() error {
 // show prints entries as they come.
 func (a commands) show(ctx context.Context, from io.Reader, f logFlags) error {
 	in := json.NewDecoder(from)
-	s := shown{commands: a, flags: f, palette: a.palette(), terminal: isTerminal(a.Out)}
+	s := shown{commands: a, flags: f, palette: output.PaletteOf(a.Out), terminal: output.IsTerminal(a.Out)}
 	for {
 		var e apimodel.LogEntry
 		err := in.Decode(&e)
@@ -126,7 +126,7 @@ type shown struct {
 	several bool   // there are lines of more than one
 	partial bool   // the last line was not complete
 
-	palette  palette
+	palette  output.Palette
 	terminal bool // a person reads it
 }
 
@@ -149,7 +149,7 @@ func (s *shown) print(e apimodel.LogEntry) error {
 	}
 	if s.several = s.several || s.from != "" && s.from != from; !s.partial {
 		if s.flags.prefix && (s.several || !s.flags.single()) {
-			b.WriteString(s.palette.source(from, "["+from+"]") + " ")
+			b.WriteString(s.palette.Source(from, "["+from+"]") + " ")
 		}
 		if s.flags.Timestamps && !e.TimeStamp.IsZero() {
 			b.WriteString(e.TimeStamp.UTC().Format(time.RFC3339Nano) + " ")

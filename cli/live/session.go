@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/cli/exit"
+	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
@@ -76,7 +76,7 @@ func (a commands) exec() *cobra.Command {
 			set(q, "resourceNamespace", namespace)
 			set(q, "container", container)
 			in, terminal := a.terminal()
-			tty := terminal && !noTTY && (len(args) == 1 || isTerminal(a.Out))
+			tty := terminal && !noTTY && (len(args) == 1 || output.IsTerminal(a.Out))
 			q.Set("tty", strconv.FormatBool(tty))
 			if columns, rows, err := term.GetSize(int(os.Stdout.Fd())); tty && err == nil {
 				q.Set("cols", strconv.Itoa(columns))
@@ -116,11 +116,6 @@ func set(q url.Values, name, value string) {
 func (a commands) terminal() (*os.File, bool) {
 	f, is := a.In.(*os.File)
 	return f, is && term.IsTerminal(int(f.Fd()))
-}
-
-func isTerminal(w io.Writer) bool {
-	f, is := w.(*os.File)
-	return is && term.IsTerminal(int(f.Fd()))
 }
 
 // attach passes input and output until the command ends.

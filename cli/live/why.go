@@ -32,7 +32,7 @@ func (a commands) why() *cobra.Command {
 				}
 				return a.Print(raw, t)
 			}
-			_, err = fmt.Fprint(a.Out, describe(w, a.palette()))
+			_, err = fmt.Fprint(a.Out, describe(w, output.PaletteOf(a.Out)))
 			return err
 		})
 }
@@ -42,16 +42,16 @@ func objectName(o apimodel.WhyObject) string {
 }
 
 // describe writes causes for people.
-func describe(w apimodel.Why, p palette) string {
+func describe(w apimodel.Why, p output.Palette) string {
 	var b strings.Builder
 	if w.Healthy {
-		return p.good("Nothing is wrong that is known.") + "\n"
+		return p.Good("Nothing is wrong that is known.") + "\n"
 	}
 	for i, c := range w.Causes {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		fmt.Fprintf(&b, "%s (%s)\n", p.bad(output.Plain(c.Title)), c.Class)
+		fmt.Fprintf(&b, "%s (%s)\n", p.Bad(output.Plain(c.Title)), c.Class)
 		if len(c.Path) > 0 {
 			var steps []string
 			for _, o := range c.Path {

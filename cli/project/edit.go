@@ -3,15 +3,12 @@ package project
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-cd/capstan/cli/editor"
 	"github.com/capstan-cd/capstan/cli/usage"
 )
 
@@ -36,7 +33,7 @@ func (c Commands) edit() *cobra.Command {
 				return fmt.Errorf("the spec of project %q cannot be read: %w", args[0], err)
 			}
 			before := append(fmt.Appendf(nil, editing, args[0]), spec...)
-			after, err := editText(cmd, before)
+			after, err := editor.Edit(cmd.Context(), editor.Streams{In: cmd.InOrStdin(), Out: cmd.ErrOrStderr()}, before)
 			if err != nil {
 				return err
 			}
@@ -53,33 +50,4 @@ func (c Commands) edit() *cobra.Command {
 			return c.put(cmd, api, p, tag)
 		},
 	}
-}
-
-// editText lets the user's editor change a text.
-func editText(cmd *cobra.Command, text []byte) (out []byte, err error) {
-	editor := os.Getenv("VISUAL")
-	if editor == "" {
-		editor = os.Getenv("EDITOR")
-	}
-	if editor == "" {
-		editor = "vi"
-	}
-	file, err := os.CreateTemp("", "capstan-*.yaml")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
-	if _, err := file.Write(text); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	if err := file.Close(); err != nil {
-		return nil, err
-	}
-	words := strings.Fields(editor)                                                        // such as code --wait
-	run := exec.CommandContext(cmd.Context(), words[0], append(words[1:], file.Name())...) //nolint:gosec // the user's own editor
-	run.Stdin, run.Stdout, run.Stderr = cmd.InOrStdin(), cmd.ErrOrStderr(), cmd.ErrOrStderr()
-	if err := run.Run(); err != nil {
-		return nil, fmt.Errorf("the editor %q failed: %w", editor, err)
-	}
-	return os.ReadFile(file.Name())
 }

@@ -27,6 +27,15 @@ const rereadPause = 2 * time.Second
 type Watcher struct {
 	API  *client.Client
 	Note func(format string, args ...any) // writes a line for people
+	// See, if there is one, is shown an application each time that it was read;
+	// last is set when the wait is over.
+	See func(ctx context.Context, x apimodel.Application, last bool)
+}
+
+func (a Watcher) see(ctx context.Context, x apimodel.Application, last bool) {
+	if a.See != nil {
+		a.See(ctx, x, last)
+	}
 }
 
 // Settled follows the stream until an application is where it should be, and
@@ -37,6 +46,7 @@ func (a Watcher) Settled(ctx context.Context, namespace, name string, w Goal) (o
 	why := "the hub has not said how it is"
 	absent := absence{app: name, most: w.Away}
 	decide := func(x apimodel.Application) (over bool, err error) {
+		defer func() { a.see(ctx, x, over) }()
 		if over, why, err = w.decide(x); !over || err != nil || len(w.Resources) == 0 {
 			return over, err
 		}
@@ -142,6 +152,7 @@ func (a Watcher) Rendered(ctx context.Context, namespace, name string, w Goal) e
 	ctx, cancel := context.WithTimeoutCause(ctx, w.Timeout, exit.ErrTimeout)
 	defer cancel()
 	return a.watch(ctx, namespace, name, func(x apimodel.Application, _ []byte) (bool, error) {
+		a.see(ctx, x, false)
 		st := x.Status
 		rendered := st.Capstan.Target != ""
 		return rendered || len(st.Conditions) > 0, nil

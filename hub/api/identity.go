@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -275,7 +276,7 @@ func (s *Server) DeleteUser(ctx context.Context, r gen.DeleteUserRequestObject) 
 	return gen.DeleteUser204Response{}, nil
 }
 
-// GetVersion answers which release this is.
+// GetVersion answers which release this is, and where its console is.
 func (s *Server) GetVersion(context.Context, gen.GetVersionRequestObject) (gen.GetVersionResponseObject, error) {
-	return gen.GetVersion200JSONResponse{Version: version.String()}, nil
+	return gen.GetVersion200JSONResponse{Version: version.String(), ConsoleURL: strings.TrimRight(s.cfg.ExternalURL, "/")}, nil
 }

@@ -10964,8 +10964,11 @@ type GetVersionResponseObject interface {
 }
 
 type GetVersion200JSONResponse struct {
-	Commit  string `json:"commit,omitempty,omitzero"`
-	Version string `json:"version"`
+	Commit string `json:"commit,omitempty,omitzero"`
+
+	// ConsoleURL Where people reach the console, without a slash at its end. Absent: at the address of the API.
+	ConsoleURL string `json:"consoleURL,omitempty,omitzero"`
+	Version    string `json:"version"`
 }
 
 func (response GetVersion200JSONResponse) VisitGetVersionResponse(w http.ResponseWriter) error {

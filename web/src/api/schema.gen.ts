@@ -5232,6 +5232,8 @@ export interface operations {
                     "application/json": {
                         version: string;
                         commit?: string;
+                        /** @description Where people reach the console, without a slash at its end. Absent: at the address of the API. */
+                        consoleURL?: string;
                     };
                 };
             };
