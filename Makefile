@@ -108,8 +108,10 @@ generate-check:
 	fi
 
 .PHONY: screenshots
-screenshots: packages test-browser build ## Take pictures of the console's pages, light and dark, into bin/screenshots
-	@mkdir -p bin/screenshots; CAPSTAN_SHOTS=$(CURDIR)/bin/screenshots $(GO) test -count=1 -timeout 30m ./integration/tests/stories -run '^TestConsole$$'
+screenshots: packages test-browser build ## Take pictures of the console's pages, light and dark, into bin/screenshots, and those of the documentation
+	@mkdir -p bin/screenshots docs/screenshots
+	CAPSTAN_SHOTS=$(CURDIR)/bin/screenshots CAPSTAN_PICTURES=$(CURDIR)/docs/screenshots $(GO) test -count=1 -timeout 30m ./integration/tests/journeys -run '^TestJourneys$$'
+	CAPSTAN_SHOTS=$(CURDIR)/bin/screenshots $(GO) test -count=1 -timeout 30m ./integration/tests/stories -run '^TestConsole$$'
 
 ##@ Measuring
 

@@ -83,7 +83,7 @@ func (c Config) withDefaults() Config {
 		c.StreamCheck = time.Second
 	}
 	if c.AgentCommand == "" {
-		c.AgentCommand = "capstan-agent run --kubeconfig KUBECONFIG --state-dir \"$HOME/.local/state/capstan-agent\" --join-token-file <(printf %s {token})"
+		c.AgentCommand = "capstan-agent run --kubeconfig \"${KUBECONFIG:-$HOME/.kube/config}\" --state-dir \"$HOME/.local/state/capstan-agent\" --join-token-file <(printf %s {token})"
 	}
 	if c.EventBytes == 0 {
 		c.EventBytes = 25 << 20

@@ -93,6 +93,15 @@ export async function look(page: Page, name: string) {
   await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });
 }
 
+/** Keeps a picture for the documentation, if somebody wants any: CAPSTAN_PICTURES is the folder. */
+export async function picture(page: Page, name: string) {
+  const folder = process.env['CAPSTAN_PICTURES'];
+  if (!folder) return;
+  // Commands may have tokens.
+  const mask = [page.locator('.command pre')];
+  await page.screenshot({ path: join(folder, `${name}.png`), animations: 'disabled', mask, maskColor: '#e9ecef' });
+}
+
 interface Violation {
   id: string;
   impact: string;
@@ -100,10 +109,14 @@ interface Violation {
   nodes: { target: string[]; any: { message: string }[] }[];
 }
 
-async function barriers(page: Page, where: string): Promise<string[]> {
+/** What axe finds on a page that is serious or critical, but for the rules that are left out. */
+export async function barriers(page: Page, where: string, without: readonly string[] = []): Promise<string[]> {
   // Through the debugger, which the content security policy does not bind.
   if (!(await page.evaluate('"axe" in window'))) await page.evaluate(axe);
-  const found = await page.evaluate<{ violations: Violation[] }>('axe.run(document, { resultTypes: ["violations"] })');
+  const rules = Object.fromEntries(without.map((rule) => [rule, { enabled: false }]));
+  const found = await page.evaluate<{ violations: Violation[] }>(
+    `axe.run(document, { resultTypes: ["violations"], rules: ${JSON.stringify(rules)} })`,
+  );
   return found.violations
     .filter((v) => v.impact === 'serious' || v.impact === 'critical')
     .flatMap((v) => v.nodes.map((n) => `${where}: ${v.id}: ${n.target.join(' ')}: ${n.any[0]?.message ?? v.help}`));

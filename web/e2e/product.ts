@@ -42,9 +42,10 @@ export const product = {
 };
 
 /** Has the starter of the product do what a person does outside of the console: push a commit, stop the hub. */
-export async function act(name: string): Promise<string> {
+export async function act(name: string, body = ''): Promise<string> {
   const answer = await fetch(`${env('CAPSTAN_ACTS')}/${name}`, {
     method: 'POST',
+    body,
     headers: { Authorization: `Bearer ${env('CAPSTAN_ACTS_TOKEN')}` },
   });
   const text = await answer.text();

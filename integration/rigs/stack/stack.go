@@ -574,7 +574,13 @@ func Settled(x App) error {
 // SignIn returns a client of another account of the first tenant, whose
 // configuration is in dir.
 func (s *Stack) SignIn(ctx context.Context, dir, username, password string) (*API, error) {
-	a := &API{URL: s.Hub.URL, config: dir, bin: s.options.Bin, password: password}
+	return SignIn(ctx, s.options.Bin, dir, s.Hub.URL, username, password)
+}
+
+// SignIn returns a client of an account at the hub of a URL. The command line
+// is that of the folder bin; its configuration is in dir.
+func SignIn(ctx context.Context, bin, dir, hub, username, password string) (*API, error) {
+	a := &API{URL: hub, config: dir, bin: bin, password: password}
 	if _, err := a.CLI(ctx, password+"\n", "login", a.URL, "--username", username, "--password-stdin"); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import { clusterQueries } from '../features/clusters/api';
 import { repositoryQueries } from '../features/repositories/api';
 import { ago, exact } from '../format/format';
 import { healthOrder, StateBadge, StateMark } from '../ui/badges';
-import { Nothing, Screen } from '../ui/states';
+import { Nothing, Problem, Screen } from '../ui/states';
 import { type Concern, concerns, urgentQuery } from './attention';
 
 /** How many concerns are listed; the list of applications has the others. */
@@ -41,8 +41,8 @@ export function Overview() {
         <Title order={2}>Overview</Title>
         {numbers.data && (
           <Text c="dimmed">
-            {total} {total === 1 ? 'application' : 'applications'} on {known.length}{' '}
-            {known.length === 1 ? 'cluster' : 'clusters'}
+            {total} {total === 1 ? 'application' : 'applications'}
+            {clusters.data && ` on ${known.length} ${known.length === 1 ? 'cluster' : 'clusters'}`}
           </Text>
         )}
       </div>
@@ -64,7 +64,11 @@ export function Overview() {
                   )}
                 </Screen>
               )}
-              <Clusters clusters={known} counts={onClusters} />
+              {clusters.error && !clusters.data ? (
+                <Problem error={clusters.error} retry={() => void clusters.refetch()} />
+              ) : (
+                <Clusters clusters={known} counts={onClusters} />
+              )}
             </div>
           )}
         </Screen>
@@ -105,8 +109,8 @@ function FirstSteps({ clusters }: { clusters: number }) {
           <Link to="/repositories">Add a repository</Link>, unless it is public.
         </li>
         <li>
-          Create an application with <code>capstan apply -f application.yaml</code>. Manifests of Argo CD work as they
-          are.
+          <Link to="/applications/new">Create an application</Link> by browsing the repository, or with{' '}
+          <code>capstan apply -f application.yaml</code>. Manifests of Argo CD work as they are.
         </li>
       </ol>
     </section>

@@ -4,7 +4,7 @@ import { type FormEvent, useState } from 'react';
 import { sentence } from '../../api/errors';
 import { StateMark } from '../../ui/badges';
 import { SectionTitle } from '../../ui/page';
-import { Nothing, Problem, Screen } from '../../ui/states';
+import { Nothing, Screen } from '../../ui/states';
 import { accessQueries, type Question, type RightDecision, type WhoCan } from './api';
 import { actions, readQuestion } from './model';
 
@@ -64,9 +64,7 @@ export function Ask({
 
 function Can({ who, question }: { who: string; question: Question }) {
   const answer = useQuery(accessQueries.can(who, question));
-  if (answer.error) return <Problem error={answer.error} />;
-  if (!answer.data) return null;
-  return <Decision who={who} decision={answer.data} />;
+  return <Screen query={answer}>{(d) => <Decision who={who} decision={d} />}</Screen>;
 }
 
 function Decision({ who, decision: d }: { who: string; decision: RightDecision }) {

@@ -2,7 +2,7 @@ import { Table, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useDenied } from '../../api/session';
-import { Nothing, Screen } from '../../ui/states';
+import { Nothing, Problem, Screen } from '../../ui/states';
 import { accessQueries } from './api';
 import { builtIn, groupsOf, readPolicy, rolesOf } from './model';
 
@@ -17,6 +17,8 @@ export function Groups() {
     name: p.metadata.name,
     roles: (p.spec.roles ?? []).map((r) => ({ name: r.name, groups: r.groups ?? [] })),
   }));
+  const failed = policy.data && (users.error ?? projects.error);
+  if (failed) return <Problem error={failed} />;
   return (
     <Screen query={policy}>
       {(d) => {

@@ -1,4 +1,4 @@
-import { Alert, Button, Group, Modal, SegmentedControl, Stack, Text, TextInput } from '@mantine/core';
+import { Alert, Button, CopyButton, Group, Modal, SegmentedControl, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useEffect, useRef, useState } from 'react';
@@ -14,6 +14,7 @@ import { clusterMutations, clusterQueries } from './api';
 import './clusters.css';
 import {
   commandOf,
+  doctorOf,
   type Form,
   fixOf,
   formLabels,
@@ -184,6 +185,19 @@ function Connect(props: {
               New token
             </Button>
           </Text>
+          {!connected && (
+            <Text size="sm" c="dimmed">
+              If the agent does not arrive, run the check at the same place. It says what is wrong with DNS, proxy, TLS,
+              clock or rights, and changes nothing.{' '}
+              <CopyButton value={doctorOf(enrolment, form)}>
+                {({ copied, copy }) => (
+                  <Button variant="subtle" size="compact-sm" onClick={copy}>
+                    {copied ? 'Copied the check' : 'Copy the check'}
+                  </Button>
+                )}
+              </CopyButton>
+            </Text>
+          )}
         </Stack>
         <Progress cluster={here} made={made.current} />
       </div>

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Cluster, Enrolment } from '../../api/client';
-import { commandOf, connectionLook, matches, problemOf, readLabels, steps } from './model';
+import { commandOf, connectionLook, doctorOf, matches, problemOf, readLabels, steps } from './model';
 
 const cluster = (change: Partial<Cluster> = {}): Cluster => ({
   id: '1',
@@ -55,6 +55,20 @@ test('UX-ON-4 one command is there in each form and for each mode', () => {
   expect(kubectl).toMatch(/^kubectl create namespace capstan-system && helm template capstan-agent /);
   expect(kubectl).toContain("--set mode=namespaced --set namespaces='{shop,pay}' | kubectl apply -f -");
   expect(kubectl).not.toContain('create-namespace');
+});
+
+test('UX-ON-5 where an agent does not arrive, one command says why', () => {
+  const enrolment: Enrolment = {
+    cluster: cluster(),
+    joinToken: 'token',
+    expiresAt: at,
+    command: 'capstan-agent run --join-token-file <(printf %s token)',
+    helm: 'helm install capstan-agent',
+  };
+  expect(doctorOf(enrolment, 'binary')).toBe('capstan-agent doctor --join-token-file <(printf %s token)');
+  for (const form of ['helm', 'kubectl'] as const) {
+    expect(doctorOf(enrolment, form)).toMatch(/^kubectl .* exec deploy\/capstan-agent -- capstan-agent doctor$/);
+  }
 });
 
 const states = (c: Cluster | undefined) =>

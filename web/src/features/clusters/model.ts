@@ -101,6 +101,12 @@ export function commandOf(enrolment: Enrolment, form: Form, mode: Mode, namespac
   return `kubectl create namespace capstan-system && ${template} | kubectl apply -f -`;
 }
 
+/** One command that says, where an agent was started, why it does not reach the hub. It changes nothing. */
+export function doctorOf(enrolment: Enrolment, form: Form): string {
+  if (form === 'binary') return enrolment.command.replace('capstan-agent run', 'capstan-agent doctor');
+  return 'kubectl --namespace capstan-system exec deploy/capstan-agent -- capstan-agent doctor';
+}
+
 /** A step of an enrolment, as the hub sees it. */
 export interface Step {
   key: 'token' | 'reached' | 'certificate' | 'connected' | 'inventory';

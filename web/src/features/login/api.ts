@@ -7,7 +7,7 @@ export type DeviceLogin = components['schemas']['DeviceLogin'];
 const setupKey = 'setup';
 
 export const loginQueries = {
-  /** The identity providers of a tenant. Without an answer there is the form alone. */
+  /** The identity providers of a tenant. A refusal, such as for a tenant that is not there, leaves the form alone. */
   providers: (tenant: string) =>
     queryOptions({
       queryKey: ['sign-in providers', tenant],

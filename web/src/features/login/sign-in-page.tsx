@@ -3,6 +3,7 @@ import { useDebouncedValue } from '@mantine/hooks';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useRouter, useSearch } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
+import { worthRetrying } from '../../api/errors';
 import { under } from '../../api/root';
 import { Problem } from '../../ui/states';
 import { loginMutations, loginQueries } from './api';
@@ -18,7 +19,8 @@ export function SignInPage() {
   const { to, tenant = '', problem } = useSearch({ from: '/login' });
   const [form, setForm] = useState({ tenant, username: '', password: '', provider: '' });
   const [settled] = useDebouncedValue(form.tenant, 300);
-  const offered = useQuery(loginQueries.providers(settled)).data;
+  const asked = useQuery(loginQueries.providers(settled));
+  const offered = asked.data;
   const providers = offered?.items ?? [];
   const checks = providers.filter((p) => p.kind === 'password');
   const router = useRouter();
@@ -49,6 +51,9 @@ export function SignInPage() {
               </Alert>
             )}
             <ProviderButtons providers={providers} text={offered?.buttonText} tenant={settled} to={ownPath(to)} />
+            {worthRetrying(asked.error) && asked.error && !signIn.error && (
+              <Problem error={asked.error} retry={() => void asked.refetch()} />
+            )}
             {signIn.error && <Problem error={signIn.error} />}
             {checks.length > 0 && (
               <NativeSelect

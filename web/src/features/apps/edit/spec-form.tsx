@@ -1,6 +1,8 @@
 import { Button, NumberInput, SegmentedControl, Switch } from '@mantine/core';
 import { IconPlus, IconTrash } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
+import { HubError } from '../../../api/errors';
+import { Problem } from '../../../ui/states';
 import { at, fields, list, text } from '../object/read';
 import { editQueries } from './api';
 import { addSource, type Path, removeSource, sourcePaths, valueAt, write } from './document';
@@ -19,12 +21,19 @@ import {
 import { aboutProject, refusesDestination, refusesSource } from './limits';
 import { SourceForm } from './source-form';
 
+/** Somebody without a right to a list writes what it would offer. */
+const lacksRight = (error: unknown) => error instanceof HubError && error.detail.status === 403;
+
 /** The form of an application. What it does not have stands in the YAML, and stays. */
 export function SpecForm({ form, fresh }: { form: Form; fresh: boolean }) {
   const projects = useQuery(editQueries.projects());
+  const clusters = useQuery(editQueries.clusters());
+  const repositories = useQuery(editQueries.repositories());
+  const failed = [projects, clusters, repositories].filter((q) => q.isError && !lacksRight(q.error));
   const project = projects.data?.find((p) => p.metadata.name === (textAt(form, ['spec', 'project']) || 'default'));
   return (
     <div className="edit-form">
+      {failed[0] && <Problem error={failed[0].error} retry={() => failed.forEach((q) => void q.refetch())} />}
       <Part title="Application">
         {fresh && (
           <div className="edit-two">

@@ -1,0 +1,193 @@
+package journeys_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/integration/rigs/stack"
+)
+
+// An act is what a spec has done outside of the browser. It gets the text of
+// the request and gives that of the response.
+type act func(ctx context.Context, body string) (string, error)
+
+// TestJourneys runs web/e2e/journeys.spec.ts and prints its figures.
+func TestJourneys(t *testing.T) {
+	e := newEnrolment(t)
+	run(t, "journeys", map[string]act{
+		"started":     func(context.Context, string) (string, error) { return in.begun.Format(time.RFC3339Nano), nil },
+		"enroll":      e.enroll,
+		"check":       e.check,
+		"person":      person,
+		"push":        push,
+		"prod":        prod,
+		"delete-prod": deleteProd,
+		"tenant":      tenant,
+	})
+}
+
+// person makes an account, given as its name and roles, and returns its password.
+func person(ctx context.Context, body string) (string, error) {
+	name, roles, _ := strings.Cut(body, " ")
+	password := rand.Text()
+	account := map[string]any{"name": name, "password": password, "roles": strings.Fields(roles)}
+	return password, in.admin.Do(ctx, http.MethodPost, "/api/v1/users", account, nil)
+}
+
+// tenant makes a tenant and returns the setup link of its first admin.
+func tenant(ctx context.Context, name string) (string, error) {
+	var made struct {
+		SetupLink string `json:"setupLink"`
+	}
+	err := in.admin.Do(ctx, http.MethodPost, "/api/v1/tenants", map[string]any{"name": name}, &made)
+	return made.SetupLink, err
+}
+
+// push changes the greeting of the guestbook, as a person with Git does.
+func push(ctx context.Context, text string) (string, error) {
+	dir, err := os.MkdirTemp(in.dir, "push-")
+	if err != nil {
+		return "", err
+	}
+	git := exec.CommandContext(ctx, "bash", "-e", "-c", `git clone -q "$1" . && sed -i "s/^  text: .*/  text: $2/" guestbook/greeting.yaml
+git -c user.name=ann -c user.email=ann@example.com commit -qam "Greet differently" && git push -q && git rev-parse HEAD`, "push", in.repository, text)
+	git.Dir = dir
+	out, err := git.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("push: %w\n%s", err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// prod makes the project prod with an application, for which a policy has rules.
+func prod(ctx context.Context, _ string) (string, error) {
+	if _, err := in.admin.Apply(ctx, fmt.Sprintf(`apiVersion: argoproj.io/v1alpha1
+kind: AppProject
+metadata: {name: prod, namespace: argocd}
+spec:
+  sourceRepos: ["*"]
+  destinations: [{name: "*", namespace: "*"}]
+---
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: checkout, namespace: argocd}
+spec:
+  project: prod
+  source: {repoURL: %q, path: guestbook, targetRevision: main}
+  destination: {name: in-cluster, namespace: prod}
+`, in.repository)); err != nil {
+		return "", err
+	}
+	policy := map[string]any{"argocd-rbac-cm": map[string]any{"policy.csv": "# on call\np, role:on-call, applications, delete, prod/*, allow\ng, olga, role:on-call\n"}}
+	return "", in.admin.Do(ctx, http.MethodPatch, "/api/v1/settings", map[string]any{"values": policy}, nil)
+}
+
+// deleteProd has a person, given as name and password, delete the application
+// of prod, and says how the hub has answered.
+func deleteProd(ctx context.Context, body string) (string, error) {
+	name, password, _ := strings.Cut(body, " ")
+	api, err := stack.SignIn(ctx, in.bin, filepath.Join(in.dir, "person-"+name), in.url, name, password)
+	if err != nil {
+		return "", err
+	}
+	err = api.Do(ctx, http.MethodDelete, "/api/v1/applications/argocd/checkout", nil, nil)
+	var refused *stack.StatusError
+	if errors.As(err, &refused) {
+		return fmt.Sprint(refused.Status), nil
+	}
+	return "deleted", err
+}
+
+// run runs a spec of web/e2e, and reports each of its tests as a subtest.
+// Pictures are kept where CAPSTAN_SHOTS says, else with the test's other files.
+func run(t *testing.T, spec string, acts map[string]act) {
+	t.Helper()
+	token := rand.Text()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		do, known := acts[strings.TrimPrefix(r.URL.Path, "/")]
+		if r.Header.Get("Authorization") != "Bearer "+token || !known {
+			http.NotFound(w, r)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		text, err := do(r.Context(), string(body))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		_, _ = io.WriteString(w, text)
+	}))
+	defer server.Close()
+	work, shots := t.TempDir(), os.Getenv("CAPSTAN_SHOTS")
+	if shots == "" {
+		shots = t.TempDir()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
+	playwright := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
+	playwright.Dir = filepath.Join(root(), "web")
+	playwright.Env = append(os.Environ(), "CAPSTAN_SPECS="+spec, "CAPSTAN_URL="+in.url, "CAPSTAN_SETUP_LINK=none",
+		"CAPSTAN_USER=admin", "CAPSTAN_PASSWORD="+in.password, "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work,
+		"CAPSTAN_ACTS="+server.URL, "CAPSTAN_ACTS_TOKEN="+token)
+	// An interrupt lets Playwright close its browser.
+	playwright.Cancel = func() error { return playwright.Process.Signal(os.Interrupt) }
+	playwright.WaitDelay = 30 * time.Second
+	out, err := playwright.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Errorf("the spec failed: %v", err)
+	}
+	for title, ok := range specs(t, filepath.Join(work, "report.json")) {
+		t.Run(title, func(t *testing.T) {
+			if !ok {
+				t.Error("the browser did not get past this")
+			}
+		})
+	}
+}
+
+// specs are the titles of a report of Playwright, and whether each has passed.
+func specs(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report struct {
+		Suites []struct {
+			Specs []struct {
+				Title string
+				OK    bool
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for _, file := range report.Suites {
+		for _, x := range file.Specs {
+			all[x.Title] = x.OK
+		}
+	}
+	if len(all) == 0 {
+		t.Error("the report names no specs")
+	}
+	return all
+}
