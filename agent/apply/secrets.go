@@ -47,7 +47,7 @@ func (noSecrets) Resolve(_ context.Context, q secrets.Request) (secrets.Result, 
 type applicable struct {
 	*manifest.Object
 
-	leaves []secrets.Leaf
+	leaves []secrets.Leaf // that are secret: resolved, or marked by the object
 }
 
 // hidden reports whether the object has values that nobody may see.
@@ -79,8 +79,10 @@ func (a *app) resolveSecrets(ctx context.Context, d *desired, body *manifest.Obj
 	if inHub(d.key) { // the application that it describes resolves them where they are applied
 		return applicable{Object: body}, nil
 	}
+	marked := secrets.Marked(body)
 	if !hasOption(a.options(body), resolveOption, "true") {
-		return applicable{Object: body}, encryptedWithoutOption(body, d.key)
+		a.conceal(d.key, marked)
+		return applicable{Object: body, leaves: marked}, encryptedWithoutOption(body, d.key)
 	}
 	a.mu.Lock()
 	owner := secrets.Owner{Namespace: d.key.Namespace, Project: a.state.GetProject()}
@@ -91,10 +93,17 @@ func (a *app) resolveSecrets(ctx context.Context, d *desired, body *manifest.Obj
 	if err != nil {
 		return applicable{}, fault.With(err, d.key.Describe(), "")
 	}
-	if len(got.Leaves) > 0 {
-		a.e.values.of(a.id, true).Set(d.key, got.Leaves)
+	leaves := secrets.Together(got.Leaves, secrets.Marked(got.Object))
+	a.conceal(d.key, leaves)
+	return applicable{Object: got.Object, leaves: leaves}, nil
+}
+
+// conceal notes secret values of an object, which then are hidden in all that
+// leaves the cluster.
+func (a *app) conceal(key manifest.Key, leaves []secrets.Leaf) {
+	if len(leaves) > 0 {
+		a.e.values.of(a.id, true).Set(key, leaves)
 	}
-	return applicable{Object: got.Object, leaves: got.Leaves}, nil
 }
 
 // encryptedWithoutOption refuses a Secret that SOPS has encrypted, which no API

@@ -80,6 +80,9 @@ type File struct {
 	Size    int64    `json:"s"`
 	Refused *Failure `json:"x,omitempty"` // OpChart: why there is none
 	Data    []byte   `json:"-"`           // sent beside the answer
+	// Secrets are the values in the output of a plugin that the hub knows to be
+	// secret (OpPlugin). No other values are sent.
+	Secrets []string `json:"v,omitempty"`
 }
 
 // The facts. The first two and every one that begins with FactAPIVersion are

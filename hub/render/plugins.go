@@ -71,6 +71,7 @@ type PluginCall struct {
 type PluginReply struct {
 	Matches bool
 	Output  []byte
+	Secrets []string // given to the plugin as secrets, and found in its output
 }
 
 // Plugins runs the plugins that the operator has declared.
@@ -176,7 +177,7 @@ func (r *Recorder) plugin(ctx context.Context, tree hub.Tree, q Question) (Answe
 		return Answer{}, err
 	}
 	r.read += int64(len(reply.Output))
-	return Answer{Files: []File{{Found: reply.Matches, Size: int64(len(reply.Output)), Data: reply.Output}}}, nil
+	return Answer{Files: []File{{Found: reply.Matches, Size: int64(len(reply.Output)), Data: reply.Output, Secrets: reply.Secrets}}}, nil
 }
 
 func unknownPlugin(name string) error {

@@ -14,12 +14,14 @@ const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // each value of data and stringData, and the whole last-applied annotation,
 // becomes "hmac:" and 16 hex digits of a keyed hash. Equal values look equal
 // and different ones differ, in either field, so diffs still work; without the
-// key a guess cannot be verified. Other kinds are copied unchanged. It never
-// fails: values of an unexpected shape are masked whole. annotations names
-// further annotations of a Secret that are masked.
+// key a guess cannot be verified. Of other kinds the fields are masked that the
+// object marks as secret (SecretFields). It never fails: values of an unexpected
+// shape are masked whole. annotations names further annotations of a Secret that
+// are masked.
 func Mask(o *Object, key []byte, annotations ...string) *Object {
 	out := o.DeepCopy()
 	if !IsSecret(out) {
+		maskMarked(out, key)
 		return out
 	}
 	for _, field := range [...]string{"data", "stringData"} {
@@ -38,6 +40,11 @@ func Mask(o *Object, key []byte, annotations ...string) *Object {
 	for _, name := range append([]string{LastApplied}, annotations...) {
 		if all[name] != nil {
 			all[name] = masked(key, "", all[name])
+		}
+	}
+	for _, path := range MarkedFields(out) {
+		if path[0] != "data" { // those are masked by now
+			replace(out.Object, path, func(v any) any { return maskBelow(v, key) })
 		}
 	}
 	return out

@@ -35,8 +35,10 @@ const (
 	annotationTenants  = "capstan.dev/tenants"  // ids of the organisations that may use it; absent: all
 	annotationEnvFile  = "capstan.dev/env-file" // a file of NAME=value lines that it gets
 	annotationRevision = "capstan.dev/revision" // "ignore": another commit alone is no reason to render
-	apiVersion         = "argoproj.io/v1alpha1"
-	kind               = "ConfigManagementPlugin"
+	// annotationPublicEnv names variables of the file that are no secrets.
+	annotationPublicEnv = "capstan.dev/public-env"
+	apiVersion          = "argoproj.io/v1alpha1"
+	kind                = "ConfigManagementPlugin"
 )
 
 // A Command is a program with its arguments.
@@ -65,6 +67,7 @@ type Definition struct {
 	Hosts            []string
 	Tenants          []hub.TenantID
 	Env              []string // of the operator, NAME=value
+	Public           []string // names of variables in Env that are no secrets
 }
 
 // document is plugin.yaml.
@@ -214,6 +217,9 @@ func define(file string, text []byte) (Definition, error) {
 	if err := d.permit(doc.Metadata.Annotations); err != nil {
 		return Definition{}, err
 	}
+	if err := d.checkPublic(); err != nil {
+		return Definition{}, err
+	}
 	for i := range d.Static {
 		if err := complete(&d.Static[i]); err != nil {
 			return Definition{}, err
@@ -267,10 +273,23 @@ func (d *Definition) permit(annotations map[string]string) error {
 				return err
 			}
 			d.Env = env
+		case annotationPublicEnv:
+			d.Public = fields(value)
 		default:
 			if strings.HasPrefix(key, "capstan.dev/") {
-				return fmt.Errorf("the annotation %s is unknown; those of a plugin are writable, hosts, tenants, env-file and revision", key)
+				return fmt.Errorf("the annotation %s is unknown; those of a plugin are writable, hosts, tenants, env-file, public-env and revision", key)
 			}
+		}
+	}
+	return nil
+}
+
+// checkPublic refuses names that the file of variables does not have: a mistyped
+// one would leave a value masked that nobody expects to be.
+func (d Definition) checkPublic() error {
+	for _, name := range d.Public {
+		if !slices.ContainsFunc(d.Env, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
+			return fmt.Errorf("the annotation %s names %q, which %s does not set", annotationPublicEnv, name, annotationEnvFile)
 		}
 	}
 	return nil
@@ -330,7 +349,8 @@ func (d Definition) digest(doc document) string {
 	text, err := json.Marshal(struct {
 		Document document
 		Env      []string
-	}{doc, d.Env})
+		Marks    bool // secrets in what it makes are marked, which earlier hubs did not
+	}{doc, d.Env, true})
 	if err != nil { // texts and switches always have a JSON form
 		text = fmt.Appendf(nil, "%#v", doc)
 	}

@@ -113,6 +113,7 @@ func TestDefinition(t *testing.T) {
 		"a parameter without a name":    {"name: images", "name: ''", "has no name"},
 		"a type of a parameter":         {"collectionType: map", "collectionType: set", "collectionType"},
 		"a type of an item":             {"itemType: number", "itemType: date", "itemType"},
+		"a public variable of no file":  {"capstan.dev/revision: ignore", "capstan.dev/public-env: REGION", "REGION"},
 		"variables that are not there":  {"capstan.dev/revision: ignore", "capstan.dev/env-file: /nonexistent/env", "/nonexistent/env"},
 	} {
 		t.Run("CMP-02 "+name+" is refused by name", func(t *testing.T) {

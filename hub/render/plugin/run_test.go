@@ -623,6 +623,26 @@ func TestSecretsOfAPlugin(t *testing.T) {
 			t.Errorf("output %q, %v", reply.Output, err)
 		}
 	})
+	t.Run("CMP-15 those in its output are named for masking, and no others", func(t *testing.T) {
+		t.Parallel()
+		for script, want := range map[string][]string{
+			"echo token: $VAULT_TOKEN": {"hunter2-token"}, "printf x$VAULT_TOKEN | base64": {"hunter2-token"}, "echo nothing": nil,
+		} {
+			r, _ := plugins(t, nil, define(script))
+			reply, err := r.Run(t.Context(), call("p", nil))
+			if d := cmp.Diff(want, reply.Secrets); err != nil || d != "" {
+				t.Errorf("%s: %v, %s", script, err, d)
+			}
+		}
+	})
+	t.Run("CMP-15 a variable that the operator calls public is none", func(t *testing.T) {
+		t.Parallel()
+		r, _ := plugins(t, nil, strings.Replace(define("echo $VAULT_TOKEN"), "env-file", "public-env: VAULT_TOKEN, capstan.dev/env-file", 1))
+		reply, err := r.Run(t.Context(), call("p", nil))
+		if err != nil || len(reply.Secrets) > 0 {
+			t.Errorf("secrets %q, %v", reply.Secrets, err)
+		}
+	})
 	t.Run("CMP-15 SEC-C8 no message contains them", func(t *testing.T) {
 		t.Parallel()
 		r, _ := plugins(t, nil, define("echo denied: $VAULT_TOKEN >&2; exit 1"))

@@ -169,7 +169,7 @@ func (r *Runner) Run(ctx context.Context, call render.PluginCall) (render.Plugin
 	if err != nil {
 		return render.PluginReply{}, w.explain("generate", err)
 	}
-	return render.PluginReply{Matches: true, Output: out}, nil
+	return render.PluginReply{Matches: true, Output: out, Secrets: w.found(out)}, nil
 }
 
 // announce returns the parameters of the plugin: those of its definition, and
@@ -200,6 +200,10 @@ func (w *workspace) dynamic(ctx context.Context) ([]Parameter, error) {
 	out, err := w.run(ctx, w.definition.Dynamic, most)
 	if err != nil {
 		return nil, w.explain("parameters.dynamic", err)
+	}
+	if len(w.found(out)) > 0 {
+		return nil, fault.With(fault.New(fault.Invalid, "its parameters.dynamic prints a value of its env-file or a credential, and parameters are shown to everybody"), name,
+			"have the operator correct the plugin, or name variables that are no secrets in "+annotationPublicEnv)
 	}
 	var dynamic []Parameter
 	if err := json.Unmarshal(out, &dynamic); err != nil {
@@ -272,8 +276,9 @@ func (w *workspace) environment(ctx context.Context) error {
 	}, w.definition.Env...)
 	w.env = append(w.env, w.call.Env...)
 	for _, v := range w.definition.Env {
-		_, value, _ := strings.Cut(v, "=")
-		w.secrets = append(w.secrets, value)
+		if name, value, _ := strings.Cut(v, "="); !slices.Contains(w.definition.Public, name) {
+			w.secrets = append(w.secrets, value)
+		}
 	}
 	if !w.definition.GitCredentials || w.runner.credentials == nil {
 		return w.fits()

@@ -131,6 +131,9 @@ func renderPlugin(ctx context.Context, job render.Job, name string, with hub.Plu
 	}
 	var out render.Output
 	for _, o := range objects {
+		if err := markSecrets(o, f.Secrets); err != nil {
+			return render.Output{}, fault.With(err, from, "have the operator correct the plugin, or name variables that are no secrets in its annotation capstan.dev/public-env")
+		}
 		out.Objects = append(out.Objects, render.Rendered{File: from, Object: o})
 	}
 	return out, nil

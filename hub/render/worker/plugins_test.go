@@ -17,6 +17,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/render/plugin"
 	"github.com/capstan-cd/capstan/hub/render/rendertest"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // declare is a plugin that runs a script.
@@ -137,6 +138,54 @@ func TestShellsOfPlugins(t *testing.T) {
 			t.Errorf("%d objects, %v", len(res.Objects), err)
 		}
 	})
+}
+
+func TestSecretsInObjectsOfAPlugin(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, nil)
+	env := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(env, []byte("TOKEN=hunter2-token\nPIN=4711815\nREGION=eu-west-1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ object, marks, says string }{
+		"in a ConfigMap":             {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"data":{"a":"x","b":"url://$TOKEN@h"}}`, "/data/b", ""},
+		"in variables of containers": {`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"m"},"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i","env":[{"name":"T","value":"$TOKEN"}]}]}}}}`, "/spec/template/spec/containers/0/env/0/value", ""},
+		"in an annotation":           {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m","annotations":{"example.com/t":"$TOKEN"}}}`, "/metadata/annotations/example.com~1t", ""},
+		"in base64":                  {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"binaryData":{"a":"$(printf "$TOKEN" | base64)"}}`, "/binaryData/a", ""},
+		"as a number":                {`{"apiVersion":"example.com/v1","kind":"Lock","metadata":{"name":"m"},"spec":{"pin":$PIN}}`, "/spec/pin", ""},
+		"beside its own mark":        {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m","annotations":{"capstan.dev/secret-fields":"/data/a"}},"data":{"a":"x","b":"$TOKEN"}}`, "/data/a\n/data/b", ""},
+		"in no field":                {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"data":{"a":"$REGION"}}`, "", ""},
+		"in the data of a Secret":    {`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"m"},"stringData":{"a":"$TOKEN"}}`, "", ""},
+		"in a name":                  {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"$TOKEN"}}`, "", "metadata.name"},
+		"in a key":                   {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"data":{"$TOKEN":"x"}}`, "", "a key of its manifest.data"},
+		"in an object of the hub":    {`{"apiVersion":"argoproj.io/v1alpha1","kind":"Application","metadata":{"name":"m"},"spec":{"source":{"repoURL":"https://x:$TOKEN@h/r"}}}`, "", "spec.source.repoURL"},
+	} {
+		t.Run("CMP-15 SEC-C8 a value of the operator is marked "+name, func(t *testing.T) {
+			t.Parallel()
+			script := "cat <<EOF\n" + c.object + "\nEOF"
+			r := installed(t, plugin.Limits{}, strings.Replace(declare("p", "", script), "  name: p\n", "  name: p\n  annotations: {capstan.dev/env-file: "+env+", capstan.dev/public-env: REGION}\n", 1))
+			res, err := p.Render(t.Context(), plugged(r, request(hub.Source{Path: "a", Plugin: []byte(`{"name":"p"}`)}, map[string]string{"a/x": ""})))
+			if c.says != "" {
+				if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Sentence(err), c.says) || strings.Contains(err.Error(), "hunter2") {
+					t.Errorf("error %v, want %q", err, c.says)
+				}
+				return
+			}
+			if err != nil || len(res.Objects) != 1 {
+				t.Fatal(len(res.Objects), err)
+			}
+			o, err := manifest.FromCanonical(res.Objects[0].JSON)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if marks, _ := manifest.RawAnnotation(o, manifest.SecretFields); marks != c.marks {
+				t.Errorf("marks %q, want %q", marks, c.marks)
+			}
+			if body, err := manifest.Canonical(manifest.Mask(o, []byte("key"))); err != nil || strings.Contains(string(body), "hunter2") {
+				t.Errorf("masked: %s, %v", body, err)
+			}
+		})
+	}
 }
 
 func TestVariablesOfAPlugin(t *testing.T) {
