@@ -76,26 +76,33 @@ const MaxSignatureKeys = 1000
 // Of returns the policy that counts for a repository; false: nothing has to be
 // signed there.
 func (g Integrity) Of(url string) (SignaturePolicy, bool) {
+	p, _, demanded := g.PolicyOf(url)
+	return p, demanded
+}
+
+// PolicyOf is Of that also reports whether a policy is about the repository:
+// one of mode none is, and demands nothing.
+func (g Integrity) PolicyOf(url string) (p SignaturePolicy, named, demanded bool) {
 	if len(g.SignatureKeys) > 0 {
 		p := SignaturePolicy{Mode: SignatureHead}
 		for _, k := range g.SignatureKeys {
 			p.Keys = append(p.Keys, k.KeyID)
 		}
-		return p, true
+		return p, true, true
 	}
 	if g.SourceIntegrity == nil || g.SourceIntegrity.Git == nil {
-		return SignaturePolicy{}, false
+		return SignaturePolicy{}, false, false
 	}
 	for _, p := range g.SourceIntegrity.Git.Policies {
 		if !p.covers(url) {
 			continue
 		}
 		if p.GPG == nil {
-			return SignaturePolicy{Mode: SignatureHead}, true // no key is trusted: validation refuses it
+			return SignaturePolicy{Mode: SignatureHead}, true, true // no key is trusted: validation refuses it
 		}
-		return *p.GPG, p.GPG.Mode != SignatureNone
+		return *p.GPG, true, p.GPG.Mode != SignatureNone
 	}
-	return SignaturePolicy{}, false
+	return SignaturePolicy{}, false, false
 }
 
 // covers compares URLs as written and in their normal form: another spelling of

@@ -372,6 +372,7 @@ func (p *parts) addPipeline(context.Context) error {
 	p.dispatch = dispatch.New(own, p.queue, p.streams, p.changed, p.log)
 	p.stage = render.NewStage(render.StageConfig{
 		Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU())), PauseAfter: p.cfg.Render.PauseAfter, Pause: time.Duration(p.cfg.Render.Pause),
+		Poll: time.Duration(p.cfg.Sources.PollInterval),
 	}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments, p.rates}, plan.Permits, p.log)
 	p.stage.Verifies(p.mirrors)
 	p.files = web.New(web.Config{AllowedNetworks: networks})

@@ -96,6 +96,7 @@ func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) err
 		return err
 	case len(targets) > 0:
 		h.p.due(hub.WorkFetch)
+		h.p.due(hub.WorkRefresh)
 	case !known:
 		return errUnsigned()
 	}
@@ -143,7 +144,10 @@ func (h hooks) verify(ctx context.Context, push webhook.Push, size int, targets 
 		default:
 			ok = h.unsigned
 		}
-		if t.Repositories = ofWhom(push, t, ok); len(t.Repositories) > 0 {
+		if !ok { // a secret of one repository tells nothing of bases
+			t.Applications = nil
+		}
+		if t.Repositories = ofWhom(push, t, ok); len(t.Repositories)+len(t.Applications) > 0 {
 			signed = append(signed, t)
 		}
 	}

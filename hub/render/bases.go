@@ -22,7 +22,7 @@ import (
 // BasesDir is the directory in which a tree has the bases of other repositories
 // that its kustomizations name (KUST-10). A base is a directory there, which is
 // called like its repository and revision. It is fetched when it is read.
-const BasesDir = ".capstan-bases"
+const BasesDir = hub.BasesDir
 
 const (
 	maxBases  = 32              // that one render reads
@@ -146,17 +146,8 @@ func (b Base) Path() string { return path.Join(b.root(), b.Dir) }
 
 // baseAt splits a name below BasesDir. Ok is false for every other name.
 func baseAt(name string) (b Base, root, below string, ok bool) {
-	rest, ok := strings.CutPrefix(name, BasesDir+"/")
-	if !ok {
-		return Base{}, "", "", false
-	}
-	first, below, _ := strings.Cut(rest, "/")
-	text, err := url.PathUnescape(first)
-	i := strings.LastIndex(text, "?ref=")
-	if err != nil || i < 0 {
-		return Base{}, "", "", false
-	}
-	return Base{Address: text[:i], Revision: text[i+len("?ref="):]}, BasesDir + "/" + first, cmp.Or(below, "."), true
+	address, revision, root, below, ok := hub.BaseAt(name)
+	return Base{Address: address, Revision: revision}, root, below, ok
 }
 
 // Base returns where a base is that a kustomization declares, by its place
@@ -194,6 +185,11 @@ func (r *Recorder) base(tree hub.Tree, q Question) (Answer, error) {
 		return Answer{}, fault.New(fault.Exceeded, "the render reads more than %d bases of other repositories", maxBases)
 	}
 	s, err := r.resolveName(tree, q.Source, b.Path())
+	if err != nil && refused(err) { // the answer depends on a base that is not there
+		if err := r.add(hub.Input{Source: q.Source, Kind: hub.InputMissing, Path: b.Path()}); err != nil {
+			return Answer{}, err
+		}
+	}
 	switch {
 	case err != nil:
 		return Answer{}, fault.With(err, q.Names[0], "")
@@ -218,8 +214,9 @@ func (r *Recorder) checkBase(source int, name string) error {
 
 // Bases opens the repositories of bases.
 type Bases interface {
-	// Base opens one for a file of the repository parent.
-	Base(ctx context.Context, tenant hub.TenantID, parent hub.Repository, project, address, revision string) (hub.Tree, error)
+	// Base opens one for a file of the repository parent. With a demand, one that
+	// does not fulfil it is refused.
+	Base(ctx context.Context, tenant hub.TenantID, parent hub.Repository, project, address, revision string, demand *hub.SignatureDemand) (hub.Tree, error)
 }
 
 // Borrows lets kustomizations use bases of other repositories. It comes after
@@ -242,10 +239,54 @@ func (s *Stage) withBases(ctx context.Context, tenant hub.TenantID, tree hub.Tre
 				return nil, fault.New(fault.KindOf(err), "it is a base, and %s", fault.Sentence(err))
 			}
 		}
+		demand, err := demandOfBase(refresh, parent, b)
+		if err != nil {
+			return nil, err
+		}
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), baseLimit)
 		defer cancel()
-		return s.bases.Base(limited, tenant, parent, project, b.Address, b.Revision)
+		return s.bases.Base(limited, tenant, parent, project, b.Address, b.Revision, demand)
 	})
+}
+
+// demandOfBase is what the project demands of a base's commit: what it demands
+// of the base's own repository, or else of the repository that names it. So no
+// unsigned base gets into a source that must be signed. Nil: nothing.
+func demandOfBase(refresh hub.Refresh, parent hub.Repository, b Base) (*hub.SignatureDemand, error) {
+	if refresh.Project == nil {
+		return nil, nil
+	}
+	project, err := refresh.Project.Effective()
+	if err != nil {
+		return nil, err
+	}
+	policy, named, demanded := project.PolicyOf(b.Address)
+	if !named {
+		policy, demanded = demandOfParent(project.Integrity, refresh, parent)
+	}
+	if !demanded {
+		return nil, nil
+	}
+	return &hub.SignatureDemand{Policy: policy, Keys: refresh.PublicKeys}, nil
+}
+
+// demandOfParent is what is demanded of a repository, by its address or as the
+// application writes it.
+func demandOfParent(of hub.Integrity, refresh hub.Refresh, parent hub.Repository) (policy hub.SignaturePolicy, demanded bool) {
+	written := []string{parent.URL}
+	if spec, err := hub.DecodeSpec(refresh.Application.Spec); err == nil {
+		for i, source := range spec.EffectiveSources() {
+			if i < len(refresh.Sources) && refresh.Sources[i].Repository.ID == parent.ID {
+				written = append(written, source.RepoURL)
+			}
+		}
+	}
+	for _, address := range written {
+		if policy, demanded = of.Of(address); demanded {
+			return policy, true
+		}
+	}
+	return policy, false
 }
 
 // WithBases returns a tree with the bases that open finds.

@@ -123,7 +123,7 @@ func (r *round) unlessPaused(ctx context.Context, j *job) *job {
 		return j
 	}
 	r.count(func(c *Counters) { c.Paused++ })
-	r.until[j.refresh.Application.ID] = until
+	r.until[j.refresh.Application.ID] = earlier(until, r.polls(j, last.inputs))
 	r.fail(j, hub.ComparisonError, r.failing.cached(last))
 	return nil
 }
@@ -132,7 +132,7 @@ func (r *round) unlessPaused(ctx context.Context, j *job) *job {
 func (r *round) renderFailed(j *job, inputs []hub.Input, err error) outcome {
 	out := r.failure(j, err)
 	if j.asked == "" {
-		out.until = r.failing.note(r.failingKey(j), j.params, inputs, err, j.again)
+		out.until = earlier(r.failing.note(r.failingKey(j), j.params, inputs, err, j.again), r.polls(j, inputs))
 	}
 	return out
 }
@@ -140,7 +140,7 @@ func (r *round) renderFailed(j *job, inputs []hub.Input, err error) outcome {
 // A postponed is what of a batch is refreshed again later.
 type postponed struct {
 	passing map[hub.ApplicationID]bool      // failed for a transient cause
-	until   map[hub.ApplicationID]time.Time // renders are paused
+	until   map[hub.ApplicationID]time.Time // renders are paused, or bases looked at
 }
 
 func newPostponed() postponed {

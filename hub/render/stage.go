@@ -69,6 +69,9 @@ type StageConfig struct {
 	// error is cached; default 3. Pause is for how long; default one hour.
 	PauseAfter int
 	Pause      time.Duration
+	// Poll is how often applications are refreshed whose bases of other
+	// repositories may change; zero: never by themselves.
+	Poll time.Duration
 }
 
 // An application with a transient failure is refreshed again after
@@ -441,6 +444,9 @@ func (r *round) resolveApplication(ctx context.Context, f hub.Refresh) *job {
 		return r.unlessPaused(ctx, j)
 	case j.asked == "" && len(j.unverified) == 0 && old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f, spec, old.ID):
 		r.count(func(c *Counters) { c.Reused++ })
+		if until := r.polls(j, old.Inputs); !until.IsZero() {
+			r.until[f.Application.ID] = until
+		}
 		// Also without a change: a requested refresh waits for this time.
 		r.unchanged = append(r.unchanged, hub.Unchanged{
 			Application: f.Application.ID, Revision: j.commits[0], Revisions: j.commits, RefreshedAt: r.now,

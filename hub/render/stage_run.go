@@ -158,7 +158,7 @@ type outcome struct {
 	rendered *hub.Rendered
 	failed   *hub.RefreshFailure
 	passing  bool      // the failure is transient
-	until    time.Time // renders are paused; zero: they are not
+	until    time.Time // of a pause, or of the next look at bases; zero: there is none
 	err      error     // the job must be tried again
 }
 
@@ -245,6 +245,9 @@ func (r *round) flush(ctx context.Context, batch []outcome) error {
 			}
 		default:
 			done = append(done, *o.rendered)
+			if !o.until.IsZero() {
+				r.until[o.rendered.Application] = o.until
+			}
 		}
 	}
 	failpoint.Here(failpoint.HubRenderDone)
@@ -305,7 +308,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	if j.old != nil {
 		r.count(func(c *Counters) { c.Reused++ })
 		out.Snapshot, out.Reused = *j.old, true
-		return outcome{rendered: &out}
+		return outcome{rendered: &out, until: r.polls(j, j.old.Inputs)}
 	}
 	opened, err := trees.open(ctx, r.Stage, r.tenant, j)
 	var res Result
@@ -332,7 +335,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 		out.Snapshot.Objects = append(out.Snapshot.Objects, o.Ref)
 		out.Bodies = append(out.Bodies, o.JSON)
 	}
-	return outcome{rendered: &out}
+	return outcome{rendered: &out, until: r.polls(j, res.Inputs)}
 }
 
 // renderOrShare renders, unless another application of the tenant has the same

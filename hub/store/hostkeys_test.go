@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	neturl "net/url"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -109,6 +110,45 @@ func TestWebhookTargets(t *testing.T) {
 		}
 		if got := at("ssh://[2001:db8::1]:2222/x"); len(got) != 1 || got[0] != string(tenant)+" "+string(six) {
 			t.Errorf("an IPv6 address finds %v", got)
+		}
+	})
+	t.Run("KUST-10 applications that use a base at an address are refreshed, and no other", func(t *testing.T) {
+		const url = "https://git.example.com/lib/base"
+		base := func(address string) []hub.Input {
+			return []hub.Input{{Kind: hub.InputFile, Hash: "1", Path: hub.BasesDir + "/" + neturl.PathEscape(address+"?ref=main") + "/a.yaml"}}
+		}
+		of := func(url string) (found []string) {
+			targets := must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{repourl.Place(url)}))
+			for _, w := range targets {
+				for _, app := range w.Applications {
+					found = append(found, string(w.Tenant)+" "+string(app))
+				}
+			}
+			check(t, db.System().FetchTargets(t.Context(), targets, func(hub.TenantID, hub.RepositoryID) { t.Error("a repository is fetched") }))
+			return found
+		}
+		var app, without hub.Application
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+			app = must[hub.Application](t)(tx.CreateApplication(ctx, newApp("with-base", "https://git.example.com/team/app", "")))
+			without = must[hub.Application](t)(tx.CreateApplication(ctx, newApp("without", "https://git.example.com/team/app", "")))
+			of := newSnapshot(app)
+			of.Inputs = base("https://git.example.com/lib/base.git")
+			return tx.PutSnapshots(ctx, []hub.Snapshot{of, newSnapshot(without)})
+		})
+		want := []string{string(tenant) + " " + string(app.ID)}
+		if d := cmp.Diff(want, of(url)); d != "" {
+			t.Error(d)
+		}
+		if other := of("https://git.example.com/lib/other"); len(other) > 0 {
+			t.Errorf("another address finds %v", other)
+		}
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+			of := newSnapshot(app)
+			of.Inputs = base("https://git.example.com/lib/moved")
+			return tx.PutSnapshots(ctx, []hub.Snapshot{of})
+		})
+		if d := cmp.Diff(want, of("https://git.example.com/lib/moved")); d != "" || len(of(url)) > 0 {
+			t.Errorf("after the base has moved: %s, %v", d, of(url))
 		}
 	})
 	t.Run("HOOKW-03 a target has the secret of its own tenant, which may change and be removed", func(t *testing.T) {

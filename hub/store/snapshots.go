@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -256,6 +258,9 @@ func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) err
 	if err != nil {
 		return err
 	}
+	if err := t.putBases(ctx, snapshots); err != nil {
+		return err
+	}
 	for _, s := range snapshots { // the next commit needs them
 		s.Tenant = t.id
 		s.Revisions, s.Warnings, s.CreatedAt = cleaned(s.Revisions), cleaned(s.Warnings), micro(s.CreatedAt)
@@ -263,6 +268,26 @@ func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) err
 		t.keepObjects(s)
 	}
 	return nil
+}
+
+const putBases = `SELECT directory.put_bases($1::uuid[], $2::bytea[])`
+
+// putBases notes at which places the bases are that snapshots use, so that a
+// push there refreshes their applications. Most have none.
+func (t *Tenant) putBases(ctx context.Context, snapshots []hub.Snapshot) error {
+	var apps []string
+	var places [][]byte
+	for _, s := range snapshots {
+		for _, address := range hub.BaseAddresses(s.Inputs) {
+			sum := sha256.Sum256([]byte(repourl.Place(address)))
+			apps, places = append(apps, string(s.Application)), append(places, sum[:])
+		}
+	}
+	if len(apps) == 0 {
+		return nil
+	}
+	_, err := exec(ctx, t.tx, "put bases", putBases, apps, places)
+	return err
 }
 
 // SnapshotOf returns the id of the newest snapshot of an application that was

@@ -15,35 +15,38 @@ import (
 const (
 	// The first tenant is the one that the installation was set up with.
 	selectWebhookTargets = `
-		SELECT p.tenant_id, p.repository_id,
+		SELECT p.tenant_id, p.repository_id, p.application_id,
 		       ARRAY (SELECT k.key FROM directory.webhook_key k WHERE k.tenant_id = p.tenant_id ORDER BY k.key),
 		       ARRAY (SELECT k.sealed FROM directory.webhook_key k WHERE k.tenant_id = p.tenant_id ORDER BY k.key),
 		       p.tenant_id = (SELECT f.id FROM directory.tenant f WHERE f.ready ORDER BY f.created_at, f.id LIMIT 1)
-		FROM   directory.repository_place p
+		FROM   (SELECT r.tenant_id, r.repository_id, NULL::uuid AS application_id FROM directory.repository_place r WHERE r.place = ANY ($1::bytea[])
+		        UNION
+		        SELECT b.tenant_id, NULL, b.application_id FROM directory.base_place b WHERE b.place = ANY ($1::bytea[])) p
 		JOIN   directory.tenant t ON t.id = p.tenant_id AND t.ready
-		WHERE  p.place = ANY ($1::bytea[])
-		ORDER  BY p.tenant_id, p.repository_id`
+		ORDER  BY p.tenant_id, p.repository_id, p.application_id`
 	// Work is put in order of its keys, as everywhere.
 	fetchTargets = `
-		SELECT work.put(u.tenant_id, ARRAY[$3], ARRAY[u.repository_id], ARRAY[now() + u.wait], ARRAY[false])
-		FROM   (SELECT * FROM unnest($1::uuid[], $2::uuid[], $4::interval[]) AS v (tenant_id, repository_id, wait) ORDER BY 1, 2) u`
+		SELECT work.put(u.tenant_id, ARRAY[u.kind], ARRAY[u.key], ARRAY[now() + u.wait], ARRAY[false])
+		FROM   (SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::interval[]) AS v (tenant_id, kind, key, wait) ORDER BY 1, 2, 3) u`
 )
 
-// A WebhookTarget is a tenant with repositories at the address of an event. Its
-// events must prove one of the secrets.
+// A WebhookTarget is a tenant with repositories at the address of an event, or
+// with applications that use a base there. Its events must prove one of the
+// secrets.
 type WebhookTarget struct {
 	Tenant       hub.TenantID
 	Repositories []hub.RepositoryID
-	Secrets      map[string]string // of the tenant's own settings, by their keys
-	First        bool              // it is the oldest tenant of the installation
-	Err          error             // a secret cannot be opened
+	Applications []hub.ApplicationID // that use a base
+	Secrets      map[string]string   // of the tenant's own settings, by their keys
+	First        bool                // it is the oldest tenant of the installation
+	Err          error               // a secret cannot be opened
 	// Waits are how long repositories wait before they are fetched; a
 	// repository that is not there is fetched at once.
 	Waits map[hub.RepositoryID]time.Duration
 }
 
-// WebhookTargets returns the tenants that have repositories at the places that
-// hub.RepoPlace returns, whatever their scheme and port.
+// WebhookTargets returns the tenants that have repositories, or use bases, at the
+// places that repourl.Place returns, whatever their scheme and port.
 func (s *System) WebhookTargets(ctx context.Context, places []string) ([]WebhookTarget, error) {
 	hashes := make([][]byte, len(places))
 	for i, place := range places {
@@ -56,17 +59,26 @@ func (s *System) WebhookTargets(ctx context.Context, places []string) ([]Webhook
 		out, sealed = nil, nil
 		_, err := list(ctx, tx, "repositories by place", func(row pgx.CollectableRow) (none struct{}, err error) {
 			var t WebhookTarget
-			var id hub.RepositoryID
+			var repository *hub.RepositoryID
+			var application *hub.ApplicationID
 			var keys []string
 			var values [][]byte
-			if err := row.Scan(&t.Tenant, &id, &keys, &values, &t.First); err != nil {
+			if err := row.Scan(&t.Tenant, &repository, &application, &keys, &values, &t.First); err != nil {
 				return none, err
 			}
+			at := &t
 			if last := len(out) - 1; last >= 0 && out[last].Tenant == t.Tenant {
-				out[last].Repositories = append(out[last].Repositories, id)
+				at = &out[last]
+			}
+			if repository != nil {
+				at.Repositories = append(at.Repositories, *repository)
+			}
+			if application != nil {
+				at.Applications = append(at.Applications, *application)
+			}
+			if at != &t {
 				return none, nil
 			}
-			t.Repositories = []hub.RepositoryID{id}
 			secrets := make(map[string][]byte, len(keys))
 			for i, key := range keys {
 				secrets[key] = values[i]
@@ -105,25 +117,34 @@ func (s *System) openSettings(ctx context.Context, tenant hub.TenantID, name str
 	return out, nil
 }
 
-// FetchTargets enqueues a fetch of the repositories of targets. note is called
-// for each before the work is visible; it may be called again if the
+// FetchTargets enqueues a fetch of the repositories of targets, and a refresh of
+// their applications once no older listing of a base is used. note is called for
+// each repository before the work is visible; it may be called again if the
 // transaction is repeated.
 func (s *System) FetchTargets(ctx context.Context, targets []WebhookTarget, note func(hub.TenantID, hub.RepositoryID)) error {
-	var tenants, ids []string
+	var tenants, kinds, keys []string
 	var waits []time.Duration
+	add := func(tenant hub.TenantID, kind, key string, wait time.Duration) {
+		tenants, kinds, keys, waits = append(tenants, string(tenant)), append(kinds, kind), append(keys, key), append(waits, wait)
+	}
 	for _, t := range targets {
 		for _, id := range t.Repositories {
-			tenants, ids, waits = append(tenants, string(t.Tenant)), append(ids, string(id)), append(waits, t.Waits[id])
+			add(t.Tenant, hub.WorkFetch, string(id), t.Waits[id])
+		}
+		for _, id := range t.Applications {
+			add(t.Tenant, hub.WorkRefresh, string(id), hub.BaseFresh)
 		}
 	}
-	if len(ids) == 0 {
+	if len(keys) == 0 {
 		return nil
 	}
 	return s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		for i := range ids {
-			note(hub.TenantID(tenants[i]), hub.RepositoryID(ids[i]))
+		for _, t := range targets {
+			for _, id := range t.Repositories {
+				note(t.Tenant, id)
+			}
 		}
-		_, err := exec(ctx, tx, "fetch repositories", fetchTargets, tenants, ids, hub.WorkFetch, waits)
+		_, err := exec(ctx, tx, "fetch repositories", fetchTargets, tenants, kinds, keys, waits)
 		return err
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/repourl"
@@ -23,9 +22,6 @@ import (
 // server, and to no other. Its submodules are empty and its files of LFS stay
 // pointers: both would need the credential of yet another place.
 
-// baseFresh is how long the branches of a base are not listed again.
-const baseFresh = 5 * time.Second
-
 // baseListing is under which name a failed listing is remembered.
 const baseListing = "branches"
 
@@ -37,8 +33,9 @@ type Access func(ctx context.Context, tenant hub.TenantID, project, address stri
 func (m *Mirrors) Opens(access Access) { m.access = access }
 
 // Base opens the files of a base at a revision: a branch, a tag, a full commit,
-// or nothing for the default branch.
-func (m *Mirrors) Base(ctx context.Context, tenant hub.TenantID, parent hub.Repository, project, address, revision string) (hub.Tree, error) {
+// or nothing for the default branch. With a demand, whose commit it fills in, a
+// base that does not fulfil it is refused.
+func (m *Mirrors) Base(ctx context.Context, tenant hub.TenantID, parent hub.Repository, project, address, revision string, demand *hub.SignatureDemand) (hub.Tree, error) {
 	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(parent.ID)) {
 		return nil, fault.New(fault.Invalid, "%q of tenant %q is not the id of a repository", parent.ID, tenant)
 	}
@@ -72,7 +69,24 @@ func (m *Mirrors) Base(ctx context.Context, tenant hub.TenantID, parent hub.Repo
 	if err != nil {
 		return nil, about(repo, err)
 	}
+	if demand != nil {
+		d := *demand
+		d.Revision, d.Commit = revision, c.Hash.String()
+		if err := m.verifyBase(ctx, mir, repo, d); err != nil {
+			return nil, err
+		}
+	}
 	return &tree{m: mir, repo: repo, commit: c, plain: true}, nil
+}
+
+// verifyBase checks what is demanded of a base, once for each commit and keys.
+func (m *Mirrors) verifyBase(ctx context.Context, mir *mirror, repo hub.Repository, d hub.SignatureDemand) error {
+	id := d.Identity()
+	key := verifiedKey{mir.tenant, repo.ID, repo.URL + string(id[:])}
+	if d.Policy.Mode == hub.SignatureNone || m.verified.has(key, m.clock.Now()) {
+		return nil
+	}
+	return m.verify(ctx, mir, repo, d, key)
 }
 
 // base returns the mirror of a base.
@@ -132,7 +146,7 @@ func (m *mirror) branches(ctx context.Context, repo hub.Repository) ([]hub.Ref, 
 		return nil, err
 	}
 	defer m.leave()
-	if m.listed != nil && m.clock.Now().Sub(m.last.at) < baseFresh {
+	if m.listed != nil && m.clock.Now().Sub(m.last.at) < hub.BaseFresh {
 		return m.listed, nil
 	}
 	if err := m.refused.find(baseListing, m.clock.Now()); err != nil {

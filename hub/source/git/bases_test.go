@@ -18,7 +18,7 @@ import (
 // baseContent reads a file of a base.
 func baseContent(t *testing.T, m *git.Mirrors, parent hub.Repository, project, address, revision, name string) (string, error) {
 	t.Helper()
-	tree, err := m.Base(gittest.Context(t), tenant, parent, project, address, revision)
+	tree, err := m.Base(gittest.Context(t), tenant, parent, project, address, revision, nil)
 	if err != nil {
 		return "", err
 	}
@@ -116,12 +116,12 @@ func TestBases(t *testing.T) {
 		t.Parallel()
 		_, app, lib, _ := private(t)
 		for _, address := range []string{"file:///etc", "/etc", "ext::sh -c id", "-upload-pack=id", "https://"} {
-			if _, err := openWith(t, cred, git.Config{}).Base(gittest.Context(t), tenant, app.Hub(), "shop", address, ""); fault.KindOf(err) != fault.Invalid {
+			if _, err := openWith(t, cred, git.Config{}).Base(gittest.Context(t), tenant, app.Hub(), "shop", address, "", nil); fault.KindOf(err) != fault.Invalid {
 				t.Errorf("%s: %v", address, err)
 			}
 		}
 		closed := openWith(t, cred, git.Config{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
-		if _, err := closed.Base(gittest.Context(t), tenant, app.Hub(), "shop", lib.Hub().URL, ""); err == nil {
+		if _, err := closed.Base(gittest.Context(t), tenant, app.Hub(), "shop", lib.Hub().URL, "", nil); err == nil {
 			t.Error("an internal address is reached")
 		}
 	})
@@ -140,7 +140,7 @@ func TestBases(t *testing.T) {
 		for i := range 70 {
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
-			_, last = m.Base(ended, tenant, parent, "shop", lib.Hub().URL+strings.Repeat("x", i+1), "main")
+			_, last = m.Base(ended, tenant, parent, "shop", lib.Hub().URL+strings.Repeat("x", i+1), "main", nil)
 		}
 		if fault.KindOf(last) != fault.Exceeded {
 			t.Errorf("base number 71: %v", last)
@@ -151,5 +151,42 @@ func TestBases(t *testing.T) {
 		if left, err := filepath.Glob(filepath.Join(dir, "*", string(parent.ID)+"*")); err != nil || len(left) != 0 {
 			t.Errorf("%v is left, %v", left, err)
 		}
+	})
+}
+
+func TestSignaturesOfBases(t *testing.T) {
+	t.Parallel()
+	release, other := newSigner(t, "Release", nil), newSigner(t, "Other", nil)
+	demand := &hub.SignatureDemand{Policy: hub.SignaturePolicy{Mode: hub.SignatureHead, Keys: []string{release.id}}, Keys: []string{release.public, other.public}}
+	s := gittest.New(t)
+	app, h := s.Repo("app"), history{t, s.Repo("lib")}
+	app.Commit("refs/heads/main", "base", gittest.Files{"f": "app"})
+	m := gittest.NewMirrors(t, git.Config{})
+	open := func(revision string, d *hub.SignatureDemand) error {
+		_, err := m.Base(gittest.Context(t), tenant, app.Hub(), "shop", h.Hub().URL, revision, d)
+		return err
+	}
+	signed := h.commit(release, "signed")
+	t.Run("KUST-10 PROJ-15 a base that an allowed key signed is opened, by its branch and by its commit", func(t *testing.T) {
+		for _, revision := range []string{"", "main", signed} {
+			if err := open(revision, demand); err != nil {
+				t.Errorf("%q: %v", revision, err)
+			}
+		}
+	})
+	for name, c := range map[string]struct{ commit, says string }{
+		"unsigned":       {h.store("commit", h.payload("unsigned"), "refs/heads/unsigned"), "it is not signed"},
+		"of another key": {h.store("commit", withSignature(h.payload("other"), other.sign(t, h.payload("other"))), "refs/heads/other"), "not allowed by the project"},
+		"signed by SSH":  {h.store("commit", withSignature(h.payload("ssh"), "-----BEGIN SSH SIGNATURE-----\nU1NIU0lH\n-----END SSH SIGNATURE-----\n"), "refs/heads/ssh"), "its signature"},
+	} {
+		t.Run("KUST-10 FT-G12 a base is refused with commit and cause: "+name, func(t *testing.T) {
+			refused(t, open(c.commit, demand), c.commit[:10], c.says, "lib")
+			if err := open(c.commit, nil); err != nil {
+				t.Errorf("where nothing is demanded: %v", err)
+			}
+		})
+	}
+	t.Run("KUST-10 FT-G12 a later commit of a base that was verified is verified itself", func(t *testing.T) {
+		refused(t, open(h.commit(nil, "later"), demand), "it is not signed")
 	})
 }

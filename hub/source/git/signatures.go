@@ -77,6 +77,13 @@ func (m *Mirrors) Verify(ctx context.Context, tenant hub.TenantID, repo hub.Repo
 	if err != nil {
 		return err
 	}
+	id := d.Identity()
+	return m.verify(ctx, mir, repo, d, verifiedKey{tenant, repo.ID, string(id[:])})
+}
+
+// verify checks a demand in a mirror, and remembers under a key that it is
+// fulfilled.
+func (m *Mirrors) verify(ctx context.Context, mir *mirror, repo hub.Repository, d hub.SignatureDemand, key verifiedKey) error {
 	c, err := mir.have(ctx, repo, d.Commit)
 	if err != nil {
 		return about(repo, err)
@@ -99,8 +106,7 @@ func (m *Mirrors) Verify(ctx context.Context, tenant hub.TenantID, repo hub.Repo
 	if err != nil {
 		return about(repo, err)
 	}
-	id := d.Identity()
-	m.verified.add(verifiedKey{tenant, repo.ID, string(id[:])}, check.keys.Until(check.now))
+	m.verified.add(key, check.keys.Until(check.now))
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package caching_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -282,5 +284,61 @@ func TestFailingApplication(t *testing.T) {
 	})
 	t.Run("REPO-05 another input ends the pause at once", func(t *testing.T) {
 		shows(t, push(t, repo, "app/a.yaml", configMap("a", "mended")), "failing")
+	})
+}
+
+// Bases are in a repository that nobody has registered.
+func TestBasesArePolled(t *testing.T) {
+	lib, err := s.Git.Create(within(t), "polled-base", gitserver.RepositoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := func(value string) {
+		t.Helper()
+		if _, err := lib.Commit(within(t), value, map[string]string{"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": configMap("a", value)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit("one")
+	repo, err := s.Git.Create(within(t), "with-base", gitserver.RepositoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, names := map[string]string{}, []string{"base-x", "base-y", "base-z"}
+	var text strings.Builder
+	for _, name := range names {
+		files[name+"/kustomization.yaml"] = "resources: ['" + lib.URL() + "//base?ref=main']\nnamePrefix: " + name + "-\n"
+		text.WriteString(application(name, "", source(repo, name)))
+	}
+	if _, err := repo.Commit(within(t), "begin", files); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.API.Apply(within(t), text.String()); err != nil {
+		t.Fatal(err)
+	}
+	have := func(value string) {
+		t.Helper()
+		if err := poll.Until(within(t), func(ctx context.Context) error {
+			for _, name := range names {
+				if out, err := s.API.CLI(ctx, "", "app", "manifests", name); err != nil || !strings.Contains(out, "v: "+value) {
+					return fmt.Errorf("%s: %v: %s", name, err, out)
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have("one")
+	t.Run("KUST-10 REPO-09 a commit of a base reaches all of its applications by polling, with one fetch of the base and none of what names it", func(t *testing.T) {
+		base, named := lib.Requests().Fetches, repo.Requests().Fetches
+		commit("two")
+		have("two")
+		if n := lib.Requests().Fetches - base; n != 1 {
+			t.Errorf("the base was fetched %d times", n)
+		}
+		if n := repo.Requests().Fetches - named; n != 0 {
+			t.Errorf("the repository that names it was fetched %d times", n)
+		}
 	})
 }
