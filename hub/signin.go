@@ -4,13 +4,14 @@ import "time"
 
 // A SignIn has begun at an identity provider and waits for its answer.
 type SignIn struct {
-	Hash      [32]byte // of the state
-	Browser   [32]byte // hash of the secret that only the browser has which began
-	Provider  string   // id within the tenant
-	Callback  string   // where the provider sends the browser to
-	ReturnTo  string   // path of the console to go to then
-	Client    string   // loopback address of a command line; empty: a browser signs in
-	Challenge string   // of the PKCE of the command line
+	Hash      [32]byte     // of the state
+	Browser   [32]byte     // hash of the secret that only the browser has which began
+	Provider  string       // id within the tenant
+	Callback  string       // where the provider sends the browser to
+	ReturnTo  string       // path of the console to go to then
+	Client    string       // loopback address of a command line; empty: a browser signs in
+	Challenge string       // of the PKCE of the command line
+	Test      SignInTestID // it is one of these; empty: somebody signs in
 	ExpiresAt time.Time
 }
 

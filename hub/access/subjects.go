@@ -19,6 +19,22 @@ func (r *Rights) Subjects() []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
+// RolesOf returns the roles that a user or group has, directly or through others,
+// sorted. Nobody has a role by being called like one.
+func (r *Rights) RolesOf(name string) []string {
+	out := []string{}
+	if name == "" || name == rbac.Everyone || rbac.IsRole(name) {
+		return out
+	}
+	for _, role := range r.set.Roles(name) {
+		if role != name {
+			out = append(out, role)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // A Question is about an action on a resource.
 type Question struct{ Resource, Action string }
 

@@ -77,8 +77,9 @@ func bodies() map[string]any {
 		"createAccountToken": map[string]any{"expiresIn": "1h"}, "createSCIMToken": map[string]any{"name": "okta"}, "createRoleToken": map[string]any{},
 		"createProject": project, "updateProject": project, "putRepository": map[string]any{"url": "https://git.example.com/a/b"}, "validateRepository": map[string]any{"url": "https://git.example.com/a/b"},
 		"addCertificates": map[string]any{"knownHosts": hostKey}, "addPublicKeys": map[string]any{"keyData": sampleKey()},
-		"patchSettings": map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"url": "https://cd.example.com"}}},
-		"enrollCluster": map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"}, "keepCluster": map[string]any{"fingerprint": "x"}, "upgradeAgent": map[string]any{"image": "registry.example.com/capstan-agent:v2"},
+		"startSignInTest": map[string]any{"provider": "dex-none"},
+		"patchSettings":   map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"url": "https://cd.example.com"}}},
+		"enrollCluster":   map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"}, "keepCluster": map[string]any{"fingerprint": "x"}, "upgradeAgent": map[string]any{"image": "registry.example.com/capstan-agent:v2"},
 		"createApplication": application("made"), "previewApplication": application("made"), "updateApplication": application("web"),
 		"patchApplication": map[string]any{"patch": "{}", "patchType": "merge"}, "updateApplicationSpec": application("web")["spec"],
 		"syncApplication":     map[string]any{},
@@ -130,4 +131,4 @@ func concrete(path string, ids map[string]string) string {
 
 // absent are operations on something inside of the named thing, which no test
 // without an agent has; they answer 404 to those who may.
-const absent = " openTerminal openApplicationTerminal forwardApplicationPort getPodLogs getApplicationLogs getApplicationEvents patchLiveResource getManifests getLiveResource listResourceActions getResourceLinks runResourceAction deleteLiveResource rollbackApplication terminateOperation approveOperation deleteCertificates "
+const absent = " startSignInTest getSignInTest openTerminal openApplicationTerminal forwardApplicationPort getPodLogs getApplicationLogs getApplicationEvents patchLiveResource getManifests getLiveResource listResourceActions getResourceLinks runResourceAction deleteLiveResource rollbackApplication terminateOperation approveOperation deleteCertificates "

@@ -23,7 +23,7 @@ func (p *parts) signIn(cat *catalog.Catalog, sessions *identity.Service) (*sso.S
 		networks = append(networks, prefix)
 	}
 	return sso.New(sso.Parts{
-		Tenants: p.db.System(), Requests: cat, People: cat, Claims: cat, Records: cat, Sessions: sessions,
+		Tenants: p.db.System(), Requests: cat, People: cat, Claims: cat, Records: cat, Tests: cat, Sessions: sessions,
 		Client: func(authorities string, skipVerify bool) (*http.Client, error) {
 			return guard.Client(networks, authorities, skipVerify)
 		},

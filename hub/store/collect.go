@@ -147,6 +147,7 @@ func (t *Tenant) Collect(ctx context.Context, now time.Time) (more bool, err err
 	full.queue(b, collectMany, collectRoleTokens, t.id, now)
 	full.queue(b, collectMany, collectExchanged, t.id, now)
 	full.queue(b, collectMany, collectSignIns, t.id, now)
+	full.queue(b, collectMany, collectSignInTests, t.id, now)
 	full.queue(b, collectMany, collectSessionClaims, t.id, now)
 	full.queue(b, collectMany, collectDeviceLogins, t.id, now.Add(-keepDeviceLogins))
 	full.queue(b, collectBulks, collectBulk, t.id, now.Add(-keepBulks))

@@ -110,6 +110,10 @@ func (w *world) people(t testing.TB, ctx context.Context, tx *store.Tenant) {
 		Hash: sha256.Sum256([]byte(w.tenant + "state")), Browser: sha256.Sum256([]byte(w.tenant)), Provider: w.mark, Callback: w.mark, ReturnTo: w.mark,
 		ExpiresAt: now().Add(time.Hour),
 	}))
+	check(t, tx.PutSignInTest(ctx, hub.SignInTest{
+		ID: hub.NewID[hub.SignInTestID](), User: w.user.ID, Provider: w.mark, Name: w.mark, Callback: w.mark,
+		Draft: hub.SignInDraft{Values: map[string]string{w.mark: w.mark}}, StartedAt: now(), ExpiresAt: now().Add(time.Hour),
+	}))
 	check(t, tx.PutSessionClaims(ctx, hub.SessionClaims{
 		Hash: sha256.Sum256([]byte(w.tenant + "claims")), User: w.user.ID, Provider: w.mark, Groups: []string{w.mark}, Proof: w.mark, ExpiresAt: now().Add(time.Hour),
 	}))

@@ -27,12 +27,12 @@ const (
 	selectLocalNames = `SELECT name FROM account WHERE tenant_id = $1 AND provider = '' AND name = ANY ($2) ORDER BY name`
 
 	insertSignIn = `
-		INSERT INTO sign_in (tenant_id, hash, browser, provider, callback, return_to, client, challenge, expires_at)
-		VALUES (@tenant, @hash, @browser, @provider, @callback, @return_to, @client, @challenge, @expires)`
+		INSERT INTO sign_in (tenant_id, hash, browser, provider, callback, return_to, client, challenge, test_id, expires_at)
+		VALUES (@tenant, @hash, @browser, @provider, @callback, @return_to, @client, @challenge, nullif(@test, '')::uuid, @expires)`
 	takeSignIn = `
 		DELETE FROM sign_in
 		WHERE  tenant_id = $1 AND hash = $2 AND browser = $3 AND expires_at > $4
-		RETURNING provider, callback, return_to, client, challenge, expires_at`
+		RETURNING provider, callback, return_to, client, challenge, coalesce(test_id::text, ''), expires_at`
 
 	insertSessionClaims = `
 		INSERT INTO session_claims (tenant_id, hash, account_id, provider, groups, sealed, challenge, expires_at)
@@ -76,7 +76,7 @@ func (t *Tenant) LocalNames(ctx context.Context, names []string) ([]string, erro
 func (t *Tenant) PutSignIn(ctx context.Context, s hub.SignIn) error {
 	_, err := exec(ctx, t.tx, "insert sign-in", insertSignIn, pgx.StrictNamedArgs{
 		"tenant": t.id, "hash": s.Hash[:], "browser": s.Browser[:], "provider": s.Provider, "callback": s.Callback, "return_to": s.ReturnTo,
-		"client": s.Client, "challenge": s.Challenge, "expires": micro(s.ExpiresAt),
+		"client": s.Client, "challenge": s.Challenge, "test": s.Test, "expires": micro(s.ExpiresAt),
 	})
 	return err
 }
@@ -86,7 +86,7 @@ func (t *Tenant) PutSignIn(ctx context.Context, s hub.SignIn) error {
 func (t *Tenant) TakeSignIn(ctx context.Context, hash, browser [32]byte, now time.Time) (hub.SignIn, error) {
 	s, err := one(ctx, t.tx, "sign-in", func(row pgx.CollectableRow) (v hub.SignIn, err error) {
 		v.Hash, v.Browser = hash, browser
-		err = row.Scan(&v.Provider, &v.Callback, &v.ReturnTo, &v.Client, &v.Challenge, &v.ExpiresAt)
+		err = row.Scan(&v.Provider, &v.Callback, &v.ReturnTo, &v.Client, &v.Challenge, &v.Test, &v.ExpiresAt)
 		return v, err
 	}, takeSignIn, t.id, hash[:], browser[:], micro(now))
 	return s, missing(err, "there is no such sign-in")

@@ -687,6 +687,27 @@ func (e SignInProviderKind) Valid() bool {
 	}
 }
 
+// Defines values for SignInTestState.
+const (
+	SignInTestStateFailed  SignInTestState = "failed"
+	SignInTestStatePassed  SignInTestState = "passed"
+	SignInTestStateWaiting SignInTestState = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the SignInTestState enum.
+func (e SignInTestState) Valid() bool {
+	switch e {
+	case SignInTestStateFailed:
+		return true
+	case SignInTestStatePassed:
+		return true
+	case SignInTestStateWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StaleReason.
 const (
 	StaleReasonAgentAway   StaleReason = "AgentAway"
@@ -2122,6 +2143,19 @@ type Name = string
 // NewPassword At least 12 characters.
 type NewPassword = string
 
+// NewSignInTest defines model for NewSignInTest.
+type NewSignInTest struct {
+	// Callback The address that the provider must accept for this client.
+	Callback string `json:"callback"`
+	Id       string `json:"id"`
+
+	// Provider Its name.
+	Provider string `json:"provider"`
+
+	// Url Where the browser goes.
+	Url string `json:"url"`
+}
+
 // NewTenant defines model for NewTenant.
 type NewTenant struct {
 	ExpiresAt time.Time `json:"expiresAt"`
@@ -2955,6 +2989,79 @@ type SignInProvider struct {
 
 // SignInProviderKind redirect: the browser goes to /auth/login. password: it checks a name and a password, which are sent to /api/v1/login.
 type SignInProviderKind string
+
+// SignInTest What a provider has said at a test sign-in, and what would follow by the access policy of now. It holds no token.
+type SignInTest struct {
+	// Account The account that the person would have.
+	Account       string `json:"account,omitempty,omitzero"`
+	AccountExists bool   `json:"accountExists,omitempty,omitzero"`
+
+	// Callback The address that the provider must accept for this client.
+	Callback string `json:"callback"`
+
+	// Claims Those that are texts or lists of texts, sorted by name.
+	Claims        []SignInTestClaim `json:"claims,omitempty,omitzero"`
+	Email         string            `json:"email,omitempty,omitzero"`
+	EmailVerified bool              `json:"emailVerified,omitempty,omitzero"`
+
+	// ExpiresAt Until then it can be read.
+	ExpiresAt time.Time `json:"expiresAt"`
+
+	// Groups As the provider sent them.
+	Groups []string `json:"groups,omitempty,omitzero"`
+	Id     string   `json:"id"`
+
+	// Ignored Values that give nothing, because a role or a local account is called so.
+	Ignored []string `json:"ignored,omitempty,omitzero"`
+
+	// Mapped What policies may name of it.
+	Mapped []SignInTestSubject `json:"mapped,omitempty,omitzero"`
+
+	// Permissions What the person could do.
+	Permissions []Permission      `json:"permissions,omitempty,omitzero"`
+	Problem     SignInTestProblem `json:"problem,omitempty,omitzero"`
+
+	// Provider Its name.
+	Provider string `json:"provider"`
+
+	// Roles Roles that this account has by itself.
+	Roles     []string  `json:"roles,omitempty,omitzero"`
+	StartedAt time.Time `json:"startedAt"`
+
+	// State waiting: the browser has not come back. failed: nobody would be signed in, see problem.
+	State    SignInTestState `json:"state"`
+	Subject  string          `json:"subject,omitempty,omitzero"`
+	Username string          `json:"username,omitempty,omitzero"`
+
+	// Warnings What is odd, with what to do.
+	Warnings []string `json:"warnings,omitempty,omitzero"`
+}
+
+// SignInTestState waiting: the browser has not come back. failed: nobody would be signed in, see problem.
+type SignInTestState string
+
+// SignInTestClaim defines model for SignInTestClaim.
+type SignInTestClaim struct {
+	Name   string   `json:"name"`
+	Values []string `json:"values"`
+}
+
+// SignInTestProblem defines model for SignInTestProblem.
+type SignInTestProblem struct {
+	Cause  string `json:"cause"`
+	Fix    string `json:"fix,omitempty,omitzero"`
+	Object string `json:"object,omitempty,omitzero"`
+}
+
+// SignInTestSubject defines model for SignInTestSubject.
+type SignInTestSubject struct {
+	// Named The policy names it.
+	Named bool `json:"named"`
+
+	// Roles Of the policy and of projects, directly or through others.
+	Roles   []string `json:"roles"`
+	Subject string   `json:"subject"`
+}
 
 // Source Where manifests come from. Settings of renderers are as in Argo CD.
 type Source struct {
@@ -4303,6 +4410,21 @@ type PreviewPolicyJSONBody struct {
 	Values map[string]*string `json:"values"`
 }
 
+// StartSignInTestJSONBody defines parameters for StartSignInTest.
+type StartSignInTestJSONBody struct {
+	// Provider Id of the provider: oidc, or dex- with the id of a connector. Empty means the first one.
+	Provider string `json:"provider,omitempty,omitzero"`
+
+	// Secrets Secrets that the configuration refers to, by the reference without the $, such as oidc.okta.clientSecret.
+	Secrets map[string]string `json:"secrets,omitempty,omitzero"`
+
+	// Values What is tested in place of these keys of argocd-cm.
+	Values struct {
+		DexConfig  string `json:"dex.config,omitempty,omitzero"`
+		OidcConfig string `json:"oidc.config,omitempty,omitzero"`
+	} `json:"values,omitempty,omitzero"`
+}
+
 // SetupJSONBody defines parameters for Setup.
 type SetupJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
@@ -4623,6 +4745,9 @@ type PatchSettingsJSONRequestBody PatchSettingsJSONBody
 
 // PreviewPolicyJSONRequestBody defines body for PreviewPolicy for application/json ContentType.
 type PreviewPolicyJSONRequestBody PreviewPolicyJSONBody
+
+// StartSignInTestJSONRequestBody defines body for StartSignInTest for application/json ContentType.
+type StartSignInTestJSONRequestBody StartSignInTestJSONBody
 
 // SetupJSONRequestBody defines body for Setup for application/json ContentType.
 type SetupJSONRequestBody SetupJSONBody

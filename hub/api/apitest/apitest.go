@@ -222,7 +222,7 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 	sessions := identity.New(storeports.Identity(h.DB.System()), h.Catalog, passwords, identity.Config{Trust: time.Nanosecond}, log)
 	s, err := api.New(cfg, api.Parts{
 		Catalog: h.Catalog, Identity: sessions, Passwords: passwords, SignIn: sso.New(sso.Parts{
-			Tenants: h.DB.System(), Requests: h.Catalog, People: h.Catalog, Claims: h.Catalog, Records: h.Catalog, Sessions: sessions,
+			Tenants: h.DB.System(), Requests: h.Catalog, People: h.Catalog, Claims: h.Catalog, Records: h.Catalog, Tests: h.Catalog, Sessions: sessions,
 			Client: func(authorities string, skip bool) (*http.Client, error) {
 				return guard.Client([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, authorities, skip)
 			},

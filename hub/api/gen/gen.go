@@ -380,6 +380,12 @@ type ServerInterface interface {
 	// PreviewPolicy Says who would gain and lose which rights by changes of argocd-rbac-cm, and changes nothing
 	// (POST /api/v1/settings/rbac/preview)
 	PreviewPolicy(ctx echo.Context) error
+	// StartSignInTest Begins a test sign-in, which ends with a report instead of a session
+	// (POST /api/v1/settings/sign-in/tests)
+	StartSignInTest(ctx echo.Context) error
+	// GetSignInTest Returns a test sign-in of the caller, for an hour
+	// (GET /api/v1/settings/sign-in/tests/{id})
+	GetSignInTest(ctx echo.Context, id string) error
 	// Setup Creates the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx echo.Context) error
@@ -3968,6 +3974,31 @@ func (w *ServerInterfaceWrapper) PreviewPolicy(ctx echo.Context) error {
 	return err
 }
 
+// StartSignInTest converts echo context to params.
+func (w *ServerInterfaceWrapper) StartSignInTest(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.StartSignInTest(ctx)
+	return err
+}
+
+// GetSignInTest converts echo context to params.
+func (w *ServerInterfaceWrapper) GetSignInTest(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetSignInTest(ctx, id)
+	return err
+}
+
 // Setup converts echo context to params.
 func (w *ServerInterfaceWrapper) Setup(ctx echo.Context) error {
 	var err error
@@ -4741,6 +4772,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/usage", wrapper.GetUsage, options.OperationMiddlewares["getUsage"]...)
 	router.GET(options.BaseURL+"/api/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
 	router.PATCH(options.BaseURL+"/api/v1/settings", wrapper.PatchSettings, options.OperationMiddlewares["patchSettings"]...)
+	router.POST(options.BaseURL+"/api/v1/settings/sign-in/tests", wrapper.StartSignInTest, options.OperationMiddlewares["startSignInTest"]...)
+	router.GET(options.BaseURL+"/api/v1/settings/sign-in/tests/:id", wrapper.GetSignInTest, options.OperationMiddlewares["getSignInTest"]...)
 	router.GET(options.BaseURL+"/api/v1/settings/rbac", wrapper.GetPolicyState, options.OperationMiddlewares["getPolicyState"]...)
 	router.GET(options.BaseURL+"/api/v1/settings/rbac/history", wrapper.ListPolicyVersions, options.OperationMiddlewares["listPolicyVersions"]...)
 	router.GET(options.BaseURL+"/api/v1/settings/rbac/history/:number", wrapper.GetPolicyVersion, options.OperationMiddlewares["getPolicyVersion"]...)
@@ -9774,6 +9807,92 @@ func (response PreviewPolicydefaultJSONResponse) VisitPreviewPolicyResponse(w ht
 	return err
 }
 
+type StartSignInTestRequestObject struct {
+	Body *StartSignInTestJSONRequestBody
+}
+
+type StartSignInTestResponseObject interface {
+	VisitStartSignInTestResponse(w http.ResponseWriter) error
+}
+
+type StartSignInTest201ResponseHeaders struct {
+	SetCookie string
+}
+
+type StartSignInTest201JSONResponse struct {
+	Body    NewSignInTest
+	Headers StartSignInTest201ResponseHeaders
+}
+
+func (response StartSignInTest201JSONResponse) VisitStartSignInTestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Set-Cookie", fmt.Sprint(response.Headers.SetCookie))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartSignInTestdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response StartSignInTestdefaultJSONResponse) VisitStartSignInTestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSignInTestRequestObject struct {
+	Id string `json:"id"`
+}
+
+type GetSignInTestResponseObject interface {
+	VisitGetSignInTestResponse(w http.ResponseWriter) error
+}
+
+type GetSignInTest200JSONResponse SignInTest
+
+func (response GetSignInTest200JSONResponse) VisitGetSignInTestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSignInTestdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetSignInTestdefaultJSONResponse) VisitGetSignInTestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SetupRequestObject struct {
 	Body *SetupJSONRequestBody
 }
@@ -11477,6 +11596,12 @@ type StrictServerInterface interface {
 	// PreviewPolicy Says who would gain and lose which rights by changes of argocd-rbac-cm, and changes nothing
 	// (POST /api/v1/settings/rbac/preview)
 	PreviewPolicy(ctx context.Context, request PreviewPolicyRequestObject) (PreviewPolicyResponseObject, error)
+	// StartSignInTest Begins a test sign-in, which ends with a report instead of a session
+	// (POST /api/v1/settings/sign-in/tests)
+	StartSignInTest(ctx context.Context, request StartSignInTestRequestObject) (StartSignInTestResponseObject, error)
+	// GetSignInTest Returns a test sign-in of the caller, for an hour
+	// (GET /api/v1/settings/sign-in/tests/{id})
+	GetSignInTest(ctx context.Context, request GetSignInTestRequestObject) (GetSignInTestResponseObject, error)
 	// Setup Creates the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx context.Context, request SetupRequestObject) (SetupResponseObject, error)
@@ -15471,6 +15596,77 @@ func (sh *strictHandler) PreviewPolicy(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(PreviewPolicyResponseObject); ok {
 		return validResponse.VisitPreviewPolicyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// StartSignInTest operation middleware
+func (sh *strictHandler) StartSignInTest(ctx echo.Context) error {
+	var request StartSignInTestRequestObject
+
+	var body StartSignInTestJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.StartSignInTest(ctx.Request().Context(), request.(StartSignInTestRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StartSignInTest")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(StartSignInTestResponseObject); ok {
+		return validResponse.VisitStartSignInTestResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetSignInTest operation middleware
+func (sh *strictHandler) GetSignInTest(ctx echo.Context, id string) error {
+	var request GetSignInTestRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSignInTest(ctx.Request().Context(), request.(GetSignInTestRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSignInTest")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetSignInTestResponseObject); ok {
+		return validResponse.VisitGetSignInTestResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

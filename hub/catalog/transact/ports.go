@@ -76,6 +76,11 @@ type SignInStore interface {
 	PutSignIn(ctx context.Context, s hub.SignIn) error
 	// TakeSignIn removes it: of all who try, one gets it.
 	TakeSignIn(ctx context.Context, hash, browser [32]byte, now time.Time) (hub.SignIn, error)
+	PutSignInTest(ctx context.Context, s hub.SignInTest) error
+	// SignInTest is one of a user; TakeSignInDraft is what is tested, once.
+	SignInTest(ctx context.Context, id hub.SignInTestID, user hub.UserID, now time.Time) (hub.SignInTest, error)
+	TakeSignInDraft(ctx context.Context, id hub.SignInTestID, now time.Time) (hub.SignInTest, error)
+	FinishSignInTest(ctx context.Context, id hub.SignInTestID, report hub.SignInReport) error
 	PutSessionClaims(ctx context.Context, c hub.SessionClaims) error
 	// SessionClaims are without proof; TakeSessionClaims removes them.
 	SessionClaims(ctx context.Context, hash [32]byte, now time.Time) (hub.SessionClaims, error)

@@ -64,13 +64,18 @@ func (s *Service) providers(tenant hub.TenantID, set hub.SignInSettings) ([]prov
 	if built, ok := s.built.Get(key); ok {
 		return built, nil
 	}
+	out := s.made(set)
+	s.built.Put(key, out, 1)
+	return out, nil
+}
+
+// made builds the providers of settings anew.
+func (s *Service) made(set hub.SignInSettings) []provider {
 	var out []provider
 	if direct := set.Values[settings.OIDCKey]; strings.TrimSpace(direct) != "" {
 		out = append(out, s.direct(direct, set))
 	}
-	out = append(out, s.brokered(set)...)
-	s.built.Put(key, out, 1)
-	return out, nil
+	return append(out, s.brokered(set)...)
 }
 
 // secretOf looks up references of a configuration.

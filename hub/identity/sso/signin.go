@@ -135,6 +135,7 @@ type Session struct {
 	Expires  time.Time
 	ReturnTo string // path of the console
 	Client   string // address of the command line, with the code; empty: none
+	Test     bool   // it was a test: there is no session
 }
 
 // Finish ends a sign-in at a provider. With an error, Client is the address
@@ -160,6 +161,9 @@ func (s *Service) Finish(ctx context.Context, from hub.Caller, a Answer) (Sessio
 			err = errState()
 		}
 		return Session{}, err
+	}
+	if begun.Test != "" {
+		return s.finishTest(ctx, from, t, begun, state, a)
 	}
 	out, err := s.finish(ctx, from, t, begun, state, a)
 	if err != nil {
@@ -201,28 +205,11 @@ func (s *Service) finish(ctx context.Context, from hub.Caller, t hub.Tenant, beg
 	if err != nil {
 		return Session{}, err
 	}
-	base, err := s.base(settings.ConsoleURLs(set.Values), a.Host)
-	if err != nil {
-		return Session{}, err
-	}
-	if base+a.Path != begun.Callback { // it began under another address of the console (AUTH-12)
-		return Session{}, errState()
-	}
 	all, err := s.providers(t.ID, set)
 	if err != nil {
 		return Session{}, err
 	}
-	p, err := find(all, begun.Provider)
-	if err != nil {
-		return Session{}, err
-	}
-	if p.redirect == nil {
-		return Session{}, errState()
-	}
-	if a.Values.Get("error") == "access_denied" {
-		return Session{}, &fault.Error{Kind: fault.Denied, Err: declined, Cause: "the sign-in was declined at the provider", Fix: "sign in again and agree, or ask who runs the provider for access"}
-	}
-	id, err := p.redirect.Finish(ctx, requestOf(state, a.Browser, begun.Callback), a.Values)
+	p, id, err := s.answered(ctx, set, all, begun, state, a)
 	if err != nil {
 		return Session{}, err
 	}
@@ -236,6 +223,31 @@ func (s *Service) finish(ctx context.Context, from hub.Caller, t hub.Tenant, beg
 	out := Session{ReturnTo: begun.ReturnTo}
 	out.Secret, out.Caller, out.Expires, err = s.Sessions.BeginBy(ctx, from, proven.Tenant, proven.User, &proven.Claims)
 	return out, err
+}
+
+// answered has the provider of a sign-in check what the browser came back with.
+// With an error, the identity is what was known by then.
+func (s *Service) answered(ctx context.Context, set hub.SignInSettings, all []provider, begun hub.SignIn, state string, a Answer) (provider, connector.Identity, error) {
+	var none connector.Identity
+	base, err := s.base(settings.ConsoleURLs(set.Values), a.Host)
+	if err != nil {
+		return provider{}, none, err
+	}
+	if base+a.Path != begun.Callback { // it began under another address of the console (AUTH-12)
+		return provider{}, none, errState()
+	}
+	p, err := find(all, begun.Provider)
+	if err != nil {
+		return p, none, err
+	}
+	if p.redirect == nil {
+		return p, none, errState()
+	}
+	if a.Values.Get("error") == "access_denied" {
+		return p, none, &fault.Error{Kind: fault.Denied, Err: declined, Cause: "the sign-in was declined at the provider", Fix: "sign in again and agree, or ask who runs the provider for access"}
+	}
+	id, err := p.redirect.Finish(ctx, requestOf(state, a.Browser, begun.Callback), a.Values)
+	return p, id, err
 }
 
 // proven finds the account of whom a provider has identified.

@@ -55,6 +55,20 @@ type Claims interface {
 	TakeSessionClaims(ctx context.Context, tenant hub.TenantID, hash [32]byte, challenge string) (hub.SessionClaims, error)
 }
 
+// Tests keeps sign-ins that admins make to see what would become of them.
+type Tests interface {
+	// MayTestSignIn checks rights and the draft, before a provider is asked.
+	MayTestSignIn(ctx context.Context, by hub.Caller, draft hub.SignInDraft) error
+	BeginSignInTest(ctx context.Context, by hub.Caller, t hub.SignInTest, s hub.SignIn) error
+	// SignInSecret is one that a draft refers to.
+	SignInSecret(ctx context.Context, tenant hub.TenantID, name, key string) (value string, found bool, err error)
+	// TakeSignInDraft returns a test with its draft, once.
+	TakeSignInDraft(ctx context.Context, tenant hub.TenantID, id hub.SignInTestID) (hub.SignInTest, error)
+	// ExpectedAccount is the account that a person would get. It makes none.
+	ExpectedAccount(ctx context.Context, tenant hub.TenantID, p hub.Person) (u hub.User, known bool, err error)
+	FinishSignInTest(ctx context.Context, from hub.Caller, tenant hub.TenantID, t hub.SignInTest, report hub.SignInReport) error
+}
+
 // Records are what a tenant has set, and where refusals are noted.
 type Records interface {
 	SignInSettings(ctx context.Context, tenant hub.TenantID) (hub.SignInSettings, error)
@@ -68,6 +82,7 @@ type Parts struct {
 	People
 	Claims
 	Records
+	Tests
 	Sessions *identity.Service
 	// Client makes the client for requests to a provider. It must refuse
 	// addresses that tenants may not reach. authorities are in PEM; empty: those

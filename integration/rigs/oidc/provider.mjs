@@ -19,7 +19,8 @@ const provider = new Provider(settings.issuer, {
     openid: ['sub'],
     profile: ['name', 'preferred_username'],
     email: ['email', 'email_verified'],
-    groups: ['groups'],
+    // The second is what Entra ID says of somebody in too many groups for a token.
+    groups: ['groups', 'hasgroups'],
   },
   // Identity providers of companies put these claims into the ID token.
   conformIdTokenClaims: false,

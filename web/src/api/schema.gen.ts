@@ -2065,6 +2065,43 @@ export interface paths {
         patch: operations["patchSettings"];
         trace?: never;
     };
+    "/api/v1/settings/sign-in/tests": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begins a test sign-in, which ends with a report instead of a session
+         * @description The browser that gets the answer, with its cookie, goes to the address of the answer. It comes back to the page of the test, and no session and no account is made. What the body has counts in place of what is stored. It needs the rights that storing this needs, and a recent sign-in.
+         */
+        post: operations["startSignInTest"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/settings/sign-in/tests/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a test sign-in of the caller, for an hour */
+        get: operations["getSignInTest"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/settings/rbac": {
         parameters: {
             query?: never;
@@ -3026,6 +3063,73 @@ export interface components {
              * @enum {string}
              */
             kind: "redirect" | "password";
+        };
+        NewSignInTest: {
+            id: string;
+            /** @description Where the browser goes. */
+            url: string;
+            /** @description Its name. */
+            provider: string;
+            /** @description The address that the provider must accept for this client. */
+            callback: string;
+        };
+        /** @description What a provider has said at a test sign-in, and what would follow by the access policy of now. It holds no token. */
+        SignInTest: {
+            id: string;
+            /**
+             * @description waiting: the browser has not come back. failed: nobody would be signed in, see problem.
+             * @enum {string}
+             */
+            state: "waiting" | "passed" | "failed";
+            /** @description Its name. */
+            provider: string;
+            /** @description The address that the provider must accept for this client. */
+            callback: string;
+            /** Format: date-time */
+            startedAt: string;
+            /**
+             * Format: date-time
+             * @description Until then it can be read.
+             */
+            expiresAt: string;
+            problem?: components["schemas"]["SignInTestProblem"];
+            /** @description The account that the person would have. */
+            account?: string;
+            accountExists?: boolean;
+            /** @description Roles that this account has by itself. */
+            roles?: string[];
+            subject?: string;
+            username?: string;
+            email?: string;
+            emailVerified?: boolean;
+            /** @description Those that are texts or lists of texts, sorted by name. */
+            claims?: components["schemas"]["SignInTestClaim"][];
+            /** @description As the provider sent them. */
+            groups?: string[];
+            /** @description What policies may name of it. */
+            mapped?: components["schemas"]["SignInTestSubject"][];
+            /** @description Values that give nothing, because a role or a local account is called so. */
+            ignored?: string[];
+            /** @description What the person could do. */
+            permissions?: components["schemas"]["Permission"][];
+            /** @description What is odd, with what to do. */
+            warnings?: string[];
+        };
+        SignInTestProblem: {
+            object?: string;
+            cause: string;
+            fix?: string;
+        };
+        SignInTestClaim: {
+            name: string;
+            values: string[];
+        };
+        SignInTestSubject: {
+            subject: string;
+            /** @description Of the policy and of projects, directly or through others. */
+            roles: string[];
+            /** @description The policy names it. */
+            named: boolean;
         };
         User: {
             name: string;
@@ -8602,6 +8706,67 @@ export interface operations {
         };
         responses: {
             200: components["responses"]["SettingsAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    startSignInTest: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Id of the provider: oidc, or dex- with the id of a connector. Empty means the first one. */
+                    provider?: string;
+                    /** @description What is tested in place of these keys of argocd-cm. */
+                    values?: {
+                        "oidc.config"?: string;
+                        "dex.config"?: string;
+                    };
+                    /** @description Secrets that the configuration refers to, by the reference without the $, such as oidc.okta.clientSecret. */
+                    secrets?: {
+                        [key: string]: string;
+                    };
+                };
+            };
+        };
+        responses: {
+            /** @description The test, and where the browser goes. */
+            201: {
+                headers: {
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewSignInTest"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getSignInTest: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The test, with its report once the browser has come back. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInTest"];
+                };
+            };
             default: components["responses"]["ErrorAnswer"];
         };
     };

@@ -154,8 +154,22 @@ func (p *Provider) away(err error) error {
 	if errors.As(err, &network) {
 		return connector.Unreachable("provider "+hostOf(p.cfg.Issuer), err)
 	}
+	var other *gooidc.IssuerMismatchError
+	if errors.As(err, &other) {
+		return fault.With(fault.Wrap(fault.Offline, err, "the provider calls itself by another issuer than the configuration"), "provider "+hostOf(p.cfg.Issuer),
+			"an admin writes the issuer exactly as the provider's document does, which may differ by a slash at its end: "+issuerWord(other.Discovered))
+	}
 	return fault.With(fault.Wrap(fault.Offline, err, "the provider does not answer as OpenID Connect says"), "provider "+hostOf(p.cfg.Issuer),
 		"try again later; an admin checks issuer and rootCA of the provider, and that the hub may reach it")
+}
+
+// issuerWord is an issuer as people may read it.
+func issuerWord(issuer string) string {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || len(issuer) > 200 || u.Scheme != "https" && u.Scheme != "http" {
+		return "an address that cannot be shown"
+	}
+	return u.String()
 }
 
 func (p *Provider) oauth(d *document, callback string) *oauth2.Config {
