@@ -6,13 +6,25 @@ import { patience } from './e2e/limits';
 
 // The specs run against one product, which each leaves to the next one as it is.
 // TestConsole of integration/tests/stories starts the product and runs them.
-// The spec of the sign-in needs an identity provider instead: integration/tests/signin
-// names it in CAPSTAN_SPECS. Those of the page of an application, of terminals and
+// Those of the sign-in need an identity provider instead, and that of the policy a
+// tenant without one: integration/tests/signin names them in CAPSTAN_SPECS. Those of the page of an application, of terminals and
 // of what operators and tenants set for the console need integration/tests/apppage.
 // Journeys of people need integration/tests/journeys.
 // That of many applications is a part of the benchmarks.
 // That of a hub under a path needs a proxy: integration/tests/rootpath.
-const apart = ['sign-in', 'app-page', 'root-path', 'objects', 'appearance', 'many', 'forms', 'create', 'journeys'];
+const apart = [
+  'sign-in',
+  'sign-in-setup',
+  'policy',
+  'app-page',
+  'root-path',
+  'objects',
+  'appearance',
+  'many',
+  'forms',
+  'create',
+  'journeys',
+];
 const usual = ['account', 'list', 'application', 'places', 'rights', 'docs', 'accessibility', 'hostile'];
 const order = process.env['CAPSTAN_SPECS']?.split(',') ?? usual;
 

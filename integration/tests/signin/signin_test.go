@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -52,12 +53,7 @@ func alice(groups ...string) oidc.Claims {
 // devs may sync the applications of the project default.
 func provider(t *testing.T) *oidc.Provider {
 	t.Helper()
-	p := oidc.New(t, oidc.Options{
-		Clients: []oidc.Client{{
-			ID: "capstan", Secret: "a client secret", Callbacks: []string{s.URL() + "/auth/callback"}, AfterOut: []string{s.URL() + "/login"},
-		}},
-		Accounts: map[string]oidc.Claims{"alice": alice("devs")},
-	})
+	p := unconfigured(t)
 	brokered := connectors(t)
 	for _, manifest := range []string{
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: argocd-secret}\nstringData: {oidc.rig.clientSecret: a client secret, dex.ldap.bindPW: " + ldap.ReaderPW + "}\n",
@@ -75,13 +71,7 @@ data:
   dex.config: |
 %[3]s
 `, s.URL(), p.Issuer, brokered),
-		`apiVersion: argoproj.io/v1alpha1
-kind: AppProject
-metadata: {name: team}
-spec:
-  roles:
-    - {name: dev, groups: [devs], policies: ["p, proj:team:dev, applications, sync, team/*, allow"]}
-`,
+		team,
 	} {
 		if _, err := s.API.Apply(t.Context(), manifest); err != nil {
 			t.Fatal(err)
@@ -89,6 +79,51 @@ spec:
 	}
 	return p
 }
+
+// unconfigured starts a provider that no tenant has configured.
+func unconfigured(t *testing.T) *oidc.Provider {
+	t.Helper()
+	return oidc.New(t, oidc.Options{
+		Clients: []oidc.Client{{
+			ID: "capstan", Secret: "a client secret", Callbacks: []string{s.URL() + "/auth/callback"}, AfterOut: []string{s.URL() + "/login"},
+		}},
+		Accounts: map[string]oidc.Claims{"alice": alice("devs")},
+	})
+}
+
+// team is a project that the group devs has a role in.
+const team = `apiVersion: argoproj.io/v1alpha1
+kind: AppProject
+metadata: {name: team}
+spec:
+  roles:
+    - {name: dev, groups: [devs], policies: ["p, proj:team:dev, applications, sync, team/*, allow"]}
+`
+
+// TestSetUpPage runs the spec in which an admin sets a provider up, at a tenant
+// that has none.
+func TestSetUpPage(t *testing.T) {
+	p := unconfigured(t)
+	alone(t)
+	if _, err := s.API.Apply(t.Context(), team); err != nil {
+		t.Fatal(err)
+	}
+	defer alone(t)
+	run(t, "sign-in-setup", map[string]func(ctx context.Context) (string, error){
+		"issuer": func(context.Context) (string, error) { return p.Issuer, nil },
+	})
+}
+
+// alone takes all providers away from the tenant default.
+func alone(t *testing.T) {
+	t.Helper()
+	if _, err := s.API.Apply(t.Context(), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata: {oidc.config: null, dex.config: null}\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPolicyPage runs the spec of the policy and its history.
+func TestPolicyPage(t *testing.T) { run(t, "policy", nil) }
 
 // people are those of the directory: jane of the group devs.
 const people = `
@@ -153,18 +188,18 @@ func connectors(t *testing.T) string {
 // TestSignInPage runs the spec of the sign-in in a browser.
 func TestSignInPage(t *testing.T) {
 	p := provider(t)
-	acts := map[string]func(ctx context.Context) error{
-		"leave-the-group": func(ctx context.Context) error { return p.Set(ctx, "alice", alice("others")) },
-		"join-the-group":  func(ctx context.Context) error { return p.Set(ctx, "alice", alice("devs")) },
-		"disable": func(ctx context.Context) error {
-			return s.API.Do(ctx, http.MethodPut, "/api/v1/users/oidc:alice@example.com", map[string]any{"disabled": true}, nil)
+	acts := map[string]func(ctx context.Context) (string, error){
+		"leave-the-group": func(ctx context.Context) (string, error) { return "", p.Set(ctx, "alice", alice("others")) },
+		"join-the-group":  func(ctx context.Context) (string, error) { return "", p.Set(ctx, "alice", alice("devs")) },
+		"disable": func(ctx context.Context) (string, error) {
+			return "", s.API.Do(ctx, http.MethodPut, "/api/v1/users/oidc:alice@example.com", map[string]any{"disabled": true}, nil)
 		},
 	}
 	run(t, "sign-in", acts)
 }
 
 // run runs a spec of web/e2e, and answers its acts.
-func run(t *testing.T, spec string, acts map[string]func(ctx context.Context) error) {
+func run(t *testing.T, spec string, acts map[string]func(ctx context.Context) (string, error)) {
 	t.Helper()
 	token := rand.Text()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -173,9 +208,12 @@ func run(t *testing.T, spec string, acts map[string]func(ctx context.Context) er
 			http.NotFound(w, r)
 			return
 		}
-		if err := act(r.Context()); err != nil {
+		text, err := act(r.Context())
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
 		}
+		_, _ = io.WriteString(w, text)
 	}))
 	defer server.Close()
 	work, shots := t.TempDir(), os.Getenv("CAPSTAN_SHOTS")

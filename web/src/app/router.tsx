@@ -213,8 +213,8 @@ export function makeRouter(queries: QueryClient) {
     path: '/access',
     validateSearch: (
       s: Record<string, unknown>,
-    ): { tab?: string; q?: string; who?: string; member?: string; version?: string } =>
-      words(s, ['tab', 'q', 'who', 'member', 'version']),
+    ): { tab?: string; q?: string; who?: string; member?: string; version?: string; test?: string } =>
+      words(s, ['tab', 'q', 'who', 'member', 'version', 'test']),
     component: AccessPage,
   });
   const platform = createRoute({

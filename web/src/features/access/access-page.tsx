@@ -23,7 +23,7 @@ const tabs = [
 export function AccessPage() {
   const search = useSearch({ from: '/shell/access' });
   const navigate = useNavigate({ from: '/access' });
-  const set = (change: Partial<Record<'tab' | 'q' | 'who' | 'member' | 'version', string | undefined>>) =>
+  const set = (change: Partial<Record<'tab' | 'q' | 'who' | 'member' | 'version' | 'test', string | undefined>>) =>
     void navigate({
       search: Object.fromEntries(Object.entries({ ...search, ...change }).filter(([, v]) => v)),
       replace: true,
@@ -39,7 +39,9 @@ export function AccessPage() {
       about="Who may do what, and how people sign in"
       tabs={tabs.map((t) => (t.key === 'members' ? { ...t, count: users.data?.items.length } : t))}
       tab={tab}
-      open={(next) => set({ tab: next, q: undefined, who: undefined, member: undefined, version: undefined })}
+      open={(next) =>
+        set({ tab: next, q: undefined, who: undefined, member: undefined, version: undefined, test: undefined })
+      }
       two={tab === 'policy' && !denied}
     >
       {denied ? (
@@ -59,7 +61,7 @@ export function AccessPage() {
           {tab === 'roles' && <Roles />}
           {tab === 'policy' && <Policy version={search.version ?? ''} show={(version) => set({ version })} />}
           {tab === 'ask' && <Ask question={search.q ?? ''} who={search.who ?? ''} set={set} />}
-          {tab === 'sign-in' && <SignIn />}
+          {tab === 'sign-in' && <SignIn test={search.test ?? ''} show={(test) => set({ test })} />}
         </>
       )}
     </Page>

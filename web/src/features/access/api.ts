@@ -1,6 +1,7 @@
 import { mutationOptions, type QueryClient, queryOptions } from '@tanstack/react-query';
 import { api, body } from '../../api/client';
 import type { components, operations } from '../../api/schema.gen';
+import { placeOf } from './model';
 
 export type User = components['schemas']['User'];
 export type Token = components['schemas']['Token'];
@@ -9,6 +10,16 @@ export type PolicyEffect = components['schemas']['PolicyEffect'];
 export type RightDecision = components['schemas']['RightDecision'];
 export type PolicyVersion = components['schemas']['PolicyVersion'];
 export type PolicyKeyChange = components['schemas']['PolicyKeyChange'];
+export type SignInTest = components['schemas']['SignInTest'];
+/** The configuration of providers, by key of argocd-cm. */
+export type SignInValues = { 'oidc.config'?: string; 'dex.config'?: string };
+/** What is stored of sign-ins, and the version of the settings that it is of. */
+export interface StoredSignIn {
+  version: number;
+  values: SignInValues;
+  /** Local accounts sign in with a password. */
+  locals: boolean;
+}
 export type WhoCan = components['schemas']['WhoCan'];
 type NewUser = operations['createUser']['requestBody']['content']['application/json'];
 type UserChange = operations['updateUser']['requestBody']['content']['application/json'];
@@ -29,6 +40,7 @@ export interface Question {
 
 const users = ['access', 'users'];
 const policy = ['access', 'policy'];
+const signIn = ['access', 'sign-in'];
 const params = (username: string) => ({ path: { username } });
 
 export const accessQueries = {
@@ -119,6 +131,30 @@ export const accessQueries = {
       queryFn: async ({ signal }) =>
         body(await api.GET('/api/v1/login/providers', { params: { query: { tenant } }, signal })),
     }),
+  signIn: () =>
+    queryOptions({
+      queryKey: signIn,
+      queryFn: async ({ signal }): Promise<StoredSignIn> => {
+        const all = body(await api.GET('/api/v1/settings', { signal }));
+        const value = (key: string) => all.items.find((s) => s.map === 'argocd-cm' && s.key === key)?.value;
+        const oidc = value('oidc.config');
+        const dex = value('dex.config');
+        return {
+          version: all.version,
+          values: { ...(oidc ? { 'oidc.config': oidc } : {}), ...(dex ? { 'dex.config': dex } : {}) },
+          locals: (value('admin.enabled') ?? 'true') !== 'false',
+        };
+      },
+    }),
+  /** A test sign-in, asked for again until the browser has come back. */
+  test: (id: string) =>
+    queryOptions({
+      queryKey: [...signIn, 'test', id],
+      queryFn: async ({ signal }) =>
+        body(await api.GET('/api/v1/settings/sign-in/tests/{id}', { params: { path: { id } }, signal })),
+      refetchInterval: (q) => (q.state.data?.state === 'waiting' ? 1_500 : false),
+      retry: false,
+    }),
   scimTokens: () =>
     queryOptions({
       queryKey: ['access', 'scim'],
@@ -184,6 +220,44 @@ export const accessMutations = {
         await api.DELETE('/api/v1/scim/tokens/{id}', { params: { path: { id } } });
       },
       onSuccess: refreshSCIM,
+    }),
+  startTest: () =>
+    mutationOptions({
+      meta: { inline: true },
+      mutationFn: async (test: { provider: string; values: SignInValues; secrets: Record<string, string> }) =>
+        body(await api.POST('/api/v1/settings/sign-in/tests', { body: test })),
+    }),
+  /** Stores a configuration with its secrets, if the settings are still those that it was based on. */
+  saveSignIn: () =>
+    mutationOptions({
+      meta: { inline: true },
+      mutationFn: async ({
+        version,
+        values,
+        secrets,
+      }: {
+        version: number;
+        values: SignInValues;
+        secrets: Record<string, string>;
+      }) => {
+        const maps: Record<string, Record<string, string>> = { 'argocd-cm': { ...values } };
+        for (const [reference, value] of Object.entries(secrets)) {
+          const { map, key } = placeOf(reference);
+          maps[map] = { ...maps[map], [key]: value };
+        }
+        return body(
+          await api.PATCH('/api/v1/settings', {
+            params: { header: version > 0 ? { 'If-Match': `"${version}"` } : {} },
+            body: { values: maps },
+          }),
+        );
+      },
+      onSuccess: (_data, _input, _result, { client }) =>
+        Promise.all([
+          client.invalidateQueries({ queryKey: signIn, exact: true }),
+          client.invalidateQueries({ queryKey: ['access', 'providers'] }),
+          client.invalidateQueries({ queryKey: ['settings'] }),
+        ]),
     }),
   /** Makes the policy what it was in a version, if the settings are still those that were looked at. */
   revert: () =>

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { choices, groupsOf, readPolicy, readQuestion, rolesOf } from './model';
+import { choices, groupsOf, placeOf, readPolicy, readQuestion, referencesOf, rolesOf, webAddress } from './model';
 
 const text = `# a comment
 p, role:dev, applications, sync, shop/*, allow
@@ -54,4 +54,17 @@ test('UX-ACC-2 a question is read in both orders of its words', () => {
   expect(readQuestion('delete applications prod/*')).toEqual(want);
   expect(readQuestion(' applications  delete prod/* ')).toEqual(want);
   expect(readQuestion('delete applications')).toBeUndefined();
+});
+
+test('UX-ACC-7 a configuration names the secrets that the form asks for, and where each is stored', () => {
+  const text = 'clientSecret: $oidc.okta.clientSecret\nother: $sso:key\nagain: $oidc.okta.clientSecret\nplain: a$\n';
+  expect(referencesOf(text)).toEqual(['oidc.okta.clientSecret', 'sso:key']);
+  expect(placeOf('oidc.okta.clientSecret')).toEqual({ map: 'argocd-secret', key: 'oidc.okta.clientSecret' });
+  expect(placeOf('sso:key')).toEqual({ map: 'secret:sso', key: 'key' });
+  expect(placeOf('argocd-secret:key')).toEqual({ map: 'argocd-secret', key: 'key' });
+});
+
+test('SEC-H2 the address of a provider is a link only if it is one of http or https', () => {
+  expect(webAddress('https://id.example.com/auth?x=1')).toBe('https://id.example.com/auth?x=1');
+  for (const bad of ['javascript:alert(1)', 'data:text/html,x', '', 'x', '//x']) expect(webAddress(bad)).toBe('');
 });

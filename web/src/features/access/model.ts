@@ -151,3 +151,27 @@ export function readQuestion(text: string): { resource: string; action: string; 
   const swapped = actions[first] !== undefined && actions[second] === undefined;
   return swapped ? { resource: first, action: second, object } : { resource: second, action: first, object };
 }
+
+/** The secrets that the configuration of a provider refers to, without the $. */
+export function referencesOf(text: string): string[] {
+  const found = [...text.matchAll(/\$([A-Za-z0-9][-A-Za-z0-9_.]*(?::[-A-Za-z0-9_.]+)?)/g)].map((m) => m[1] ?? '');
+  return [...new Set(found)].slice(0, 20);
+}
+
+/** Where a secret is stored that a configuration refers to: KEY in argocd-secret, NAME:KEY in another Secret. */
+export function placeOf(reference: string): { map: string; key: string } {
+  const at = reference.indexOf(':');
+  if (at < 0) return { map: 'argocd-secret', key: reference };
+  const name = reference.slice(0, at);
+  return { map: name === 'argocd-secret' ? name : `secret:${name}`, key: reference.slice(at + 1) };
+}
+
+/** An address that a link may lead to: of http or https, and else nothing. */
+export function webAddress(text: string): string {
+  try {
+    const { protocol, href } = new URL(text);
+    return protocol === 'https:' || protocol === 'http:' ? href : '';
+  } catch {
+    return '';
+  }
+}

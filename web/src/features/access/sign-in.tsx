@@ -9,9 +9,10 @@ import { Once, SectionTitle } from '../../ui/page';
 import { Nothing, Problem, Screen } from '../../ui/states';
 import { accessMutations, accessQueries } from './api';
 import { TokenTable } from './members';
+import { SignInSetup } from './sign-in-test';
 
-/** The identity providers of the tenant, and who provisions people. */
-export function SignIn() {
+/** The identity providers of the tenant, how one is set up and tested, and who provisions people. */
+export function SignIn({ test, show }: { test: string; show: (test: string | undefined) => void }) {
   const tenant = useQuery(meQuery).data?.tenant ?? '';
   const providers = useQuery(accessQueries.providers(tenant));
   return (
@@ -32,7 +33,7 @@ export function SignIn() {
           empty={(d) =>
             d.items.length === 0 ? (
               <Nothing title="People sign in with a name and a password.">
-                Set <code>oidc.config</code> or <code>dex.config</code> to let an identity provider sign them in.
+                Set one up below to let an identity provider sign them in.
               </Nothing>
             ) : undefined
           }
@@ -72,6 +73,7 @@ export function SignIn() {
           )}
         </Screen>
       </section>
+      <SignInSetup test={test} show={show} />
       <Provisioning />
     </Stack>
   );

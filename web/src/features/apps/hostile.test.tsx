@@ -109,6 +109,7 @@ test('SEC-H1 no source of the console makes markup or code of a text', () => {
  */
 const places: Record<string, number> = {
   'app/notices.tsx': 4, // one of them a path of the hub
+  'features/access/sign-in-test.tsx': 1, // webAddress
   'features/access/sign-in.tsx': 1,
   'features/apps/app-page.tsx': 2,
   'features/apps/declared-links.tsx': 1, // safeURL, and the hub has checked it
