@@ -35,6 +35,7 @@ var (
 	// policyFile is the policy of the cluster's owner, which the agent reads again
 	// when it has changed.
 	policyFile string
+	binaries   string // folder with the programs
 	podKind    = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 )
 
@@ -46,7 +47,7 @@ const openPolicy = "exec: {enabled: true}\nportForward: {enabled: true}\n"
 func TestMain(m *testing.M) { os.Exit(suite.Main(m, "live", 25*time.Minute, begin)) }
 
 func begin(ctx context.Context, dir string) (stop func() error, err error) {
-	policyFile = filepath.Join(dir, "policy.yaml")
+	policyFile, binaries = filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "bin")
 	if err := os.WriteFile(policyFile, []byte(openPolicy), 0o600); err != nil {
 		return nil, err
 	}

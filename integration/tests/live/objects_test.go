@@ -2,7 +2,10 @@ package live_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -96,6 +99,68 @@ func TestObjects(t *testing.T) {
 			t.Errorf("what the API server refuses: %v, it is %s", err, colour())
 		}
 	})
+	// edit changes the object with an editor that is a script of the shell, with the
+	// file as $1.
+	edit := func(kind, name, script string) error {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "editor")
+		if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("VISUAL", file)
+		t.Setenv("TMPDIR", t.TempDir()) // for the text that is kept
+		_, err := s.API.CLI(within(t), "", "app", "edit-resource", "objects", "--kind", kind, "--resource-name", name)
+		return err
+	}
+	t.Run("CLI-05 edit-resource opens a live object; what is refused is opened again, with the reason above it", func(t *testing.T) {
+		seen := filepath.Join(t.TempDir(), "seen")
+		err := edit("ConfigMap", "settings", `cp "$1" `+seen+`-$(ls `+filepath.Dir(seen)+` | wc -l)
+sed -i 's/colour: \[1\]/colour: violet/; s/colour: black/colour: [1]/' "$1"`)
+		if err != nil || colour() != "violet" {
+			t.Errorf("%v, it is %s", err, colour())
+		}
+		first, second := read(t, seen+"-0"), read(t, seen+"-1")
+		if !strings.HasPrefix(first, "# ConfigMap objects/settings of application objects") || strings.Contains(first, "managedFields") {
+			t.Errorf("first:\n%s", first)
+		}
+		reason, rest, _ := strings.Cut(second, "#\n")
+		if len(reason) < len("# x\n") || !strings.HasPrefix(reason, "# ") || !strings.HasPrefix(rest, "# ConfigMap objects/settings") || !strings.Contains(rest, "colour: [1]") {
+			t.Errorf("second:\n%s", second)
+		}
+	})
+	t.Run("CLI-05 edit-resource changes nothing without a change, and says where a refused text is", func(t *testing.T) {
+		if err := edit("ConfigMap", "settings", ":"); err != nil || colour() != "violet" {
+			t.Errorf("no change: %v", err)
+		}
+		if err := edit("ConfigMap", "settings", `: > "$1"`); err != nil || colour() != "violet" {
+			t.Errorf("an empty file: %v", err)
+		}
+		for says, script := range map[string]string{
+			"must stay":           `sed -i 's/name: settings/name: other/' "$1"`,
+			"cannot be read":      `sed -i 's/^data:.*/data: [/' "$1"`,
+			"nothing was changed": "exit 3",
+		} {
+			err := edit("ConfigMap", "settings", script)
+			var failed *stack.CLIError
+			if !errors.As(err, &failed) || !strings.Contains(failed.Text, says) || colour() != "violet" {
+				t.Errorf("%s: %v", script, err)
+			} else if says != "nothing was changed" && !strings.Contains(failed.Text, "your text is in "+os.Getenv("TMPDIR")) {
+				t.Errorf("%s: %s", script, failed.Text)
+			}
+		}
+	})
+	t.Run("SEC-C6 edit-resource adds to a Secret whose values it does not show", func(t *testing.T) {
+		if err := edit("Secret", "key", `grep -q aHVudGVyMg "$1" && exit 3; sed -i 's/^data:$/data:\n  added: YQ==/' "$1"`); err != nil {
+			t.Error(err)
+		}
+		o, err := cluster.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace("objects").Get(within(t), "key", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, _, _ := unstructured.NestedStringMap(o.Object, "data"); data["added"] != "YQ==" || data["password"] != "aHVudGVyMg==" {
+			t.Errorf("it has %d values", len(data))
+		}
+	})
 	secret := func(kind, text string) error {
 		return s.API.Do(within(t), http.MethodPost, "/api/v1/applications/argocd/objects/resource/patch", map[string]any{
 			"version": "v1", "kind": "Secret", "namespace": "objects", "name": "key", "patchType": kind, "patch": text,
@@ -148,4 +213,13 @@ func TestObjects(t *testing.T) {
 			t.Errorf("another object: %v", err)
 		}
 	})
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
 }
