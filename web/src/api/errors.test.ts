@@ -42,4 +42,5 @@ test.each([
   ['', ''],
   ['a word', 'A word.'],
   ['Why?', 'Why?'],
+  ['policy.csv, line 2: too few fields', 'policy.csv, line 2: too few fields.'],
 ])('%j becomes the sentence %j', (given, want) => expect(sentence(given)).toBe(want));

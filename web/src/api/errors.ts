@@ -50,11 +50,11 @@ export function worthRetrying(error: unknown): boolean {
   return status < 400 || status >= 500 || status === 429;
 }
 
-/** A message of the hub as a sentence: large first letter, full stop. */
+/** A message of the hub as a sentence: large first letter unless it begins with the name of a file, full stop. */
 export function sentence(message: string): string {
   const text = message.trim();
   if (text === '') return '';
-  const first = text.charAt(0).toUpperCase() + text.slice(1);
+  const first = /^\w+\.\w/.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?…]$/.test(first) ? first : `${first}.`;
 }
 
