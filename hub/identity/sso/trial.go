@@ -113,7 +113,7 @@ func (s *Service) finishTest(ctx context.Context, from hub.Caller, t hub.Tenant,
 		}
 		return Session{}, err
 	}
-	report, err := s.judge(ctx, t, test, begun, state, a)
+	report, err := s.assess(ctx, t, test, begun, state, a)
 	if err != nil {
 		report.Problem = s.problem(ctx, err)
 	}
@@ -132,9 +132,9 @@ func (s *Service) problem(ctx context.Context, err error) *hub.SignInProblem {
 	return &hub.SignInProblem{Object: e.Object, Cause: e.Cause, Fix: e.Fix}
 }
 
-// judge does what a sign-in does, up to the session, and reports what it saw.
+// assess does what a sign-in does, up to the session, and reports what it saw.
 // With an error, the report has what was known by then.
-func (s *Service) judge(ctx context.Context, t hub.Tenant, test hub.SignInTest, begun hub.SignIn, state string, a Answer) (hub.SignInReport, error) {
+func (s *Service) assess(ctx context.Context, t hub.Tenant, test hub.SignInTest, begun hub.SignIn, state string, a Answer) (hub.SignInReport, error) {
 	var out hub.SignInReport
 	set, err := s.drafted(ctx, t.ID, test.Draft)
 	if err != nil {
