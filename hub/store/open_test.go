@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"slices"
@@ -218,5 +219,29 @@ func TestIdleConnections(t *testing.T) {
 				t.Fatal("some are kept")
 			}
 		}
+	})
+}
+
+// TestMoreToDoThanConnections has one request wait for another's connection
+// until its time is over.
+func TestMoreToDoThanConnections(t *testing.T) {
+	t.Parallel()
+	cfg := storetest.Database(t).Config()
+	cfg.MaxConns = 1
+	db := storetest.OpenURLs(t, cfg)
+	tenant := storetest.Tenant(t, db, "acme")
+	t.Run("who waits in vain for a connection hears that the hub is busy, not that it has failed", func(t *testing.T) {
+		storetest.In(t, db, tenant, func(ctx context.Context, _ *store.Tenant) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			err := db.InTenant(ctx, tenant, func(context.Context, *store.Tenant) error {
+				t.Error("there is a second connection")
+				return nil
+			})
+			if fault.KindOf(err) != fault.Offline || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error %v, want Offline", err)
+			}
+			return nil
+		})
 	})
 }

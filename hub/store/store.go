@@ -247,6 +247,9 @@ func noTenant() error { return fault.New(fault.Missing, "there is no such tenant
 // attempt is one try of a tenant's transaction.
 func (db *DB) attempt(ctx context.Context, id hub.TenantID, opts pgx.TxOptions, fn func(context.Context, *Tenant) error) error {
 	release, err := db.slots.Acquire(ctx, id)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fault.With(fault.Wrap(fault.Offline, fmt.Errorf("wait for a connection: %w", err), "the hub has more to do than its connections to the database allow"), "", "try again in a moment")
+	}
 	if err != nil {
 		return fmt.Errorf("wait for a connection: %w", err)
 	}

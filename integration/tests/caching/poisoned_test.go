@@ -43,7 +43,8 @@ func TestStoredRendersThatWereChanged(t *testing.T) {
 	if !strings.Contains(manifests(), "poison-mine") {
 		t.Fatalf("it has other manifests: %s", manifests())
 	}
-	if err := s.Hub.Stop(); err != nil { // what it has in memory is its own
+	repo.Break(gitserver.Fault{Status: http.StatusServiceUnavailable}) // a poll would render it again before it is looked at
+	if err := s.Hub.Stop(); err != nil {                               // what it has in memory is its own
 		t.Fatal(err)
 	}
 	conn, err := pgx.Connect(within(t), s.Postgres.Superuser("capstan"))
@@ -55,8 +56,8 @@ func TestStoredRendersThatWereChanged(t *testing.T) {
 		UPDATE snapshot s SET (objects, digests, inputs, mac) = (
 			SELECT x.objects, x.digests, x.inputs, x.mac FROM snapshot x
 			JOIN   application_status st ON st.target_id = x.id JOIN application a ON a.id = st.application_id WHERE a.name = 'poison-theirs')
-		WHERE  s.id IN (SELECT st.target_id FROM application_status st JOIN application a ON a.id = st.application_id WHERE a.name = 'poison-mine')`)
-	if err != nil || tag.RowsAffected() != 1 {
+		WHERE  s.application_id = (SELECT a.id FROM application a WHERE a.name = 'poison-mine')`) // also one that was rendered at the same time
+	if err != nil || tag.RowsAffected() == 0 {
 		t.Fatal(tag, err)
 	}
 	if err := s.Hub.Start(within(t)); err != nil {
@@ -74,6 +75,7 @@ func TestStoredRendersThatWereChanged(t *testing.T) {
 		}
 	})
 	t.Run("FT-G10 SEC-J2 INV-7 the application is rendered again, and no other is", func(t *testing.T) {
+		repo.Break(gitserver.Fault{})
 		before := read(t)
 		shows(t, push(t, repo, "README", "1"), "poison-mine", "poison-theirs")
 		if got := before.since(t); got != 1 {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,7 +42,8 @@ func terminalOf(t *testing.T) (near, far *os.File) {
 // command is the command line, signed in as the admin.
 func command(ctx context.Context, env []string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, filepath.Join(binaries, "capstan"), args...)
-	c.Env = append(os.Environ(), "TERM=xterm", "CAPSTAN_SERVER="+s.URL(), "CAPSTAN_TOKEN="+s.API.Token)
+	own := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NO_COLOR=") })
+	c.Env = append(own, "TERM=xterm", "CAPSTAN_SERVER="+s.URL(), "CAPSTAN_TOKEN="+s.API.Token)
 	c.Env = append(c.Env, env...)
 	return c
 }
