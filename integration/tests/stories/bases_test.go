@@ -3,6 +3,7 @@ package stories_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,6 +57,17 @@ func TestBasesOfOtherRepositories(t *testing.T) {
 		}
 		live(t, name, "prod-a", value("two"))
 	})
+	t.Run("KUST-10 HOOKW-04 a push to the base alone is deployed, and nobody refreshes", func(t *testing.T) {
+		if _, err := lib.Commit(t.Context(), "three", map[string]string{"base/a.yaml": configMap("a", "three")}); err != nil {
+			t.Fatal(err)
+		}
+		settled(t, name)
+		live(t, name, "prod-a", value("three"))
+		if _, err := lib.Commit(t.Context(), "two again", map[string]string{"base/a.yaml": configMap("a", "two")}); err != nil {
+			t.Fatal(err)
+		}
+		live(t, name, "prod-a", value("two"))
+	})
 	t.Run("KUST-10 SEC-A12 a base that the project does not permit is not read", func(t *testing.T) {
 		if _, err := s.API.Apply(within(t, waitLimit), `apiVersion: argoproj.io/v1alpha1
 kind: AppProject
@@ -70,6 +82,73 @@ spec:
 		cli(t, "app", "set", name, "--project", "kustbase")
 		says("it is a base, and")
 		live(t, name, "prod-a", value("two")) // an error deletes nothing
+	})
+	cli(t, "app", "delete", name, "--yes")
+}
+
+// TestSignaturesOfBases has a project demand signed commits, and a base that has
+// none.
+func TestSignaturesOfBases(t *testing.T) {
+	const name = "signedbase"
+	lib := repository(t, name+"-lib", map[string]string{"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": configMap("a", "unsigned")})
+	repo, err := s.Repository(within(t, waitLimit), name, gitserver.RepositoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := newKey(t, repo)
+	if _, err := repo.Commit(within(t, waitLimit), "signed", map[string]string{"app/kustomization.yaml": "resources: ['" + strings.TrimSuffix(lib.URL(), ".git") + ".git//base?ref=main']\n"}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.API.CLI(within(t, waitLimit), key.public, "gpg", "add"); err != nil {
+		t.Fatal(out, err)
+	}
+	if out, err := s.API.Apply(within(t, waitLimit), `apiVersion: argoproj.io/v1alpha1
+kind: AppProject
+metadata: {name: `+name+`, namespace: argocd}
+spec:
+  sourceRepos: ["*"]
+  destinations: [{name: "*", server: "*", namespace: `+name+`}]
+  clusterResourceWhitelist: [{group: "", kind: Namespace}]
+  signatureKeys: [{keyID: `+key.id+`}]
+`); err != nil {
+		t.Fatal(out, err)
+	}
+	if out, err := s.API.Apply(within(t, waitLimit), `apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: `+name+`, namespace: argocd}
+spec:
+  project: `+name+`
+  source: {repoURL: "`+repo.URL()+`", path: app, targetRevision: main}
+  destination: {name: in-cluster, namespace: `+name+`}
+  syncPolicy: {automated: {}, syncOptions: [CreateNamespace=true]}
+`); err != nil {
+		t.Fatal(out, err)
+	}
+	t.Run("KUST-10 PROJ-15 an unsigned base does not get into a source that must be signed, and the condition says why", func(t *testing.T) {
+		condition(t, name, func(x stack.App) error {
+			for _, c := range x.Status.Conditions {
+				if strings.Contains(c.Message, "the project demands signatures of commits") && strings.Contains(c.Message, "it is not signed") && strings.Contains(c.Message, name+"-lib") {
+					return nil
+				}
+			}
+			return fmt.Errorf("no condition names the base: %v", x.Status.Conditions)
+		})
+	})
+	t.Run("KUST-10 PROJ-15 a signed commit of the base is deployed", func(t *testing.T) {
+		signWith(t, lib, key)
+		if _, err := lib.Commit(within(t, waitLimit), "signed", map[string]string{"base/a.yaml": configMap("a", "signed")}); err != nil {
+			t.Fatal(err)
+		}
+		if err := poll.Until(within(t, waitLimit), func(ctx context.Context) error {
+			cli(t, "app", "refresh", name)
+			if out, err := s.API.CLI(ctx, "", "app", "manifests", name); err != nil || !strings.Contains(out, "v: signed") {
+				return fmt.Errorf("manifests: %v: %s", err, out)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		live(t, name, "a", value("signed"))
 	})
 	cli(t, "app", "delete", name, "--yes")
 }

@@ -110,7 +110,17 @@ func lacks(text string, words ...string) bool {
 	return false
 }
 
-type signingKey struct{ id, public string }
+type signingKey struct{ id, public, program string }
+
+// signWith has the commits of a repository signed with a key.
+func signWith(t *testing.T, repo *gitserver.Repository, key signingKey) {
+	t.Helper()
+	for k, v := range map[string]string{"gpg.program": key.program, "user.signingkey": key.id, "commit.gpgsign": "true"} {
+		if _, err := repo.Run(within(t, waitLimit), "config", k, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // newKey makes a key of gpg and has the repository's commits signed with it.
 func newKey(t *testing.T, repo *gitserver.Repository) signingKey {
@@ -137,10 +147,7 @@ func newKey(t *testing.T, repo *gitserver.Repository) signingKey {
 		t.Fatal(err)
 	}
 	id := strings.Split(strings.Split(gpg("--list-keys", "--with-colons"), "\npub:")[1], ":")[3]
-	for k, v := range map[string]string{"gpg.program": program, "user.signingkey": id, "commit.gpgsign": "true"} {
-		if _, err := repo.Run(within(t, waitLimit), "config", k, v); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return signingKey{id, gpg("--armor", "--export", id)}
+	key := signingKey{id, gpg("--armor", "--export", id), program}
+	signWith(t, repo, key)
+	return key
 }
