@@ -438,7 +438,7 @@ func (a *app) appRollback() *cobra.Command {
 			if async {
 				return a.Print(raw, output.Table{Head: []string{"OPERATION", "PHASE"}, Rows: [][]string{{op.Id, string(op.Phase)}}, Names: []string{"operation/" + op.Id}})
 			}
-			w.Operation, w.Rollback = op.Id, true
+			w.Operation, w.Elsewhere = op.Id, true
 			return a.await(cmd.Context(), api, namespace, name, w)
 		},
 	}

@@ -152,6 +152,7 @@ func (b *syncBatch) settle(ctx context.Context, begun []begunSync, s syncing) er
 	for _, x := range begun {
 		w := s.waiting
 		w.Operation, w.Newest = x.operation.Id, s.flags.Revision == "" && len(s.flags.Sources.Revisions) == 0 && s.flags.Local.Path == ""
+		w.Elsewhere = !w.Newest
 		namespace, name := client.SplitName(x.name)
 		state, err := b.watcher.Settled(ctx, namespace, name, w)
 		if err != nil {

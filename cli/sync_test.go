@@ -85,6 +85,14 @@ func TestSyncOfSeveral(t *testing.T) {
 			t.Errorf("exit %d, asked %v, %s%s", code, h.bodies, out, errs)
 		}
 	})
+	t.Run("CLI-06 SRC-13 a sync of other revisions ends with its operation, because the application is not as Git says then", func(t *testing.T) {
+		for _, flags := range [][]string{{"--revision", "v1"}, {"--source-positions", "2", "--revisions", "v1"}} {
+			h := many(t, `"sync":{"status":"OutOfSync"},"health":{"status":"Healthy"}`, empty, "", "web")
+			if code, out, errs := run(h, append([]string{"app", "sync", "web", "--timeout", "1m"}, flags...)...); code != exit.OK || !strings.Contains(out, "OutOfSync") {
+				t.Errorf("%v: exit %d, %s%s", flags, code, out, errs)
+			}
+		}
+	})
 	t.Run("CLI-06 -l syncs what it matches", func(t *testing.T) {
 		h := many(t, well, empty, "", "web", "api")
 		code, out, errs := run(h, "app", "sync", "-l", "team=shop", "--async", "-o", "json")

@@ -24,7 +24,7 @@ type Goal struct {
 	Resources              []apimodel.ResourceSelector // of these objects alone; empty: of the application
 	Operation              string                      // an operation whose end is waited for first
 	Newest                 bool                        // the operation was to apply what the sources say now
-	Rollback               bool                        // the operation goes back, so the application is not as Git says afterwards
+	Elsewhere              bool                        // the operation applies another revision, so the application may not be as Git says afterwards
 }
 
 // AddFlags adds the flags that name states, and those of the times.
@@ -104,7 +104,7 @@ func (w Goal) decideOperation(op apimodel.OperationState) (over bool, why string
 func (w Goal) decideSync(x apimodel.Application) (over bool, why string, err error) {
 	st := x.Status
 	asked := w.sync || w.Everything()
-	if p := st.Capstan.Paused; client.Given(p) && asked && !w.Rollback && st.Sync.Status == "OutOfSync" {
+	if p := st.Capstan.Paused; client.Given(p) && asked && !w.Elsewhere && st.Sync.Status == "OutOfSync" {
 		// Nothing happens by itself, so there is nothing to wait for.
 		return true, "", fault.With(fault.New(fault.Conflict, "%s, and not as Git says", p.Message), "application "+client.QualifiedName(x.Metadata),
 			"`capstan app resume "+client.QualifiedName(x.Metadata)+"` follows Git again")
@@ -112,7 +112,7 @@ func (w Goal) decideSync(x apimodel.Application) (over bool, why string, err err
 	broken := unusable(st)
 	switch {
 	case !asked:
-	case broken == "" && w.Rollback:
+	case broken == "" && w.Elsewhere && !w.sync:
 	case broken == "":
 		if st.Sync.Status != "Synced" {
 			return false, "not synced" + conditionText(st), nil
