@@ -163,7 +163,12 @@ func TestDesiredBuckets(t *testing.T) {
 	})
 	t.Run("12.3 only the buckets that differ are sent again, and those of others stay stored", func(t *testing.T) {
 		// One bucket of the copy is lost, the place is not.
-		at := copied.Cursor()
+		at, lost := copied.Cursor(), 0
+		for _, app := range w.apps { // ids are made anew each time, so it may hold others, too
+			if buckethash.Of(string(app)) == buckethash.Of(string(w.apps[7])) {
+				lost++
+			}
+		}
 		_, commit, err := copied.Stage(&linkv1.Batch{
 			Incarnation: at.Incarnation, Partial: true, ForgetBuckets: []uint32{uint32(buckethash.Of(string(w.apps[7])))},
 			Rows: []*linkv1.Row{{Seq: at.Seq, Chain: at.Chain}}, Proof: at.Proof,
@@ -171,13 +176,13 @@ func TestDesiredBuckets(t *testing.T) {
 		if err != nil || commit.Wait(t.Context()) != nil {
 			t.Fatal(err)
 		}
-		if _, there := copied.App(string(w.apps[7])); there || len(copied.Apps()) != 119 {
+		if _, there := copied.App(string(w.apps[7])); there || len(copied.Apps()) != 120-lost {
 			t.Fatalf("%d states are left", len(copied.Apps()))
 		}
 		f.states = 0
 		f.answer(b)
 		b = f.barrier()
-		if f.states != 1 || f.resets != 0 || len(copied.Apps()) != 120 {
+		if f.states != lost || f.resets != 0 || len(copied.Apps()) != 120 {
 			t.Errorf("%d states came, %d resets, %d are held", f.states, f.resets, len(copied.Apps()))
 		}
 		if want := copied.Root(); string(want) != string(b.GetRoot()) {
