@@ -20,6 +20,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/admin"
@@ -167,6 +168,7 @@ type Server struct {
 	reference  reference.Reference
 	limits     *ratelimit.Limits
 	streams    streams
+	checks     singleflight.Group // of what streams may go on with
 	versions   policyVersions
 	strangers  anonymousTenants
 	events     *semaphore.Weighted // bytes of large events

@@ -41,7 +41,7 @@ func (s *Server) streamLogs(c echo.Context) error {
 	open, end := s.streams.until(c.Request().Context())
 	defer end()
 	w := &logWriter{s: s, c: c, control: http.NewResponseController(c.Response()), form: logForm(c)}
-	ctx, done := s.whileAllowed(open, who, w.abort, func(ctx context.Context, who hub.Caller) error {
+	ctx, done := s.whileAllowed(open, who, strings.Join([]string{access.Logs, namespace, name}, "\x00"), w.abort, func(ctx context.Context, who hub.Caller) error {
 		return s.Catalog.MayStream(ctx, who, namespace, name, access.Logs, access.Get)
 	})
 	err = s.Logs.Stream(ctx, r, w.write)

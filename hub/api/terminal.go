@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strconv"
 	"sync"
@@ -148,7 +149,7 @@ func (s *Server) session(c echo.Context, begun catalog.RemoteSession, protocol s
 		defer close(closed)
 		ws.Run(running)
 	}()
-	ctx, done := s.whileAllowed(running, who, func() {}, func(ctx context.Context, who hub.Caller) error {
+	ctx, done := s.whileAllowed(running, who, rand.Text(), func() {}, func(ctx context.Context, who hub.Caller) error {
 		return s.Catalog.MayRemain(ctx, who, begun)
 	})
 	err = run(ctx, ws, &end)

@@ -138,7 +138,7 @@ test('UI-01 the list is a table that is sorted, tiles and a summary, with favour
   await page.getByRole('button', { name: 'Columns' }).click();
   await page.getByRole('checkbox', { name: 'Destination' }).uncheck();
   await page.getByRole('checkbox', { name: 'Repository' }).check();
-  await page.getByText('50', { exact: true }).click();
+  await page.getByRole('dialog', { name: 'Columns' }).getByText('50', { exact: true }).click();
   await look(page, 'list-columns');
   await page.keyboard.press('Escape');
   await page.reload();
