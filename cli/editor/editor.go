@@ -28,7 +28,7 @@ func Edit(ctx context.Context, s Streams, text []byte) (out []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.Remove(name)) }()
-	run := exec.CommandContext(ctx, words[0], append(words[1:], name)...) //nolint:gosec // the user's own editor
+	run := exec.CommandContext(ctx, words[0], append(words[1:], name)...)
 	run.Stdin, run.Stdout, run.Stderr = s.In, s.Out, s.Out
 	if err := run.Run(); err != nil {
 		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the editor %s has failed", words[0]), "", "set EDITOR; nothing was changed")
