@@ -45,3 +45,6 @@ export function body<T>(answer: { data?: T }): T {
   if (answer.data === undefined) throw new HubError('The hub sent an empty answer.', {});
   return answer.data;
 }
+
+/** The whole address of a path of the hub, root included, as others outside of the page need it. */
+export const absolute = (path: string): string => window.location.origin + path;

@@ -11,6 +11,7 @@ import { signedOut } from '../api/errors';
 import { under } from '../api/root';
 import { meQuery } from '../api/session';
 import { AppList } from '../features/apps/app-list';
+import { AppPage } from '../features/apps/app-page';
 import { isArgo } from '../features/apps/argo-address';
 import type { Beginning } from '../features/apps/edit/document';
 import { listSearch, translated } from '../features/apps/list/search';
@@ -27,7 +28,6 @@ const CreatePage = lazyRouteComponent(() => import('../features/apps/edit/create
 const AccessPage = lazyRouteComponent(() => import('../features/access/access-page'), 'AccessPage');
 const AccountPage = lazyRouteComponent(() => import('../features/account/account-page'), 'AccountPage');
 const ActivityPage = lazyRouteComponent(() => import('../features/activity/activity-page'), 'ActivityPage');
-const AppPage = lazyRouteComponent(() => import('../features/apps/app-page'), 'AppPage');
 const ClusterList = lazyRouteComponent(() => import('../features/clusters/cluster-list'), 'ClusterList');
 const ClusterPage = lazyRouteComponent(() => import('../features/clusters/cluster-page'), 'ClusterPage');
 const DevicePage = lazyRouteComponent(() => import('../features/login/device-page'), 'DevicePage');
@@ -47,7 +47,6 @@ export const loadPages = () =>
       AccessPage,
       AccountPage,
       ActivityPage,
-      AppPage,
       ClusterList,
       ClusterPage,
       DevicePage,

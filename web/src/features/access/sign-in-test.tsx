@@ -2,6 +2,7 @@ import { Alert, Button, Group, PasswordInput, SegmentedControl, Stack, Table, Te
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
+import { absolute } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { under } from '../../api/root';
 import { useDenied } from '../../api/session';
@@ -35,7 +36,10 @@ requestedScopes: [openid, profile, email, groups]
 `,
 };
 
-const callbacks: Record<Key, `/${string}`> = { 'oidc.config': '/auth/callback', 'dex.config': '/api/dex/callback' };
+const callbacks: Record<Key, string> = {
+  'oidc.config': under('/auth/callback'),
+  'dex.config': under('/api/dex/callback'),
+};
 
 interface Props {
   /** Id of the test that the page shows; empty: none. */
@@ -102,7 +106,7 @@ function Setup({ stored, test, show }: Props & { stored: StoredSignIn }) {
       <Text size="sm">
         1. Register this address at the provider, and write what it gave you into <code>{key}</code>.
       </Text>
-      <Command text={window.location.origin + under(callbacks[key])} />
+      <Command text={absolute(callbacks[key])} />
       <CodeEditor
         key={key}
         label={`Configuration of the provider: ${key}`}

@@ -25,6 +25,7 @@ export function QueryBar({
     if (query === told.current) return;
     told.current = query;
     clearTimeout(timer.current);
+    timer.current = undefined;
     setText(query);
   }, [query]);
   useEffect(() => () => clearTimeout(timer.current), []);
@@ -46,11 +47,23 @@ export function QueryBar({
   const type = (next: string) => {
     setText(next);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => tell(next), pause);
+    timer.current = setTimeout(() => {
+      timer.current = undefined;
+      tell(next);
+    }, pause);
+  };
+  // Who follows a link leaves the field first. The query is told at once then:
+  // later it would take the place of the page that is being loaded.
+  const leave = () => {
+    if (timer.current === undefined) return;
+    clearTimeout(timer.current);
+    timer.current = undefined;
+    tell(text);
   };
   const set = (next: string) => {
     setText(next);
     clearTimeout(timer.current);
+    timer.current = undefined;
     tell(next);
   };
   const expression = byPattern(text);
@@ -66,6 +79,7 @@ export function QueryBar({
         value={text}
         error={wrong}
         onChange={(e) => type(e.currentTarget.value)}
+        onBlur={leave}
         onKeyDown={(e) => {
           if (e.key === 'Enter') set(text);
           if (e.key === 'Escape') set('');
