@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -95,7 +96,9 @@ func (f *files) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
 
 // ReadFile implements filesys.FileSystem. A kustomization that refers to
 // anything outside the repository is refused here, before kustomize tries to
-// fetch it.
+// fetch it. A directory gives an ordinary error, as on a disk: where files may
+// be loaded from anywhere, kustomize reads each resource as a file first, and
+// takes it for a base when that fails.
 func (f *files) ReadFile(p string) ([]byte, error) {
 	n := name(p)
 	for _, known := range []map[string][]byte{f.made, f.inflated} {
@@ -106,6 +109,9 @@ func (f *files) ReadFile(p string) ([]byte, error) {
 	data, ok := f.replaced["/"+n]
 	if !ok {
 		found, err := f.tree.Read(f.ctx, n)
+		if err != nil && f.IsDir(n) {
+			return nil, &fs.PathError{Op: "read", Path: n, Err: syscall.EISDIR}
+		}
 		if err != nil {
 			return nil, f.refuse(err)
 		}

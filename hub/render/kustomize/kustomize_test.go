@@ -221,6 +221,7 @@ func TestBuildOptions(t *testing.T) {
 	}{
 		"KUST-08 files outside of the directory are refused":       {nil, nil, outside, []string{"security"}, ""},
 		"KUST-08 and read where the options say so":                {map[string]string{all: anywhere}, nil, outside, nil, `"web"`},
+		"KUST-08 and a base is still a directory":                  {map[string]string{all: anywhere}, nil, with(nil), nil, `"replicas":3`},
 		"KUST-08 options of a version count for it":                {map[string]string{one: anywhere}, versioned, outside, nil, `"web"`},
 		"KUST-08 those of all builds do not, as in Argo CD":        {map[string]string{all: anywhere}, versioned, outside, []string{"security"}, ""},
 		"KUST-08 those of a version count for no other":            {map[string]string{one: anywhere}, nil, outside, []string{"security"}, ""},

@@ -118,7 +118,7 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, nil)
 	named := func(name string) string { return strings.Replace(configMap, "name: a", "name: "+name, 1) }
-	kustomized := map[string]string{"a/k/kustomization.yaml": "resources: [../y.yaml]\n", "a/y.yaml": named("y")}
+	kustomized := map[string]string{"a/k/kustomization.yaml": "resources: [../y.yaml, ../b]\n", "a/y.yaml": named("y"), "a/b/kustomization.yaml": "resources: []\n"}
 	for name, c := range map[string]struct {
 		source  hub.Source
 		files   map[string]string
