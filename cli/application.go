@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -302,10 +303,7 @@ func (a *app) describe(x apimodel.Application, tree apimodel.Tree) error {
 	if client.Given(st.Capstan.Parent) {
 		fmt.Fprintf(out, "\nRendered by: application %s\n", client.QualifiedName(apimodel.Metadata{Namespace: st.Capstan.Parent.Namespace, Name: st.Capstan.Parent.Name}))
 	}
-	if p := st.Capstan.Paused; client.Given(p) {
-		fmt.Fprintf(out, "\nPaused: %s.\nAutomated sync resumes when Git renders something else than revision %s. `capstan app resume %s` ends the pause.\n",
-			p.Message, output.Short(p.Skipped), client.QualifiedName(x.Metadata))
-	}
+	describePaused(out, st.Capstan.Paused, client.QualifiedName(x.Metadata))
 	if st.Capstan.Hold != "" {
 		fmt.Fprintln(out, "\nAutomation waits:", st.Capstan.Hold)
 	}
@@ -401,9 +399,26 @@ func ownershipTable(tree apimodel.Tree) output.Table {
 	return t
 }
 
+// describePaused says why an application is paused, and how it goes on.
+func describePaused(out io.Writer, p apimodel.Paused, name string) {
+	switch {
+	case !client.Given(p):
+	case client.Given(p.Renderers):
+		fmt.Fprintf(out, "\nPaused: %s.\n`capstan app diff %s --revision %s` shows what would change. `capstan app resume %s` ends the pause and lets automation apply it.\n",
+			p.Message, name, output.Short(p.Skipped), name)
+	default:
+		fmt.Fprintf(out, "\nPaused: %s.\nAutomated sync resumes when Git renders something else than revision %s. `capstan app resume %s` ends the pause.\n",
+			p.Message, output.Short(p.Skipped), name)
+	}
+}
+
 // notePaused says that an application is paused, apart from the answer.
 func (a *app) notePaused(p apimodel.Paused) {
 	if !client.Given(p) {
+		return
+	}
+	if client.Given(p.Renderers) {
+		a.Note("capstan: %s. `%s` ends the pause and lets automation apply them.", p.Message, p.Resume)
 		return
 	}
 	a.Note("capstan: %s; automation skips revision %s. `%s` ends the pause.", p.Message, output.Short(p.Skipped), p.Resume)
@@ -462,7 +477,7 @@ func rollbackRequest(cmd *cobra.Command, id int64, prune, dryRun, hooks bool, re
 
 func (a *app) appResume() *cobra.Command {
 	var reason string
-	c := a.one("resume NAME", "End the pause that a rollback began, and follow Git again", "  capstan app resume shop\n  capstan app resume shop --reason 'fixed by 4f2c1aa'",
+	c := a.one("resume NAME", "End the pause of a rollback or of an upgrade of the renderers, and follow Git again", "  capstan app resume shop\n  capstan app resume shop --reason 'fixed by 4f2c1aa'",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			x, raw, err := client.Call[apimodel.Application](api.ResumeApplication(cmd.Context(), namespace, name, apimodel.ResumeApplicationJSONRequestBody{Reason: reason}))
 			if err != nil {
@@ -470,7 +485,7 @@ func (a *app) appResume() *cobra.Command {
 			}
 			return a.Print(raw, appTable([]apimodel.Application{x}))
 		})
-	c.Long = "End the pause that a rollback began. With automation the newest revision of Git is applied; without it, `capstan app sync` applies it. " +
+	c.Long = "End the pause that a rollback, or an upgrade of the renderers, began. With automation the newest revision of Git is applied; without it, `capstan app sync` applies it. " +
 		"An application that is not paused stays as it is."
 	c.Flags().StringVar(&reason, "reason", "", "stored in the audit log")
 	return c

@@ -45,7 +45,9 @@ type Application struct {
 }
 
 // A Pin pauses an application at an older snapshot until Git renders something
-// else than what was rolled back from, or a person syncs or resumes.
+// else than what was rolled back from, or a person syncs or resumes. The hub
+// itself pauses those for which other renderers make other objects of equal
+// sources, so that nothing of an upgrade is applied unseen.
 type Pin struct {
 	Snapshot SnapshotID `json:"snapshot"`
 	History  int64      `json:"history,omitempty"` // entry that was gone back to; 0: not known
@@ -56,6 +58,8 @@ type Pin struct {
 	Reason           string     `json:"reason,omitempty"`
 	By               string     `json:"by"`
 	At               time.Time  `json:"at"`
+	// Renderers is what other renderers would change; nil: somebody rolled back.
+	Renderers *RendererChange `json:"renderers,omitempty"`
 	// Newest is the newest rendered snapshot of Git, and Revision what it
 	// stands for. Empty: Bad and Skipped are.
 	Newest    SnapshotID `json:"newest,omitempty"`
@@ -77,7 +81,11 @@ func (p Pin) Git() (snapshot SnapshotID, revision string, revisions []string) {
 // Sentence says that an application is paused at a revision, since when, by
 // whom and why.
 func (p Pin) Sentence(revision string) string {
-	s := "paused at " + revision[:min(len(revision), 8)] + " since " + p.At.UTC().Format(time.RFC3339) + ", rolled back by " + p.By
+	s := "paused at " + revision[:min(len(revision), 8)] + " since " + p.At.UTC().Format(time.RFC3339)
+	if p.Renderers != nil {
+		return s + " because " + p.Renderers.Sentence()
+	}
+	s += ", rolled back by " + p.By
 	if p.Reason != "" {
 		s += " because " + p.Reason
 	}

@@ -42,6 +42,8 @@ type CommitInfo struct {
 	// Integrity is the Integrity.Digest under which it was verified; empty: its
 	// project demanded nothing.
 	Integrity string `json:"integrity,omitempty"`
+	// Rendering is how the manifests were made of it; nil: not known.
+	Rendering *Rendering `json:"rendering,omitempty"`
 	// Chart is there for a chart of a repository, Artifact for an OCI artifact.
 	Chart    *ChartInfo    `json:"chart,omitempty"`
 	Artifact *ArtifactInfo `json:"artifact,omitempty"`

@@ -88,10 +88,14 @@ func presentPaused(a hub.Application) apimodel.Paused {
 	if a.Namespace != validation.DefaultNamespace {
 		name = a.Namespace + "/" + a.Name
 	}
-	return apimodel.Paused{
+	out := apimodel.Paused{
 		Since: p.At.UTC(), By: p.By, Reason: p.Reason, Revision: a.Status.Revision, HistoryId: p.History, Skipped: p.Skipped,
 		Message: p.Sentence(a.Status.Revision), Resume: "capstan app resume " + name,
 	}
+	if r := p.Renderers; r != nil {
+		out.Renderers = apimodel.RendererChange{From: r.From, To: r.To, Added: r.Added, Changed: r.Changed, Removed: r.Removed}
+	}
+	return out
 }
 
 // presentCompared is what the cluster of an application is compared with.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -96,6 +97,7 @@ func (c *change) planInput(ctx context.Context, app hub.Application, spec hub.Ap
 		}
 		s.RendersSkipped, s.RendersPinned = sameObjects(candidate, c.snaps[p.Bad]), sameObjects(candidate, c.snaps[p.Snapshot])
 	}
+	s.Renderers = hub.ChangeOfRenderers(c.snaps[app.Status.Target], app.Status.Revisions, candidate)
 	if op, ok := c.open[app.ID]; ok {
 		s.Running, s.RunningHasHooks = &op, hasHooks(c.snaps[op.Snapshot])
 	}
@@ -110,7 +112,10 @@ func (c *change) moveOf(ctx context.Context, s plan.Input, d plan.Decision) (mov
 	app, candidate := s.Application, s.Candidate
 	m := move{app: app, spec: s.Spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
 		revision: candidate.Revision, revisions: candidate.Revisions, sourceType: candidate.SourceType, refreshed: true}
-	if app.Pin != nil && !d.Unpin {
+	switch {
+	case d.Pin != nil:
+		m.pin = changedPin(app.Pin, d.Pin)
+	case app.Pin != nil && !d.Unpin:
 		m.pin = pinWhilePaused(*app.Pin, candidate, s.RendersPinned)
 	}
 	if d.Target == candidate.ID {
@@ -126,6 +131,14 @@ func (c *change) moveOf(ctx context.Context, s plan.Input, d plan.Decision) (mov
 		m.revision, m.revisions = app.Status.Revision, app.Status.Revisions
 	}
 	return m, nil
+}
+
+// changedPin is the new pin of an application; nil: it has just this one.
+func changedPin(was, is *hub.Pin) *hub.Pin {
+	if was != nil && reflect.DeepEqual(*was, *is) {
+		return nil
+	}
+	return is
 }
 
 // pinWhilePaused is the pin of an application that stays paused while Git is

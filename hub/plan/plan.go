@@ -29,6 +29,9 @@ type Input struct {
 	// RendersSkipped means that the candidate has the same objects as what a
 	// rollback went back from, RendersPinned that it has those of the pin.
 	RendersSkipped, RendersPinned bool
+	// Renderers is what differs between the target, or the pin, and the candidate
+	// only because other renderers made it; nil: nothing does.
+	Renderers *hub.RendererChange
 	// OnlyPrunes says that the candidate differs from the accepted snapshot in
 	// objects that it no longer has, and in nothing else.
 	OnlyPrunes bool
@@ -55,7 +58,8 @@ type Decision struct {
 	Accept    bool           // the target is enforced as well
 	Operation *hub.Operation // to be appended to the desired log; nil: none
 	Supersede bool           // the running operation ends in favour of this one
-	Unpin     bool           // a newer snapshot ends the rollback's pin
+	Unpin     bool           // a newer snapshot ends the pin
+	Pin       *hub.Pin       // the application is paused now; nil: it stays as it is
 	Hold      string         // why automation waits, as a sentence; empty: it does not
 	Again     *time.Time     // when to decide again although nothing has changed; nil: never
 }
@@ -66,6 +70,9 @@ func Next(s Input) Decision {
 	d := Decision{Target: s.Candidate.ID, Hold: ""}
 	if app.DeletingAt != nil {
 		return Decision{Target: st.Target, Hold: "the application is being deleted"}
+	}
+	if held := s.rendersOtherwise(); held != nil {
+		return *held
 	}
 	if pin := app.Pin; pin != nil {
 		if s.paused(*pin) {
@@ -103,6 +110,28 @@ func Next(s Input) Decision {
 	}
 	return d
 }
+
+// rendersOtherwise pauses an application whose target differs from the candidate
+// because of an upgrade of the renderers and nothing else: people look at that
+// first, and let it go on where and when they like. Nil: it is not so. What is
+// observed only is not applied anyway.
+func (s Input) rendersOtherwise() *Decision {
+	st, was := s.Application.Status, s.Application.Pin
+	if s.Renderers == nil || was != nil && was.Renderers == nil || s.observed() != "" {
+		return nil
+	}
+	pin := hub.Pin{Snapshot: st.Target, By: RendererUpgrade, At: s.Now}
+	if was != nil {
+		pin.Snapshot, pin.At = was.Snapshot, was.At
+	}
+	pin.Renderers, pin.Bad, pin.Newest, pin.Behind = s.Renderers, s.Candidate.ID, s.Candidate.ID, true
+	pin.Skipped, pin.SkippedRevisions = s.Candidate.Revision, s.Candidate.Revisions
+	pin.Revision, pin.Revisions = pin.Skipped, pin.SkippedRevisions
+	return &Decision{Target: pin.Snapshot, Pin: &pin, Hold: Paused(pin, st.Revision)}
+}
+
+// RendererUpgrade is who pauses an application for an upgrade of the renderers.
+const RendererUpgrade = "renderer upgrade"
 
 // windowClosed returns why sync windows hold the candidate, and when they will
 // not any more. The sentence is empty if they do not.
@@ -304,6 +333,9 @@ func Check(app hub.Application, running *hub.Operation, windows syncwindow.Set, 
 // has put it: it is what was rolled back from, or renders no other objects than
 // that or the pin.
 func (s Input) paused(pin hub.Pin) bool {
+	if pin.Renderers != nil { // the specification may have changed, or the upgrade was taken back
+		return s.Candidate.ID == pin.Bad || s.RendersSkipped
+	}
 	skipped := s.Candidate.Revision == pin.Skipped
 	if len(pin.SkippedRevisions) > 1 {
 		skipped = slices.Equal(s.Candidate.Revisions, pin.SkippedRevisions)
@@ -311,9 +343,12 @@ func (s Input) paused(pin hub.Pin) bool {
 	return skipped || s.Candidate.ID == pin.Bad || s.Candidate.ID == pin.Snapshot || s.RendersSkipped || s.RendersPinned
 }
 
-// Paused is the message why automation does nothing after a rollback to a
-// revision, and when it resumes.
+// Paused is the message why automation does nothing while an application is
+// paused at a revision, and when it resumes.
 func Paused(p hub.Pin, revision string) string {
+	if p.Renderers != nil {
+		return p.Sentence(revision) + "; automation goes on when somebody resumes it or Git renders something else"
+	}
 	return p.Sentence(revision) + "; automation goes on when Git renders something else than revision " + short(p.Skipped)
 }
 

@@ -234,6 +234,9 @@ func TestNextProperties(t *testing.T) {
 			if flag("pinned") {
 				s.Application.Pin = &hub.Pin{Snapshot: old, Bad: "bad", Skipped: "r-bad"}
 			}
+			if flag("upgraded") {
+				s.Renderers = &hub.RendererChange{Changed: 1}
+			}
 			if flag("running") {
 				s.Running = &hub.Operation{ID: "op", Kind: hub.SyncOperation, Snapshot: rapid.SampledFrom(ids).Draw(rt, "of"), Phase: hub.Running}
 				s.RunningHasHooks = flag("hooks")
@@ -246,6 +249,9 @@ func TestNextProperties(t *testing.T) {
 		d := plan.Next(s)
 		if d.Accept != (d.Operation != nil) {
 			rt.Fatal("what is enforced and what is done must go together")
+		}
+		if d.Operation != nil && s.Renderers != nil && s.Application.Pin == nil {
+			rt.Fatal("what only other renderers changed was applied unseen")
 		}
 		if d.Operation != nil && (d.Operation.Snapshot != d.Target || d.Hold != "") {
 			rt.Fatal("an operation is for the target, and none is made while automation waits")

@@ -88,7 +88,9 @@ const RepeatedResource = "RepeatedResourceWarning"
 // what it reads: the renderers' version, the application's names and the
 // sources. The content of a revision is an input, not part of the hash. So are
 // the facts of the cluster and the settings that a render reads.
-func ParamsHash(r Request) [sha256.Size]byte {
+func ParamsHash(r Request) [sha256.Size]byte { return hashParams(Version, r) }
+
+func hashParams(version string, r Request) [sha256.Size]byte {
 	sources := make([]hub.Source, len(r.Sources))
 	for i, s := range r.Sources {
 		s.TargetRevision, s.TagPrefix, s.Name = "", "", ""
@@ -97,11 +99,11 @@ func ParamsHash(r Request) [sha256.Size]byte {
 	text, err := json.Marshal(struct {
 		Version, Application, Namespace, Project string
 		Sources                                  []hub.Source
-	}{Version, r.Application, r.Namespace, r.Project, sources})
+	}{version, r.Application, r.Namespace, r.Project, sources})
 	if err != nil {
 		// Only a raw field that is not JSON gets here, and such a spec cannot
 		// have been decoded. The hash must still differ from every other.
-		text = fmt.Appendf(nil, "%s %#v", Version, r)
+		text = fmt.Appendf(nil, "%s %#v", version, r)
 	}
 	return sha256.Sum256(text)
 }

@@ -3,6 +3,8 @@ package render
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -58,8 +60,21 @@ func (r *round) verify(ctx context.Context, j *job) error {
 // parameters is the hash of all that a result depends on besides its inputs.
 // What was rendered under another demand of signatures is not used again: a
 // snapshot says under which one its commits were verified.
-func (j *job) parameters(tenant hub.TenantID) [sha256.Size]byte {
-	params := ParamsHash(j.request(tenant, nil))
+func (j *job) parameters(tenant hub.TenantID) [sha256.Size]byte { return j.hashParams(tenant, Version) }
+
+// rendering says what has made a result, so that a later one of other renderers
+// can be told from one of other sources.
+func (j *job) rendering(tenant hub.TenantID, inputs []hub.Input) *hub.Rendering {
+	params, read := j.hashParams(tenant, ""), sha256.New()
+	for _, in := range inputs {
+		_, _ = fmt.Fprintf(read, "%d %q %q %q\n", in.Source, in.Kind, in.Path, in.Hash)
+	}
+	short := func(hash []byte) string { return base64.RawURLEncoding.EncodeToString(hash[:12]) }
+	return &hub.Rendering{Version: Version, Params: short(params[:]), Inputs: short(read.Sum(nil))}
+}
+
+func (j *job) hashParams(tenant hub.TenantID, version string) [sha256.Size]byte {
+	params := hashParams(version, j.request(tenant, nil))
 	if j.integrity == "" {
 		return params
 	}

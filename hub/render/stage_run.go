@@ -330,7 +330,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 		Inputs: res.Inputs, SourceType: res.SourceType, Impure: res.Impure, Warnings: res.Warnings,
 		Commit: opened[0].Info(), CreatedAt: r.now,
 	}
-	out.Snapshot.Commit.Integrity = j.integrity
+	out.Snapshot.Commit.Integrity, out.Snapshot.Commit.Rendering = j.integrity, j.rendering(r.tenant, res.Inputs)
 	for _, o := range res.Objects {
 		out.Snapshot.Objects = append(out.Snapshot.Objects, o.Ref)
 		out.Bodies = append(out.Bodies, o.JSON)

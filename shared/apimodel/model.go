@@ -1944,7 +1944,7 @@ type HubStatus struct {
 	// Parent The application that renders this one (app of apps).
 	Parent ParentApplication `json:"parent,omitempty,omitzero"`
 
-	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	// Paused Absent unless a rollback paused the application, or an upgrade of the renderers that makes other objects of equal sources. Automation skips the revision that was rolled back from, or what the other renderers make, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
 	Paused Paused `json:"paused,omitempty,omitzero"`
 
 	// RefreshedAt Time of the last refresh of the sources.
@@ -2347,17 +2347,20 @@ type PatchResource struct {
 // PatchResourcePatchType Absent: merge.
 type PatchResourcePatchType string
 
-// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+// Paused Absent unless a rollback paused the application, or an upgrade of the renderers that makes other objects of equal sources. Automation skips the revision that was rolled back from, or what the other renderers make, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
 type Paused struct {
-	// By Who rolled back.
+	// By Who rolled back, or `renderer upgrade`.
 	By string `json:"by"`
 
 	// HistoryId The entry of the history that was gone back to; absent where it is not known.
 	HistoryId int64 `json:"historyId,omitempty,omitzero"`
 
-	// Message All of it as a sentence: paused at REVISION since TIME, rolled back by WHO because REASON.
+	// Message All of it as a sentence: paused at REVISION since TIME, rolled back by WHO because REASON; or because the renderers changed.
 	Message string `json:"message"`
 	Reason  string `json:"reason,omitempty,omitzero"`
+
+	// Renderers What other renderers make of equal sources. Absent after a rollback.
+	Renderers RendererChange `json:"renderers,omitempty,omitzero"`
 
 	// Resume The command that ends the pause.
 	Resume string `json:"resume,omitempty,omitzero"`
@@ -2580,6 +2583,24 @@ type Ref struct {
 type RefusedAgent struct {
 	Address string    `json:"address"`
 	At      time.Time `json:"at"`
+}
+
+// RendererChange What other renderers make of equal sources. Absent after a rollback.
+type RendererChange struct {
+	// Added How many objects come.
+	Added int `json:"added"`
+
+	// Changed How many objects change.
+	Changed int `json:"changed"`
+
+	// From The renderers that are no longer in use, with their versions.
+	From string `json:"from"`
+
+	// Removed How many objects go.
+	Removed int `json:"removed"`
+
+	// To Those in their place.
+	To string `json:"to"`
 }
 
 // Repository defines model for Repository.
@@ -3322,7 +3343,7 @@ type Tree struct {
 	Cursor StreamCursor `json:"cursor"`
 	Nodes  []Node       `json:"nodes"`
 
-	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	// Paused Absent unless a rollback paused the application, or an upgrade of the renderers that makes other objects of equal sources. Automation skips the revision that was rolled back from, or what the other renderers make, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
 	Paused Paused `json:"paused,omitempty,omitzero"`
 }
 

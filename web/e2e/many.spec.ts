@@ -16,7 +16,7 @@ test('UX-NAV-1 the list of 10,000 applications is read and filtered within its b
   });
   await page.goto(`${url}/login?to=/settings`);
   await signIn(page, product.user, product.password);
-  await page.waitForURL(/\/settings/);
+  await page.waitForURL((at) => at.pathname.endsWith('/settings'));
   const firsts: number[] = [];
   const sizes: number[] = [];
   for (let i = 0; i < 5; i++) {

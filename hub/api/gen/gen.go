@@ -5455,7 +5455,7 @@ type DiffApplicationResponseObject interface {
 type DiffApplication200JSONResponse struct {
 	Items []ObjectDiff `json:"items"`
 
-	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	// Paused Absent unless a rollback paused the application, or an upgrade of the renderers that makes other objects of equal sources. Automation skips the revision that was rolled back from, or what the other renderers make, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
 	Paused Paused `json:"paused,omitempty,omitzero"`
 
 	// Revisions Commits that were previewed, by source.
@@ -5508,7 +5508,7 @@ type DiffUploadResponseObject interface {
 type DiffUpload200JSONResponse struct {
 	Items []ObjectDiff `json:"items"`
 
-	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	// Paused Absent unless a rollback paused the application, or an upgrade of the renderers that makes other objects of equal sources. Automation skips the revision that was rolled back from, or what the other renderers make, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
 	Paused Paused `json:"paused,omitempty,omitzero"`
 
 	// Revisions Commits that were rendered, by source; of the upload its digest.
@@ -5726,7 +5726,7 @@ type GetManifestsResponseObject interface {
 type GetManifests200JSONResponse struct {
 	Items []AnyObject `json:"items"`
 
-	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	// Paused Absent unless a rollback paused the application, or an upgrade of the renderers that makes other objects of equal sources. Automation skips the revision that was rolled back from, or what the other renderers make, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
 	Paused   Paused `json:"paused,omitempty,omitzero"`
 	Revision string `json:"revision,omitempty,omitzero"`
 }
@@ -5774,7 +5774,7 @@ type RenderUploadResponseObject interface {
 type RenderUpload200JSONResponse struct {
 	Items []AnyObject `json:"items"`
 
-	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	// Paused Absent unless a rollback paused the application, or an upgrade of the renderers that makes other objects of equal sources. Automation skips the revision that was rolled back from, or what the other renderers make, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
 	Paused   Paused `json:"paused,omitempty,omitzero"`
 	Revision string `json:"revision,omitempty,omitzero"`
 }

@@ -3431,11 +3431,11 @@ export interface components {
             namespace: string;
             name: string;
         };
-        /** @description Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while. */
+        /** @description Absent unless a rollback paused the application, or an upgrade of the renderers that makes other objects of equal sources. Automation skips the revision that was rolled back from, or what the other renderers make, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while. */
         Paused: {
             /** Format: date-time */
             since: string;
-            /** @description Who rolled back. */
+            /** @description Who rolled back, or `renderer upgrade`. */
             by: string;
             reason?: string;
             /** @description The revision that is deployed. */
@@ -3447,10 +3447,24 @@ export interface components {
             historyId?: number;
             /** @description The revision that was rolled back from. */
             skipped: string;
-            /** @description All of it as a sentence: paused at REVISION since TIME, rolled back by WHO because REASON. */
+            /** @description All of it as a sentence: paused at REVISION since TIME, rolled back by WHO because REASON; or because the renderers changed. */
             message: string;
             /** @description The command that ends the pause. */
             resume?: string;
+            renderers?: components["schemas"]["RendererChange"];
+        };
+        /** @description What other renderers make of equal sources. Absent after a rollback. */
+        RendererChange: {
+            /** @description The renderers that are no longer in use, with their versions. */
+            from: string;
+            /** @description Those in their place. */
+            to: string;
+            /** @description How many objects come. */
+            added: number;
+            /** @description How many objects change. */
+            changed: number;
+            /** @description How many objects go. */
+            removed: number;
         };
         Condition: {
             type: string;

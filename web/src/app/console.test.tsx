@@ -230,6 +230,17 @@ test('ROLL-03 a paused application says where, by whom and why, and can be resum
   await waitFor(() => expect(sent.some((s) => s.path === 'POST /api/v1/applications/argocd/shop/resume')).toBe(true));
 });
 
+test('FT-G11 an upgrade of the renderers that pauses an application says what would change, and can be resumed', async () => {
+  const renderers = { from: 'helm/3.22.0', to: 'helm/3.23.0', changed: 2, added: 1, removed: 0 };
+  const held = { ...paused, paused: { ...paused.paused, by: 'renderer upgrade', reason: undefined, renderers } };
+  answers = { ...page(shop(held)), 'POST /api/v1/applications/argocd/shop/resume': { status: 200, body: shop({}) } };
+  show('/applications/argocd/shop?tab=history');
+  await screen.findByText(/renderers changed from helm\/3.22.0 to helm\/3.23.0.*2 changed, 1 added, 0 removed/);
+  expect(screen.queryByText(/rolled back/)).toBeNull();
+  fireEvent.click(screen.getByRole('button', { name: 'Resume auto-sync' }));
+  await waitFor(() => expect(sent.some((s) => s.path === 'POST /api/v1/applications/argocd/shop/resume')).toBe(true));
+});
+
 test('ROLL-03 who may not sync may not resume', async () => {
   answers = page(shop(paused), [{ resource: 'applications', action: 'get', all: true, projects: [] }]);
   show('/applications/argocd/shop?tab=history');

@@ -339,7 +339,7 @@ function Facts({ app }: { app: Application }) {
   );
 }
 
-/** That a rollback has paused the application, and the way on. */
+/** That a rollback or an upgrade of the renderers has paused the application, and the way on. */
 function PausedNotice({ app }: { app: Application }) {
   const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
   const denied = useDenied('applications', 'sync', projectOf(app));
@@ -350,10 +350,21 @@ function PausedNotice({ app }: { app: Application }) {
     <Alert color="violet" icon={<IconPlayerPause aria-hidden />} title="Paused" role="status">
       <Stack gap="xs" align="flex-start">
         <Text size="sm" className="breakable">
-          Paused at <code>{shortRevision(paused.revision)}</code> since {exact(paused.since)}, rolled back by{' '}
-          {paused.by}
-          {paused.reason ? ` because ${paused.reason}` : ''}. New revisions are not deployed until Git renders something
-          other than <code>{shortRevision(paused.skipped)}</code>, or somebody resumes or syncs.
+          {paused.renderers ? (
+            <>
+              Paused at <code>{shortRevision(paused.revision)}</code> since {exact(paused.since)}: the renderers changed
+              from {paused.renderers.from} to {paused.renderers.to}, and equal sources give other objects:{' '}
+              {paused.renderers.changed} changed, {paused.renderers.added} added, {paused.renderers.removed} removed.
+              Nothing of it is deployed until somebody resumes or syncs, or Git renders something else.
+            </>
+          ) : (
+            <>
+              Paused at <code>{shortRevision(paused.revision)}</code> since {exact(paused.since)}, rolled back by{' '}
+              {paused.by}
+              {paused.reason ? ` because ${paused.reason}` : ''}. New revisions are not deployed until Git renders
+              something other than <code>{shortRevision(paused.skipped)}</code>, or somebody resumes or syncs.
+            </>
+          )}
         </Text>
         {resume.error && <Problem error={resume.error} />}
         <ActionButton

@@ -115,9 +115,7 @@ function Contents({ appKey, app, close, started }: Props) {
       {sync.error && <Problem error={sync.error} />}
       <footer className="sync-foot">
         <span className="quiet">
-          {app.status?.capstan?.paused
-            ? 'A sync ends the pause of the rollback.'
-            : 'Attempts are kept under Last operation.'}
+          {app.status?.capstan?.paused ? 'A sync ends the pause.' : 'Attempts are kept under Last operation.'}
         </span>
         <Button variant="default" onClick={close}>
           Cancel
