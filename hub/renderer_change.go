@@ -10,9 +10,9 @@ import (
 
 // A Rendering says which renderers made a snapshot, and from what.
 type Rendering struct {
-	Version string `json:"version"` // of the renderers
-	Params  string `json:"params"`  // hash of the parameters, whatever the version
-	Inputs  string `json:"inputs"`  // hash of all that was read
+	Version string `json:"v"` // of the renderers
+	Params  string `json:"p"` // hash of the parameters, whatever the version
+	Inputs  string `json:"i"` // hash of all that was read
 }
 
 // A RendererChange is what other renderers make of equal sources.

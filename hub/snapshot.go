@@ -43,7 +43,7 @@ type CommitInfo struct {
 	// project demanded nothing.
 	Integrity string `json:"integrity,omitempty"`
 	// Rendering is how the manifests were made of it; nil: not known.
-	Rendering *Rendering `json:"rendering,omitempty"`
+	Rendering *Rendering `json:"r,omitempty"`
 	// Chart is there for a chart of a repository, Artifact for an OCI artifact.
 	Chart    *ChartInfo    `json:"chart,omitempty"`
 	Artifact *ArtifactInfo `json:"artifact,omitempty"`

@@ -69,7 +69,7 @@ func (j *job) rendering(tenant hub.TenantID, inputs []hub.Input) *hub.Rendering 
 	for _, in := range inputs {
 		_, _ = fmt.Fprintf(read, "%d %q %q %q\n", in.Source, in.Kind, in.Path, in.Hash)
 	}
-	short := func(hash []byte) string { return base64.RawURLEncoding.EncodeToString(hash[:12]) }
+	short := func(hash []byte) string { return base64.RawURLEncoding.EncodeToString(hash[:8]) }
 	return &hub.Rendering{Version: Version, Params: short(params[:]), Inputs: short(read.Sum(nil))}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/capstan-cd/capstan/hub/secret"
+	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/process"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
@@ -371,7 +374,7 @@ func (x *sourceBench) storage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sizes := []int64{begin}
+	sizes, retained := []int64{begin}, []int64{}
 	for step := range 2 {
 		for i := range x.changes / 2 {
 			value := fmt.Sprintf("stored-%d-%d", step, i)
@@ -399,14 +402,55 @@ func (x *sourceBench) storage(ctx context.Context) error {
 			return err
 		}
 		sizes = append(sizes, now)
+		if err := x.retain(ctx); err != nil {
+			return err
+		}
+		if now, err = size(); err != nil {
+			return err
+		}
+		retained = append(retained, now)
 	}
 	grown, err := x.tables(ctx)
 	if err != nil {
 		return err
 	}
-	each := float64(sizes[2]-sizes[1]) / float64(n*(x.changes/2))
-	x.add("B17", fmt.Sprintf("%d applications, %d one-file changes each, second half", n, x.changes), fmt.Sprintf("%.0f bytes a deployed change", each),
-		fmt.Sprintf("database %.1f, %.1f, %.1f MiB after VACUUM FULL; %s", float64(sizes[0])/(1<<20), float64(sizes[1])/(1<<20), float64(sizes[2])/(1<<20), growthOf(largest, grown, n*x.changes)))
+	half := float64(n * (x.changes / 2))
+	x.add("B17", fmt.Sprintf("%d applications, %d one-file changes each, second half", n, x.changes),
+		fmt.Sprintf("%.0f bytes a deployed change, %.0f after retention", float64(sizes[2]-retained[0])/half, float64(retained[1]-retained[0])/half),
+		fmt.Sprintf("database %.1f, %.1f, %.1f MiB after VACUUM FULL; after retention of each half %.1f, %.1f MiB; %s after it", mib(sizes[0]), mib(sizes[1]), mib(sizes[2]),
+			mib(retained[0]), mib(retained[1]), growthOf(largest, grown, n*x.changes)))
+	return nil
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+// retain removes what the hub removes eight days later.
+func (x *sourceBench) retain(ctx context.Context) error {
+	keys, err := secret.Load(x.s.Hub.MasterKeyFile())
+	if err != nil {
+		return err
+	}
+	urls := x.s.Postgres.URLs("capstan")
+	db, err := store.Open(ctx, store.Config{AppURL: urls.App, SystemURL: urls.System}, keys, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	tenants, err := db.System().Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	later := time.Now().Add(8 * 24 * time.Hour)
+	for _, t := range tenants {
+		for more := true; more; {
+			if err := db.InTenant(ctx, t.ID, func(ctx context.Context, tx *store.Tenant) (err error) {
+				more, err = tx.Collect(ctx, later)
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
