@@ -12,8 +12,9 @@ GO ?= go
 cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/capstan
 logs  := $(cache)/logs$(CURDIR)
 
-# Variables for the command line.
-PACKAGES ?= ./...#    test: which Go packages
+# Variables for the command line. The packages whose tests take longest come
+# first: at the end they would run alone.
+PACKAGES ?= $(addprefix ./integration/tests/,stories agenttest faults apppage) ./...#    test: which Go packages
 RACE     ?=#          test: 1 uses the race detector
 RUN      ?=#          bench: comma-separated benchmarks such as B01,B13; empty: all but GIT
 IMAGES    ?=#         images: which, comma-separated; empty: all
