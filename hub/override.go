@@ -62,6 +62,9 @@ func (o Override) Apply(spec ApplicationSpec) (ApplicationSpec, error) {
 		if at < 0 || at >= len(sources) {
 			return spec, fault.New(fault.Invalid, "source position %d is not between 1 and %d", at+1, len(sources))
 		}
+		if len(positions) > 0 && slices.Contains(positions[:i], positions[i]) {
+			return spec, fault.With(fault.New(fault.Invalid, "source position %d is given twice", positions[i]), "", "give one revision for each source")
+		}
 		sources[at].TargetRevision = revision
 	}
 	if len(spec.Sources) > 0 {

@@ -22,6 +22,7 @@ func TestPositionsOfSources(t *testing.T) {
 		"SRC-13 without positions revisions are in order":       {Override{Revisions: []string{"v1", "v2"}}, []string{"v1", "v2", "main"}},
 		"SRC-13 refused: position 0":                            {Override{Revisions: []string{"v1"}, Positions: []int{0}}, nil},
 		"SRC-13 refused: a position behind the last source":     {Override{Revisions: []string{"v1"}, Positions: []int{4}}, nil},
+		"SRC-13 refused: a position that is given twice":        {Override{Revisions: []string{"v1", "v2"}, Positions: []int{2, 2}}, nil},
 		"SRC-13 refused: more positions than revisions":         {Override{Revisions: []string{"v1"}, Positions: []int{1, 2}}, nil},
 		"SRC-13 refused: more revisions than there are sources": {Override{Revisions: []string{"a", "b", "c", "d"}}, nil},
 	} {
