@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
@@ -78,6 +79,40 @@ spec:
 			if !slices.Equal(h.Revisions, want) || len(h.Sources) != 2 || h.Sources[0].RepoURL != first.URL() || h.Sources[1].RepoURL != second.URL() {
 				t.Errorf("entry %d of the history is %+v, want %v", i+1, h, want)
 			}
+		}
+	})
+	t.Run("SRC-13 CLI-06 --source-positions counts from 1, in any order, and the sync and its history keep the order of the sources", func(t *testing.T) {
+		later := head(second)
+		for _, c := range []struct {
+			positions, revisions string
+			want                 []string
+			b                    string
+		}{
+			{"2", two, []string{one, two}, "one"}, {"2,1", later + "," + one, []string{one, later}, "two"},
+		} {
+			cli(t, "app", "sync", name, "--source-positions", c.positions, "--revisions", c.revisions)
+			live(t, name, "b", value(c.b))
+			_, history := status()
+			if last := history[len(history)-1]; !slices.Equal(last.Revisions, c.want) || len(last.Sources) != 2 || last.Sources[1].RepoURL != second.URL() {
+				t.Errorf("--source-positions %s: the history ends with %+v, want %v", c.positions, last, c.want)
+			}
+		}
+	})
+	t.Run("SRC-13 CLI-06 positions that no source has, or that are given twice, are refused, and nothing is synced", func(t *testing.T) {
+		_, before := status()
+		for positions, revisions := range map[string]string{"0": two, "3": two, "1,2": one, "2,2": two + "," + two} {
+			if out, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", name, "--source-positions", positions, "--revisions", revisions); err == nil {
+				t.Errorf("--source-positions %s is accepted: %s", positions, out)
+			}
+		}
+		if _, after := status(); len(after) != len(before) {
+			t.Errorf("the history grew from %d to %d entries", len(before), len(after))
+		}
+	})
+	t.Run("SRC-13 CLI-04 a diff takes them, too", func(t *testing.T) {
+		out, err := s.API.CLI(within(t, waitLimit), "", "app", "diff", name, "--source-positions", "2", "--revisions", two)
+		if err == nil || !strings.Contains(out, "one") {
+			t.Errorf("the diff to an earlier commit of the second source: %v: %s", err, out)
 		}
 	})
 	cli(t, "app", "delete", name, "--yes")
