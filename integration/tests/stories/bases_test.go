@@ -57,12 +57,20 @@ func TestBasesOfOtherRepositories(t *testing.T) {
 		}
 		live(t, name, "prod-a", value("two"))
 	})
-	t.Run("KUST-10 HOOKW-04 a push to the base alone is deployed, and nobody refreshes", func(t *testing.T) {
+	t.Run("KUST-10 HOOKW-04 a push to the base alone is deployed by all applications that use it, and nobody refreshes", func(t *testing.T) {
+		deploy(t, name+"-too", repo.URL(), "app", "")
+		settled(t, name+"-too")
+		live(t, name+"-too", "prod-a", value("two"))
 		if _, err := lib.Commit(t.Context(), "three", map[string]string{"base/a.yaml": configMap("a", "three")}); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, name)
 		live(t, name, "prod-a", value("three"))
+		live(t, name+"-too", "prod-a", value("three"))
+		if d := lib.Deliveries(); len(d) == 0 || d[len(d)-1].Status/100 != 2 {
+			t.Errorf("the webhook of the base was called with the results %+v", d)
+		}
+		cli(t, "app", "delete", name+"-too", "--yes")
 		if _, err := lib.Commit(t.Context(), "two again", map[string]string{"base/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}
@@ -149,6 +157,48 @@ spec:
 			t.Fatal(err)
 		}
 		live(t, name, "a", value("signed"))
+	})
+	says := func(text string) {
+		t.Helper()
+		condition(t, name, func(x stack.App) error {
+			for _, c := range x.Status.Conditions {
+				if strings.Contains(c.Message, text) && strings.Contains(c.Message, name+"-lib") {
+					return nil
+				}
+			}
+			return fmt.Errorf("no condition says %q of the base: %v", text, x.Status.Conditions)
+		})
+	}
+	t.Run("KUST-10 FT-G12 a commit of the base that Git has signed with an SSH key, and finds good, is refused as one of another kind", func(t *testing.T) {
+		signWithSSH(t, lib)
+		if _, err := lib.Commit(within(t, waitLimit), "by SSH", map[string]string{"base/a.yaml": configMap("a", "ssh")}); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := lib.Run(within(t, waitLimit), "verify-commit", "main"); err != nil {
+			t.Fatalf("Git itself does not verify it: %v\n%s", err, out)
+		}
+		says("its signature is of another kind than OpenPGP")
+		live(t, name, "a", value("signed"))
+	})
+	t.Run("KUST-10 FT-G12 so is an unsigned one, and what is deployed stays", func(t *testing.T) {
+		if _, err := lib.Run(within(t, waitLimit), "config", "commit.gpgsign", "false"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lib.Commit(within(t, waitLimit), "unsigned", map[string]string{"base/a.yaml": configMap("a", "unsigned")}); err != nil {
+			t.Fatal(err)
+		}
+		says("it is not signed")
+		live(t, name, "a", value("signed"))
+	})
+	t.Run("KUST-10 HOOKW-04 PROJ-15 a signed commit after it is deployed by its push alone", func(t *testing.T) {
+		if _, err := lib.Run(within(t, waitLimit), "config", "gpg.format", "openpgp"); err != nil {
+			t.Fatal(err)
+		}
+		signWith(t, lib, key)
+		if _, err := lib.Commit(within(t, waitLimit), "signed again", map[string]string{"base/a.yaml": configMap("a", "again")}); err != nil {
+			t.Fatal(err)
+		}
+		live(t, name, "a", value("again"))
 	})
 	cli(t, "app", "delete", name, "--yes")
 }

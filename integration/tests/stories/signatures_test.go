@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -116,6 +117,29 @@ type signingKey struct{ id, public, program string }
 func signWith(t *testing.T, repo *gitserver.Repository, key signingKey) {
 	t.Helper()
 	for k, v := range map[string]string{"gpg.program": key.program, "user.signingkey": key.id, "commit.gpgsign": "true"} {
+		if _, err := repo.Run(within(t, waitLimit), "config", k, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// signWithSSH has the commits of a repository signed with a new SSH key, which
+// Git itself trusts.
+func signWithSSH(t *testing.T, repo *gitserver.Repository) {
+	t.Helper()
+	dir := t.TempDir()
+	key, signers := filepath.Join(dir, "key"), filepath.Join(dir, "signers")
+	if out, err := exec.CommandContext(within(t, waitLimit), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "release", "-f", key).CombinedOutput(); err != nil {
+		t.Fatalf("make an SSH key: %v\n%s", err, out)
+	}
+	public, err := os.ReadFile(key + ".pub")
+	if err == nil {
+		err = os.WriteFile(signers, []byte("* "+string(public)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range map[string]string{"gpg.format": "ssh", "user.signingkey": key, "gpg.ssh.allowedSignersFile": signers, "commit.gpgsign": "true"} {
 		if _, err := repo.Run(within(t, waitLimit), "config", k, v); err != nil {
 			t.Fatal(err)
 		}
