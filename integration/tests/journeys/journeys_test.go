@@ -3,7 +3,6 @@ package journeys_test
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capstan-cd/capstan/integration/rigs/playwright"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -140,54 +140,18 @@ func run(t *testing.T, spec string, acts map[string]act) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
-	playwright := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
-	playwright.Dir = filepath.Join(root(), "web")
-	playwright.Env = append(os.Environ(), "CAPSTAN_SPECS="+spec, "CAPSTAN_URL="+in.url, "CAPSTAN_SETUP_LINK=none",
+	browser := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
+	browser.Dir = filepath.Join(root(), "web")
+	browser.Env = append(os.Environ(), "CAPSTAN_SPECS="+spec, "CAPSTAN_URL="+in.url, "CAPSTAN_SETUP_LINK=none",
 		"CAPSTAN_USER=admin", "CAPSTAN_PASSWORD="+in.password, "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work,
 		"CAPSTAN_ACTS="+server.URL, "CAPSTAN_ACTS_TOKEN="+token)
 	// An interrupt lets Playwright close its browser.
-	playwright.Cancel = func() error { return playwright.Process.Signal(os.Interrupt) }
-	playwright.WaitDelay = 30 * time.Second
-	out, err := playwright.CombinedOutput()
+	browser.Cancel = func() error { return browser.Process.Signal(os.Interrupt) }
+	browser.WaitDelay = 30 * time.Second
+	out, err := browser.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Errorf("the spec failed: %v", err)
 	}
-	for title, ok := range specs(t, filepath.Join(work, "report.json")) {
-		t.Run(title, func(t *testing.T) {
-			if !ok {
-				t.Error("the browser did not get past this")
-			}
-		})
-	}
-}
-
-// specs are the titles of a report of Playwright, and whether each has passed.
-func specs(t *testing.T, path string) map[string]bool {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var report struct {
-		Suites []struct {
-			Specs []struct {
-				Title string
-				OK    bool
-			}
-		}
-	}
-	if err := json.Unmarshal(text, &report); err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]bool{}
-	for _, file := range report.Suites {
-		for _, x := range file.Specs {
-			all[x.Title] = x.OK
-		}
-	}
-	if len(all) == 0 {
-		t.Error("the report names no specs")
-	}
-	return all
+	playwright.Subtests(t, filepath.Join(work, "report.json"))
 }

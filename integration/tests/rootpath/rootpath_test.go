@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/oidc"
+	"github.com/capstan-cd/capstan/integration/rigs/playwright"
 	"github.com/capstan-cd/capstan/integration/rigs/saml"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 	"github.com/capstan-cd/capstan/integration/rigs/suite"
@@ -211,59 +211,23 @@ func TestBrowser(t *testing.T) {
 	defer acts.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	playwright := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
-	playwright.Dir = filepath.Join("..", "..", "..", "web")
-	playwright.Env = append(os.Environ(), "CAPSTAN_SPECS=root-path", "CAPSTAN_URL="+proxy.address(), "CAPSTAN_USER=admin", "CAPSTAN_PASSWORD="+s.Password(),
+	browser := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
+	browser.Dir = filepath.Join("..", "..", "..", "web")
+	browser.Env = append(os.Environ(), "CAPSTAN_SPECS=root-path", "CAPSTAN_URL="+proxy.address(), "CAPSTAN_USER=admin", "CAPSTAN_PASSWORD="+s.Password(),
 		"CAPSTAN_APP=shop", "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work, "CAPSTAN_ACTS="+acts.URL, "CAPSTAN_ACTS_TOKEN="+token)
-	playwright.Cancel = func() error { return playwright.Process.Signal(os.Interrupt) } // so that it closes its browser
-	playwright.WaitDelay = 30 * time.Second
-	out, err := playwright.CombinedOutput()
+	browser.Cancel = func() error { return browser.Process.Signal(os.Interrupt) } // so that it closes its browser
+	browser.WaitDelay = 30 * time.Second
+	out, err := browser.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Errorf("the spec failed: %v", err)
 	}
-	for title, ok := range specs(t, filepath.Join(work, "report.json")) {
-		t.Run(title, func(t *testing.T) {
-			if !ok {
-				t.Error("the browser did not get past this")
-			}
-		})
-	}
+	playwright.Subtests(t, filepath.Join(work, "report.json"))
 	t.Run("API-01 the browser has sent no request outside of the path", func(t *testing.T) {
 		if left := proxy.left(); len(left) > 0 {
 			t.Errorf("it has: %q", left)
 		}
 	})
-}
-
-// specs are the titles of a report of Playwright, and whether each has passed.
-func specs(t *testing.T, path string) map[string]bool {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var report struct {
-		Suites []struct {
-			Specs []struct {
-				Title string
-				OK    bool
-			}
-		}
-	}
-	if err := json.Unmarshal(text, &report); err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]bool{}
-	for _, file := range report.Suites {
-		for _, x := range file.Specs {
-			all[x.Title] = x.OK
-		}
-	}
-	if len(all) == 0 {
-		t.Error("the report names no specs")
-	}
-	return all
 }
 
 // TestCommandLine follows an application through the proxy.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/capstan-cd/capstan/integration/rigs/ldap"
 	"github.com/capstan-cd/capstan/integration/rigs/oidc"
+	"github.com/capstan-cd/capstan/integration/rigs/playwright"
 	"github.com/capstan-cd/capstan/integration/rigs/saml"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 	"github.com/capstan-cd/capstan/integration/rigs/suite"
@@ -222,57 +223,18 @@ func run(t *testing.T, spec string, acts map[string]func(ctx context.Context) (s
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	playwright := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
-	playwright.Dir = filepath.Join("..", "..", "..", "web")
-	playwright.Env = append(os.Environ(), "CAPSTAN_SPECS="+spec, "CAPSTAN_URL="+s.URL(), "CAPSTAN_USER=admin", "CAPSTAN_PASSWORD="+s.Password(), "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work,
+	browser := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
+	browser.Dir = filepath.Join("..", "..", "..", "web")
+	browser.Env = append(os.Environ(), "CAPSTAN_SPECS="+spec, "CAPSTAN_URL="+s.URL(), "CAPSTAN_USER=admin", "CAPSTAN_PASSWORD="+s.Password(), "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work,
 		"CAPSTAN_ACTS="+server.URL, "CAPSTAN_ACTS_TOKEN="+token)
-	playwright.Cancel = func() error { return playwright.Process.Signal(os.Interrupt) }
-	playwright.WaitDelay = 30 * time.Second
-	out, err := playwright.CombinedOutput()
+	browser.Cancel = func() error { return browser.Process.Signal(os.Interrupt) }
+	browser.WaitDelay = 30 * time.Second
+	out, err := browser.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Errorf("the spec failed: %v", err)
 	}
-	for title, why := range specs(t, filepath.Join(work, "report.json")) {
-		t.Run(title, func(t *testing.T) {
-			if why != "" {
-				t.Error(why)
-			}
-		})
-	}
-}
-
-// specs are the titles of a report of Playwright, and why each has failed.
-func specs(t *testing.T, path string) map[string]string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var report struct {
-		Suites []struct {
-			Specs []struct {
-				Title string
-				OK    bool
-			}
-		}
-	}
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&report); err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]string{}
-	for _, file := range report.Suites {
-		for _, x := range file.Specs {
-			all[x.Title] = ""
-			if !x.OK {
-				all[x.Title] = "the browser did not get past this"
-			}
-		}
-	}
-	if len(all) == 0 {
-		t.Error("the report names no specs")
-	}
-	return all
+	playwright.Subtests(t, filepath.Join(work, "report.json"))
 }
 
 // FT-W2: who is signed in stays so while the provider is away.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/playwright"
 )
 
 // buildConsole builds the console where its sources are newer, so that the hub
@@ -45,20 +45,14 @@ func TestConsole(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &console{live: live, manual: manual}
-	specs := c.run(t)
+	report := c.run(t)
 	if t.Failed() { // what the hub knew at that time
 		for _, name := range []string{"console-live", "console-manual", "console-bad"} {
 			x, err := s.API.Get(t.Context(), name)
 			t.Logf("%s: %+v %v", name, x, err)
 		}
 	}
-	for _, spec := range specs {
-		t.Run(spec.title, func(t *testing.T) {
-			if !spec.passed {
-				t.Errorf("the browser did not get past this: %s", spec.why)
-			}
-		})
-	}
+	playwright.Subtests(t, report)
 }
 
 // deployByHand applies an application that waits for people, and syncs it once.
@@ -87,9 +81,9 @@ type console struct {
 	live, manual *gitserver.Repository
 }
 
-// run runs Playwright and returns its specs. Pictures of the pages are kept
+// run runs Playwright and returns the path of its report. Pictures of the pages are kept
 // where CAPSTAN_SHOTS says, else with the test's other files.
-func (c *console) run(t *testing.T) []spec {
+func (c *console) run(t *testing.T) string {
 	work, shots := t.TempDir(), os.Getenv("CAPSTAN_SHOTS")
 	if shots == "" {
 		shots = t.TempDir()
@@ -135,7 +129,7 @@ func (c *console) run(t *testing.T) []spec {
 				t.Errorf("the console's specs failed: %v", err)
 				_ = s.Hub.Signal(syscall.SIGCONT)
 			}
-			return report(t, filepath.Join(work, "report.json"))
+			return filepath.Join(work, "report.json")
 		}
 	}
 }
@@ -224,57 +218,6 @@ func serveActs(t *testing.T) acts {
 	}))
 	t.Cleanup(server.Close)
 	return acts{server.URL, token, asked}
-}
-
-// A spec is one test of web/e2e. Its title begins with the id of the behaviour
-// in docs/features.csv, if it has one.
-type spec struct {
-	title  string
-	passed bool
-	why    string // it did not
-}
-
-// report reads the JSON report of Playwright. Specs that were not run are in it.
-func report(t *testing.T, path string) []spec {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Errorf("the console's specs left no report: %v", err)
-		return nil
-	}
-	var files struct {
-		Suites []struct {
-			Specs []struct {
-				Title string
-				Tests []struct {
-					Status  string
-					Results []struct{ Errors []struct{ Message string } }
-				}
-			}
-		}
-	}
-	if err := json.Unmarshal(b, &files); err != nil {
-		t.Errorf("read the report of the console's specs: %v", err)
-	}
-	var specs []spec
-	for _, file := range files.Suites {
-		for _, x := range file.Specs {
-			got := spec{title: x.Title, passed: len(x.Tests) > 0}
-			for _, try := range x.Tests {
-				got.passed = got.passed && try.Status == "expected"
-				got.why += try.Status
-				for _, r := range try.Results {
-					for _, e := range r.Errors {
-						got.why += "\n" + e.Message
-					}
-				}
-			}
-			specs = append(specs, got)
-		}
-	}
-	if len(specs) == 0 {
-		t.Error("the report of the console's specs names none")
-	}
-	return specs
 }
 
 // lineLog logs each line that is written to it.

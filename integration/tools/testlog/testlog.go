@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/capstan-cd/capstan/integration/rigs/playwright"
 )
 
 // The results of a test.
@@ -74,8 +76,8 @@ func Read(data []byte) ([]Test, error) {
 		return readGo(data)
 	}
 	var web struct {
-		TestResults []vitestFile      `json:"testResults"`
-		Suites      []playwrightSuite `json:"suites"`
+		TestResults []vitestFile       `json:"testResults"`
+		Suites      []playwright.Suite `json:"suites"`
 	}
 	if err := json.Unmarshal(data, &web); err != nil {
 		return nil, fmt.Errorf("this is no log of go test -json, vitest or Playwright: %w", err)
@@ -88,7 +90,7 @@ func Read(data []byte) ([]Test, error) {
 		tests = append(tests, f.tests()...)
 	}
 	for _, s := range web.Suites {
-		tests = append(tests, s.tests(nil)...)
+		tests = append(tests, testsOf(s)...)
 	}
 	return tests, nil
 }
@@ -128,34 +130,19 @@ func (f vitestFile) tests() []Test {
 	return tests
 }
 
-// playwrightSuite is a file or a group in Playwright's JSON report.
-type playwrightSuite struct {
-	Title string `json:"title"`
-	Specs []struct {
-		Title string `json:"title"`
-		OK    bool   `json:"ok"`
-		Tests []struct {
-			Status string `json:"status"`
-		} `json:"tests"`
-	} `json:"specs"`
-	Suites []playwrightSuite `json:"suites"`
-}
-
-func (s playwrightSuite) tests(parents []string) []Test {
-	path := append(parents[:len(parents):len(parents)], s.Title)
+// testsOf are the specs of one file in Playwright's JSON report.
+func testsOf(file playwright.Suite) []Test {
 	var tests []Test
-	for _, spec := range s.Specs {
-		t := Test{Package: path[0], Name: strings.Join(append(path[1:len(path):len(path)], spec.Title), "/"), Result: Fail}
-		if spec.OK {
+	for _, spec := range file.Specs() {
+		t := Test{Package: spec.File, Name: spec.Title, Result: Fail}
+		switch spec.Result {
+		case playwright.Passed:
 			t.Result = Pass
-		}
-		if len(spec.Tests) > 0 && spec.Tests[0].Status == "skipped" {
+		case playwright.Skipped, playwright.NotRun:
 			t.Result = Skip
+		case playwright.Failed:
 		}
 		tests = append(tests, t)
-	}
-	for _, child := range s.Suites {
-		tests = append(tests, child.tests(path)...)
 	}
 	return tests
 }
