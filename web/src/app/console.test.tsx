@@ -118,6 +118,23 @@ test('a list that cannot be read says why', async () => {
   await screen.findByRole('button', { name: 'Try again' });
 });
 
+test('UX-A11-7 the overview says that all is quiet only when everything was read', async () => {
+  const all = { resource: '*', action: '*', all: true, projects: [] };
+  const repositories = { status: 503, body: { message: 'the store is away' } };
+  answers = {
+    'GET /api/v1/me': { status: 200, body: { ...me, permissions: [all] } },
+    'GET /api/v1/applications': { status: 200, body: { items: [], rows: [], total: 1, facets: [], cursor: '1' } },
+    'GET /api/v1/clusters': { status: 200, body: { items: [] } },
+    'GET /api/v1/repositories': repositories,
+  };
+  show('/overview');
+  fireEvent.click(await screen.findByRole('button', { name: 'Try again' }));
+  expect(screen.queryByText('All quiet.')).toBeNull();
+  answers['GET /api/v1/repositories'] = { status: 200, body: { items: [] } };
+  fireEvent.click(await screen.findByRole('button', { name: 'Try again' }));
+  await screen.findByText('All quiet.');
+});
+
 test('a setting that the hub refuses says where it is wrong, and nothing is lost', async () => {
   const known = [{ map: 'argocd-cm', key: 'resource.exclusions', about: 'Left alone.', sample: '[]', used: true }];
   answers = {

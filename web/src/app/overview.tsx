@@ -1,6 +1,7 @@
 import { Anchor, Stack, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
+import type { ReactNode } from 'react';
 import type { Cluster } from '../api/client';
 import { sentence } from '../api/errors';
 import { may, meQuery } from '../api/session';
@@ -24,7 +25,8 @@ export function Overview() {
   const me = useQuery(meQuery);
   const mayClusters = may(me.data, 'clusters', 'get');
   const clusters = useQuery({ ...clusterQueries.list(), enabled: mayClusters });
-  const repositories = useQuery({ ...repositoryQueries.list(), enabled: may(me.data, 'repositories', 'get') });
+  const mayRepositories = may(me.data, 'repositories', 'get');
+  const repositories = useQuery({ ...repositoryQueries.list(), enabled: mayRepositories });
   const numbers = useQuery(listQueries.numbers('', counted));
   const known = clusters.data?.items ?? [];
   const query = urgentQuery(known);
@@ -60,7 +62,10 @@ export function Overview() {
                       all={concerns(d.rows, known, repositories.data?.items ?? [], onClusters)}
                       further={Math.max(0, d.total - d.rows.length)}
                       query={query}
-                    />
+                      complete={(!mayClusters || !!clusters.data) && (!mayRepositories || !!repositories.data)}
+                    >
+                      {mayRepositories && !repositories.data && <Screen query={repositories}>{() => null}</Screen>}
+                    </Concerns>
                   )}
                 </Screen>
               )}
@@ -121,11 +126,17 @@ function Concerns({
   all,
   further,
   query,
+  complete,
+  children,
 }: {
   all: Concern[];
   /** How many applications there are that are not read. */
   further: number;
   query: string;
+  /** Everything was read that may need somebody: only then nothing does. */
+  complete: boolean;
+  /** About what was not read. */
+  children: ReactNode;
 }) {
   const more = Math.max(0, all.length - most) + further;
   return (
@@ -133,10 +144,13 @@ function Concerns({
       <Title order={3}>
         Needs you now{' '}
         <Text span c="dimmed">
-          {all.length + further}
+          {complete || all.length > 0 ? all.length + further : ''}
         </Text>
       </Title>
-      {all.length === 0 && <Nothing title="All quiet.">Nothing failed, drifted away or waits for you.</Nothing>}
+      {all.length === 0 && complete && (
+        <Nothing title="All quiet.">Nothing failed, drifted away or waits for you.</Nothing>
+      )}
+      {children}
       <ul className="concerns">
         {all.slice(0, most).map((c) => (
           <li key={c.key}>
@@ -215,6 +229,8 @@ function Clusters({ clusters, counts }: { clusters: Cluster[]; counts: Map<strin
                   <b>{c.name}</b>
                   {c.connection !== 'Connected' ? (
                     <StateBadge state="Stale" weight="quiet" />
+                  ) : !urgent.data ? (
+                    <StateBadge state="Unknown" weight="quiet" />
                   ) : n > 0 ? (
                     <StateMark
                       look={{ label: `${n} ${n === 1 ? 'needs' : 'need'} you`, tone: 'attention', shape: 'waiting' }}

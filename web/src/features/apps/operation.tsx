@@ -179,6 +179,9 @@ function Stages({ results, running }: { results: ObjectResult[]; running: boolea
 function Attempts({ appKey, newest }: { appKey: AppKey; newest: string }) {
   const operations = useQuery(appQueries.operations(appKey));
   const before = (operations.data ?? []).filter((o) => o.id !== newest);
+  if (operations.error && !operations.data) {
+    return <Problem error={operations.error} retry={() => void operations.refetch()} />;
+  }
   if (before.length === 0) return null;
   return (
     <section aria-label="Earlier operations">
