@@ -42,14 +42,16 @@ export function QuotaTable({ items, action }: { items: Item[]; action?: (item: I
               {i.own && ' (set for this tenant)'}
             </Table.Td>
             <Table.Td>
-              <StateMark
-                look={
-                  i.reached
-                    ? { label: 'Reached', tone: 'failed', shape: 'failed' }
-                    : { label: 'Within', tone: 'ok', shape: 'done' }
-                }
-                weight="quiet"
-              />
+              {(i.reached || !i.rate) && (
+                <StateMark
+                  look={
+                    i.reached
+                      ? { label: 'Reached', tone: 'failed', shape: 'failed' }
+                      : { label: 'Within', tone: 'ok', shape: 'done' }
+                  }
+                  weight="quiet"
+                />
+              )}
             </Table.Td>
             {action && <Table.Td>{action(i)}</Table.Td>}
           </Table.Tr>
