@@ -1,5 +1,5 @@
 import type { Page } from '@playwright/test';
-import { allow, expect, heading, look, signIn, test } from './console';
+import { allow, expect, heading, look, looks, signIn, test } from './console';
 import { product } from './product';
 
 // Run by integration/tests/signin, at a tenant whose policy nobody has changed yet.
@@ -92,4 +92,8 @@ test('UX-ACC-1 going back needs the version that was looked at, and is a version
   await expect(text(page, 'Rules')).toContainText('applications, sync, shop/*');
   await look(page, 'policy-reverted');
   allow();
+});
+
+test('UX-A11-1 the page of the policy has no serious barrier', () => {
+  expect(looks().flatMap((l) => l.barriers)).toEqual([]);
 });

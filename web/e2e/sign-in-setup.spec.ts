@@ -1,5 +1,5 @@
 import type { Page } from '@playwright/test';
-import { allow, expect, heading, look, signIn, test } from './console';
+import { allow, expect, heading, look, looks, signIn, test } from './console';
 import { patience } from './limits';
 import { act, product } from './product';
 
@@ -100,4 +100,8 @@ test('UX-ACC-7 what has passed is stored, and a local account still signs in', a
   await signIn(page, product.user, product.password);
   await heading(page, 'Overview');
   allow();
+});
+
+test('UX-A11-1 the set-up of single sign-on has no serious barrier', () => {
+  expect(looks().flatMap((l) => l.barriers)).toEqual([]);
 });
