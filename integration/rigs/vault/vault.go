@@ -11,6 +11,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -54,6 +55,8 @@ type Server struct {
 	lease  time.Duration
 	reads  map[string]int
 	logins int
+	// issued is told each secret of a sign-in: what is sent and what is answered.
+	issued func(name, secret string)
 }
 
 type session struct {
@@ -65,32 +68,64 @@ type session struct {
 // secret (version 2) and old (version 1).
 func New(tb testing.TB, cluster dynamic.Interface) *Server {
 	tb.Helper()
-	dir := tb.TempDir()
-	authority, err := pki.Open(dir)
+	s, err := Open(tb.TempDir())
 	if err != nil {
 		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Close)
+	s.Review(cluster)
+	return s
+}
+
+// Open starts a server with its files in a directory. It refuses all sign-ins
+// until Review, and ends with Close.
+func Open(dir string) (*Server, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	authority, err := pki.Open(dir)
+	if err != nil {
+		return nil, err
 	}
 	pair, err := authority.Server("vault")
 	if err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
 	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
 	s := &Server{
-		cluster: cluster, roles: map[string]Role{}, tokens: map[string]session{}, kv: map[string][]map[string]any{},
+		roles: map[string]Role{}, tokens: map[string]session{}, kv: map[string][]map[string]any{},
 		mounts: map[string]int{"secret": 2, "old": 1}, lease: time.Hour, reads: map[string]int{}, CAFile: filepath.Join(dir, "vault-ca.crt"),
 	}
 	if err := os.WriteFile(s.CAFile, authority.PEM, 0o600); err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
 	s.server = httptest.NewUnstartedServer(s)
 	s.server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	s.server.StartTLS()
-	tb.Cleanup(s.server.Close)
 	s.URL = s.server.URL
-	return s
+	return s, nil
+}
+
+// Close ends the server.
+func (s *Server) Close() { s.server.Close() }
+
+// Review says which cluster reviews tokens of service accounts.
+func (s *Server) Review(cluster dynamic.Interface) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cluster = cluster
+}
+
+// Watch has a function called with each secret of a sign-in before it is
+// answered: the token of the service account, and what Vault makes for it. From
+// then on refusals repeat what the request has, as careless servers do.
+func (s *Server) Watch(issued func(name, secret string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.issued = issued
 }
 
 // Bind makes a role.
@@ -155,10 +190,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func refuse(w http.ResponseWriter, status int) {
+func refuse(w http.ResponseWriter, status int, more ...string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(`{"errors":["refused"]}`))
+	_ = json.NewEncoder(w).Encode(map[string]any{"errors": append([]string{"refused"}, more...)})
 }
 
 func reply(w http.ResponseWriter, body any) {
@@ -175,21 +210,49 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	account, err := s.review(r.Context(), asked.JWT)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.tell("token of a service account for Vault", asked.JWT)
 	role, known := s.roles[asked.Role]
 	if err != nil || !known || !contains(role.Accounts, account) {
-		refuse(w, http.StatusForbidden)
+		refuse(w, http.StatusForbidden, s.repeated(asked.JWT)...)
 		return
 	}
-	token := "hvs." + rand.Text()
+	token, accessor, nonce := "hvs."+rand.Text(), rand.Text(), rand.Text()
 	s.tokens[token] = session{asked.Role, time.Now().Add(s.lease)}
 	s.logins++
-	reply(w, map[string]any{"auth": map[string]any{"client_token": token, "lease_duration": int(s.lease.Seconds()), "renewable": true}})
+	s.tell("token of Vault", token)
+	s.tell("accessor of a token of Vault", accessor)
+	s.tell("secret in a response of Kubernetes auth", nonce)
+	reply(w, map[string]any{"auth": map[string]any{
+		"client_token": token, "accessor": accessor, "lease_duration": int(s.lease.Seconds()), "renewable": true,
+		"policies": []string{"default"}, "metadata": map[string]string{"role": asked.Role, "service_account_secret_name": nonce},
+	}})
+}
+
+// tell reports a secret to who watches. The caller holds mu.
+func (s *Server) tell(name, secret string) {
+	if s.issued != nil {
+		s.issued(name, secret)
+	}
+}
+
+// repeated is what a refusal repeats. The caller holds mu.
+func (s *Server) repeated(secrets ...string) []string {
+	if s.issued == nil {
+		return nil
+	}
+	return secrets
 }
 
 // review asks the API server whose token it is: namespace:name.
 func (s *Server) review(ctx context.Context, token string) (string, error) {
 	reviews := schema.GroupVersionResource{Group: "authentication.k8s.io", Version: "v1", Resource: "tokenreviews"}
-	got, err := s.cluster.Resource(reviews).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+	s.mu.Lock()
+	cluster := s.cluster
+	s.mu.Unlock()
+	if cluster == nil {
+		return "", errors.New("no cluster reviews tokens")
+	}
+	got, err := cluster.Resource(reviews).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": map[string]any{"token": token},
 	}}, metav1.CreateOptions{})
 	if err != nil {
@@ -215,9 +278,10 @@ func contains(list []string, s string) bool {
 func (s *Server) read(w http.ResponseWriter, r *http.Request, path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	in, ok := s.tokens[r.Header.Get("X-Vault-Token")]
+	sent := r.Header.Get("X-Vault-Token")
+	in, ok := s.tokens[sent]
 	if !ok || time.Now().After(in.expires) {
-		refuse(w, http.StatusForbidden)
+		refuse(w, http.StatusForbidden, s.repeated(sent)...)
 		return
 	}
 	permitted := false
@@ -225,7 +289,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, path string) {
 		permitted = permitted || glob.Match(g, path)
 	}
 	if !permitted {
-		refuse(w, http.StatusForbidden)
+		refuse(w, http.StatusForbidden, s.repeated(sent)...)
 		return
 	}
 	s.reads[path]++

@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,25 +26,62 @@ import (
 	"filippo.io/age"
 	"golang.org/x/crypto/ssh"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/integration/rigs/canary"
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/sopsfile"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
+	"github.com/capstan-cd/capstan/integration/rigs/vault"
 )
 
-// secretPolicy lets the agent read Secrets and age keys of its cluster.
-const secretPolicy = "refresh: 1s\nkubernetes: {permit: [{paths: ['{namespace}/*']}]}\nsops: {age: [{secret: sops-age, key: keys.txt}]}\n"
+// secretPolicy lets the agent read Secrets and age keys of its cluster, and of
+// a Vault that permits it less than the policy does, or no sign-in at all.
+func secretPolicy() string {
+	var of strings.Builder
+	for _, role := range []string{"agent", "stranger"} {
+		fmt.Fprintf(&of, "  - {name: %s, address: %q, caFile: %q, role: %s, tokenFile: %q, permit: [{paths: ['secret/data/**']}]}\n", role, vaults.URL, vaults.CAFile, role, accountToken)
+	}
+	return "refresh: 1s\nvault:\n" + of.String() + "kubernetes: {permit: [{paths: ['{namespace}/*']}]}\nsops: {age: [{secret: sops-age, key: keys.txt}]}\n"
+}
 
-// leakyPlugins are two plugins that get a secret of the operator. One puts it
-// into a Secret, the other one complains with it.
+// openVault gives the agent a token with which it signs in to Vault, and plants
+// all that they send one another.
+func openVault(t *testing.T) {
+	t.Helper()
+	account := strings.Split(s.Agents[clusterName].User(), ":")
+	if len(account) != 4 {
+		t.Fatalf("the agent is %v, no service account", account)
+	}
+	token, err := s.Clusters[clusterName].AccountToken(within(t, waitLimit), account[2], account[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(accountToken, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	vaults.Watch(canaries.Add)
+	vaults.Review(s.Clusters[clusterName].Dynamic())
+	vaults.Bind("agent", vault.Role{Accounts: []string{account[2] + ":" + account[3]}, Paths: []string{"secret/data/planted"}})
+	vaults.Put("secret/planted", map[string]any{"k": canaries.Plant("value in Vault")})
+}
+
+// leakyPlugins are plugins that get a secret of the operator. One puts it into a
+// Secret, one into objects of other kinds, one into a name, and one complains
+// with it.
 func leakyPlugins(dir string) (folder string, err error) {
 	folder = filepath.Join(dir, "plugins")
 	env := filepath.Join(dir, "operator.env")
 	err = errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(env, []byte("TOKEN="+canaries.Plant("value that a plugin injects")+"\n"), 0o600))
 	for name, script := range map[string]string{
-		"inject":   `printf 'apiVersion: v1\nkind: Secret\nmetadata: {name: injected}\nstringData: {token: "%s"}\n' "$TOKEN"`,
+		"inject": `printf 'apiVersion: v1\nkind: Secret\nmetadata: {name: injected}\nstringData: {token: "%s"}\n' "$TOKEN"`,
+		"scatter": `cat <<END
+      {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scattered", "annotations": {"example.com/token": "$TOKEN"}}, "data": {"url": "https://robot:$TOKEN@example.com", "list": "$(printf 'x:%s' "$TOKEN" | base64 -w 0)"}}
+      ---
+      {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "scattered"}, "spec": {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "example.com/c", "env": [{"name": "TOKEN", "value": "$TOKEN"}]}]}}}}
+      END`,
+		"entitle":  `printf '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"%s":"x"}}' "$TOKEN"`,
 		"complain": `echo "the token $TOKEN is refused" >&2; exit 3`,
 	} {
 		text := fmt.Sprintf("apiVersion: argoproj.io/v1alpha1\nkind: ConfigManagementPlugin\nmetadata: {name: %s, annotations: {capstan.dev/env-file: %s}}\nspec:\n  generate:\n    command: [sh, -c]\n    args:\n    - |\n      %s\n", name, env, script)
@@ -291,6 +329,9 @@ func plantApplications(t *testing.T, server string) []planted {
 	if _, err := repo.Commit(within(t, waitLimit), "begin", map[string]string{
 		"plain/a.yaml":       "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
 		"sealed/sealed.yaml": e.Encrypt(t, "apiVersion: v1\nkind: Secret\nmetadata:\n  name: from-sops\ntype: Opaque\nstringData:\n  z: "+canaries.Plant("value in a file of SOPS")+"\n"),
+		"vault/a.yaml":       "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: from-vault}\ndata: {k: \"<path:secret/data/planted#k>\"}\n",
+		"forbidden/a.yaml":   "apiVersion: v1\nkind: Secret\nmetadata: {name: forbidden}\nstringData: {k: \"<path:secret/data/other#k>\"}\n",
+		"stranger/a.yaml":    "apiVersion: v1\nkind: Secret\nmetadata: {name: stranger}\nstringData: {k: \"<path:stranger:secret/data/planted#k>\"}\n",
 		"sealed/ref.yaml":    "apiVersion: v1\nkind: Secret\nmetadata: {name: from-reference}\nstringData: {k: \"<path:kubernetes:source#k>\"}\n",
 	}); err != nil {
 		t.Fatal(err)
@@ -303,6 +344,11 @@ func plantApplications(t *testing.T, server string) []planted {
 	all := []planted{
 		{"planted-sealed", git("sealed", ""), true},
 		{"planted-inject", git("plain", ", plugin: {name: inject}"), true},
+		{"planted-scatter", git("plain", ", plugin: {name: scatter}"), true},
+		{"planted-vault", git("vault", ""), true},
+		{"planted-forbidden", git("forbidden", ""), false},
+		{"planted-stranger", git("stranger", ""), false},
+		{"planted-entitle", git("plain", ", plugin: {name: entitle}"), false},
 		{"planted-complain", git("plain", ", plugin: {name: complain}"), false},
 		{"planted-helm", at("team/helm", "chart: web, targetRevision: 1.0.0"), false},
 		{"planted-oci", fmt.Sprintf("{repoURL: %q, chart: web, targetRevision: 1.0.0}", registry+"/oci"), false},
@@ -362,6 +408,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	if _, err := s.API.Wait(within(t, waitLimit), r.name, stackSettled); err != nil {
 		t.Fatal(err)
 	}
+	openVault(t)
 	apps := plantApplications(t, server)
 	knock(t)
 	signDevice(t)
@@ -381,7 +428,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 		base := "/api/v1/applications/argocd/" + name
 		paths = append(paths, base, base+"/tree", base+"/history", base+"/operations")
 	}
-	for _, app := range []string{r.name, "planted-sealed", "planted-inject"} {
+	for _, app := range []string{r.name, "planted-sealed", "planted-inject", "planted-scatter", "planted-vault"} {
 		base := "/api/v1/applications/argocd/" + app
 		paths = append(paths, base+"/diff", base+"/diff?all=true&predict=true", base+"/manifests")
 	}
@@ -390,7 +437,11 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	for app, secret := range map[string]string{"planted-sealed": "from-sops", "planted-inject": "injected"} {
 		paths = append(paths, base+app+"/resource?kind=Secret&version=v1&resourceNamespace=planted&resourceName="+secret)
 	}
+	paths = append(paths, base+"planted-vault/resource?kind=ConfigMap&version=v1&resourceNamespace=planted&resourceName=from-vault",
+		base+"planted-scatter/resource?kind=ConfigMap&version=v1&resourceNamespace=planted&resourceName=scattered",
+		base+"planted-scatter/resource?group=apps&kind=Deployment&version=v1&resourceNamespace=planted&resourceName=scattered")
 	search(t, paths)
+	t.Run("CMP-15 what a plugin injects is masked in all kinds", func(t *testing.T) { maskedInjections(t, base+"planted-scatter") })
 	t.Run("SEC-C7 links that print all that they may read show no secret", func(t *testing.T) { printEverything(t, base+"planted-inject") })
 	t.Run("SEC-C1 SEC-C3 no span has one", func(t *testing.T) {
 		if err := poll.Until(within(t, waitLimit), func(context.Context) error {
@@ -407,10 +458,16 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	})
 	t.Run("the search finds planted canaries", func(t *testing.T) {
 		for namespace, of := range map[string][]string{r.name: {"hidden", "Secret in Git"}, "planted": {"injected", "value that a plugin injects"}} {
-			controlled(t, namespace, of[0], of[1])
+			controlled(t, secrets, namespace, of[0], of[1])
 		}
-		controlled(t, "planted", "from-sops", "value in a file of SOPS")
-		controlled(t, "planted", "from-reference", "Secret of the cluster")
+		for name, value := range map[string]string{"scattered": "value that a plugin injects", "from-vault": "value in Vault"} {
+			controlled(t, configMaps, "planted", name, value)
+		}
+		if vaults.Logins() == 0 {
+			t.Error("the agent has not signed in to Vault")
+		}
+		controlled(t, secrets, "planted", "from-sops", "value in a file of SOPS")
+		controlled(t, secrets, "planted", "from-reference", "Secret of the cluster")
 	})
 }
 
@@ -459,11 +516,27 @@ func found(t *testing.T, list []canary.Leak) {
 	}
 }
 
-// controlled checks that a Secret in the cluster has its planted value, which
+// maskedInjections checks that hub and agent show the fields that a plugin has
+// put secrets into, as hashes.
+func maskedInjections(t *testing.T, app string) {
+	for _, path := range []string{"/manifests", "/resource?kind=ConfigMap&version=v1&resourceNamespace=planted&resourceName=scattered"} {
+		var raw json.RawMessage
+		if err := s.API.Do(within(t, waitLimit), http.MethodGet, app+path, nil, &raw); err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range []string{"example.com/token", "url", "list"} {
+			if !regexp.MustCompile(`\\?"` + field + `\\?": ?\\?"hmac:[0-9a-f]{16}`).Match(raw) {
+				t.Errorf("%s has no masked field %s: %s", path, field, raw)
+			}
+		}
+	}
+}
+
+// controlled checks that an object in the cluster has its planted value, which
 // therefore went all the way.
-func controlled(t *testing.T, namespace, name, value string) {
+func controlled(t *testing.T, kind schema.GroupVersionResource, namespace, name, value string) {
 	t.Helper()
-	o, err := s.Clusters[clusterName].WaitFor(within(t, waitLimit), secrets, namespace, name, func(*unstructured.Unstructured) error { return nil })
+	o, err := s.Clusters[clusterName].WaitFor(within(t, waitLimit), kind, namespace, name, func(*unstructured.Unstructured) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -472,7 +545,7 @@ func controlled(t *testing.T, namespace, name, value string) {
 		t.Fatal(err)
 	}
 	if list := canaries.Find("the cluster", text); !slices.ContainsFunc(list, func(x canary.Leak) bool { return x.Canary == value }) {
-		t.Errorf("the Secret %s in the cluster does not hold its canary", name)
+		t.Errorf("%s %s in the cluster does not hold its canary", kind.Resource, name)
 	}
 }
 

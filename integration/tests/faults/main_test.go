@@ -2,7 +2,6 @@ package faults_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/integration/rigs/canary"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 	"github.com/capstan-cd/capstan/integration/rigs/suite"
+	"github.com/capstan-cd/capstan/integration/rigs/vault"
 )
 
 // s is the installation of all tests of this package: hub and agent are built
@@ -23,6 +23,9 @@ var (
 	hub      *victim
 	agent    *victim
 	canaries = canary.New()
+	// vaults is where the agent reads secrets with the token in a file.
+	vaults       *vault.Server
+	accountToken string
 )
 
 const clusterName = "in-cluster"
@@ -48,8 +51,15 @@ func begin(ctx context.Context, dir string) (stop func() error, err error) {
 		return nil, err
 	}
 	plugins, err := leakyPlugins(dir)
+	if err != nil {
+		return nil, err
+	}
+	if vaults, err = vault.Open(filepath.Join(dir, "vault")); err != nil {
+		return nil, err
+	}
+	accountToken = filepath.Join(dir, "vault", "account.token")
 	policy := filepath.Join(dir, "secrets.yaml")
-	if err = errors.Join(err, os.WriteFile(policy, []byte(secretPolicy), 0o600)); err != nil {
+	if err := os.WriteFile(policy, []byte(secretPolicy()), 0o600); err != nil {
 		return nil, err
 	}
 	traced := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.Endpoint, "OTEL_BSP_SCHEDULE_DELAY=200"}
@@ -71,6 +81,7 @@ func begin(ctx context.Context, dir string) (stop func() error, err error) {
 		hub.close()
 		agent.close()
 		defer spans.Stop()
+		defer vaults.Close()
 		return s.Stop()
 	}, nil
 }
