@@ -20,7 +20,7 @@ RUN      ?=#          bench: comma-separated benchmarks such as B01,B13; empty: 
 IMAGES    ?=#         images: which, comma-separated; empty: all
 PLATFORMS ?=#         images: such as linux/amd64; empty: linux/amd64 and linux/arm64
 DURATION ?= 1h#       soak: how long
-SOAK     ?= ./integration/... ./hub/access#  soak: which Go packages
+SOAK     ?= ./integration/... ./hub/access ./agent/secrets/sops#  soak: which Go packages
 
 # The console, embedded in the hub.
 web       := $(wildcard web/package.json)
@@ -121,7 +121,7 @@ bench: packages build ## Measure against real parts and print a table (RUN=B01,B
 	$(GO) run ./integration/tools/bench -bin bin $(if $(RUN),-run $(RUN))
 
 .PHONY: soak
-soak: packages build ## Repeat the integration tests and those of access until DURATION is over or one fails (DURATION=8h)
+soak: packages build ## Repeat the integration tests, and those of access and SOPS, until DURATION is over or one fails (DURATION=8h)
 	@$(GO) run ./integration/tools/prepare cluster >/dev/null
 	@$(GO) run ./integration/tools/prepare registry >/dev/null
 	@$(GO) run ./integration/tools/gotest -for $(DURATION) -log $(logs)/soak.json -- -tags soak -count=1 -timeout 170m $(SOAK)
