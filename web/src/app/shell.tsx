@@ -84,10 +84,12 @@ export function Shell() {
       <header>
         <Crumbs path={path} tenant={tenant} />
         <Palette places={places.filter((p) => !('right' in p) || may(me.data, p.right, 'get'))} />
-        <div className="live" data-live={live} role="status">
-          <span className="dot" aria-hidden />
-          {live ? 'Live' : 'Reconnecting …'}
-        </div>
+        {may(me.data, 'applications', 'get') && (
+          <div className="live" data-live={live} role="status">
+            <span className="dot" aria-hidden />
+            {live ? 'Live' : 'Reconnecting …'}
+          </div>
+        )}
         <Help />
         <Account name={me.data?.username} />
       </header>

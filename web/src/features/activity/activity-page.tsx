@@ -3,7 +3,9 @@ import { IconSearch } from '@tabler/icons-react';
 import { useInfiniteQuery, useMutation } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { Fragment } from 'react';
+import { useDenied } from '../../api/session';
 import { exact } from '../../format/format';
+import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { Nothing, Problem, Screen } from '../../ui/states';
 import { type AuditRecord, activityMutations, activityQueries, type Search } from './api';
@@ -31,6 +33,7 @@ export function ActivityPage() {
     from: search.from,
     to: search.to,
   };
+  const denied = useDenied('audit', 'get');
   const save = useMutation(activityMutations.save());
   const found = useInfiniteQuery(activityQueries.search(wanted));
   const records = found.data?.pages.flatMap((p) => p.items) ?? [];
@@ -40,9 +43,15 @@ export function ActivityPage() {
       <div className="heading">
         <Title order={2}>Activity</Title>
         <Text c="dimmed">Every write, refusal and sign-in, newest first</Text>
-        <Button variant="default" ml="auto" loading={save.isPending} onClick={() => save.mutate(wanted)}>
+        <ActionButton
+          variant="default"
+          ml="auto"
+          why={denied}
+          loading={save.isPending}
+          onClick={() => save.mutate(wanted)}
+        >
           Export what is found
-        </Button>
+        </ActionButton>
       </div>
       <div className="query split">
         <TextInput
