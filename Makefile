@@ -111,7 +111,7 @@ generate-check:
 .PHONY: screenshots
 screenshots: packages test-browser build ## Take pictures of the console's pages, light and dark, into bin/screenshots, and those of the documentation
 	@mkdir -p bin/screenshots docs/screenshots
-	CAPSTAN_SHOTS=$(CURDIR)/bin/screenshots CAPSTAN_PICTURES=$(CURDIR)/docs/screenshots $(GO) test -count=1 -timeout 30m ./integration/tests/journeys -run '^TestJourneys$$'
+	CAPSTAN_SHOTS=$(CURDIR)/bin/screenshots CAPSTAN_PICTURES=$(CURDIR)/docs/screenshots $(GO) test -tags soak -count=1 -timeout 50m ./integration/tests/journeys -run '^Test(Journeys|States)$$'
 	CAPSTAN_SHOTS=$(CURDIR)/bin/screenshots $(GO) test -count=1 -timeout 30m ./integration/tests/stories -run '^TestConsole$$'
 
 ##@ Measuring

@@ -2,7 +2,7 @@
 // CAPSTAN_URL, CAPSTAN_SETUP_LINK, CAPSTAN_USER, CAPSTAN_PASSWORD,
 // CAPSTAN_APP (automated, with a Deployment), CAPSTAN_MANUAL (not automated),
 // CAPSTAN_BAD (its repository cannot be fetched), CAPSTAN_SHOTS (a folder for
-// pictures), CAPSTAN_E2E_WORK (a folder for everything else), CAPSTAN_ACTS and
+// pictures), CAPSTAN_KEPT (yes, if the folder is kept), CAPSTAN_E2E_WORK (a folder for everything else), CAPSTAN_ACTS and
 // CAPSTAN_ACTS_TOKEN (see act); if it likes, CAPSTAN_CHROMIUM.
 
 const env = (name: string): string => {
@@ -35,6 +35,10 @@ export const product = {
   },
   get shots() {
     return env('CAPSTAN_SHOTS');
+  },
+  /** Whether somebody looks at the pictures: they take time. */
+  get kept() {
+    return process.env['CAPSTAN_KEPT'] === 'yes';
   },
   get work() {
     return env('CAPSTAN_E2E_WORK');

@@ -134,16 +134,16 @@ func run(t *testing.T, spec string, acts map[string]act) {
 		_, _ = io.WriteString(w, text)
 	}))
 	defer server.Close()
-	work, shots := t.TempDir(), os.Getenv("CAPSTAN_SHOTS")
+	work, shots, kept := t.TempDir(), os.Getenv("CAPSTAN_SHOTS"), "yes"
 	if shots == "" {
-		shots = t.TempDir()
+		shots, kept = t.TempDir(), "no"
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	defer cancel()
 	browser := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
 	browser.Dir = filepath.Join(root(), "web")
 	browser.Env = append(os.Environ(), "CAPSTAN_SPECS="+spec, "CAPSTAN_URL="+in.url, "CAPSTAN_SETUP_LINK=none",
-		"CAPSTAN_USER=admin", "CAPSTAN_PASSWORD="+in.password, "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work,
+		"CAPSTAN_USER=admin", "CAPSTAN_PASSWORD="+in.password, "CAPSTAN_SHOTS="+shots, "CAPSTAN_KEPT="+kept, "CAPSTAN_E2E_WORK="+work,
 		"CAPSTAN_ACTS="+server.URL, "CAPSTAN_ACTS_TOKEN="+token)
 	// An interrupt lets Playwright close its browser.
 	browser.Cancel = func() error { return browser.Process.Signal(os.Interrupt) }
