@@ -55,7 +55,7 @@ type Server struct {
 	lease  time.Duration
 	reads  map[string]int
 	logins int
-	// issued is told each secret of a sign-in: what is sent and what is answered.
+	// issued gets each secret of a sign-in: what is sent and what is answered.
 	issued func(name, secret string)
 }
 
@@ -210,7 +210,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	account, err := s.review(r.Context(), asked.JWT)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tell("token of a service account for Vault", asked.JWT)
+	s.report("token of a service account for Vault", asked.JWT)
 	role, known := s.roles[asked.Role]
 	if err != nil || !known || !contains(role.Accounts, account) {
 		refuse(w, http.StatusForbidden, s.repeated(asked.JWT)...)
@@ -219,17 +219,17 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	token, accessor, nonce := "hvs."+rand.Text(), rand.Text(), rand.Text()
 	s.tokens[token] = session{asked.Role, time.Now().Add(s.lease)}
 	s.logins++
-	s.tell("token of Vault", token)
-	s.tell("accessor of a token of Vault", accessor)
-	s.tell("secret in a response of Kubernetes auth", nonce)
+	s.report("token of Vault", token)
+	s.report("accessor of a token of Vault", accessor)
+	s.report("secret in a response of Kubernetes auth", nonce)
 	reply(w, map[string]any{"auth": map[string]any{
 		"client_token": token, "accessor": accessor, "lease_duration": int(s.lease.Seconds()), "renewable": true,
 		"policies": []string{"default"}, "metadata": map[string]string{"role": asked.Role, "service_account_secret_name": nonce},
 	}})
 }
 
-// tell reports a secret to who watches. The caller holds mu.
-func (s *Server) tell(name, secret string) {
+// report passes a secret to who watches. The caller holds mu.
+func (s *Server) report(name, secret string) {
 	if s.issued != nil {
 		s.issued(name, secret)
 	}
