@@ -2,6 +2,7 @@ package stories_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -27,6 +28,21 @@ func entries(t *testing.T, name string, args ...string) []string {
 		t.Fatal(err)
 	}
 	return strings.Fields(out)
+}
+
+// deployed waits until an application is settled and its history says so, which
+// is written after its operation has ended.
+func deployed(t *testing.T, name string) {
+	t.Helper()
+	condition(t, name, func(x stack.App) error {
+		if err := stack.Settled(x); err != nil {
+			return err
+		}
+		if len(entries(t, name)) == 0 {
+			return errors.New("its history is not written yet")
+		}
+		return nil
+	})
 }
 
 func TestApplicationReport(t *testing.T) {

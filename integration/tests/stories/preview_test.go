@@ -97,7 +97,7 @@ spec:
 		t.Fatal(err)
 	}
 	fetched(t, name, repo.URL(), "feature")
-	settled(t, name)
+	deployed(t, name)
 	before, rows := appStateOf(t, conn, name), rowsOf(t, conn, name)
 	for title, revision := range map[string]string{"a branch": "feature", "a commit": commit} {
 		t.Run("DIFF-17 pain 18 a preview of "+title+" shows adds, changes and removals, and writes nothing", func(t *testing.T) {

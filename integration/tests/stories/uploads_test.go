@@ -94,7 +94,7 @@ func TestUploads(t *testing.T) {
 		"shared/s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: upload-secret-one}\n",
 	})
 	deploy(t, name, repo.URL(), "app", "")
-	settled(t, name)
+	deployed(t, name)
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
