@@ -24,18 +24,26 @@ const (
 	mostEntries = 512
 )
 
-// A merge reads several logs and emits their lines by time.
+// A merge reads several logs and emits their lines by time. One goroutine uses
+// it and its streams; those that read send what they have.
 type merge struct {
 	s     *Service
 	r     Request
 	emit  func([]Entry) error
-	ready chan *stream // a stream has a batch, or has ended
+	ready chan arrival
 
 	running sync.WaitGroup
 	streams map[hub.LogTarget]*stream
 	first   bool // pods are checked for the first time
 	failed  error
 	heard   time.Time // of the last emission
+}
+
+// An arrival is a batch of a stream, or its end.
+type arrival struct {
+	of    *stream
+	batch []logtail.Line // none: it has ended
+	err   error          // why
 }
 
 // A stream is the log of one container.
@@ -51,7 +59,7 @@ type stream struct {
 }
 
 func newMerge(s *Service, r Request, emit func([]Entry) error) *merge {
-	return &merge{s: s, r: r, emit: emit, ready: make(chan *stream), streams: map[hub.LogTarget]*stream{}, first: true, heard: s.clock.Now()}
+	return &merge{s: s, r: r, emit: emit, ready: make(chan arrival), streams: map[hub.LogTarget]*stream{}, first: true, heard: s.clock.Now()}
 }
 
 // wait returns when no stream runs. Its context must have ended.
@@ -117,9 +125,8 @@ func (m *merge) begin(ctx context.Context, t target, o logtail.Options) {
 		} else {
 			err = from.Read(ctx, false, o, deliver)
 		}
-		st.err = err
 		select {
-		case m.ready <- st:
+		case m.ready <- arrival{of: st, err: err}:
 		case <-ctx.Done():
 		}
 	})
@@ -130,9 +137,8 @@ func (m *merge) deliver(ctx context.Context, st *stream, lines []logtail.Line) e
 	if len(lines) == 0 {
 		return nil
 	}
-	st.batch = lines
 	select {
-	case m.ready <- st:
+	case m.ready <- arrival{of: st, batch: lines}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -264,8 +270,8 @@ func (m *merge) send(entries []Entry) error {
 func (m *merge) collect() error {
 	for {
 		select {
-		case st := <-m.ready:
-			if err := m.arrived(st); err != nil {
+		case a := <-m.ready:
+			if err := m.arrived(a); err != nil {
 				return err
 			}
 		default:
@@ -283,8 +289,8 @@ func (m *merge) await(ctx context.Context) error {
 	tick, stop := m.s.clock.After(due)
 	defer stop()
 	select {
-	case st := <-m.ready:
-		if err := m.arrived(st); err != nil {
+	case a := <-m.ready:
+		if err := m.arrived(a); err != nil {
 			return err
 		}
 	case <-tick:
@@ -303,11 +309,13 @@ func (m *merge) all() []*stream {
 }
 
 // arrived notes a batch, or the end of a stream.
-func (m *merge) arrived(st *stream) error {
-	if len(st.batch) > 0 {
+func (m *merge) arrived(a arrival) error {
+	st := a.of
+	if len(a.batch) > 0 {
+		st.batch = a.batch
 		return nil
 	}
-	st.ended = true
+	st.ended, st.err = true, a.err
 	switch {
 	case st.err == nil:
 		return nil
