@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,32 +41,29 @@ func ChangeOfRenderers(old Snapshot, oldRevisions []string, next Snapshot) *Rend
 	if out.Added+out.Changed+out.Removed == 0 {
 		return nil
 	}
-	out.From, out.To = without(was.Version, is.Version), without(is.Version, was.Version)
+	// Where one was only added, or only removed, all are named.
+	out.From, out.To = cmp.Or(without(was.Version, is.Version), was.Version), cmp.Or(without(is.Version, was.Version), is.Version)
 	return &out
 }
 
 func countChanges(old, next []ObjectRef) RendererChange {
 	before := make(map[manifest.Key]ObjectRef, len(old))
 	for _, o := range old {
-		before[keyOf(o)] = o
+		before[o.Key()] = o
 	}
 	var out RendererChange
 	for _, o := range next {
-		was, there := before[keyOf(o)]
+		was, there := before[o.Key()]
 		switch {
 		case !there:
 			out.Added++
 		case was != o:
 			out.Changed++
 		}
-		delete(before, keyOf(o))
+		delete(before, o.Key())
 	}
 	out.Removed = len(before)
 	return out
-}
-
-func keyOf(o ObjectRef) manifest.Key {
-	return manifest.Key{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 }
 
 // without returns the words of a list of versions that another one does not

@@ -24,6 +24,11 @@ func TestChangeOfRenderers(t *testing.T) {
 	if d := cmp.Diff(&hub.RendererChange{From: "rules/3 helm/1", To: "rules/4 helm/2", Added: 1, Changed: 1, Removed: 1}, got); d != "" {
 		t.Errorf("FT-G11 (-want +got):\n%s", d)
 	}
+	more := *was
+	more.Version = "3 helm/1 kustomize/1 jsonnet/1"
+	if got := hub.ChangeOfRenderers(old, []string{"r"}, snapshot(&more, object("a", 2))); got == nil || got.From != was.Version || got.To != "jsonnet/1" {
+		t.Errorf("FT-G11 a renderer more: %+v", got)
+	}
 	other := *is
 	other.Params = "q"
 	for name, c := range map[string]struct {

@@ -1,6 +1,10 @@
 package hub
 
-import "time"
+import (
+	"time"
+
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
 
 // An ObjectRef is one object of a snapshot, without its body.
 type ObjectRef struct {
@@ -12,6 +16,11 @@ type ObjectRef struct {
 	Name      string `json:"name"`
 	Wave      int32  `json:"wave,omitempty"`
 	Hook      string `json:"hook,omitempty"` // hook types, comma separated; empty: an ordinary object
+}
+
+// Key is the object's identity in its cluster.
+func (r ObjectRef) Key() manifest.Key {
+	return manifest.Key{Group: r.Group, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
 }
 
 // A Snapshot is the result of rendering one set of inputs. It never changes.

@@ -181,7 +181,7 @@ func (c *change) leftBehind(a hub.Application) []hub.ObjectRef {
 	known := map[manifest.Key]bool{}
 	var out []hub.ObjectRef
 	add := func(o hub.ObjectRef) {
-		if key := keyOf(o); !known[key] {
+		if key := o.Key(); !known[key] {
 			known[key] = true
 			out = append(out, o)
 		}

@@ -57,7 +57,7 @@ func (c *change) selectable(app hub.Application, own hub.Snapshot) []manifest.Ke
 	}
 	for _, o := range own.Objects {
 		if o.Hook == "" {
-			add(keyOf(o))
+			add(o.Key())
 		}
 	}
 	for _, t := range tombstones {
@@ -76,10 +76,6 @@ func matches(s selector.Selector, k manifest.Key, namespace string) bool {
 	return s.Matches(k)
 }
 
-func keyOf(o hub.ObjectRef) manifest.Key {
-	return manifest.Key{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
-}
-
 func keyOfTombstone(t hub.Tombstone) manifest.Key {
 	return manifest.Key{Group: t.Group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}
 }
@@ -94,7 +90,7 @@ func in(k manifest.Key, namespace string) string {
 // nothingLike says that a selector matches nothing, and what it may have meant.
 func nothingLike(s selector.Selector, own hub.Snapshot, objects []manifest.Key, namespace string) error {
 	for _, o := range own.Objects {
-		if o.Hook != "" && matches(s, keyOf(o), namespace) {
+		if o.Hook != "" && matches(s, o.Key(), namespace) {
 			return fault.New(fault.Invalid, "%q is a hook, and a sync of single resources runs none", s.Text)
 		}
 	}

@@ -27,7 +27,7 @@ func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, 
 	}
 	for _, id := range former {
 		for _, o := range c.snaps[id].Objects {
-			key := keyOf(o)
+			key := o.Key()
 			if o.Hook != "" || wanted[key] || known[key] {
 				continue
 			}
@@ -58,7 +58,7 @@ func keysOf(s hub.Snapshot) map[manifest.Key]bool {
 	out := map[manifest.Key]bool{}
 	for _, o := range s.Objects {
 		if o.Hook == "" {
-			out[keyOf(o)] = true
+			out[o.Key()] = true
 		}
 	}
 	return out

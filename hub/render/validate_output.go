@@ -19,7 +19,7 @@ func CheckObject(ref hub.ObjectRef, body []byte) error {
 	if err != nil {
 		return err
 	}
-	claimed := manifest.Key{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	claimed := ref.Key()
 	if claimed != found || version != ref.Version || ref.Name == "" || ref.Kind == "" || version == "" {
 		return fmt.Errorf("the renderer sent %s under the name %s", quote(found.String()), quote(claimed.String()))
 	}
