@@ -130,6 +130,21 @@ func (u rendererUpgrade) labels(t *testing.T, want int) {
 	}
 }
 
+// idle waits until no operation is in progress; one that is would refuse to be
+// resumed.
+func (u rendererUpgrade) idle(t *testing.T) {
+	t.Helper()
+	i := &installation{Stack: u.Stack, t: t}
+	if err := poll.Until(within(t, 5*time.Minute), func(context.Context) error {
+		if n := i.count(`SELECT count(*) FROM operation WHERE finished_at IS NULL`); n != 0 {
+			return fmt.Errorf("%d operations are in progress", n)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestRendererUpgrade changes what many applications render by an upgrade alone.
 func TestRendererUpgrade(t *testing.T) {
 	dir := t.TempDir()
@@ -222,6 +237,7 @@ func TestRendererUpgrade(t *testing.T) {
 		u.counts(t, "label:stage=late auto:paused", 1) // the one whose commit was rendered by the other renderers
 		u.counts(t, "auto:paused", upgradedApplications/10+1)
 		u.labels(t, upgradedApplications/10+1)
+		u.idle(t) // the operation of the commit may end only now
 		u.cli(t, "app", "bulk", "resume", "--query", "auto:paused", "--yes")
 		u.labels(t, 0)
 		u.counts(t, "sync:synced health:healthy auto:auto", upgradedApplications)
