@@ -55,12 +55,14 @@ images: packages $(if $(web),$(console)) web/dist/.gitkeep ## Build container im
 
 .PHONY: test
 # Never from the cache of go test: many tests run the binaries that were built
-# before them, which that cache does not count among their inputs.
+# before them, which that cache does not count among their inputs. One package
+# more than there are processors, because tests that wait for real parts leave a
+# quarter of two processors idle.
 test: packages test-browser build ## Run every test (PACKAGES=./hub/plan RACE=1)
 	@$(GO) run ./integration/tools/prepare cluster >/dev/null
 	@$(GO) run ./integration/tools/prepare registry >/dev/null
 	@status=0; \
-	$(GO) run ./integration/tools/gotest -log $(logs)/go.json -- -count=1 -timeout 60m $(if $(RACE),-race) $(PACKAGES) || status=1; \
+	$(GO) run ./integration/tools/gotest -log $(logs)/go.json -- -count=1 -p $$(( $$(nproc) + 1 )) -timeout 60m $(if $(RACE),-race) $(PACKAGES) || status=1; \
 	$(if $(web),$(MAKE) test-web || status=1;) \
 	exit $$status
 

@@ -93,6 +93,9 @@ func TestTenantsSideBySide(t *testing.T) {
 		if _, err := theirs.Commit(ctx, "two", map[string]string{"app/a.yaml": configMap("a", "theirs again")}); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := other.CLI(ctx, "", "app", "refresh", "shop"); err != nil { // or three minutes pass until the repository is polled
+			t.Fatal(err)
+		}
 		if _, err := cluster.WaitFor(ctx, configMaps, "shop", "a", value("theirs again")); err != nil {
 			t.Fatal(err)
 		}
