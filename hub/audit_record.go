@@ -26,8 +26,10 @@ type AuditFilter struct {
 	Object   string // a part of it
 	Result   string
 	Text     string // a part of actor, address, object, reason or detail, in any case
-	From, To *time.Time
-	Limit    int
+	// WithoutStreams leaves out that streams began and ended.
+	WithoutStreams bool
+	From, To       *time.Time
+	Limit          int
 }
 
 // An AuditPage is the newest records that a filter picks. A search looks at a

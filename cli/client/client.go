@@ -285,6 +285,7 @@ func (c *Client) ListAudit(ctx context.Context, params ListAuditParams) (*http.R
 	r.add("object", params.Object)
 	r.add("result", params.Result)
 	r.add("text", params.Text)
+	r.add("withoutStreams", params.WithoutStreams)
 	r.add("from", params.From)
 	r.add("to", params.To)
 	return r.send(ctx, nil)

@@ -73,6 +73,7 @@ func (a commands) auditList() *cobra.Command {
 	f.StringVar(&p.Object, "object", "", "only objects whose name contains this")
 	f.StringVar(&result, "result", "", "allowed, denied or failed")
 	f.StringVar(&p.Text, "text", "", "only records that contain this anywhere")
+	f.BoolVar(&p.WithoutStreams, "without-streams", false, "not the records of streams that begin and end")
 	f.StringVar(&since, "since", "", "not before: a time such as 2026-05-01T10:00:00Z, or an age such as 12h or 7d")
 	f.StringVar(&until, "until", "", "not after: like --since")
 	f.IntVar(&limit, "limit", 100, "how many records at most")

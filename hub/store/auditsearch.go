@@ -21,6 +21,7 @@ const (
 		  AND  (@actor = '' OR actor = @actor) AND (@action = '' OR action = @action)
 		  AND  (@resource = '' OR resource = @resource) AND (@result = '' OR result = @result)
 		  AND  (@object = '' OR strpos(object, @object) > 0)
+		  AND  NOT (@without_streams AND action IN ('stream-begin', 'stream-end'))
 		  AND  at >= coalesce(@from::timestamptz, '-infinity') AND at <= coalesce(@to::timestamptz, 'infinity')
 		  AND  (@text = '' OR strpos(lower(concat_ws(' ', actor, address, object, reason, detail::text)), lower(@text)) > 0)
 		ORDER  BY seq DESC
@@ -61,7 +62,7 @@ func (t *Tenant) SearchAudit(ctx context.Context, f hub.AuditFilter) (hub.AuditP
 	low := max(first, before-searchAtOnce)
 	page.Records, err = list(ctx, t.tx, "audit records", scanAudit, searchAudit, pgx.StrictNamedArgs{
 		"tenant": t.id, "first": low, "before": before, "actor": f.Actor, "action": f.Action, "resource": f.Resource, "result": f.Result,
-		"object": f.Object, "from": f.From, "to": f.To, "text": f.Text, "limit": f.Limit,
+		"object": f.Object, "without_streams": f.WithoutStreams, "from": f.From, "to": f.To, "text": f.Text, "limit": f.Limit,
 	})
 	if err != nil {
 		return page, err

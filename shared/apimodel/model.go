@@ -4045,9 +4045,12 @@ type ListAuditParams struct {
 	Result ListAuditParamsResult `form:"result,omitempty" json:"result,omitempty,omitzero"`
 
 	// Text A part of actor, address, object, reason or detail, in any case.
-	Text string    `form:"text,omitempty" json:"text,omitempty,omitzero"`
-	From time.Time `form:"from,omitempty" json:"from,omitempty,omitzero"`
-	To   time.Time `form:"to,omitempty" json:"to,omitempty,omitzero"`
+	Text string `form:"text,omitempty" json:"text,omitempty,omitzero"`
+
+	// WithoutStreams True: without the records of streams that begin and end, of which every open page of the console makes some.
+	WithoutStreams bool      `form:"withoutStreams,omitempty" json:"withoutStreams,omitempty,omitzero"`
+	From           time.Time `form:"from,omitempty" json:"from,omitempty,omitzero"`
+	To             time.Time `form:"to,omitempty" json:"to,omitempty,omitzero"`
 }
 
 // ListAuditParamsResult defines parameters for ListAudit.

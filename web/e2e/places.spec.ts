@@ -1,4 +1,4 @@
-import { allow, fact, heading, look, open, openTab, place, row, test } from './console';
+import { allow, expect, fact, heading, look, open, openTab, place, row, test } from './console';
 import { act, product } from './product';
 
 const { url, manual, bad } = product;
@@ -44,6 +44,30 @@ test('UX-ACC-5 the activity is searched by text and result, and a record opens',
   await page.keyboard.press('Escape');
   await page.getByRole('textbox', { name: 'Search the activity' }).fill('nothing of this kind');
   await page.getByText('Nothing matches the search.').waitFor();
+  await page.getByRole('textbox', { name: 'Search the activity' }).fill('');
+  await records
+    .getByRole('button', { name: /^(create|update) / })
+    .first()
+    .waitFor();
+  await expect(records.getByRole('button', { name: /^stream-/ })).toHaveCount(0);
+  await page.getByRole('checkbox', { name: 'Streams' }).click();
+  await records
+    .getByRole('button', { name: /^stream-begin / })
+    .first()
+    .waitFor();
+});
+
+test('UX-A11-4(part) on a narrow screen the chosen tab and where one is can be read', async ({ page }) => {
+  const wide = page.viewportSize();
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.goto(`${url}/access?tab=sign-in`);
+  const tab = page.getByRole('tab', { selected: true });
+  await expect(tab).toBeInViewport({ ratio: 1 });
+  await page.goto(`${url}/applications/new`);
+  const place = await page.locator('.crumbs a').boundingBox();
+  const inner = await page.locator('.crumbs [aria-current]').boundingBox();
+  expect(place && inner && place.x + place.width <= inner.x).toBe(true);
+  if (wide) await page.setViewportSize(wide);
 });
 
 test('UX-A11-7 an application that is not there says so', async ({ page }) => {

@@ -20,7 +20,7 @@ const defaultPage = 100
 func (h *Handlers) ListAudit(ctx context.Context, r gen.ListAuditRequestObject) (gen.ListAuditResponseObject, error) {
 	p := r.Params
 	f := hub.AuditFilter{
-		Before: p.Before, Actor: p.Actor, Action: p.Action, Resource: p.Resource, Object: p.Object, Result: string(p.Result), Text: p.Text,
+		Before: p.Before, Actor: p.Actor, Action: p.Action, Resource: p.Resource, Object: p.Object, Result: string(p.Result), Text: p.Text, WithoutStreams: p.WithoutStreams,
 		From: moment(p.From), To: moment(p.To), Limit: p.Limit,
 	}
 	if f.Limit == 0 {

@@ -270,8 +270,19 @@ func errStale() error {
 
 // Denied is what a caller reads who lacks a right.
 func Denied(r access.Rule) error {
-	return fault.With(fault.New(fault.Denied, "you have no right to %s this", verb(r.Action)), Singular(r.Resource)+" "+r.Object,
+	return fault.With(fault.New(fault.Denied, "you have no right to %s this", verb(r.Action)), subject(r),
 		fmt.Sprintf("ask an admin of the tenant for: %s, %s, %s", r.Resource, r.Action, r.Object))
+}
+
+// subject names what a right is about: one object, or all of a resource.
+func subject(r access.Rule) string {
+	switch {
+	case r.Object != "" && r.Object != "*":
+		return Singular(r.Resource) + " " + r.Object
+	case r.Resource == access.Audit:
+		return Singular(r.Resource)
+	}
+	return r.Resource
 }
 
 func verb(action string) string {

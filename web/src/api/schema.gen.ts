@@ -8481,6 +8481,8 @@ export interface operations {
                 result?: "allowed" | "denied" | "failed";
                 /** @description A part of actor, address, object, reason or detail, in any case. */
                 text?: string;
+                /** @description True: without the records of streams that begin and end, of which every open page of the console makes some. */
+                withoutStreams?: boolean;
                 from?: string;
                 to?: string;
             };

@@ -8,6 +8,7 @@ import { may, meQuery } from '../api/session';
 import { type Facet, listQueries, valuesOf } from '../features/apps/list/api';
 import { quoted } from '../features/apps/list/terms';
 import { clusterQueries } from '../features/clusters/api';
+import { connectionLook } from '../features/clusters/model';
 import { repositoryQueries } from '../features/repositories/api';
 import { ago, exact } from '../format/format';
 import { healthOrder, StateBadge, StateMark } from '../ui/badges';
@@ -227,8 +228,8 @@ function Clusters({ clusters, counts }: { clusters: Cluster[]; counts: Map<strin
               <Link to="/applications" search={{ q: `cluster:${quoted(c.name)}` }}>
                 <Stack gap={2}>
                   <b>{c.name}</b>
-                  {c.connection !== 'Connected' ? (
-                    <StateBadge state="Stale" weight="quiet" />
+                  {c.connection !== 'Connected' || c.quarantine ? (
+                    <StateMark look={connectionLook(c)} weight="quiet" />
                   ) : !urgent.data ? (
                     <StateBadge state="Unknown" weight="quiet" />
                   ) : n > 0 ? (

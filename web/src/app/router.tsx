@@ -120,8 +120,16 @@ export function makeRouter(queries: QueryClient) {
     path: '/activity',
     validateSearch: (
       s: Record<string, unknown>,
-    ): { q?: string; result?: string; actor?: string; from?: string; to?: string; record?: number } => ({
-      ...words(s, ['q', 'result', 'actor', 'from', 'to']),
+    ): {
+      q?: string;
+      result?: string;
+      actor?: string;
+      from?: string;
+      to?: string;
+      streams?: string;
+      record?: number;
+    } => ({
+      ...words(s, ['q', 'result', 'actor', 'from', 'to', 'streams']),
       ...(typeof s['record'] === 'number' ? { record: s['record'] } : {}),
     }),
     component: ActivityPage,

@@ -3,6 +3,7 @@ import { type ReactNode, useState } from 'react';
 import { ActionButton } from './action-button';
 import './page.css';
 import { Problem } from './states';
+import { useChosenInSight } from './tabs';
 
 /** A tab of a page; its key is what the address has. */
 export interface Tab {
@@ -25,6 +26,7 @@ export function Page(props: {
   children: ReactNode;
 }) {
   const { title, about, actions, facts, tabs, tab, open, two, children } = props;
+  const list = useChosenInSight(tab ?? '');
   return (
     <div className="page">
       <div className="page-head">
@@ -36,7 +38,7 @@ export function Page(props: {
         {facts && <div className="facts">{facts}</div>}
         {tabs && (
           <Tabs value={tab ?? tabs[0]?.key ?? ''} onChange={(next) => next && open?.(next)}>
-            <Tabs.List aria-label={`Parts of ${title}`}>
+            <Tabs.List ref={list} aria-label={`Parts of ${title}`}>
               {tabs.map((t) => (
                 <Tabs.Tab key={t.key} value={t.key} aria-controls="page-body" id={`tab-${t.key}`}>
                   {t.label}

@@ -1,4 +1,4 @@
-import { Button, Code, Drawer, SegmentedControl, Stack, Table, Text, TextInput, Title } from '@mantine/core';
+import { Button, Checkbox, Code, Drawer, SegmentedControl, Stack, Table, Text, TextInput, Title } from '@mantine/core';
 import { IconSearch } from '@tabler/icons-react';
 import { useInfiniteQuery, useMutation } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
@@ -18,7 +18,7 @@ export function ActivityPage() {
   const search = useSearch({ from: '/shell/activity' });
   const navigate = useNavigate({ from: '/activity' });
   const set = (
-    change: Partial<Record<'q' | 'result' | 'actor' | 'from' | 'to', string | undefined>> & {
+    change: Partial<Record<'q' | 'result' | 'actor' | 'from' | 'to' | 'streams', string | undefined>> & {
       record?: number | undefined;
     },
   ) =>
@@ -32,6 +32,7 @@ export function ActivityPage() {
     actor: search.actor,
     from: search.from,
     to: search.to,
+    streams: search.streams === 'yes',
   };
   const denied = useDenied('audit', 'get');
   const save = useMutation(activityMutations.save());
@@ -42,7 +43,7 @@ export function ActivityPage() {
     <div className="applications">
       <div className="heading">
         <Title order={2}>Activity</Title>
-        <Text c="dimmed">Every write, refusal and sign-in, newest first</Text>
+        <Text c="dimmed">Every write, refusal and sign-in, newest first; streams when they are asked for</Text>
         <ActionButton
           variant="default"
           ml="auto"
@@ -88,6 +89,12 @@ export function ActivityPage() {
           value={search.result ?? ''}
           data={[{ value: '', label: 'Everything' }, ...results.map((r) => ({ value: r, label: resultLook(r).label }))]}
           onChange={(result) => set({ result, record: undefined })}
+        />
+        <Checkbox
+          size="xs"
+          label="Streams"
+          checked={search.streams === 'yes'}
+          onChange={(e) => set({ streams: e.currentTarget.checked ? 'yes' : undefined, record: undefined })}
         />
       </div>
       <div className="body flush">

@@ -12,6 +12,8 @@ export interface Search {
   /** The first and the last day, as the browser's zone has them. */
   from?: string | undefined;
   to?: string | undefined;
+  /** Whether the streams that pages of the console open are among them. */
+  streams: boolean;
 }
 
 /** The beginning of a day, or of the day after it, in the browser's zone. */
@@ -21,7 +23,7 @@ export function edge(day: string | undefined, after = 0): string | undefined {
   return new Date(y, m - 1, d + after).toISOString();
 }
 
-const queryOf = ({ text, result, actor, from, to }: Search) => {
+const queryOf = ({ text, result, actor, from, to, streams }: Search) => {
   const begin = edge(from);
   const end = edge(to ?? from, 1);
   return {
@@ -30,6 +32,7 @@ const queryOf = ({ text, result, actor, from, to }: Search) => {
     ...(actor ? { actor } : {}),
     ...(begin ? { from: begin } : {}),
     ...(end ? { to: end } : {}),
+    ...(streams ? {} : { withoutStreams: true }),
   };
 };
 

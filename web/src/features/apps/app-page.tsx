@@ -19,6 +19,7 @@ import { ActionButton } from '../../ui/action-button';
 import { DriftBadge, HealthBadge, StateBadge, stateLabel } from '../../ui/badges';
 import { useOpener } from '../../ui/focus';
 import { Problem, Screen } from '../../ui/states';
+import { useChosenInSight } from '../../ui/tabs';
 import { externalLinks, managedBy } from './annotations';
 import { type AppKey, appMutations, appQueries } from './api';
 import { AppWindows } from './app-windows';
@@ -92,6 +93,7 @@ interface ContentsProps {
 function Contents({ appKey, app, search, go, open }: ContentsProps) {
   const shown = tabs.find((t) => t === search.tab) ?? 'tree';
   const tree = useQuery(appQueries.tree(appKey));
+  const list = useChosenInSight(shown);
   return (
     <Tabs
       value={shown}
@@ -108,7 +110,7 @@ function Contents({ appKey, app, search, go, open }: ContentsProps) {
       }
       keepMounted={false}
     >
-      <Tabs.List>
+      <Tabs.List ref={list}>
         <Tabs.Tab value="tree">
           Resources<span className="tab-count">{tree.data?.nodes.filter((n) => !n.orphaned).length}</span>
         </Tabs.Tab>

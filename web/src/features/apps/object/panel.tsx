@@ -8,6 +8,7 @@ import { noticeQueries } from '../../../api/notices';
 import { useDenied } from '../../../api/session';
 import { DriftBadge, HealthBadge } from '../../../ui/badges';
 import { Nothing, Screen } from '../../../ui/states';
+import { useChosenInSight } from '../../../ui/tabs';
 import { type AppKey, appQueries } from '../api';
 import { isStale, projectOf } from '../model';
 import { type AppSearch, changed } from '../search';
@@ -186,6 +187,7 @@ function Body({ appKey, app, nodes, node, search, go }: BodyProps) {
   const tab = shown.find((t) => t === search.panel) ?? 'summary';
   const open = (n: Node, panel?: string) => go(changed(search, { object: referenceOf(n), panel, log: undefined }));
   const { owners, children } = related(nodes, node);
+  const list = useChosenInSight(tab);
   return (
     <>
       <div className="object-states">
@@ -199,7 +201,7 @@ function Body({ appKey, app, nodes, node, search, go }: BodyProps) {
         keepMounted={false}
         onChange={(t) => go(changed(search, { panel: t && t !== 'summary' ? t : undefined }))}
       >
-        <Tabs.List aria-label={`About ${node.kind} ${node.name}`}>
+        <Tabs.List ref={list} aria-label={`About ${node.kind} ${node.name}`}>
           {shown.map((t) => (
             <Tabs.Tab key={t} value={t}>
               {titles[t]}
