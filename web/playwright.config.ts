@@ -10,7 +10,7 @@ import { patience } from './e2e/limits';
 // tenant without one: integration/tests/signin names them in CAPSTAN_SPECS. Those of the page of an application, of terminals and
 // of what operators and tenants set for the console need integration/tests/apppage.
 // Journeys of people need integration/tests/journeys.
-// That of many applications is a part of the benchmarks, that of all states of all pages one of soak runs.
+// That of many applications is a part of the benchmarks, those of all states of all pages and of a tab that is open for a day ones of soak runs.
 // That of a hub under a path needs a proxy: integration/tests/rootpath.
 const apart = [
   'sign-in',
@@ -25,6 +25,7 @@ const apart = [
   'create',
   'journeys',
   'states',
+  'day',
 ];
 const usual = ['account', 'list', 'application', 'places', 'rights', 'docs', 'accessibility', 'hostile'];
 const order = process.env['CAPSTAN_SPECS']?.split(',') ?? usual;

@@ -15,6 +15,7 @@ test('UX-ACC-1(part) each part of Access can be seen, and its forms have names',
     ['members', (p) => p.getByRole('table').getByText(product.user).first().waitFor()],
     ['groups', (p) => p.getByRole('tab', { name: /^Groups/, selected: true }).waitFor()],
     ['roles', (p) => p.getByRole('tabpanel').getByText('role:readonly').first().waitFor()],
+    ['policy', (p) => p.getByRole('textbox', { name: 'Policy: Rules', exact: true }).waitFor()],
     ['ask', (p) => p.getByRole('tab', { name: /^Who can/, selected: true }).waitFor()],
     ['sign-in', (p) => p.getByRole('tab', { name: /^Single sign-on/, selected: true }).waitFor()],
   ];
@@ -63,6 +64,9 @@ test('UI-16 the form and each part of a project can be seen', async ({ page }) =
   await page.goto(at('/projects/default?tab=edit'));
   await page.getByRole('textbox', { name: 'Description' }).fill('What everybody may use');
   await look(page, 'project-form');
+  await page.goto(at('/projects/default?tab=edit&form=yaml'));
+  await page.getByRole('textbox', { name: 'Project as YAML' }).waitFor();
+  await look(page, 'project-yaml');
   for (const tab of ['summary', 'roles', 'windows', 'events']) {
     await page.goto(at(`/projects/default?tab=${tab}`));
     await heading(page, 'default');

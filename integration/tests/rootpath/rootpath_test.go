@@ -261,6 +261,9 @@ func TestCommandLine(t *testing.T) {
 		if out := capstan(t, "", "app", "list"); !strings.Contains(out, "tools") {
 			t.Error(out)
 		}
+		if out := capstan(t, "", "app", "open", "tools", "--print-only"); strings.TrimSpace(out) != proxy.address()+"/applications/argocd/tools" {
+			t.Errorf("UX-CLI-13 its page in the console is said to be at %s", out)
+		}
 		capstan(t, "", "app", "delete", "tools", "--yes")
 		if left := proxy.left(); len(left) > 0 {
 			t.Errorf("it has sent %q", left)

@@ -79,6 +79,7 @@ spec:
 // outside of the console.
 type console struct {
 	live, manual *gitserver.Repository
+	more         func(act string) (string, error) // for acts of other specs, unless it is nil
 }
 
 // run runs Playwright and returns the path of its report. Pictures of the pages are kept
@@ -163,6 +164,9 @@ func (c *console) perform(t *testing.T, act string) (string, error) {
 		password := rand.Text()
 		account := map[string]any{"name": "reader", "password": password, "roles": []string{"readonly"}}
 		return password, s.API.Do(within(t, waitLimit), http.MethodPost, "/api/v1/users", account, nil)
+	}
+	if c.more != nil {
+		return c.more(act)
 	}
 	return "", fmt.Errorf("the specs ask for an unknown act %q", act)
 }

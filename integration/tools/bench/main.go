@@ -33,6 +33,9 @@ func main() {
 	rest := flag.Duration("rest", 130*time.Second, "how long a hub is left alone before its memory is read, so that what a start or a storm needed has gone back to the system")
 	parts := flag.Int("parts", 5000, "objects of the application of B21")
 	objects := flag.Int("objects", 10000, "objects of the largest cluster of B15")
+	volume := flag.Int64("volume", 1<<30, "bytes of the log of LOG")
+	readers := flag.Int("readers", 500, "followers of one container of FOLLOW")
+	keys := flag.Int("keys", 300, "keystrokes of each series of KEY")
 	changes := flag.Int("changes", 20, "commits of B17, each of which changes one file of every application")
 	profiles := flag.String("profiles", "", "folder for profiles of the hub: goroutines and memory while B14 and MANY are idle, CPU during the first rounds of B24; CPU and statements of both halves of B02")
 	flag.Parse()
@@ -47,7 +50,7 @@ func main() {
 	}
 	b := &bench{
 		apps: *apps, rounds: *rounds, idle: *idle, agents: *agents, most: *most, events: *events, objects: *objects, parts: *parts, rest: *rest,
-		changes: *changes, profiles: *profiles, only: map[string]bool{},
+		changes: *changes, volume: *volume, readers: *readers, keys: *keys, profiles: *profiles, only: map[string]bool{},
 	}
 	for _, name := range strings.Split(*only, ",") {
 		if name != "" {
@@ -72,6 +75,9 @@ type bench struct {
 	parts   int           // of B21
 	rest    time.Duration // before memory is read
 	changes int           // of B17
+	volume  int64         // bytes of LOG
+	readers int           // of FOLLOW
+	keys    int           // of KEY
 	only    map[string]bool
 
 	profiles string // folder; empty: none are taken
@@ -132,6 +138,11 @@ func (b *bench) run(ctx context.Context, bin string) (err error) {
 	if b.wants(sourceIDs...) {
 		if err := b.sources(ctx, bin, dir); err != nil {
 			return err
+		}
+	}
+	if b.wants(liveIDs...) {
+		if err := b.live(ctx, bin, dir); err != nil {
+			return fmt.Errorf("live operations: %w", err)
 		}
 	}
 	return b.rights(ctx, bin, dir)
