@@ -240,24 +240,26 @@ func (a *app) recordDryRun(ctx context.Context, x *object, d *desired, s *sendin
 		a.rerecord(ctx, x, d, s, live)
 	case v.Equal && inherits && x.inherited():
 		x.inherit(owned, s, live)
-	case !v.Equal && (void || (a.rebuild && ours && x.record == nil) || inherits && x.inherited()):
+	case !v.Equal && (void || ours && x.record == nil && (a.rebuild || x.inherited()) || inherits && x.inherited()):
 		x.drifted(d, owned, s)
 	}
 	a.after(ctx, x, was)
 	return nil
 }
 
-// untracked returns an object without our tracking id, because a missing one is
-// not a difference (TRK-08).
+// untracked returns an object without our tracking marks, because missing ones
+// are not a difference (TRK-08).
 func untracked(object map[string]any) map[string]any {
 	o := (&manifest.Object{Object: object}).DeepCopy()
 	all := o.GetAnnotations()
 	if _, ok := all[trackingAnnotation]; ok {
-		delete(all, trackingAnnotation)
-		delete(all, tracking.Installation)
-		delete(all, tracking.ArgoAnnotation)
-		delete(all, tracking.ArgoInstallation)
+		for _, mark := range []string{trackingAnnotation, tracking.Tenant, tracking.Installation, tracking.ArgoAnnotation, tracking.ArgoInstallation} {
+			delete(all, mark)
+		}
 		o.SetAnnotations(all)
+	}
+	if len(all) == 0 {
+		o.SetAnnotations(nil) // none, and an empty section, are the same
 	}
 	return o.Object
 }

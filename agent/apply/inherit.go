@@ -9,20 +9,28 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// This file records objects of an imported application that Argo CD has
-// applied and that equal their manifests. The record costs no write: the object
-// keeps Argo CD's marks until something else has to be written. From then on it
-// is compared, healed and pruned like any other.
+// This file records objects of an imported application that Argo CD, or a hub
+// that was lost, has applied and that equal their manifests. The record costs no
+// write: the object keeps Argo CD's marks until something else has to be written.
+// From then on it is compared, healed and pruned like any other.
 
 // inherited reports whether an object that the application accepted, and never
-// wrote, carries Argo CD's mark of the application's own name. Only an import
-// that was confirmed leads to that: any other application is accepted with an
-// operation, which writes the object. The caller holds mu.
+// wrote, carries a mark of the application's own name: Argo CD's, or our own from
+// before a hub was lost. Only an import that was confirmed leads to that: any
+// other application is accepted with an operation, which writes the object. The
+// caller holds mu.
 func (x *object) inherited() bool {
 	if x.record != nil || x.hook != "" || x.accepted == nil || x.target == nil || x.accepted.digest != x.target.digest || x.inflight > 0 {
 		return false
 	}
-	return x.app.running == nil && len(x.app.queue) == 0 && x.app.names(x.live.foreign)
+	return x.app.running == nil && len(x.app.queue) == 0 && (x.app.names(x.live.foreign) || x.appliedBefore())
+}
+
+// appliedBefore reports whether the live object was applied by an agent of this tenant
+// for an application of this name. The caller holds mu.
+func (x *object) appliedBefore() bool {
+	l := &x.live
+	return l.found && l.applied && l.tenanted && l.foreign == nil && l.tracked == x.app.trackingID(x.key)
 }
 
 // names reports whether a mark is Argo CD's of an application of this name. The
@@ -42,9 +50,9 @@ func (a *app) names(m *tracking.Mark) bool {
 func (a *app) mayInherit(ctx context.Context, x *object, s *sending, live *manifest.Object) (bool, error) {
 	a.mu.Lock()
 	mark := a.foreign(live)
-	ours := x.inherited() && a.names(mark)
+	argos := x.inherited() && a.names(mark)
 	a.mu.Unlock()
-	if !ours || a.e.Guard.writes(x.key, x.namespaced) != nil {
+	if !argos || a.e.Guard.writes(x.key, x.namespaced) != nil {
 		return false, nil
 	}
 	err := a.checkConflict(ctx, s, mark)

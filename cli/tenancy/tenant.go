@@ -67,11 +67,11 @@ func (a commands) tenantGet() *cobra.Command {
 }
 
 func (a commands) tenantCreate() *cobra.Command {
-	var display string
+	var display, id string
 	create := a.Named("create NAME", "Make an organisation and a setup link for its first admin", tenantName,
-		"  capstan tenant create acme\n  capstan tenant create acme --display-name 'Acme Inc.'",
+		"  capstan tenant create acme\n  capstan tenant create acme --display-name 'Acme Inc.'\n  capstan tenant create acme --id 01a218d0-ce1d-7678-bf72-70796eb03725",
 		func(cmd *cobra.Command, api *client.Client, name string) error {
-			n, raw, err := client.Call[apimodel.NewTenant](api.CreateTenant(cmd.Context(), apimodel.CreateTenantJSONRequestBody{Name: name, DisplayName: display}))
+			n, raw, err := client.Call[apimodel.NewTenant](api.CreateTenant(cmd.Context(), apimodel.CreateTenantJSONRequestBody{Name: name, DisplayName: display, Id: id}))
 			if err != nil {
 				return err
 			}
@@ -81,6 +81,7 @@ func (a commands) tenantCreate() *cobra.Command {
 			})
 		})
 	create.Flags().StringVar(&display, "display-name", "", "name to show")
+	create.Flags().StringVar(&id, "id", "", "id of a tenant that was lost with its hub, as the objects in its clusters have it (annotation capstan.dev/tenant)")
 	return create
 }
 

@@ -236,7 +236,7 @@ func (s *Server) GetTenant(ctx context.Context, r gen.GetTenantRequestObject) (g
 // CreateTenant makes a tenant with a setup link.
 func (s *Server) CreateTenant(ctx context.Context, r gen.CreateTenantRequestObject) (gen.CreateTenantResponseObject, error) {
 	secret := identity.NewSecret(identity.SetupSecret)
-	t, until, err := s.Catalog.CreateTenant(ctx, callerOf(ctx), hub.Tenant{Name: r.Body.Name, DisplayName: r.Body.DisplayName}, identity.Hash(secret))
+	t, until, err := s.Catalog.CreateTenant(ctx, callerOf(ctx), hub.Tenant{ID: hub.TenantID(strings.ToLower(r.Body.Id)), Name: r.Body.Name, DisplayName: r.Body.DisplayName}, identity.Hash(secret))
 	if err != nil {
 		return nil, err
 	}

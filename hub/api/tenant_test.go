@@ -187,6 +187,18 @@ func TestPlatformRightsStayAbove(t *testing.T) {
 		t.Errorf("the new tenant is %+v", made)
 	}
 	w.call(platform, "POST", "/api/v1/tenants", map[string]any{"name": "fresh"}).fails(409)
+	t.Run("FT-U2 a tenant takes the place of one that was lost, by its id, and of none that there is", func(t *testing.T) {
+		const lost = "01a218d0-ce1d-7678-bf72-70796eb03725"
+		var made struct{ Tenant struct{ ID string } }
+		w.call(platform, "POST", "/api/v1/tenants", map[string]any{"name": "lost", "id": strings.ToUpper(lost)}).ok(201).into(&made)
+		if made.Tenant.ID != lost {
+			t.Errorf("it has the id %s", made.Tenant.ID)
+		}
+		w.call(platform, "POST", "/api/v1/tenants", map[string]any{"name": "again", "id": lost}).fails(409)
+		w.call(platform, "POST", "/api/v1/tenants", map[string]any{"name": "again", "id": "lost"}).fails(400)
+		w.call(admin, "POST", "/api/v1/tenants", map[string]any{"name": "again", "id": lost}).fails(403)
+		w.call(platform, "GET", "/api/v1/tenants/again", nil).fails(404)
+	})
 	var check struct {
 		Tenant string
 		First  bool

@@ -71,6 +71,11 @@ type Tenants struct {
 	// Grace is how long a deleted tenant can be restored before everything of
 	// it is removed; default 168h, at least 1h.
 	Grace Duration `json:"deletionGrace"`
+	// FirstID is the id of the tenant default that the first start makes; empty:
+	// a new one. A hub that takes the place of one that was lost gets the id that
+	// the objects in its clusters have as capstan.dev/tenant. It counts for
+	// nothing once there is the tenant.
+	FirstID string `json:"firstID"`
 	// Quotas are what a tenant may have: applications, clusters, repositories,
 	// users, tokens, storageBytes, rendersPerMinute, requestsPerMinute. One that
 	// is not named, or 0, limits nothing.
@@ -584,6 +589,9 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 	}
 	if err := c.Tenants.Quotas.Check(); err != nil {
 		bad("tenants.quotas: %s", fault.Sentence(err))
+	}
+	if id := c.Tenants.FirstID; id != "" && !hub.ValidID(id) {
+		bad("tenants.firstID: %q is no UUID; the objects of the lost installation have it as the annotation capstan.dev/tenant", id)
 	}
 	if g := time.Duration(c.Tenants.Grace); g != 0 && g < time.Hour {
 		bad("tenants.deletionGrace: %s is less than 1h", g)

@@ -107,6 +107,7 @@ func TestConfigIsRefused(t *testing.T) {
 		"internal address":     {"no port", least + "listen: {internal: localhost}\n", "listen.internal"},
 		"no address to tell":   {"others could not dial it", least + "listen: {internal: \"0.0.0.0:9443\"}\n", "advertise is needed"},
 		"advertise":            {"no port", least + "advertise: hub-0\n", "advertise"},
+		"first tenant":         {"nothing in the clusters would be its own", least + "tenants: {firstID: default}\n", "tenants.firstID"},
 		"short lease":          {"work would move while it is done", least + "lease: 10ms\n", "lease"},
 		"long drain":           {"it would be killed before its end", least + "drain: 1m\n", "drain"},
 		"URL twice":            {"one of the two would be lost", strings.Replace(least, "{app:", "{appFile: /x, app:", 1), "both set"},

@@ -244,18 +244,27 @@ func (p *parts) addStore(ctx context.Context) error {
 	if _, err := p.db.System().Succeed(ctx, p.cfg.Replica, p.replica); err != nil {
 		return fmt.Errorf("take up the work of the life before: %w", err)
 	}
-	return ensureDefault(ctx, p.db)
+	return ensureDefault(ctx, p.db, p.cfg.Tenants.FirstID, p.log)
 }
 
 // defaultTenant exists in every installation.
 const defaultTenant = "default"
 
-func ensureDefault(ctx context.Context, db *store.DB) error {
-	_, err := db.System().TenantByName(ctx, defaultTenant)
+// ensureDefault makes the tenant default with an id, or a new one, unless it is
+// there.
+func ensureDefault(ctx context.Context, db *store.DB, id string, log *slog.Logger) error {
+	want := hub.TenantID(strings.ToLower(id))
+	there, err := db.System().TenantByName(ctx, defaultTenant)
+	if err == nil && want != "" && there.ID != want {
+		log.WarnContext(ctx, "tenants.firstID counts for nothing, because the tenant default has another id already", logkey.Tenant, there.ID)
+	}
 	if fault.KindOf(err) != fault.Missing {
 		return err
 	}
-	err = db.System().CreateTenant(ctx, hub.Tenant{ID: hub.NewID[hub.TenantID](), Name: defaultTenant, CreatedAt: time.Now()})
+	if want == "" {
+		want = hub.NewID[hub.TenantID]()
+	}
+	err = db.System().CreateTenant(ctx, hub.Tenant{ID: want, Name: defaultTenant, CreatedAt: time.Now()})
 	if fault.KindOf(err) == fault.Conflict {
 		return nil // another replica was faster
 	}
@@ -271,7 +280,7 @@ func SetupLink(ctx context.Context, cfg Config) (string, error) {
 		return "", err
 	}
 	defer db.Close()
-	if err := ensureDefault(ctx, db); err != nil {
+	if err := ensureDefault(ctx, db, cfg.Tenants.FirstID, Logger(cfg.Log)); err != nil {
 		return "", err
 	}
 	tenant, err := db.System().TenantByName(ctx, defaultTenant)

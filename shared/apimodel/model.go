@@ -4502,7 +4502,10 @@ type StreamChangesParamsView string
 // CreateTenantJSONBody defines parameters for CreateTenant.
 type CreateTenantJSONBody struct {
 	DisplayName string `json:"displayName,omitempty,omitzero"`
-	Name        Name   `json:"name"`
+
+	// Id The id of a tenant that was lost with its hub, whose place this one takes. The objects in its clusters have it as the annotation `capstan.dev/tenant`. Absent: a new one.
+	Id   string `json:"id,omitempty,omitzero"`
+	Name Name   `json:"name"`
 }
 
 // CreateTenantParams defines parameters for CreateTenant.

@@ -38,15 +38,24 @@ func (c *Tenancy) mayTenants(ctx context.Context, by hub.Caller, action string) 
 }
 
 // CreateTenant makes a tenant and a setup link for its first admin, of which
-// the hash is given. The record of it is in the platform admin's own tenant.
+// the hash is given. The record of it is in the platform admin's own tenant. A
+// tenant with an id takes the place of one that was lost with its hub.
 func (c *Tenancy) CreateTenant(ctx context.Context, by hub.Caller, t hub.Tenant, link [32]byte) (hub.Tenant, time.Time, error) {
 	if err := validation.CheckLabel("tenant", t.Name); err != nil {
 		return t, time.Time{}, err
 	}
-	t.ID = hub.NewID[hub.TenantID]()
+	given := t.ID != ""
+	if !given {
+		t.ID = hub.NewID[hub.TenantID]()
+	}
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
 		if err := w.Need(access.Tenants, access.Create, t.Name); err != nil {
 			return err
+		}
+		if given {
+			if err := c.unused(ctx, t.ID); err != nil {
+				return err
+			}
 		}
 		t.CreatedAt = w.Now
 		w.Note(access.Create, access.Tenants, t.Name, "", nil, t)
@@ -69,6 +78,17 @@ func (c *Tenancy) CreateTenant(ctx context.Context, by hub.Caller, t hub.Tenant,
 		}
 	}
 	return t, until, err
+}
+
+// unused refuses the id of a tenant that there is.
+func (c *Tenancy) unused(ctx context.Context, id hub.TenantID) error {
+	switch _, err := c.directory.Tenant(ctx, id); {
+	case err == nil:
+		return fault.With(fault.New(fault.Conflict, "another tenant has the id %s", id), "", "leave the id out, unless the tenant takes the place of one that was lost with its hub")
+	case fault.KindOf(err) != fault.Missing:
+		return err
+	}
+	return nil
 }
 
 // NewSetupLink makes another setup link for an admin of a tenant, of which

@@ -187,6 +187,22 @@ func TestRestart(t *testing.T) {
 		w.get(configMaps, "foreign")
 		a.synced()
 	})
+	t.Run("FT-A3 after the loss of its directory, what equals its manifest is Synced and recorded without a write", func(t *testing.T) {
+		versions := func() string {
+			return w.get(configMaps, "web").GetResourceVersion() + " " + w.get(configMaps, "api").GetResourceVersion()
+		}
+		before := versions()
+		w.stop()
+		w.state += "-again"
+		w.change(func() { delete(w.fakeHub.apps, a.id) })
+		w.run()
+		a.synced()
+		if after := versions(); after != before {
+			t.Errorf("the objects were written: %s, before %s", after, before)
+		}
+		w.edit(configMaps, "web", "kubectl-edit", `{"data":{"color":"black"}}`)
+		w.live(configMaps, "web", data("color", "blue"))
+	})
 }
 
 func TestOrder(t *testing.T) {

@@ -5472,6 +5472,8 @@ export interface operations {
                 "application/json": {
                     name: components["schemas"]["Name"];
                     displayName?: string;
+                    /** @description The id of a tenant that was lost with its hub, whose place this one takes. The objects in its clusters have it as the annotation `capstan.dev/tenant`. Absent: a new one. */
+                    id?: string;
                 };
             };
         };
