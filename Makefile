@@ -28,8 +28,12 @@ web_files := $(if $(web),$(shell find web/src web/public web/docs web/index.html
 installed := web/node_modules/.package-lock.json
 console   := web/dist/index.html
 
-# How binaries are built. The local cluster is built in the same way, so that
-# what it shares with them is compiled once (integration/rigs/build).
+# Programs, tests and what the linters read are compiled in one way, so that each
+# package is compiled once, and found in Go's cache by every checkout. The local
+# cluster is built in the same way (integration/rigs/build).
+export CGO_ENABLED := $(if $(RACE),1,0)
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
+
 go_build = @mkdir -p bin; set -x; CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags='-s -w' -o bin/
 mains   := ./hub/cmd/capstan-hub ./agent/cmd/capstan-agent ./cli/cmd/capstan
 
@@ -55,14 +59,12 @@ images: packages $(if $(web),$(console)) web/dist/.gitkeep ## Build container im
 
 .PHONY: test
 # Never from the cache of go test: many tests run the binaries that were built
-# before them, which that cache does not count among their inputs. One package
-# more than there are processors, because tests that wait for real parts leave a
-# quarter of two processors idle.
+# before them, which that cache does not count among their inputs.
 test: packages test-browser build ## Run every test (PACKAGES=./hub/plan RACE=1)
 	@$(GO) run ./integration/tools/prepare cluster >/dev/null
 	@$(GO) run ./integration/tools/prepare registry >/dev/null
 	@status=0; \
-	$(GO) run ./integration/tools/gotest -log $(logs)/go.json -- -count=1 -p $$(( $$(nproc) + 1 )) -timeout 60m $(if $(RACE),-race) $(PACKAGES) || status=1; \
+	$(GO) run ./integration/tools/gotest -log $(logs)/go.json -- -count=1 -timeout 60m $(if $(RACE),-race) $(PACKAGES) || status=1; \
 	$(if $(web),$(MAKE) test-web || status=1;) \
 	exit $$status
 

@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/capstan-cd/capstan/integration/rigs/build"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
@@ -52,15 +52,8 @@ func Main(m *testing.M, name string, limit time.Duration, begin Begin) int {
 
 // Build builds hub, agent and command line into a folder of dir, and gives it.
 func Build(ctx context.Context, dir string, flags ...string) (bin string, err error) {
-	const module = "github.com/capstan-cd/capstan/"
 	bin = filepath.Join(dir, "bin")
-	args := append([]string{"build", "-o", bin + string(filepath.Separator)}, flags...)
-	build := exec.CommandContext(ctx, "go", append(args, module+"hub/cmd/capstan-hub", module+"agent/cmd/capstan-agent", module+"cli/cmd/capstan")...)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the binaries: %w\n%s", err, out)
-	}
-	return bin, nil
+	return bin, build.Product(ctx, bin, flags...)
 }
 
 // Installed builds the programs and starts an installation of them.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capstan-cd/capstan/integration/rigs/build"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
@@ -100,11 +101,11 @@ func agentBinary(t *testing.T) string {
 	if bin := os.Getenv("CAPSTAN_AGENT_BIN"); bin != "" {
 		return bin
 	}
-	bin := filepath.Join(t.TempDir(), "capstan-agent")
-	if out, err := exec.Command("go", "build", "-o", bin, "github.com/capstan-cd/capstan/agent/cmd/capstan-agent").CombinedOutput(); err != nil {
-		t.Fatalf("build the agent: %v\n%s", err, out)
+	dir := t.TempDir()
+	if err := build.Product(t.Context(), dir); err != nil {
+		t.Fatal(err)
 	}
-	return bin
+	return filepath.Join(dir, "capstan-agent")
 }
 
 // TestKill kills the real binary again and again.

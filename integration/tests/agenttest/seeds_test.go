@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-cd/capstan/agent/wave/wavetest"
+	"github.com/capstan-cd/capstan/integration/rigs/build"
 	"github.com/capstan-cd/capstan/integration/rigs/kube"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -56,10 +57,9 @@ type mortal struct {
 func (w *world) mortal() *mortal {
 	w.t.Helper()
 	dir := w.t.TempDir()
-	m := &mortal{w: w, bin: filepath.Join(dir, "agent"), arm: filepath.Join(dir, "arm"), token: filepath.Join(dir, "token"), done: make(chan struct{})}
-	build := exec.Command("go", "build", "-tags", "failpoints", "-o", m.bin, "github.com/capstan-cd/capstan/agent/cmd/capstan-agent")
-	if out, err := build.CombinedOutput(); err != nil {
-		w.t.Fatalf("build the agent: %v\n%s", err, out)
+	m := &mortal{w: w, bin: filepath.Join(dir, "capstan-agent"), arm: filepath.Join(dir, "arm"), token: filepath.Join(dir, "token"), done: make(chan struct{})}
+	if err := build.Product(w.t.Context(), dir, "-tags", "failpoints"); err != nil {
+		w.t.Fatal(err)
 	}
 	if err := os.WriteFile(m.token, []byte(w.token), 0o600); err != nil {
 		w.t.Fatal(err)

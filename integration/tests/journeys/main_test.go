@@ -52,7 +52,7 @@ func begin(ctx context.Context, dir string) (stop func() error, err error) {
 		return nil, fmt.Errorf("build the console: %w\n%s", err, out)
 	}
 	in.dir = dir
-	if in.bin, err = suite.Build(ctx, dir, "-trimpath"); err != nil {
+	if in.bin, err = suite.Build(ctx, dir); err != nil {
 		return nil, err
 	}
 	demo := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", in.bin, "./integration/tools/demo/capstan-demo")

@@ -44,8 +44,8 @@ func older(ctx context.Context) (string, error) {
 	return git("rev-parse", "--verify", added+"^^{commit}")
 }
 
-// build builds the programs of a commit into dir, and returns their folder.
-func build(ctx context.Context, commit, dir string) (bin string, err error) {
+// buildCommit builds the programs of a commit into dir, and returns their folder.
+func buildCommit(ctx context.Context, commit, dir string) (bin string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
@@ -71,7 +71,7 @@ func build(ctx context.Context, commit, dir string) (bin string, err error) {
 		return "", fmt.Errorf("read commit %s: %w: %s", commit, err, complaints.String())
 	}
 	bin = filepath.Join(dir, "bin")
-	compile := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", bin+string(filepath.Separator), "./hub/cmd/capstan-hub", "./agent/cmd/capstan-agent", "./cli/cmd/capstan")
+	compile := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", bin+string(filepath.Separator), "./hub/cmd/capstan-hub", "./agent/cmd/capstan-agent", "./cli/cmd/capstan")
 	compile.Dir, compile.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := compile.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build commit %s: %w: %s", commit, err, out)
@@ -88,10 +88,10 @@ func installed(t *testing.T) (s *stack.Stack, before, after string) {
 	}
 	dir := t.TempDir()
 	ctx := within(t, 10*time.Minute)
-	if before, err = build(ctx, commit, filepath.Join(dir, "older")); err != nil {
+	if before, err = buildCommit(ctx, commit, filepath.Join(dir, "older")); err != nil {
 		t.Fatal(err)
 	}
-	if after, err = suite.Build(ctx, dir, "-trimpath"); err != nil {
+	if after, err = suite.Build(ctx, dir); err != nil {
 		t.Fatal(err)
 	}
 	s, err = stack.Start(ctx, stack.Options{

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capstan-cd/capstan/integration/rigs/build"
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
 	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
@@ -57,7 +58,8 @@ func otherRenderers(ctx context.Context, dir string) (bin string, err error) {
 	if err := os.WriteFile(overlay, text, 0o600); err != nil {
 		return "", err
 	}
-	return suite.Build(ctx, dir, "-trimpath", "-overlay", overlay)
+	bin = filepath.Join(dir, "bin")
+	return bin, build.ProductInto(ctx, bin, "-overlay", overlay)
 }
 
 // A rendererUpgrade is an installation whose hub gets other renderers.
@@ -149,7 +151,7 @@ func (u rendererUpgrade) idle(t *testing.T) {
 func TestRendererUpgrade(t *testing.T) {
 	dir := t.TempDir()
 	ctx := within(t, 20*time.Minute)
-	this, err := suite.Build(ctx, dir, "-trimpath")
+	this, err := suite.Build(ctx, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func begin(ctx context.Context, dir string) (stop func() error, err error) {
 		return nil, err
 	}
 	for _, pkg := range []string{"integration/tools/demo", "integration/tools/demo/capstan-demo"} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/capstan-cd/capstan/"+pkg)
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/capstan-cd/capstan/"+pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("build %s: %w\n%s", pkg, err, out)
