@@ -125,7 +125,13 @@ function Crumbs({ path, tenant }: { path: string; tenant: string }) {
       </li>
       {place && (
         <li {...(inner ? {} : { 'aria-current': 'page' as const })}>
-          {inner ? <Link to={place.to}>{place.label}</Link> : place.label}
+          {inner ? (
+            <Link to={place.to} activeOptions={{ exact: true }}>
+              {place.label}
+            </Link>
+          ) : (
+            place.label
+          )}
         </li>
       )}
       {inner && (

@@ -26,7 +26,7 @@ export function Page(props: {
   children: ReactNode;
 }) {
   const { title, about, actions, facts, tabs, tab, open, two, children } = props;
-  const list = useChosenInSight(tab ?? '');
+  const list = useChosenInSight(tab ?? '', ...(tabs ?? []).map((t) => t.count));
   return (
     <div className="page">
       <div className="page-head">

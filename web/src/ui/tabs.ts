@@ -1,7 +1,10 @@
 import { type RefObject, useEffect, useRef } from 'react';
 
-/** A ref of a list of tabs that scrolls the chosen one into sight: where it is narrow, not all tabs fit. */
-export function useChosenInSight(chosen: string): RefObject<HTMLDivElement | null> {
+/**
+ * A ref of a list of tabs that scrolls the chosen one into sight: where it is narrow, not all tabs fit. It does so
+ * again when another is chosen, or when their widths change, for which what stands in them is given.
+ */
+export function useChosenInSight(chosen: string, ...counts: unknown[]): RefObject<HTMLDivElement | null> {
   const list = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const box = list.current;
@@ -10,6 +13,6 @@ export function useChosenInSight(chosen: string): RefObject<HTMLDivElement | nul
     const outside =
       tab.offsetLeft < box.scrollLeft || tab.offsetLeft + tab.offsetWidth > box.scrollLeft + box.clientWidth;
     if (outside) box.scrollLeft = tab.offsetLeft - (box.clientWidth - tab.offsetWidth) / 2;
-  }, [chosen]);
+  }, [chosen, counts.join()]);
   return list;
 }

@@ -93,7 +93,7 @@ interface ContentsProps {
 function Contents({ appKey, app, search, go, open }: ContentsProps) {
   const shown = tabs.find((t) => t === search.tab) ?? 'tree';
   const tree = useQuery(appQueries.tree(appKey));
-  const list = useChosenInSight(shown);
+  const list = useChosenInSight(shown, tree.data?.nodes.length);
   return (
     <Tabs
       value={shown}

@@ -187,7 +187,7 @@ function Body({ appKey, app, nodes, node, search, go }: BodyProps) {
   const tab = shown.find((t) => t === search.panel) ?? 'summary';
   const open = (n: Node, panel?: string) => go(changed(search, { object: referenceOf(n), panel, log: undefined }));
   const { owners, children } = related(nodes, node);
-  const list = useChosenInSight(tab);
+  const list = useChosenInSight(tab, warnings, owners.length + children.length);
   return (
     <>
       <div className="object-states">
