@@ -332,7 +332,7 @@ func (l *liveBench) followers(ctx context.Context) error {
 	}
 	c := l.kubelets.Container(liveApp, l.pod, "quiet")
 	c.Say("hello")
-	const said = 100
+	const lines = 100
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m := l.sample(ctx)
@@ -360,7 +360,7 @@ func (l *liveBench) followers(ctx context.Context) error {
 	}
 	ready.Wait()
 	began := time.Now()
-	for i := range said - 1 {
+	for i := range lines - 1 {
 		c.Say(fmt.Sprintf("line %d", i))
 	}
 	following, opened := l.kubelets.Following(liveApp, l.pod, "quiet"), l.kubelets.Opened(liveApp, l.pod, "quiet")
@@ -372,9 +372,9 @@ func (l *liveBench) followers(ctx context.Context) error {
 	if err := <-failed; err != nil {
 		return err
 	}
-	l.add("FOLLOW", fmt.Sprintf("%d followers of one container, %d lines", l.readers, said), fmt.Sprintf("%d streams of the kubelet", following),
+	l.add("FOLLOW", fmt.Sprintf("%d followers of one container, %d lines", l.readers, lines), fmt.Sprintf("%d streams of the kubelet", following),
 		fmt.Sprintf("the log was opened %d times; %d lines read of %d, %d skipped, all within %s ms; RSS: hub %s; agent %s",
-			opened, read.Load(), l.readers*said, skipped.Load(), ms(took), course(m.hub), course(m.agent)))
+			opened, read.Load(), l.readers*lines, skipped.Load(), ms(took), course(m.hub), course(m.agent)))
 	return nil
 }
 
