@@ -13,7 +13,8 @@ import (
 // BasesDir is the directory of a tree that has the bases of other repositories.
 const BasesDir = ".capstan-bases"
 
-// BaseFresh is how long the branches of a base are not listed again.
+// BaseFresh is how long the branches of a base are not listed again, unless it is
+// known that somebody has pushed to it.
 const BaseFresh = 5 * time.Second
 
 // BaseAt splits the name of a file below BasesDir into repository, revision, the
@@ -30,6 +31,11 @@ func BaseAt(name string) (address, revision, root, below string, ok bool) {
 		return "", "", "", "", false
 	}
 	return text[:i], text[i+len("?ref="):], BasesDir + "/" + first, cmp.Or(below, "."), true
+}
+
+// HasBases reports whether files of bases are among inputs.
+func HasBases(inputs []Input) bool {
+	return slices.ContainsFunc(inputs, func(in Input) bool { return strings.HasPrefix(in.Path, BasesDir+"/") })
 }
 
 // BaseAddresses returns the normal URLs of the repositories whose files are

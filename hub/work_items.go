@@ -17,6 +17,9 @@ type Refresh struct {
 	// PublicKeys are those that signatures of commits are checked with, as
 	// texts; they are there where a project demands signatures.
 	PublicKeys []string
+	// BasesPushed is when an event last said that a base was pushed to; zero: none
+	// has. A listing of a base that began before is too old.
+	BasesPushed time.Time
 }
 
 // A DecodedSpec is what the spec of an application means at a version of it.

@@ -214,9 +214,9 @@ func (r *Recorder) checkBase(source int, name string) error {
 
 // Bases opens the repositories of bases.
 type Bases interface {
-	// Base opens one for a file of the repository parent. With a demand, one that
-	// does not fulfil it is refused.
-	Base(ctx context.Context, tenant hub.TenantID, parent hub.Repository, project, address, revision string, demand *hub.SignatureDemand) (hub.Tree, error)
+	// Base opens one for a file of the repository parent, as it was at since or
+	// later. With a demand, one that does not fulfil it is refused.
+	Base(ctx context.Context, tenant hub.TenantID, parent hub.Repository, project, address, revision string, since time.Time, demand *hub.SignatureDemand) (hub.Tree, error)
 }
 
 // Borrows lets kustomizations use bases of other repositories. It comes after
@@ -245,7 +245,7 @@ func (s *Stage) withBases(ctx context.Context, tenant hub.TenantID, tree hub.Tre
 		}
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), baseLimit)
 		defer cancel()
-		return s.bases.Base(limited, tenant, parent, project, b.Address, b.Revision, demand)
+		return s.bases.Base(limited, tenant, parent, project, b.Address, b.Revision, refresh.BasesPushed, demand)
 	})
 }
 

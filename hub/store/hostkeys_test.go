@@ -139,6 +139,32 @@ func TestWebhookTargets(t *testing.T) {
 		if d := cmp.Diff(want, of(url)); d != "" {
 			t.Error(d)
 		}
+		pushed := func() (at, none time.Time) {
+			storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+				for _, r := range must[[]hub.Refresh](t)(tx.Refreshes(ctx, []hub.ApplicationID{app.ID, without.ID}, 5)) {
+					if r.Application.ID == app.ID {
+						at = r.BasesPushed
+					} else {
+						none = r.BasesPushed
+					}
+				}
+				return nil
+			})
+			return at, none
+		}
+		first, none := pushed()
+		if time.Since(first) > time.Hour || !none.IsZero() {
+			t.Errorf("its bases were pushed to at %v, and those of another at %v", first, none)
+		}
+		of(url)
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error { // what was rendered meanwhile
+			of := newSnapshot(app)
+			of.Inputs = base(url)
+			return tx.PutSnapshots(ctx, []hub.Snapshot{of})
+		})
+		if again, _ := pushed(); !again.After(first) {
+			t.Errorf("after the next push it is %v, before %v", again, first)
+		}
 		if other := of("https://git.example.com/lib/other"); len(other) > 0 {
 			t.Errorf("another address finds %v", other)
 		}

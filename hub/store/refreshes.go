@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -27,7 +28,8 @@ const (
 		FROM   ref
 		WHERE  tenant_id = $1 AND repository_id = ANY ($2::uuid[])
 		ORDER  BY repository_id, name`
-	selectAllApps = `SELECT id FROM application WHERE tenant_id = $1`
+	selectPushedBases = `SELECT application_id, pushed_at FROM directory.pushed_bases($1::uuid[])`
+	selectAllApps     = `SELECT id FROM application WHERE tenant_id = $1`
 )
 
 // Refreshes loads all that decides about the next desired state of the
@@ -70,6 +72,10 @@ func (t *Tenant) Refreshes(ctx context.Context, want []hub.ApplicationID, recent
 	if err != nil {
 		return nil, err
 	}
+	pushed, err := t.pushedBases(ctx, snapshots)
+	if err != nil {
+		return nil, err
+	}
 	shared := make(map[string]*hub.Project, len(projects))
 	for name, p := range projects {
 		p.Share()
@@ -78,10 +84,38 @@ func (t *Tenant) Refreshes(ctx context.Context, want []hub.ApplicationID, recent
 	for i := range out {
 		r := &out[i]
 		r.Sources, r.Recent = sources[r.Application.ID], snapshots[r.Application.ID]
-		r.Project = shared[r.Application.Project]
+		r.Project, r.BasesPushed = shared[r.Application.Project], pushed[r.Application.ID]
 		if c, ok := platforms[r.Application.Cluster]; ok {
 			r.Cluster = &c
 		}
+	}
+	return out, nil
+}
+
+// pushedBases returns when bases that applications use were last pushed to. Most
+// use none.
+func (t *Tenant) pushedBases(ctx context.Context, recent map[hub.ApplicationID][]hub.Snapshot) (map[hub.ApplicationID]time.Time, error) {
+	var users []string
+	for app, all := range recent {
+		if slices.ContainsFunc(all, func(s hub.Snapshot) bool { return hub.HasBases(s.Inputs) }) {
+			users = append(users, string(app))
+		}
+	}
+	if len(users) == 0 {
+		return nil, nil
+	}
+	out := make(map[hub.ApplicationID]time.Time, len(users))
+	rows, err := t.tx.Query(ctx, selectPushedBases, users)
+	if err != nil {
+		return nil, fmt.Errorf("read pushes to bases: %w", err)
+	}
+	var app hub.ApplicationID
+	var at time.Time
+	if _, err := pgx.ForEachRow(rows, []any{&app, &at}, func() error {
+		out[app] = at
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read pushes to bases: %w", err)
 	}
 	return out, nil
 }

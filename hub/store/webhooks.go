@@ -28,6 +28,18 @@ const (
 	fetchTargets = `
 		SELECT work.put(u.tenant_id, ARRAY[u.kind], ARRAY[u.key], ARRAY[now() + u.wait], ARRAY[false])
 		FROM   (SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::interval[]) AS v (tenant_id, kind, key, wait) ORDER BY 1, 2, 3) u`
+	// The time is the hub's, with which that of listings is compared.
+	markBases = `
+		WITH held AS (
+			SELECT b.tenant_id, b.application_id, b.place FROM directory.base_place b
+			WHERE  (b.tenant_id, b.application_id) IN (SELECT u.tenant, u.application FROM unnest(@tenants::uuid[], @applications::uuid[]) AS u (tenant, application))
+			ORDER  BY b.tenant_id, b.application_id, b.place
+			FOR    UPDATE
+		)
+		UPDATE directory.base_place b
+		SET    pushed_at = greatest(b.pushed_at, @at::timestamptz)
+		FROM   held h
+		WHERE  b.tenant_id = h.tenant_id AND b.application_id = h.application_id AND b.place = h.place`
 )
 
 // A WebhookTarget is a tenant with repositories at the address of an event, or
@@ -118,11 +130,11 @@ func (s *System) openSettings(ctx context.Context, tenant hub.TenantID, name str
 }
 
 // FetchTargets enqueues a fetch of the repositories of targets, and a refresh of
-// their applications once no older listing of a base is used. note is called for
-// each repository before the work is visible; it may be called again if the
-// transaction is repeated.
+// their applications, for which no older listing of a base is used any more. note
+// is called for each repository before the work is visible; it may be called again
+// if the transaction is repeated.
 func (s *System) FetchTargets(ctx context.Context, targets []WebhookTarget, note func(hub.TenantID, hub.RepositoryID)) error {
-	var tenants, kinds, keys []string
+	var tenants, kinds, keys, owners, users []string
 	var waits []time.Duration
 	add := func(tenant hub.TenantID, kind, key string, wait time.Duration) {
 		tenants, kinds, keys, waits = append(tenants, string(tenant)), append(kinds, kind), append(keys, key), append(waits, wait)
@@ -132,16 +144,23 @@ func (s *System) FetchTargets(ctx context.Context, targets []WebhookTarget, note
 			add(t.Tenant, hub.WorkFetch, string(id), t.Waits[id])
 		}
 		for _, id := range t.Applications {
-			add(t.Tenant, hub.WorkRefresh, string(id), hub.BaseFresh)
+			add(t.Tenant, hub.WorkRefresh, string(id), 0)
+			owners, users = append(owners, string(t.Tenant)), append(users, string(id))
 		}
 	}
 	if len(keys) == 0 {
 		return nil
 	}
+	now := time.Now()
 	return s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		for _, t := range targets {
 			for _, id := range t.Repositories {
 				note(t.Tenant, id)
+			}
+		}
+		if len(users) > 0 {
+			if _, err := exec(ctx, tx, "note pushes to bases", markBases, pgx.StrictNamedArgs{"tenants": owners, "applications": users, "at": now}); err != nil {
+				return err
 			}
 		}
 		_, err := exec(ctx, tx, "fetch repositories", fetchTargets, tenants, kinds, keys, waits)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/repourl"
@@ -33,9 +34,12 @@ type Access func(ctx context.Context, tenant hub.TenantID, project, address stri
 func (m *Mirrors) Opens(access Access) { m.access = access }
 
 // Base opens the files of a base at a revision: a branch, a tag, a full commit,
-// or nothing for the default branch. With a demand, whose commit it fills in, a
-// base that does not fulfil it is refused.
-func (m *Mirrors) Base(ctx context.Context, tenant hub.TenantID, parent hub.Repository, project, address, revision string, demand *hub.SignatureDemand) (hub.Tree, error) {
+// or nothing for the default branch. A listing of its branches that began before
+// since is not used. With a demand, whose commit it fills in, a base that does not
+// fulfil it is refused.
+func (m *Mirrors) Base(
+	ctx context.Context, tenant hub.TenantID, parent hub.Repository, project, address, revision string, since time.Time, demand *hub.SignatureDemand,
+) (hub.Tree, error) {
 	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(parent.ID)) {
 		return nil, fault.New(fault.Invalid, "%q of tenant %q is not the id of a repository", parent.ID, tenant)
 	}
@@ -57,7 +61,7 @@ func (m *Mirrors) Base(ctx context.Context, tenant hub.TenantID, parent hub.Repo
 	}
 	commit := revision
 	if !isCommit(revision) {
-		refs, err := mir.branches(ctx, repo)
+		refs, err := mir.branches(ctx, repo, since)
 		if err == nil {
 			commit, _, err = Resolve(refs, revision, "")
 		}
@@ -140,13 +144,13 @@ func (m *Mirrors) baseAccess(ctx context.Context, tenant hub.TenantID, parent hu
 	return cred, insecure || parent.Insecure, nil
 }
 
-// branches returns the branches and tags of a base.
-func (m *mirror) branches(ctx context.Context, repo hub.Repository) ([]hub.Ref, error) {
+// branches returns the branches and tags of a base, as they were at since or later.
+func (m *mirror) branches(ctx context.Context, repo hub.Repository, since time.Time) ([]hub.Ref, error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer m.leave()
-	if m.listed != nil && m.clock.Now().Sub(m.last.at) < hub.BaseFresh {
+	if m.listed != nil && m.clock.Now().Sub(m.last.at) < hub.BaseFresh && !m.last.at.Before(since) {
 		return m.listed, nil
 	}
 	if err := m.refused.find(baseListing, m.clock.Now()); err != nil {

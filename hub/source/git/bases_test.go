@@ -6,8 +6,10 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source/git"
@@ -18,7 +20,7 @@ import (
 // baseContent reads a file of a base.
 func baseContent(t *testing.T, m *git.Mirrors, parent hub.Repository, project, address, revision, name string) (string, error) {
 	t.Helper()
-	tree, err := m.Base(gittest.Context(t), tenant, parent, project, address, revision, nil)
+	tree, err := m.Base(gittest.Context(t), tenant, parent, project, address, revision, time.Time{}, nil)
 	if err != nil {
 		return "", err
 	}
@@ -116,12 +118,12 @@ func TestBases(t *testing.T) {
 		t.Parallel()
 		_, app, lib, _ := private(t)
 		for _, address := range []string{"file:///etc", "/etc", "ext::sh -c id", "-upload-pack=id", "https://"} {
-			if _, err := openWith(t, cred, git.Config{}).Base(gittest.Context(t), tenant, app.Hub(), "shop", address, "", nil); fault.KindOf(err) != fault.Invalid {
+			if _, err := openWith(t, cred, git.Config{}).Base(gittest.Context(t), tenant, app.Hub(), "shop", address, "", time.Time{}, nil); fault.KindOf(err) != fault.Invalid {
 				t.Errorf("%s: %v", address, err)
 			}
 		}
 		closed := openWith(t, cred, git.Config{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
-		if _, err := closed.Base(gittest.Context(t), tenant, app.Hub(), "shop", lib.Hub().URL, "", nil); err == nil {
+		if _, err := closed.Base(gittest.Context(t), tenant, app.Hub(), "shop", lib.Hub().URL, "", time.Time{}, nil); err == nil {
 			t.Error("an internal address is reached")
 		}
 	})
@@ -140,7 +142,7 @@ func TestBases(t *testing.T) {
 		for i := range 70 {
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
-			_, last = m.Base(ended, tenant, parent, "shop", lib.Hub().URL+strings.Repeat("x", i+1), "main", nil)
+			_, last = m.Base(ended, tenant, parent, "shop", lib.Hub().URL+strings.Repeat("x", i+1), "main", time.Time{}, nil)
 		}
 		if fault.KindOf(last) != fault.Exceeded {
 			t.Errorf("base number 71: %v", last)
@@ -154,6 +156,56 @@ func TestBases(t *testing.T) {
 	})
 }
 
+func TestPushesToBases(t *testing.T) {
+	t.Parallel()
+	s := gittest.New(t)
+	app, lib := s.Repo("app"), s.Repo("lib")
+	app.Commit("refs/heads/main", "base", gittest.Files{"f": "app"})
+	lib.Commit("refs/heads/main", "base", gittest.Files{"f": "one"})
+	m, parent := openWith(t, hub.Credential{}, git.Config{}), app.Hub()
+	at := func(t *testing.T, since time.Time) string {
+		t.Helper()
+		tree, err := m.Base(gittest.Context(t), tenant, parent, "shop", lib.Hub().URL, "main", since, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := tree.ReadFile("f")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if got := at(t, time.Time{}); got != "one" {
+		t.Fatal(got)
+	}
+	t.Run("KUST-10 HOOKW-04 a listing from before a push is not used after it", func(t *testing.T) {
+		lib.Commit("refs/heads/main", "next", gittest.Files{"f": "two"})
+		if got := at(t, time.Now()); got != "two" {
+			t.Errorf("it is %q", got)
+		}
+	})
+	t.Run("KUST-10 HOOKW-04 nor is one that was under way at the push", func(t *testing.T) {
+		lib.Commit("refs/heads/main", "next", gittest.Files{"f": "three"})
+		var pushed time.Time
+		var once sync.Once
+		s.Set("", func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodPost { // the branches are listed, their objects are requested
+				once.Do(func() {
+					lib.Commit("refs/heads/main", "next", gittest.Files{"f": "four"})
+					pushed = time.Now()
+				})
+			}
+			return false
+		})
+		if got := at(t, time.Now()); got != "three" || pushed.IsZero() {
+			t.Fatalf("it is %q, pushed at %v", got, pushed)
+		}
+		if got := at(t, pushed); got != "four" {
+			t.Errorf("it is %q", got)
+		}
+	})
+}
+
 func TestSignaturesOfBases(t *testing.T) {
 	t.Parallel()
 	release, other := newSigner(t, "Release", nil), newSigner(t, "Other", nil)
@@ -163,7 +215,7 @@ func TestSignaturesOfBases(t *testing.T) {
 	app.Commit("refs/heads/main", "base", gittest.Files{"f": "app"})
 	m := gittest.NewMirrors(t, git.Config{})
 	open := func(revision string, d *hub.SignatureDemand) error {
-		_, err := m.Base(gittest.Context(t), tenant, app.Hub(), "shop", h.Hub().URL, revision, d)
+		_, err := m.Base(gittest.Context(t), tenant, app.Hub(), "shop", h.Hub().URL, revision, time.Time{}, d)
 		return err
 	}
 	signed := h.commit(release, "signed")

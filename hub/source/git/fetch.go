@@ -68,6 +68,7 @@ type visit struct {
 }
 
 func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Credential) ([]hub.Ref, error) {
+	begun := m.clock.Now() // what is pushed from here on may not be listed
 	v, err := m.visit(ctx, repo, cred)
 	if err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 	}
 	sum := digest(v.tips)
 	if sum == m.last.digest {
-		m.last.at = m.clock.Now()
+		m.last.at = begun
 		return refs(v.tips), nil
 	}
 	err = v.update(ctx)
@@ -96,7 +97,7 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 	if err != nil {
 		return nil, v.failed(nil, 0, err)
 	}
-	m.last.digest, m.last.at = sum, m.clock.Now()
+	m.last.digest, m.last.at = sum, begun
 	m.tidy(ctx)
 	return refs(v.tips), nil
 }
