@@ -61,7 +61,7 @@ var reviewedViews = map[string]string{
 var definers = []string{
 	"directory.api_key_uses", "directory.attach", "directory.attach_agent", "directory.detach", "directory.detach_agent", "directory.drop_bases", "directory.drop_join_tokens", "directory.drop_presence",
 	"directory.drop_quarantine", "directory.drop_rewind", "directory.drop_token", "directory.end_account", "directory.end_api_key", "directory.end_sessions", "directory.held", "directory.note_place", "directory.note_webhook_key", "directory.note_webhook_secret", "directory.prune_audit",
-	"directory.put_api_key", "directory.put_bases", "directory.put_certificate", "directory.put_join_token", "directory.put_quarantine", "directory.put_rewind", "directory.put_token",
+	"directory.pushed_bases", "directory.put_api_key", "directory.put_bases", "directory.put_certificate", "directory.put_join_token", "directory.put_quarantine", "directory.put_rewind", "directory.put_token",
 	"directory.revoke_agent", "directory.sessions_of",
 	"directory.token_uses", "work.enlist", "work.enqueue", "work.good_leases", "work.held", "work.purge_tenant", "work.refresh_statistic", "work.refresh_statistics", "work.still_leased", "work.waiting",
 }
