@@ -140,15 +140,17 @@ func neutral(a answer, values ...string) string {
 		}
 	}
 	text = append(text, a.body...)
+	// What is drawn at random comes first: a short name that was asked for can be
+	// a part of it by chance.
+	text = anySecret.ReplaceAll(text, []byte("‹secret›"))
+	text = anyVersion.ReplaceAll(text, []byte(`"version":‹version›`))
+	text = anyTime.ReplaceAll(text, []byte("‹time›"))
 	for _, value := range values {
 		for _, v := range []string{value, url.PathEscape(value), url.QueryEscape(value), strings.Trim(string(must(json.Marshal(value))), `"`)} {
 			text = bytes.ReplaceAll(text, []byte(v), []byte("‹asked›"))
 		}
 	}
-	text = anySecret.ReplaceAll(text, []byte("‹secret›"))
-	text = anyVersion.ReplaceAll(text, []byte("‹version›"))
-	text = anyUUID.ReplaceAll(text, []byte("‹uuid›"))
-	return string(anyTime.ReplaceAll(text, []byte("‹time›")))
+	return string(anyUUID.ReplaceAll(text, []byte("‹uuid›")))
 }
 
 func must(b []byte, err error) []byte {
