@@ -98,8 +98,9 @@ type refreshWork struct {
 }
 
 func (w refreshWork) Claim(ctx context.Context, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
-	but := func() []hub.TenantID { return append(w.queue.pacer.Held(pacing.Refresh), busy()...) }
-	return w.queue.ClaimExcept(ctx, hub.WorkRefresh, limit, but, freed)
+	return w.queue.ClaimWithin(ctx, hub.WorkRefresh, func() (int, []hub.TenantID) {
+		return limit, append(w.queue.pacer.Held(pacing.Refresh), busy()...)
+	}, freed)
 }
 
 // recentSnapshots is how far back a commit may go without a render. All of them
@@ -415,8 +416,8 @@ type fetchWork struct {
 	db    *store.DB
 }
 
-func (w fetchWork) Claim(ctx context.Context, limit int) ([]hub.WorkItem, error) {
-	return w.queue.Claim(ctx, hub.WorkFetch, limit)
+func (w fetchWork) Claim(ctx context.Context, room func() (int, []hub.TenantID), freed <-chan struct{}) ([]hub.WorkItem, error) {
+	return w.queue.ClaimWithin(ctx, hub.WorkFetch, room, freed)
 }
 
 func (w fetchWork) Load(ctx context.Context, item hub.WorkItem) (repo hub.Repository, cred hub.Credential, err error) {
@@ -450,6 +451,7 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		w.queue.metrics.Fetched(sentence == "")
 	}
 	ctx = trace.Resume(ctx, item.Trace)
+	refreshes := false
 	err := w.db.InTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
 		held, err := t.Held(ctx, item.Kind, map[string]int64{item.Key: item.Token})
 		if err == nil && !held[item.Key] {
@@ -463,6 +465,7 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 			return err
 		}
 		w.queue.continued(ctx, t)
+		t.Enqueued(func(kind, _ string) { refreshes = refreshes || kind == hub.WorkRefresh })
 		if sentence == "" {
 			if next, err = asTenantWants(ctx, t, next, item.Forced); err != nil {
 				return err
@@ -475,7 +478,9 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		w.queue.drop([]hub.WorkItem{item})
 		return err
 	}
-	w.queue.notify(hub.WorkRefresh)
+	if refreshes {
+		w.queue.notify(hub.WorkRefresh)
+	}
 	return w.queue.Done(ctx, []hub.WorkItem{item}) // it is there again for the next look
 }
 

@@ -146,23 +146,25 @@ func (q *queue) continued(ctx context.Context, t *store.Tenant) {
 // Claim leases work and waits for the first item. It waits for an unreachable
 // database: nothing can be done without it, and it is reported elsewhere.
 func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
-	busy := func() []hub.TenantID { return nil }
-	if kind == hub.WorkOutcome {
-		busy = func() []hub.TenantID { return q.pacer.Held(pacing.Feedback) }
-	}
-	return q.ClaimExcept(ctx, kind, limit, busy, nil)
+	return q.ClaimWithin(ctx, kind, func() (int, []hub.TenantID) {
+		if kind == hub.WorkOutcome {
+			return limit, q.pacer.Held(pacing.Feedback)
+		}
+		return limit, nil
+	}, nil)
 }
 
-// ClaimExcept is Claim without the tenants that busy returns, and claims again
-// when freed signals that these have become fewer.
-func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
+// ClaimWithin is Claim of as many as room returns, without the tenants that are
+// busy, and claims again when freed signals that there is more room.
+func (q *queue) ClaimWithin(ctx context.Context, kind string, room func() (limit int, busy []hub.TenantID), freed <-chan struct{}) ([]hub.WorkItem, error) {
 	signal := q.signal(kind)
 	for {
 		lifecycle.Beat(ctx)
 		if kind == hub.WorkOutcome {
 			q.pacer.Wait(ctx, "")
 		}
-		items, err := q.claimBounded(ctx, kind, limit, busy())
+		limit, busy := room()
+		items, err := q.claimBounded(ctx, kind, limit, busy)
 		if err != nil && fault.KindOf(err) != fault.Offline {
 			return nil, err
 		}
@@ -204,7 +206,7 @@ func (q *queue) claimBounded(ctx context.Context, kind string, limit int, busy [
 }
 
 func (q *queue) claim(ctx context.Context, kind string, limit int, busy []hub.TenantID) ([]hub.WorkItem, error) {
-	if q.closed != nil && q.closed() {
+	if limit < 1 || q.closed != nil && q.closed() {
 		return nil, nil
 	}
 	if q.among != nil && slices.Contains(shared, kind) {

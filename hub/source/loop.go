@@ -20,9 +20,10 @@ import (
 // Work is where the loop finds repositories that are due, and leaves what it
 // found. The daemon provides it from the store.
 type Work interface {
-	// Claim leases up to limit repositories that are due, tenants in turn, and
-	// waits for the first one.
-	Claim(ctx context.Context, limit int) ([]hub.WorkItem, error)
+	// Claim leases repositories that are due, tenants in turn, and waits for the
+	// first one. Each attempt asks room how many there is room for, and skips
+	// the tenants that are busy; freed is notified when there is more room.
+	Claim(ctx context.Context, room func() (limit int, busy []hub.TenantID), freed <-chan struct{}) ([]hub.WorkItem, error)
 	// Load reads the repository of an item and its credential. The error is
 	// fault.Missing once the repository is gone.
 	Load(ctx context.Context, item hub.WorkItem) (hub.Repository, hub.Credential, error)
@@ -117,35 +118,13 @@ func (l *Loop) claim(ctx context.Context) error {
 		l.log.ErrorContext(ctx, "fetch work cannot be claimed", logkey.Error, err, logkey.Wait, wait)
 	}
 	return lifecycle.Loop(ctx, l.clock, lifecycle.Backoff{}, failed, func(ctx context.Context) error {
-		room, err := l.queue.freeWorkers(ctx)
-		if err != nil {
-			return err
-		}
-		items, err := l.work.Claim(ctx, room)
+		items, err := l.work.Claim(ctx, l.queue.room, l.queue.freed)
 		if err != nil {
 			return fmt.Errorf("claim: %w", err)
 		}
-		return l.handBack(ctx, l.queue.add(items), len(items))
+		l.queue.add(items)
+		return nil
 	})
-}
-
-// overShare is how long repositories beyond a tenant's share wait before they
-// are due again. Others are claimed first in that time, and without others the
-// delay is short.
-const overShare = 200 * time.Millisecond
-
-// handBack puts off what a tenant has over its share. A claim that brought
-// nothing else is not followed by the next one at once.
-func (l *Loop) handBack(ctx context.Context, over []hub.WorkItem, claimed int) error {
-	for _, item := range over {
-		if err := l.leave(ctx, item, l.clock.Now().Add(overShare)); err != nil {
-			return fmt.Errorf("hand back: %w", err)
-		}
-	}
-	if len(over) > 0 && len(over) == claimed {
-		return lifecycle.Sleep(ctx, l.clock, overShare/2)
-	}
-	return nil
 }
 
 // worker fetches repositories of the queue.

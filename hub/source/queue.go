@@ -4,25 +4,33 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// A queue holds claimed items until a worker is free and their tenant has fewer
-// running than it may. Items beyond that are not accepted, so that slow servers
-// of one tenant do not block others.
+// A queue holds claimed items until a worker takes them. It says how many may be
+// claimed, so that no tenant has more than its share and slow servers of one
+// tenant do not block others.
 type queue struct {
 	parallel, perTenant int
+	freed               chan struct{} // there is more room than at the last look
 
 	mu      sync.Mutex
 	changed *sync.Cond
 	waiting []hub.WorkItem
 	running map[hub.TenantID]map[string]hub.WorkItem // by key, with the newest lease
 	busy    int
+	claimed time.Time // the last time
+	pending bool      // freed will be notified
 }
 
+// gather is the least time between two claims while room is short: what becomes
+// due at short intervals is claimed together.
+const gather = 30 * time.Millisecond
+
 func newQueue(cfg LoopConfig) *queue {
-	q := &queue{parallel: cfg.Parallel, perTenant: cfg.PerTenant, running: map[hub.TenantID]map[string]hub.WorkItem{}}
+	q := &queue{parallel: cfg.Parallel, perTenant: cfg.PerTenant, freed: make(chan struct{}, 1), running: map[hub.TenantID]map[string]hub.WorkItem{}}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
@@ -41,23 +49,40 @@ func (q *queue) wait(ctx context.Context, ready func() bool) error {
 	return ctx.Err()
 }
 
-// freeWorkers waits for idle workers and returns their number.
-func (q *queue) freeWorkers(ctx context.Context) (n int, err error) {
+// room returns how many items may be claimed, whatever their tenants are, and
+// the tenants that have their share already.
+func (q *queue) room() (limit int, busy []hub.TenantID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	err = q.wait(ctx, func() bool {
-		n = q.parallel - q.busy - len(q.waiting)
-		return n > 0
-	})
-	return n, err
+	limit = min(q.parallel-q.busy-len(q.waiting), q.perTenant)
+	for tenant, n := range q.shares() {
+		if n < q.perTenant {
+			limit = min(limit, q.perTenant-n)
+		} else {
+			busy = append(busy, tenant)
+		}
+	}
+	return max(limit, 0), busy
 }
 
-// add adds items and returns those beyond the share of their tenant. An item
-// that is running already was claimed again after its lease ran out: the
-// running one goes on under the new lease.
-func (q *queue) add(items []hub.WorkItem) (over []hub.WorkItem) {
+// shares is how much of each tenant runs or waits. The caller holds the lock.
+func (q *queue) shares() map[hub.TenantID]int {
+	out := map[hub.TenantID]int{}
+	for tenant, mine := range q.running {
+		out[tenant] = len(mine)
+	}
+	for _, w := range q.waiting {
+		out[w.Tenant]++
+	}
+	return out
+}
+
+// add adds claimed items. One that is running already was claimed again after
+// its lease ran out: the running one goes on under the new lease.
+func (q *queue) add(items []hub.WorkItem) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.claimed = time.Now()
 	for _, item := range items {
 		mine := q.running[item.Tenant]
 		if _, ok := mine[item.Key]; ok {
@@ -69,20 +94,9 @@ func (q *queue) add(items []hub.WorkItem) (over []hub.WorkItem) {
 			q.waiting[i] = item
 			continue
 		}
-		share := len(mine)
-		for _, w := range q.waiting {
-			if w.Tenant == item.Tenant {
-				share++
-			}
-		}
-		if share >= q.perTenant {
-			over = append(over, item)
-			continue
-		}
 		q.waiting = append(q.waiting, item)
 	}
 	q.changed.Broadcast()
-	return over
 }
 
 // next waits for an item.
@@ -121,13 +135,31 @@ func (q *queue) newest(item hub.WorkItem) hub.WorkItem {
 	return item
 }
 
+// done takes an item out. If nothing could be claimed for its tenant or at all,
+// that can be tried again, soon after the last claim.
 func (q *queue) done(item hub.WorkItem) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	short := q.busy+len(q.waiting) >= q.parallel || q.shares()[item.Tenant] >= q.perTenant
 	q.busy--
 	mine := q.running[item.Tenant]
 	if delete(mine, item.Key); len(mine) == 0 {
 		delete(q.running, item.Tenant)
 	}
 	q.changed.Broadcast()
+	if short && !q.pending {
+		q.pending = true
+		time.AfterFunc(time.Until(q.claimed.Add(gather)), q.free)
+	}
+}
+
+// free notifies the claim that waits, or the next one.
+func (q *queue) free() {
+	q.mu.Lock()
+	q.pending = false
+	q.mu.Unlock()
+	select {
+	case q.freed <- struct{}{}:
+	default: // one is waiting
+	}
 }

@@ -108,11 +108,16 @@ func (x profiler) idleProfiles(ctx context.Context, name string) error {
 // busyProfile watches the CPU of the hub from now on. The function waits for
 // the end.
 func (x profiler) busyProfile(ctx context.Context, name string) func() error {
+	return x.profileFor(ctx, name, busySeconds)
+}
+
+// profileFor does so for a number of seconds.
+func (x profiler) profileFor(ctx context.Context, name string, seconds int) func() error {
 	if x.profiles == "" {
 		return func() error { return nil }
 	}
 	done := make(chan error, 1)
-	go func() { done <- x.profile(ctx, fmt.Sprintf("profile?seconds=%d", busySeconds), name+"-cpu.pb.gz") }()
+	go func() { done <- x.profile(ctx, fmt.Sprintf("profile?seconds=%d", seconds), name+"-cpu.pb.gz") }()
 	return func() error { return <-done }
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -43,13 +44,20 @@ func (x *sourceBench) polled(ctx context.Context) error {
 	if err := pause(ctx, pollInterval); err != nil { // the first polls come at once, the next ones spread
 		return err
 	}
+	if err := x.statements(ctx, "B06-before.txt"); err != nil {
+		return err
+	}
 	// Two intervals in which nothing changes.
 	asked := requestsOf(repos)
+	profiled := x.profileFor(ctx, "B06", int(pollInterval.Seconds()))
 	cpu, begin := process.CPUSeconds(x.f.hub()...), time.Now()
 	if err := pause(ctx, 2*pollInterval); err != nil {
 		return err
 	}
 	took, spent := time.Since(begin), process.CPUSeconds(x.f.hub()...)-cpu
+	if err := errors.Join(profiled(), x.statements(ctx, "B06-statements.txt")); err != nil {
+		return err
+	}
 	now := requestsOf(repos)
 	listings := now.Listings - asked.Listings
 	null, err := x.nullPoll(ctx, urls)
