@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/capstan-cd/capstan/hub"
 )
@@ -54,15 +55,15 @@ func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Re
 	if sentence = clean(sentence); sentence != "" {
 		return false, t.fetchFailed(ctx, id, before, sentence, at, asked)
 	}
-	changed, err := t.replaceRefs(ctx, id, refs)
+	changed, asking, err := t.replaceRefs(ctx, id, refs, at)
 	if err != nil {
 		return false, err
 	}
-	if _, err := exec(ctx, t.tx, "store fetch", finishFetch, t.id, id, micro(at)); err != nil {
-		return false, err
-	}
 	if !changed && before.sentence == "" && !asked {
-		return false, t.askedAgain(ctx, id, at)
+		for _, app := range asking {
+			t.enqueue(hub.WorkRefresh, app, at, false)
+		}
+		return false, nil
 	}
 	// Other commits show in an application once it has been refreshed.
 	return changed, t.repositoryMoved(ctx, id, at, before.sentence != "" || !changed)
@@ -94,7 +95,10 @@ func (t *Tenant) fetchFailed(ctx context.Context, id hub.RepositoryID, before fe
 	return t.repositoryMoved(ctx, id, at, true) // its applications say so from now on
 }
 
-func (t *Tenant) replaceRefs(ctx context.Context, id hub.RepositoryID, refs []hub.Ref) (bool, error) {
+// replaceRefs stores the refs of a fetch, and that it was done at that time. It
+// reports whether a ref changed, and returns the applications whose annotation
+// requests a refresh.
+func (t *Tenant) replaceRefs(ctx context.Context, id hub.RepositoryID, refs []hub.Ref, at time.Time) (changed bool, asking []string, err error) {
 	byName := make(map[string]string, len(refs))
 	for _, r := range refs {
 		byName[r.Name] = r.Commit
@@ -103,20 +107,17 @@ func (t *Tenant) replaceRefs(ctx context.Context, id hub.RepositoryID, refs []hu
 	for name, commit := range byName {
 		names, commits = append(names, name), append(commits, commit)
 	}
-	b := &pgx.Batch{}
-	b.Queue(deleteRefs, t.id, id, names)
-	b.Queue(upsertRefs, t.id, id, names, commits)
-	results := t.tx.SendBatch(ctx, b)
-	defer results.Close()
-	var changed int64
-	for range b.Len() {
-		tag, err := results.Exec()
-		if err != nil {
-			return false, fmt.Errorf("replace refs of %q: %w", id, err)
-		}
-		changed += tag.RowsAffected()
+	count := func(tag pgconn.CommandTag) error {
+		changed = changed || tag.RowsAffected() > 0
+		return nil
 	}
-	return changed > 0, results.Close()
+	b := &pgx.Batch{}
+	b.Queue(deleteRefs, t.id, id, names).Exec(count)
+	b.Queue(upsertRefs, t.id, id, names, commits).Exec(count)
+	b.Queue(finishFetch, t.id, id, micro(at))
+	queueList(b, "applications that ask for a look", pgx.RowTo[string], &asking, selectAskingApps, t.id, id, hub.RefreshAnnotations())
+	err = send(ctx, t.tx, fmt.Sprintf("replace refs of %q", id), b)
+	return changed, asking, err
 }
 
 // repositoryMoved refreshes the applications that use the repository. Shown

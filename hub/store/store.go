@@ -365,6 +365,25 @@ func (s *System) do(ctx context.Context, fn func(context.Context, pgx.Tx) error)
 	})
 }
 
+// repeatable runs what changes nothing more when it is run again, without a
+// transaction that begins and ends in round trips of its own. It is run again
+// if the pool returned a connection that was closed.
+func (s *System) repeatable(ctx context.Context, fn func(context.Context, *pgxpool.Conn) error) error {
+	return retry(ctx, func() error {
+		conn, err := s.db.system.Acquire(ctx)
+		if err != nil {
+			return &beginError{fmt.Errorf("acquire connection: %w", err)}
+		}
+		defer conn.Release()
+		if err := fn(ctx, conn); err != nil && !refused(err) {
+			return &beginError{err}
+		} else if err != nil {
+			return err
+		}
+		return nil
+	})
+}
+
 // retry runs a whole transaction again while the database refuses it because
 // of others, with a growing random wait, and classifies what remains.
 func retry(ctx context.Context, try func() error) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -298,15 +299,16 @@ func (s *System) Finish(ctx context.Context, items []hub.WorkItem) (again bool, 
 		return false, nil
 	}
 	kinds, tenants, keys, tokens := columns(items)
-	err = s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := exec(ctx, tx, "lock finished work", lockWork, kinds, tenants, keys, tokens); err != nil {
-			return err
+	err = s.repeatable(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		// Without a begin, a batch is one transaction and one round trip.
+		b := &pgx.Batch{}
+		b.Queue(lockWork, kinds, tenants, keys, tokens)
+		b.Queue(keepWork, kinds, tenants, keys, tokens).QueryRow(func(row pgx.Row) error { return row.Scan(&again) })
+		b.Queue(dropWork, kinds, tenants, keys, tokens)
+		if err := conn.SendBatch(ctx, b).Close(); err != nil {
+			return fmt.Errorf("finish work: %w", err)
 		}
-		if err := tx.QueryRow(ctx, keepWork, kinds, tenants, keys, tokens).Scan(&again); err != nil {
-			return fmt.Errorf("store work that was enqueued again: %w", err)
-		}
-		_, err := exec(ctx, tx, "drop finished work", dropWork, kinds, tenants, keys, tokens)
-		return err
+		return nil
 	})
 	return again, err
 }
@@ -324,9 +326,9 @@ func (s *System) PutOff(ctx context.Context, items []hub.WorkItem, due time.Time
 		return false, nil
 	}
 	kinds, tenants, keys, tokens := columns(items)
-	err = s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.repeatable(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		args := pgx.StrictNamedArgs{"kinds": kinds, "tenants": tenants, "keys": keys, "tokens": tokens, "due": due}
-		if err := tx.QueryRow(ctx, postponeWork, args).Scan(&now); err != nil {
+		if err := conn.QueryRow(ctx, postponeWork, args).Scan(&now); err != nil {
 			return fmt.Errorf("put work off: %w", err)
 		}
 		return nil
