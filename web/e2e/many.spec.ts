@@ -1,10 +1,32 @@
 // The list with thousands of applications, measured. integration/tools/bench runs it.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Page } from '@playwright/test';
 import { expect, signIn, test } from './console';
 import { product } from './product';
 
 const { url } = product;
+
+/**
+ * Has the page itself measure how long it takes, in milliseconds, from the next key or click until the frame is
+ * painted that has the number of applications. What asks the page from outside asks too seldom, and takes time of it.
+ */
+async function shows(page: Page, count: string): Promise<() => Promise<number>> {
+  await page.evaluate(`window.shown = new Promise((done) => {
+    let begin;
+    const start = () => (begin ??= performance.now());
+    for (const kind of ['input', 'click']) addEventListener(kind, start, { capture: true, once: true });
+    const heading = document.querySelector('.heading');
+    const there = () => [...heading.children].some((e) => e.textContent === '${count}');
+    const watch = new MutationObserver(() => {
+      if (begin === undefined || !there()) return;
+      watch.disconnect();
+      requestAnimationFrame(() => setTimeout(() => done(Math.round(performance.now() - begin))));
+    });
+    watch.observe(heading, { subtree: true, childList: true, characterData: true });
+  }); undefined`);
+  return () => page.evaluate<number>('window.shown');
+}
 
 test('UX-NAV-1 the list of 10,000 applications is read and filtered within its budgets', async ({ page }) => {
   let bytes = 0;
@@ -31,6 +53,7 @@ test('UX-NAV-1 the list of 10,000 applications is read and filtered within its b
     sizes.push(bytes);
   }
   const box = page.getByRole('textbox', { name: 'Search applications' });
+  const all = page.getByText('10,000 applications', { exact: true });
   const filters: number[] = [];
   for (const [text, count] of [
     ['app-777', '11 applications'],
@@ -40,14 +63,22 @@ test('UX-NAV-1 the list of 10,000 applications is read and filtered within its b
     ['app-9999', '1 application'],
   ] as const) {
     await box.fill('');
-    await page.getByText('10,000 applications', { exact: true }).waitFor();
-    const begin = Date.now();
+    await all.waitFor();
+    const shown = await shows(page, count);
     await box.fill(text);
-    await page.getByText(count, { exact: true }).waitFor();
-    filters.push(Date.now() - begin);
+    filters.push(await shown());
+  }
+  const chosen: number[] = [];
+  const project = page.getByRole('region', { name: 'Project', exact: true }).locator('.facet button:not(.bar)');
+  for (let i = 0; i < 5; i++) {
+    await box.fill('');
+    await all.waitFor();
+    const shown = await shows(page, '100 applications');
+    await project.nth(i).click();
+    chosen.push(await shown());
   }
   await box.fill('');
-  await page.getByText('10,000 applications', { exact: true }).waitFor();
+  await all.waitFor();
   const begin = Date.now();
   await page.locator('section.list').evaluate((e) => e.scrollTo(0, e.scrollHeight));
   await page.locator('[data-index="9999"] .name-cell a').waitFor();
@@ -57,6 +88,6 @@ test('UX-NAV-1 the list of 10,000 applications is read and filtered within its b
   const heap = await page.evaluate<number>('performance.memory ? performance.memory.usedJSHeapSize : 0');
   writeFileSync(
     join(product.work, 'figures.json'),
-    JSON.stringify({ firsts, sizes, filters, end, drawn, heap, requests }),
+    JSON.stringify({ firsts, sizes, filters, chosen, end, drawn, heap, requests }),
   );
 });

@@ -20,7 +20,7 @@ vi.hoisted(() => {
 
 type Answer = { status: number; body: unknown };
 let answers: Record<string, Answer>;
-let sent: { path: string; body: string }[];
+let sent: { path: string; query: URLSearchParams; body: string }[];
 
 const me = { username: 'ann', tenant: 'default', permissions: [] };
 const refused = { status: 401, body: { code: 'CAP-1401', message: 'you are not signed in' } };
@@ -56,8 +56,9 @@ beforeEach(() => {
   );
   // The client takes fetch when it is called, so the stub stands in for the hub.
   vi.stubGlobal('fetch', async (request: Request) => {
-    const path = `${request.method} ${new URL(request.url).pathname}`;
-    sent.push({ path, body: await request.text() });
+    const at = new URL(request.url);
+    const path = `${request.method} ${at.pathname}`;
+    sent.push({ path, query: at.searchParams, body: await request.text() });
     const answer = answers[path] ?? { status: 404, body: {} };
     return Response.json(answer.body, { status: answer.status });
   });
@@ -116,6 +117,33 @@ test('a list that cannot be read says why', async () => {
   show('/applications');
   await screen.findByText('The store is away.');
   await screen.findByRole('button', { name: 'Try again' });
+});
+
+test('UX-NAV-1 a filter asks for rows and for numbers, each once, and a wrong one leaves what was shown', async () => {
+  const list = { items: [], rows: [], total: 3, facets: [{ field: 'project', values: [{ value: 'p', count: 3 }] }] };
+  answers = {
+    'GET /api/v1/me': { status: 200, body: me },
+    'GET /api/v1/applications': { status: 200, body: { ...list, cursor: '1' } },
+  };
+  show('/applications');
+  await screen.findByText('3 applications');
+  const asked = (query: string) =>
+    sent
+      .filter((s) => s.query.get('query') === query)
+      .map((s) => (s.query.has('facets') ? 'numbers' : `rows by ${s.query.get('sort')}`));
+  answers['GET /api/v1/applications'] = { status: 200, body: { ...list, total: 2 } };
+  fireEvent.change(screen.getByLabelText('Search applications'), { target: { value: 'shop' } });
+  await screen.findByText('2 applications');
+  expect(asked('shop').sort()).toEqual(['numbers', 'rows by name']);
+  expect(window.location.search).toBe('?q=shop');
+  answers['GET /api/v1/applications'] = { status: 200, body: { ...list, total: 1 } };
+  fireEvent.click(screen.getByRole('button', { name: /^p\s*3$/ }));
+  await screen.findByText('1 application');
+  expect(asked('shop project:p').sort()).toEqual(['numbers', 'rows by name']);
+  answers['GET /api/v1/applications'] = { status: 400, body: { message: 'no such field' } };
+  fireEvent.change(screen.getByLabelText('Search applications'), { target: { value: 'wrong:' } });
+  await screen.findByText(/No such field/);
+  screen.getByText('1 application');
 });
 
 test('UX-A11-7 the overview says that all is quiet only when everything was read', async () => {

@@ -21,6 +21,7 @@ test('a revision is shortened, and none is a dash', () => {
 test('an absolute time names its zone', () => {
   expect(exact('2026-03-01T12:00:00Z')).toMatch(/2026.*(UTC|GMT|[A-Z]{2,5})/);
   expect(exact(undefined)).toBe('');
+  expect(exact('not a time')).toBe('');
 });
 
 test('ROLL-06 how long a deployment took is said in two units', () => {

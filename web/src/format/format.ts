@@ -10,21 +10,33 @@ const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ['second', 1],
 ];
 
+// Making a format takes longer than using it, and lists use these in each row.
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'always', style: 'short' });
+const absolute = new Intl.DateTimeFormat('en-GB', {
+  year: 'numeric',
+  month: 'numeric',
+  day: 'numeric',
+  hour: 'numeric',
+  minute: 'numeric',
+  second: 'numeric',
+  timeZoneName: 'short',
+});
+
 /** How long ago something was, in the largest whole unit. */
 export function ago(at: string | undefined, now: number): string {
   if (!at) return 'never';
   const seconds = Math.round((now - Date.parse(at)) / 1000);
   if (seconds < 5) return 'now';
-  const format = new Intl.RelativeTimeFormat('en', { numeric: 'always', style: 'short' });
   for (const [unit, size] of units) {
-    if (seconds >= size) return format.format(-Math.floor(seconds / size), unit);
+    if (seconds >= size) return relative.format(-Math.floor(seconds / size), unit);
   }
   return 'now';
 }
 
 /** An absolute time with its zone, for a hover. */
 export function exact(at: string | undefined): string {
-  return at ? new Date(at).toLocaleString('en-GB', { timeZoneName: 'short' }) : '';
+  const time = Date.parse(at ?? '');
+  return Number.isNaN(time) ? '' : absolute.format(time);
 }
 
 /** How long something took, in its two largest units; empty: it is not known. */

@@ -1,4 +1,5 @@
 import { Tooltip } from '@mantine/core';
+import { memo } from 'react';
 import type { Application } from '../api/client';
 import { Shape, type ShapeName, type Tone } from './shapes';
 
@@ -113,7 +114,7 @@ export const operationOrder: [string, Look][] = [
 export const stateLabel = (state: State) => stateLooks[state].label;
 
 /** Desired against live. Grey when the agent has not been heard lately. */
-export function DriftBadge({
+export const DriftBadge = memo(function DriftBadge({
   status,
   stale = false,
   why,
@@ -135,10 +136,10 @@ export function DriftBadge({
       {...(weight ? { weight } : {})}
     />
   );
-}
+});
 
 /** The one thing to know of an application, with the reason on hover. */
-export function StateBadge({
+export const StateBadge = memo(function StateBadge({
   state,
   message,
   weight,
@@ -156,10 +157,10 @@ export function StateBadge({
       {...(weight ? { weight } : {})}
     />
   );
-}
+});
 
 /** How well the application or object is, with its worst cause on hover. */
-export function HealthBadge({
+export const HealthBadge = memo(function HealthBadge({
   status,
   cause,
   stale = false,
@@ -172,4 +173,4 @@ export function HealthBadge({
 }) {
   const look = healthLooks[status ?? 'Unknown'];
   return <StateMark look={look} hint={cause || look.label} stale={stale} {...(weight ? { weight } : {})} />;
-}
+});

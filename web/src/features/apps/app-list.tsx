@@ -1,8 +1,8 @@
 import { Button, Text, Title } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
-import { useQuery } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
-import { useEffect, useState } from 'react';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { HubError, sentence } from '../../api/errors';
 import { Nothing, Screen } from '../../ui/states';
 import { type Facet, listQueries, type Row, type RowPage, type Spec } from './list/api';
@@ -27,27 +27,45 @@ export function AppList() {
   const [looks, setLooks] = useStored('list', readLooks);
   const [favourites, setFavourites] = useStored('favourites', texts);
   const [filtering, setFiltering] = useState(false);
-  const open = (next: ListSearch, replace = false) => void navigate({ search: next, replace });
-  const set = (change: { [name in keyof ListSearch]: ListSearch[name] | undefined }, replace = true) => {
-    const next: ListSearch = {};
-    const all = { ...search, ...change };
-    if (all.q) next.q = all.q;
-    if (all.sort) next.sort = all.sort;
-    if (all.view) next.view = all.view;
-    if (all.fav) next.fav = all.fav;
-    if (all.bulk) next.bulk = all.bulk;
-    open(next, replace);
-  };
+  const open = (next: ListSearch) => void navigate({ search: next });
+  const set = useCallback(
+    (change: { [name in keyof ListSearch]: ListSearch[name] | undefined }, replace = true) =>
+      void navigate({ search: (was) => changed(was, change), replace }),
+    [navigate],
+  );
   const query = search.q ?? '';
-  const spec: Spec = { query: asked(query, search.fav, favourites), sort: search.sort ?? 'name', size: looks.size };
-  const { first, shown, wrong, numbers } = useList(spec);
-  const star = (row: Row) => {
-    const key = keyOf(row);
-    if (favourites.includes(key)) setFavourites(favourites.filter((f) => f !== key));
-    else if (favourites.length < mostFavourites) setFavourites([...favourites, key]);
-    else
-      notifications.show({ title: `There are ${mostFavourites} favourites.`, message: 'Give one of them up first.' });
-  };
+  const fav = search.fav;
+  const order = search.sort ?? 'name';
+  const of = useCallback(
+    (q: string): Spec => ({ query: asked(q, fav, favourites), sort: order, size: looks.size }),
+    [fav, favourites, order, looks.size],
+  );
+  const spec = useMemo(() => of(query), [of, query]);
+  // The hub is asked while the address changes, not after that.
+  const client = useQueryClient();
+  const ask = useCallback(
+    (q: string, replace: boolean) => {
+      const next = of(q);
+      void client.prefetchQuery(listQueries.page(next, 0));
+      void client.prefetchQuery(numbersOf(next.query));
+      set({ q }, replace);
+    },
+    [client, of, set],
+  );
+  const type = useCallback((q: string) => ask(q, true), [ask]);
+  const choose = useCallback((q: string) => ask(q, false), [ask]);
+  const show = useCallback((view: ListSearch['view']) => set({ view }), [set]);
+  const { first, shown, wrong, busy, numbers } = useList(spec);
+  const star = useCallback(
+    (row: Row) => {
+      const key = keyOf(row);
+      if (favourites.includes(key)) setFavourites(favourites.filter((f) => f !== key));
+      else if (favourites.length < mostFavourites) setFavourites([...favourites, key]);
+      else
+        notifications.show({ title: `There are ${mostFavourites} favourites.`, message: 'Give one of them up first.' });
+    },
+    [favourites, setFavourites],
+  );
   const total = first.data?.total;
   const [picked, setPicked] = useState<Picked>(nonePicked);
   useEffect(() => setPicked(nonePicked), [spec.query]);
@@ -57,7 +75,7 @@ export function AppList() {
     spec: shown,
     total: total ?? 0,
     looks,
-    sort: search.sort ?? 'name',
+    sort: order,
     setSort: (sort: string) => set({ sort: sort === 'name' ? undefined : sort }),
     favourites,
     star,
@@ -70,24 +88,18 @@ export function AppList() {
         <Text c="dimmed" aria-live="polite">
           {total !== undefined && count(total)}
         </Text>
-        <Shapes view={search.view} show={(view) => set({ view })} looks={looks} change={setLooks} />
+        <Shapes view={search.view} show={show} looks={looks} change={setLooks} />
         <NewApplication />
       </div>
       <div className="query">
         <Views search={search} open={open} favourites={favourites.length} total={total} />
-        <QueryBar query={query} change={(q) => set({ q })} wrong={wrong} />
+        <QueryBar query={query} change={type} busy={busy} wrong={wrong} />
         <Button className="phone" variant="default" aria-expanded={filtering} onClick={() => setFiltering(!filtering)}>
           Filters
         </Button>
       </div>
-      {!(nothing && query === '') && (
-        <Facets query={query} facets={numbers} change={(q) => set({ q }, false)} open={filtering} />
-      )}
-      <div
-        className="body"
-        aria-busy={first.isPlaceholderData}
-        data-old={first.isPlaceholderData || wrong !== undefined}
-      >
+      {!(nothing && query === '') && <Facets query={query} facets={numbers} change={choose} open={filtering} />}
+      <div className="body" aria-busy={first.old} data-old={first.old || wrong !== undefined}>
         {search.fav && favourites.length === 0 ? (
           <Nothing title="There are no favourites yet.">The star beside a name makes one.</Nothing>
         ) : (
@@ -121,6 +133,18 @@ export function AppList() {
   );
 }
 
+/** The address with something of it changed. */
+function changed(was: ListSearch, change: { [name in keyof ListSearch]: ListSearch[name] | undefined }): ListSearch {
+  const next: ListSearch = {};
+  const all = { ...was, ...change };
+  if (all.q) next.q = all.q;
+  if (all.sort) next.sort = all.sort;
+  if (all.view) next.view = all.view;
+  if (all.fav) next.fav = all.fav;
+  if (all.bulk) next.bulk = all.bulk;
+  return next;
+}
+
 /** The query for the hub: favourites are names that it is asked for. */
 function asked(query: string, fav: ListSearch['fav'], favourites: string[]): string {
   if (!fav) return query;
@@ -128,32 +152,37 @@ function asked(query: string, fav: ListSearch['fav'], favourites: string[]): str
   return only(query, 'name', names.length > 0 ? [...new Set(names)] : ['']);
 }
 
-/** What is read of a list. While another query is read, the rows of the one before stay, and so they do for a wrong one. */
-function useList(spec: Spec) {
-  const keys = terms(spec.query)
+/** How many applications a query has of which values, for the facets beside the list. */
+function numbersOf(query: string) {
+  const keys = terms(query)
     .filter((t) => t.field === 'label' && t.key !== '' && !t.not)
     .map((t) => `label:${t.key}`);
-  const first = useQuery({ ...listQueries.page(spec, 0), placeholderData: (held) => held });
-  const numbers = useQuery({
-    ...listQueries.numbers(spec.query, [...facetNames, ...new Set(keys)].slice(0, 20)),
-    placeholderData: (held) => held,
-  });
-  const [held, setHeld] = useState<{ spec: Spec; page: RowPage }>();
-  const [counted, setCounted] = useState<Facet[]>([]);
-  const settled = first.data !== undefined && !first.isPlaceholderData;
+  return listQueries.numbers(query, [...facetNames, ...new Set(keys)].slice(0, 20));
+}
+
+/** What is read of a list. While another query is read, the rows of the one before stay, and so they do for a wrong one. */
+function useList(spec: Spec) {
+  const page = useQuery({ ...listQueries.page(spec, 0), placeholderData: (held) => held });
+  const numbers = useQuery({ ...numbersOf(spec.query), placeholderData: (held) => held });
+  // What was shown last. It is needed only when something else has had the list drawn again.
+  const held = useRef<{ spec: Spec; page: RowPage }>(undefined);
+  const counted = useRef<Facet[]>([]);
+  const { data: read, error, isPending, isPlaceholderData: old, refetch } = page;
+  const settled = read !== undefined && !old;
   useEffect(() => {
-    if (first.data && settled) setHeld({ spec, page: first.data });
-  }, [settled, first.data]);
+    if (read && settled) held.current = { spec, page: read };
+  }, [settled, read, spec]);
   useEffect(() => {
-    if (numbers.data) setCounted(numbers.data.facets);
+    if (numbers.data) counted.current = numbers.data.facets;
   }, [numbers.data]);
-  const wrong = first.error instanceof HubError && first.error.detail.status === 400 ? first.error : undefined;
-  const data = first.data ?? (wrong ? held?.page : undefined);
+  const wrong = error instanceof HubError && error.detail.status === 400 ? error : undefined;
+  const data = read ?? (wrong ? held.current?.page : undefined);
   return {
-    first: { ...first, data, isPending: data === undefined && first.isPending },
-    shown: settled ? spec : (held?.spec ?? spec),
+    first: { data, error, old, refetch, isPending: data === undefined && isPending },
+    shown: settled ? spec : (held.current?.spec ?? spec),
     wrong: wrong && [sentence(wrong.detail.cause ?? wrong.message), sentence(wrong.detail.fix ?? '')].join(' ').trim(),
-    numbers: numbers.data?.facets ?? counted,
+    busy: old || isPending,
+    numbers: numbers.data?.facets ?? counted.current,
   };
 }
 

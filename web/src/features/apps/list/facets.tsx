@@ -1,4 +1,4 @@
-import { type ReactNode, useState } from 'react';
+import { memo, type ReactNode, useState } from 'react';
 import { healthOrder, operationOrder, StateMark, stateOrder, syncOrder } from '../../../ui/badges';
 import { type Facet, valuesOf } from './api';
 import { chosen, toggled } from './terms';
@@ -68,7 +68,7 @@ function Value({ facet, value }: { facet: string; value: string }) {
  * The values that applications have, each with how many there are among those
  * that the rest of the query leaves. Chosen again, a value is given back.
  */
-export function Facets({
+export const Facets = memo(function Facets({
   query,
   facets,
   change,
@@ -98,7 +98,7 @@ export function Facets({
       ))}
     </aside>
   );
-}
+});
 
 function Group(props: {
   facet: string;

@@ -1,34 +1,58 @@
 import { ActionIcon, CopyButton, Popover, Text, TextInput, Tooltip } from '@mantine/core';
 import { IconHelpCircle, IconRegex, IconSearch, IconTerminal2, IconX } from '@tabler/icons-react';
-import { useEffect, useRef, useState } from 'react';
+import { memo, useEffect, useRef, useState } from 'react';
 import { byPattern, fields, patternToggled } from './terms';
 
-/** How long a pause in typing is, after which the list is read. */
+/** How long a pause in typing is, after which the list is read although what was asked before has not come yet. */
 const pause = 120;
 
-/** The query of the list as text. `/` leads to it from anywhere on the page. */
-export function QueryBar({
+/**
+ * The query of the list as text. `/` leads to it from anywhere on the page. What is typed is asked for at
+ * once; what is typed while the hub is asked waits for its answer, or for a pause.
+ */
+export const QueryBar = memo(function QueryBar({
   query,
   change,
+  busy,
   wrong,
 }: {
   query: string;
   change: (query: string) => void;
+  /** The list of the query is not there yet. */
+  busy: boolean;
   /** What the hub says is wrong with it. */
   wrong: string | undefined;
 }) {
   const [text, setText] = useState(query);
   const input = useRef<HTMLInputElement>(null);
-  const told = useRef(query);
+  // The query, and after it those that were told and have not become the query yet.
+  const told = useRef([query]);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
-  useEffect(() => {
-    if (query === told.current) return;
-    told.current = query;
+  const still = () => {
     clearTimeout(timer.current);
     timer.current = undefined;
+  };
+  const tell = (next: string) => {
+    still();
+    const trimmed = next.trim();
+    if (told.current.at(-1) !== trimmed) told.current.push(trimmed);
+    change(trimmed);
+  };
+  useEffect(() => {
+    const at = told.current.indexOf(query);
+    if (at >= 0) {
+      told.current = told.current.slice(at);
+      return;
+    }
+    told.current = [query];
+    still();
     setText(query);
   }, [query]);
-  useEffect(() => () => clearTimeout(timer.current), []);
+  useEffect(() => still, []);
+  const idle = () => !busy && told.current.length === 1;
+  useEffect(() => {
+    if (timer.current !== undefined && idle()) tell(text);
+  }, [busy, query]);
   useEffect(() => {
     const focus = (e: KeyboardEvent) => {
       const typing = e.target instanceof HTMLElement && e.target.closest('input, textarea, [contenteditable]');
@@ -40,30 +64,19 @@ export function QueryBar({
     window.addEventListener('keydown', focus);
     return () => window.removeEventListener('keydown', focus);
   }, []);
-  const tell = (next: string) => {
-    told.current = next.trim();
-    change(told.current);
-  };
   const type = (next: string) => {
     setText(next);
-    clearTimeout(timer.current);
-    timer.current = setTimeout(() => {
-      timer.current = undefined;
-      tell(next);
-    }, pause);
+    still();
+    if (idle()) tell(next);
+    else timer.current = setTimeout(() => tell(next), pause);
   };
   // Who follows a link leaves the field first. The query is told at once then:
   // later it would take the place of the page that is being loaded.
   const leave = () => {
-    if (timer.current === undefined) return;
-    clearTimeout(timer.current);
-    timer.current = undefined;
-    tell(text);
+    if (timer.current !== undefined) tell(text);
   };
   const set = (next: string) => {
     setText(next);
-    clearTimeout(timer.current);
-    timer.current = undefined;
     tell(next);
   };
   const expression = byPattern(text);
@@ -129,4 +142,4 @@ export function QueryBar({
       </Popover>
     </div>
   );
-}
+});

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
-import { useCallback, useSyncExternalStore } from 'react';
+import { useCallback, useMemo, useSyncExternalStore } from 'react';
 import { meQuery } from '../../../api/session';
 
 const changed = 'capstan-stored';
@@ -15,7 +15,7 @@ const subscribe = (heard: () => void) => {
 
 /**
  * Something that this browser remembers for who is signed in, such as favourites.
- * What it holds is read by a function that makes sense of anything.
+ * What it holds is read by a function that makes sense of anything, and stays the same value until it changes.
  */
 export function useStored<T>(name: string, read: (value: unknown) => T): [T, (value: T) => void] {
   const me = useQuery(meQuery).data;
@@ -32,7 +32,7 @@ export function useStored<T>(name: string, read: (value: unknown) => T): [T, (va
     },
     [key],
   );
-  return [read(parsed(raw)), write];
+  return [useMemo(() => read(parsed(raw)), [read, raw]), write];
 }
 
 function fetched(key: string): string | null {

@@ -1,7 +1,7 @@
 import { Anchor, Table } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { type CSSProperties, useRef } from 'react';
+import { type CSSProperties, memo, useMemo, useRef } from 'react';
 import { NoticeIcon } from '../notice';
 import type { Row, Spec } from './api';
 import { isPicked, Pick, PickAll, type Picked } from './bulk';
@@ -38,7 +38,8 @@ export function RowTable(props: ListProps) {
   const move = useArrows((index) => rows.scrollToIndex(index), total, 1);
   const before = items[0]?.start ?? 0;
   const after = rows.getTotalSize() - (items.at(-1)?.end ?? 0);
-  const shown = columns.filter((c) => looks.columns.includes(c.key));
+  const shown = useMemo(() => columns.filter((c) => looks.columns.includes(c.key)), [looks.columns]);
+  const age = Math.floor(Date.now() / written);
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
     <section ref={scroller} className="list" tabIndex={0} aria-label="Applications" onKeyDown={move}>
@@ -59,32 +60,18 @@ export function RowTable(props: ListProps) {
           {items.map((item) => {
             const row = at(item.index);
             return (
-              <Table.Tr
+              <Line
                 key={item.index}
-                h={height}
-                data-index={item.index}
-                aria-rowindex={item.index + 2}
-                data-picked={row !== undefined && isPicked(picked, row)}
-              >
-                <Table.Td className="pick-cell">
-                  {row && <Pick row={row} picked={picked} setPicked={setPicked} />}
-                </Table.Td>
-                <Table.Td className="name-cell">
-                  {row ? (
-                    <>
-                      <Star row={row} on={favourites.includes(keyOf(row))} toggle={star} />
-                      <Name row={row} />
-                    </>
-                  ) : (
-                    <span className="coming" />
-                  )}
-                </Table.Td>
-                {shown.map((c) => (
-                  <Table.Td key={c.key} className={c.first ? '' : 'second'} {...(row ? { title: c.hint?.(row) } : {})}>
-                    {row ? c.cell(row) : <span className="coming" />}
-                  </Table.Td>
-                ))}
-              </Table.Tr>
+                index={item.index}
+                row={row}
+                height={height}
+                shown={shown}
+                favourite={row !== undefined && favourites.includes(keyOf(row))}
+                star={star}
+                picked={picked}
+                setPicked={setPicked}
+                age={age}
+              />
             );
           })}
           {after > 0 && <tr aria-hidden style={{ height: after }} />}
@@ -93,6 +80,51 @@ export function RowTable(props: ListProps) {
     </section>
   );
 }
+
+/** How long it takes at most, in milliseconds, until a row that is drawn says anew how long ago something was. */
+const written = 10_000;
+
+interface LineProps {
+  index: number;
+  row: Row | undefined;
+  height: number;
+  shown: readonly Column[];
+  favourite: boolean;
+  star: (row: Row) => void;
+  picked: Picked;
+  setPicked: (picked: Picked) => void;
+  /** Another one has the row say its times anew. */
+  age: number;
+}
+
+/** One row. It is drawn again only if what it shows has changed: most changes of the page leave all rows as they are. */
+const Line = memo(function Line({ index, row, height, shown, favourite, star, picked, setPicked }: LineProps) {
+  return (
+    <Table.Tr
+      h={height}
+      data-index={index}
+      aria-rowindex={index + 2}
+      data-picked={row !== undefined && isPicked(picked, row)}
+    >
+      <Table.Td className="pick-cell">{row && <Pick row={row} picked={picked} setPicked={setPicked} />}</Table.Td>
+      <Table.Td className="name-cell">
+        {row ? (
+          <>
+            <Star row={row} on={favourite} toggle={star} />
+            <Name row={row} />
+          </>
+        ) : (
+          <span className="coming" />
+        )}
+      </Table.Td>
+      {shown.map((c) => (
+        <Table.Td key={c.key} className={c.first ? '' : 'second'} {...(row ? { title: c.hint?.(row) } : {})}>
+          {row ? c.cell(row) : <span className="coming" />}
+        </Table.Td>
+      ))}
+    </Table.Tr>
+  );
+});
 
 /** How many columns there are, for the style sheet: a table with many is wider than the page. */
 const columnCount = (n: number) => ({ '--columns': n }) as CSSProperties;

@@ -1,7 +1,7 @@
 import { Button, Checkbox, Popover, SegmentedControl, Stack, TextInput } from '@mantine/core';
 import { IconAdjustments, IconPlus, IconStar, IconX } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
+import { memo, useState } from 'react';
 import { listQueries } from './api';
 import { columns } from './columns';
 import type { ListSearch } from './search';
@@ -104,7 +104,7 @@ export function Views({
 }
 
 /** How the list looks: table, tiles or summary, and what of it. */
-export function Shapes({
+export const Shapes = memo(function Shapes({
   view,
   show,
   looks,
@@ -161,4 +161,4 @@ export function Shapes({
       </Popover>
     </div>
   );
-}
+});
