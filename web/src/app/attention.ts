@@ -1,6 +1,7 @@
 import type { Cluster, Repository } from '../api/client';
 import type { Row } from '../features/apps/list/api';
 import { quoted } from '../features/apps/list/terms';
+import { problemOf } from '../features/repositories/model';
 import { urgentStates } from '../ui/badges';
 
 /** One thing that somebody should look at. */
@@ -67,7 +68,7 @@ export function concerns(
       state: 'SourceError',
       name: r.url,
       where: 'repository',
-      cause: r.connection.message ?? '',
+      cause: problemOf(r),
       since: r.connection.fetchedAt,
       to: { kind: 'repositories' },
     });

@@ -234,7 +234,7 @@ function Clusters({ clusters, counts }: { clusters: Cluster[]; counts: Map<strin
                     <StateBadge state="Unknown" weight="quiet" />
                   ) : n > 0 ? (
                     <StateMark
-                      look={{ label: `${n} ${n === 1 ? 'needs' : 'need'} you`, tone: 'attention', shape: 'waiting' }}
+                      look={{ label: `${n} ${n === 1 ? 'needs' : 'need'} you`, tone: 'attention', shape: 'hand' }}
                       weight="quiet"
                     />
                   ) : (

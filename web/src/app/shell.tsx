@@ -15,7 +15,7 @@ import {
 } from '@tabler/icons-react';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, Outlet, useNavigate, useRouterState } from '@tanstack/react-router';
-import { Fragment } from 'react';
+import { Fragment, useEffect, useRef } from 'react';
 import { noticeQueries } from '../api/notices';
 import { may, meQuery } from '../api/session';
 import { listQueries } from '../features/apps/list/api';
@@ -54,6 +54,13 @@ export function Shell() {
   useHeadingFocus(path);
   usePageTitle(path, tenant);
   useOwnStyle();
+  const nav = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // On a phone the navigation is a bar that scrolls sideways.
+    const box = nav.current;
+    const here = box?.querySelector<HTMLElement>('[aria-current]');
+    if (box && here) box.scrollLeft = here.offsetLeft - (box.clientWidth - here.offsetWidth) / 2;
+  }, [path, me.data]);
   return (
     <div className="frame">
       <div className="side">
@@ -61,7 +68,7 @@ export function Shell() {
           <Mark />
           Capstan
         </div>
-        <nav aria-label="Main">
+        <nav aria-label="Main" ref={nav}>
           {places
             .filter((p) => !('right' in p) || may(me.data, p.right, 'get'))
             .filter((p) => !('feature' in p) || features?.[p.feature] !== false)

@@ -15,9 +15,9 @@ export const theme = createTheme({
       // operations in progress.
       vars: (_, { variant, color }) => ({
         root:
-          variant === 'light' && !color
+          (variant === 'light' || variant === 'subtle') && !color
             ? {
-                '--button-bg': 'var(--mantine-primary-color-light)',
+                '--button-bg': variant === 'light' ? 'var(--mantine-primary-color-light)' : 'transparent',
                 '--button-hover': 'var(--mantine-primary-color-light-hover)',
                 '--button-color': 'var(--mantine-primary-color-light-color)',
               }

@@ -42,7 +42,7 @@ export function QuotaTable({ items, action }: { items: Item[]; action?: (item: I
               {i.own && ' (set for this tenant)'}
             </Table.Td>
             <Table.Td>
-              {(i.reached || !i.rate) && (
+              {(i.reached || (!i.rate && i.limit !== undefined)) && (
                 <StateMark
                   look={
                     i.reached

@@ -1,4 +1,4 @@
-import { Alert, Anchor, Button, Center, Code, Stack, Text, Title } from '@mantine/core';
+import { Alert, Anchor, Button, Center, Stack, Text, Title } from '@mantine/core';
 import { IconAlertTriangle } from '@tabler/icons-react';
 import type { ReactNode } from 'react';
 import { words, worthRetrying } from '../api/errors';
@@ -12,9 +12,13 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
     <Alert color="red" icon={<IconAlertTriangle aria-hidden />} title={said.title} role="alert">
       <Stack gap="xs" align="flex-start">
         {said.fix && <Text size="sm">{said.fix}</Text>}
-        {said.reference && <Code>{said.reference}</Code>}
+        {said.reference && (
+          <Text size="xs">
+            For a report: <code>{said.reference}</code>
+          </Text>
+        )}
         {retry && worthRetrying(error) && (
-          <Button size="xs" variant="light" color="red" onClick={retry}>
+          <Button size="xs" variant="default" onClick={retry}>
             Try again
           </Button>
         )}
@@ -40,7 +44,9 @@ export function Nothing({ title, children }: { title: string; children?: ReactNo
   return (
     <Center mih={200} p="md">
       <Stack align="center" gap="xs" maw={560}>
-        <Text fw={600}>{title}</Text>
+        <Text fw={600} ta="center">
+          {title}
+        </Text>
         {children && (
           <Text c="dimmed" ta="center" component="div" className="nothing-more">
             {children}

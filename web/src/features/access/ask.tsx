@@ -30,7 +30,7 @@ export function Ask({
   return (
     <Stack>
       <form onSubmit={ask}>
-        <Group align="flex-end" gap="xs">
+        <Group align="flex-end" gap="lg">
           <Autocomplete
             label="What"
             description="An action, a resource and an object, which may have wildcards"

@@ -65,7 +65,11 @@ export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
                     <Table.Td>{h.initiatedBy?.automated ? 'automation' : h.initiatedBy?.username}</Table.Td>
                     <Table.Td>{h.reason}</Table.Td>
                     <Table.Td>
-                      {i === 0 && <Badge variant="light">Deployed now</Badge>}
+                      {i === 0 && (
+                        <Badge variant="light" color="teal">
+                          Deployed now
+                        </Badge>
+                      )}
                       {i > 0 && (
                         <ActionButton
                           size="xs"

@@ -226,7 +226,7 @@ function Row({ object: o, index }: { object: ListedResource; index: number }) {
       <Table.Td className="second">{o.namespace || '–'}</Table.Td>
       <Table.Td className="second">{o.cluster}</Table.Td>
       <Table.Td className="second" title={exact(o.createdAt)}>
-        {ago(o.createdAt, Date.now())}
+        {o.createdAt ? ago(o.createdAt, Date.now()) : '–'}
       </Table.Td>
     </Table.Tr>
   );

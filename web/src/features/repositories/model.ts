@@ -1,8 +1,12 @@
+import type { Repository } from '../../api/client';
 import type { RepositoryInput } from './api';
 
 /** Says whether an address is fetched over SSH: ssh://… or the short form user@host:path. */
 export const overSSH = (url: string) =>
   /^\s*(ssh|git\+ssh|ssh\+git):\/\//i.test(url) || /^\s*[^/:\s]+:(?!\/\/)/.test(url);
+
+/** What is wrong with the connection of a repository, without its address, which stands beside it. */
+export const problemOf = (r: Repository) => (r.connection.message ?? '').replace(`repository ${r.url}: `, '');
 
 /** One field of a credential in a form. */
 export interface Field {

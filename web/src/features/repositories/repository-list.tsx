@@ -3,6 +3,7 @@ import { IconDots, IconSearch } from '@tabler/icons-react';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import type { Repository } from '../../api/client';
+import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
 import { ActionButton } from '../../ui/action-button';
@@ -11,6 +12,7 @@ import { Confirm, Page } from '../../ui/page';
 import type { ShapeName, Tone } from '../../ui/shapes';
 import { Nothing, Screen } from '../../ui/states';
 import { repositoryMutations, repositoryQueries } from './api';
+import { problemOf } from './model';
 import { RepositoryDialog } from './repository-form';
 import { Templates } from './templates';
 import { Certificates, Keys } from './trust';
@@ -124,7 +126,7 @@ function Rows(props: { repositories: Repository[]; edit: (id: string) => void; r
         <Table.Tbody>
           {repositories.map((r) => (
             <Table.Tr key={r.id}>
-              <Table.Td className="breakable">
+              <Table.Td className="breakable" miw={240}>
                 {r.url}
                 {(r.name || r.project) && (
                   <Text size="xs" c="dimmed">
@@ -138,7 +140,7 @@ function Rows(props: { repositories: Repository[]; edit: (id: string) => void; r
                 <StateMark look={looks[r.connection.status]} weight="quiet" />
                 {r.connection.message && (
                   <Text size="xs" className="breakable">
-                    {r.connection.message}
+                    {sentence(problemOf(r))}
                   </Text>
                 )}
               </Table.Td>

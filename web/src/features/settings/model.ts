@@ -44,8 +44,15 @@ const hosts: Rest = {
 /** The key that stands for all keys of a map. */
 const anyKey = '*';
 
-const restOf = (key: string): Rest => {
-  if (key === anyKey) return hosts;
+const publicKeys: Rest = {
+  label: 'Key',
+  short: 'key ID',
+  description: 'The ID of the public key',
+  example: '4AEE18F83AFDEB23',
+};
+
+const restOf = (map: string, key: string): Rest => {
+  if (key === anyKey) return map === 'argocd-gpg-keys-cm' ? publicKeys : hosts;
   return key.startsWith('kustomize.') ? versions : kinds;
 };
 
@@ -61,7 +68,7 @@ export function rows(items: readonly Setting[], known: readonly KnownSetting[]):
   const placed = new Set<Setting>();
   for (const k of known) {
     const set = items.filter((s) => named(k, s.map, s.key));
-    const base = { about: k.about, sample: k.sample, used: k.used, rest: restOf(k.key) };
+    const base = { about: k.about, sample: k.sample, used: k.used, rest: restOf(k.map, k.key) };
     for (const s of set) {
       placed.add(s);
       out.push({ ...base, map: s.map, key: s.key, setting: s, family: false });

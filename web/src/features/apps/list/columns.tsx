@@ -32,7 +32,7 @@ export function HealthCell({ row }: { row: Row }) {
     <HealthBadge
       status={row.health}
       cause={row.cause}
-      stale={row.stale === true || outweighing.includes(row.state)}
+      stale={row.stale === true || (row.health !== 'Missing' && outweighing.includes(row.state))}
       weight="quiet"
     />
   );
@@ -56,7 +56,7 @@ export function WhyCell({ row }: { row: Row }) {
   return (
     <>
       {!said.includes(row.state) && <StateBadge state={row.state} message={message} weight="quiet" />}{' '}
-      <span title={message}>{message}</span>
+      {row.state !== 'NotDeployed' && <span title={message}>{message}</span>}
     </>
   );
 }

@@ -198,7 +198,7 @@ function SourceTools({ options, set, store }: Tools) {
       />
       <Select
         size="xs"
-        w={160}
+        w={200}
         aria-label="Since"
         allowDeselect={false}
         value={String(options.since)}
@@ -334,11 +334,13 @@ function Tool({ label, on, act, children }: { label: string; on?: boolean; act: 
   );
 }
 
+const counted = (n: number, what: string) => `${n.toLocaleString('en')} ${n === 1 ? what : `${what}s`}`;
+
 function Levels({ options, set, store }: Tools) {
   const levels = [
     { level: '', label: 'All' },
-    { level: 'warn', label: `${(store.warnings + store.errors).toLocaleString('en')} warnings` },
-    { level: 'error', label: `${store.errors.toLocaleString('en')} errors` },
+    { level: 'warn', label: counted(store.warnings + store.errors, 'warning') },
+    { level: 'error', label: counted(store.errors, 'error') },
   ] as const;
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset has a look of its own

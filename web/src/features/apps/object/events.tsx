@@ -48,7 +48,7 @@ function Event({ event: e, objects }: { event: KubernetesEvent; objects: boolean
   return (
     <li data-warning={warning}>
       <span className="state quiet" data-tone={warning ? 'attention' : 'unknown'}>
-        <Shape name={warning ? 'failed' : 'equal'} />
+        <Shape name={warning ? 'failed' : 'done'} />
         <span className="word">{e.reason}</span>
       </span>
       <div className="event-text">
