@@ -44,6 +44,11 @@ export function signedOut(error: unknown): boolean {
   return error instanceof HubError && error.detail.status === 401;
 }
 
+/** Whether the caller lacks the right. Nothing has failed then. */
+export function refused(error: unknown): boolean {
+  return error instanceof HubError && error.detail.status === 403;
+}
+
 /** Whether the same request may well succeed later: not after a plain refusal. */
 export function worthRetrying(error: unknown): boolean {
   const status = error instanceof HubError ? (error.detail.status ?? 0) : 0;

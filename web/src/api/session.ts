@@ -20,9 +20,22 @@ export function may(me: Me | undefined, resource: string, action: string, projec
   );
 }
 
-/** Names a right that somebody lacks, in one sentence. */
+const verbs: Record<string, string> = {
+  get: 'see',
+  update: 'change',
+  rollback: 'roll back',
+  'set-quota': 'set quotas of',
+};
+const things: Record<string, string> = { audit: 'the audit log', gpgkeys: 'GnuPG keys' };
+
+/** Says what somebody may not do, and which right to ask whom for. */
 export function needed(resource: string, action: string, project?: string): string {
-  return `You need the right ${resource} ${action}${project ? ` on project ${project}` : ''}.`;
+  const verb = verbs[action] ?? (action.startsWith('action/') ? 'run actions on' : action);
+  const of = !project ? '' : resource === 'projects' ? ` ${project}` : ` of project ${project}`;
+  const thing = resource === 'projects' && project ? 'project' : (things[resource] ?? resource);
+  const object = !project ? '*' : resource === 'projects' ? project : `${project}/*`;
+  const admin = resource === 'tenants' ? 'a platform admin' : 'an admin of the tenant';
+  return `You may not ${verb} ${thing}${of}. Ask ${admin} for: ${resource}, ${action}, ${object}.`;
 }
 
 /** Which right the caller lacks to do something; empty if they have it. */

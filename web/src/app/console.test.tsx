@@ -357,25 +357,27 @@ test('RBAC-13 with the rights of a reader every button that writes is off and na
     'GET /api/v1/repositories': { status: 200, body: { items: [] } },
     'GET /api/v1/settings': { status: 200, body: { version: 3, items: [], known } },
   };
-  const expected = {
+  const expected: Record<string, Record<string, [string, string]>> = {
     '/applications/argocd/shop?tab=history': {
-      Sync: 'applications sync on project web',
-      Terminate: 'applications sync on project web',
-      'Resume auto-sync': 'applications sync on project web',
-      'Approve deletion': 'applications update on project web',
-      'Roll back to this': 'applications rollback on project web',
+      Sync: ['sync applications of project web', 'applications, sync, web/*'],
+      Terminate: ['sync applications of project web', 'applications, sync, web/*'],
+      'Resume auto-sync': ['sync applications of project web', 'applications, sync, web/*'],
+      'Approve deletion': ['change applications of project web', 'applications, update, web/*'],
+      'Roll back to this': ['roll back applications of project web', 'applications, rollback, web/*'],
     },
-    '/clusters': { 'Enroll a cluster': 'clusters create' },
-    '/repositories': { 'Add a repository': 'repositories create' },
-    '/settings': { 'Set resource.exclusions': 'settings update' },
+    '/clusters': { 'Enroll a cluster': ['create clusters', 'clusters, create, *'] },
+    '/repositories': { 'Add a repository': ['create repositories', 'repositories, create, *'] },
+    '/settings': { 'Set resource.exclusions': ['change settings', 'settings, update, *'] },
   };
   for (const [path, buttons] of Object.entries(expected)) {
     show(path);
-    for (const [name, right] of Object.entries(buttons)) {
+    for (const [name, [may, right]] of Object.entries(buttons)) {
       const button = await screen.findByRole('button', { name });
       expect(button.getAttribute('aria-disabled'), name).toBe('true');
       fireEvent.focus(button);
-      expect((await screen.findByRole('tooltip')).textContent).toBe(`You need the right ${right}.`);
+      expect((await screen.findByRole('tooltip')).textContent).toBe(
+        `You may not ${may}. Ask an admin of the tenant for: ${right}.`,
+      );
       fireEvent.blur(button);
       await waitFor(() => expect(screen.queryByRole('tooltip')).toBeNull());
       fireEvent.click(button);
@@ -384,6 +386,20 @@ test('RBAC-13 with the rights of a reader every button that writes is off and na
     cleanup();
   }
   expect(sent.filter((s) => !s.path.startsWith('GET'))).toEqual([]);
+});
+
+test('RBAC-13 who may not see a page reads which right is missing and whom to ask, without an alarm', async () => {
+  const body = {
+    code: 'CAP-1403',
+    message: 'clusters: you have no right to see this',
+    fix: 'ask an admin of the tenant for: clusters, get, *',
+  };
+  answers = { ...page(shop({}), readOnly), 'GET /api/v1/clusters': { status: 403, body } };
+  show('/clusters');
+  await screen.findByText('Clusters: you have no right to see this.');
+  screen.getByText('Ask an admin of the tenant for: clusters, get, *.');
+  expect(screen.queryByRole('alert')).toBeNull();
+  expect(screen.queryByRole('button', { name: 'Try again' })).toBeNull();
 });
 
 test('HLT-04 an application with a failed sync does not read as healthy', async () => {

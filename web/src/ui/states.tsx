@@ -1,7 +1,7 @@
 import { Alert, Anchor, Button, Center, Stack, Text, Title } from '@mantine/core';
 import { IconAlertTriangle } from '@tabler/icons-react';
 import type { ReactNode } from 'react';
-import { words, worthRetrying } from '../api/errors';
+import { refused, words, worthRetrying } from '../api/errors';
 import { under } from '../api/root';
 import './states.css';
 
@@ -57,6 +57,12 @@ export function Nothing({ title, children }: { title: string; children?: ReactNo
   );
 }
 
+/** What somebody sees instead of what they may not see: which right is missing, and whom to ask. */
+function Refused({ error }: { error: unknown }) {
+  const { title, fix } = words(error);
+  return <Nothing title={title}>{fix}</Nothing>;
+}
+
 /** One shell for the four states of a screen: loading, error, empty, content. */
 export function Screen<T>(props: {
   query: { data: T | undefined; error: unknown; isPending: boolean; refetch: () => unknown };
@@ -78,5 +84,6 @@ export function Screen<T>(props: {
       </div>
     );
   }
+  if (refused(query.error)) return <Refused error={query.error} />;
   return <Problem error={query.error} retry={() => query.refetch()} />;
 }

@@ -45,7 +45,7 @@ export function AccessPage() {
       two={tab === 'policy' && !denied}
     >
       {denied ? (
-        <Nothing title="You may not see this.">{denied} A tenant admin can give it to you.</Nothing>
+        <Nothing title="You may not see this.">{denied}</Nothing>
       ) : (
         <>
           {tab === 'members' && (

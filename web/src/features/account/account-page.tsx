@@ -3,7 +3,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Me } from '../../api/client';
-import { may, meQuery } from '../../api/session';
+import { may, meQuery, useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
@@ -89,7 +89,8 @@ function Identity({ me }: { me: Me }) {
 
 function Sessions({ name, me }: { name: string; me: Me }) {
   const own = name === me.username;
-  const denied = own || may(me, 'accounts', 'update') ? '' : 'You need the right accounts update.';
+  const missing = useDenied('accounts', 'update');
+  const denied = own ? '' : missing;
   const sessions = useQuery(accountQueries.sessions(name));
   const end = useMutation(accountMutations.endSession(name));
   const endAll = useMutation(accountMutations.endSessions(name, own));
@@ -197,7 +198,8 @@ function SessionRow(props: { session: Session; denied: string; busy: boolean; en
 
 function Tokens({ name, me }: { name: string; me: Me }) {
   const own = name === me.username;
-  const denied = own || may(me, 'accounts', 'update') ? '' : 'You need the right accounts update.';
+  const missing = useDenied('accounts', 'update');
+  const denied = own ? '' : missing;
   const tokens = useQuery(accountQueries.tokens(name));
   const revoke = useMutation(accountMutations.revokeToken(name));
   const [open, setOpen] = useState(false);

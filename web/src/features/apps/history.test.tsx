@@ -93,7 +93,7 @@ test('RBAC-13 who may not roll back reads which right is missing', async () => {
   show('Auto');
   const button = await screen.findByRole('button', { name: 'Roll back to this' });
   fireEvent.focus(button);
-  await screen.findByText('You need the right applications rollback on project default.');
+  await screen.findByText(/^You may not roll back applications of project default\. Ask /);
   fireEvent.click(button);
   expect(screen.queryByRole('dialog')).toBeNull();
 });

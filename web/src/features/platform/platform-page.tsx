@@ -44,7 +44,7 @@ export function PlatformPage() {
       }
     >
       {denied ? (
-        <Nothing title="You may not see the tenants.">{denied} Platform admins have it.</Nothing>
+        <Nothing title="You may not see the tenants.">{denied}</Nothing>
       ) : (
         <Screen query={tenants}>{(d) => <Rows tenants={d.items} ask={(ask, tenant) => set({ ask, tenant })} />}</Screen>
       )}

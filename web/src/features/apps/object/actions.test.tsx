@@ -98,7 +98,8 @@ test('ACT-03 an action that cannot be run says why', async () => {
   };
   show();
   await screen.findByText("Not available in the object's current state.");
-  const why = 'You need the right applications action/apps/Deployment/abort on project web.';
+  const why =
+    'You may not run actions on applications of project web. Ask an admin of the tenant for: applications, action/apps/Deployment/abort, web/*.';
   await screen.findByText(why);
   const abort = screen.getByRole('button', { name: 'abort' });
   fireEvent.focus(abort);
