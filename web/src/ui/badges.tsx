@@ -6,9 +6,10 @@ import { Shape, type ShapeName, type Tone } from './shapes';
 type Status = NonNullable<Application['status']>;
 type Sync = NonNullable<Status['sync']>['status'];
 type Health = NonNullable<Status['health']>['status'];
+type Automation = NonNullable<NonNullable<Status['capstan']>['automation']>;
 type State = NonNullable<NonNullable<Status['capstan']>['headline']>['state'];
 
-interface Look {
+export interface Look {
   label: string;
   tone: Tone;
   shape: ShapeName;
@@ -109,6 +110,14 @@ export const operationOrder: [string, Look][] = [
   ['succeeded', { label: 'Succeeded', tone: 'ok', shape: 'done' }],
   ['none', { label: 'None yet', tone: 'unknown', shape: 'absent' }],
 ];
+
+/** How applications say whether they deploy by themselves. */
+export const automationLooks: Record<Automation, Look> = {
+  Auto: { label: 'Automatic', tone: 'unknown', shape: 'running' },
+  Waiting: { label: 'Automatic, waiting', tone: 'attention', shape: 'hand' },
+  Manual: { label: 'Manual', tone: 'unknown', shape: 'absent' },
+  Paused: { label: 'Paused', tone: 'paused', shape: 'suspended' },
+};
 
 /** The states in words, for counts. */
 export const stateLabel = (state: State) => stateLooks[state].label;

@@ -1,4 +1,4 @@
-import { Alert, Anchor, Badge, Group, Stack, Tabs, Text, Title } from '@mantine/core';
+import { Alert, Anchor, Group, Stack, Tabs, Text, Title } from '@mantine/core';
 import {
   IconAlertTriangle,
   IconPlayerPause,
@@ -16,7 +16,7 @@ import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
 import { ago, exact, shortRevision } from '../../format/format';
 import { ActionButton } from '../../ui/action-button';
-import { DriftBadge, HealthBadge, StateBadge, stateLabel } from '../../ui/badges';
+import { automationLooks, DriftBadge, HealthBadge, StateBadge, StateMark, stateLabel } from '../../ui/badges';
 import { useOpener } from '../../ui/focus';
 import { Problem, Screen } from '../../ui/states';
 import { useChosenInSight } from '../../ui/tabs';
@@ -27,7 +27,17 @@ import { ApproveButton } from './approve';
 import { Cause } from './cause';
 import { ApplicationLinks, useApplicationLinks } from './declared-links';
 import { History } from './history';
-import { busy, conditionWords, headlineOf, isStale, operationWord, outweighed, projectOf } from './model';
+import {
+  agentLook,
+  busy,
+  clusterOf,
+  conditionWords,
+  headlineOf,
+  isStale,
+  operationWord,
+  outweighed,
+  projectOf,
+} from './model';
 import { NoticeBanner } from './notice';
 import { ObjectEvents } from './object/events';
 import { ObjectPanel } from './object/panel';
@@ -273,6 +283,30 @@ function Fact({ label, children }: { label: string; children: ReactNode }) {
   );
 }
 
+/** The cluster and the namespace that an application is deployed to. */
+function Destination({ app }: { app: Application }) {
+  const known = app.status?.capstan?.cluster;
+  const namespace = app.spec.destination?.namespace;
+  return (
+    <>
+      <div className="breakable">
+        {known ? (
+          <Anchor size="sm" renderRoot={(props) => <Link to="/clusters/$name" params={{ name: known }} {...props} />}>
+            {known}
+          </Anchor>
+        ) : (
+          clusterOf(app) || 'none'
+        )}
+      </div>
+      {namespace && (
+        <Text size="xs" c="dimmed" className="breakable">
+          {namespace}
+        </Text>
+      )}
+    </>
+  );
+}
+
 function Facts({ app }: { app: Application }) {
   const stale = isStale(app);
   const op = operationWord(app);
@@ -307,31 +341,26 @@ function Facts({ app }: { app: Application }) {
         </Text>
       </Fact>
       <Fact label="Last operation">
-        <Badge variant="light" color={op.tone}>
-          {op.word}
-        </Badge>
+        <StateMark look={{ ...op, label: op.word }} />
         <Text size="xs" c="dimmed" title={exact(state?.finishedAt ?? state?.startedAt)}>
           {state ? ago(state.finishedAt ?? state.startedAt, now) : ''}
         </Text>
       </Fact>
       <Fact label="Automation">
-        <Badge
-          variant="light"
-          color={hub?.automation === 'Waiting' || hub?.automation === 'Paused' ? 'yellow' : 'gray'}
-        >
-          {hub?.automation ?? 'Manual'}
-        </Badge>
+        <StateMark look={automationLooks[hub?.automation ?? 'Manual']} />
       </Fact>
       <AppWindows
         appKey={{ namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name }}
         label="Sync windows"
       />
       <Fact label="Agent">
-        <Badge variant="dot" color={stale ? 'gray' : 'teal'}>
-          {stale
-            ? `${hub?.connection === 'Connected' ? 'Behind' : 'Disconnected'}, as of ${ago(hub?.asOf, now)}`
-            : (hub?.connection ?? 'Unknown')}
-        </Badge>
+        <StateMark look={agentLook(app)} />
+        <Text size="xs" c="dimmed" title={exact(hub?.asOf)}>
+          {stale && hub?.asOf ? `as of ${ago(hub.asOf, now)}` : ''}
+        </Text>
+      </Fact>
+      <Fact label="Destination">
+        <Destination app={app} />
       </Fact>
       <Fact label="Source">
         <Sources appKey={{ namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name }} app={app} />

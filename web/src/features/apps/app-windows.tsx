@@ -1,19 +1,21 @@
-import { Badge, Popover, Stack, Text, UnstyledButton } from '@mantine/core';
+import { Popover, Stack, Text, UnstyledButton } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import type { ApplicationWindows } from '../../api/windows';
 import { exact } from '../../format/format';
+import { StateMark } from '../../ui/badges';
+import type { Tone } from '../../ui/shapes';
 import { clock, WindowTable } from '../../ui/sync-windows';
 import { appQueries } from './api';
 
 /** How the sync windows of an application stand, in one word and one line. */
-export function summary(w: ApplicationWindows): { word: string; tone: string; line: string } {
+export function summary(w: ApplicationWindows): { word: string; tone: Tone; line: string } {
   const zone = w.assignedWindows.find((x) => x.timeZone)?.timeZone;
   const change = clock(w.automated.nextChange, zone);
-  if (w.automated.allowed) return { word: 'Open', tone: 'teal', line: change ? `closes ${change}` : 'stays open' };
+  if (w.automated.allowed) return { word: 'Open', tone: 'ok', line: change ? `closes ${change}` : 'stays open' };
   const hand = w.canSync ? 'by hand only, ' : '';
   return {
     word: w.canSync ? 'Closed for automation' : 'Closed',
-    tone: 'yellow',
+    tone: 'attention',
     line: change ? `${hand}opens ${change}` : `${hand}no opening is in sight`,
   };
 }
@@ -32,9 +34,7 @@ export function AppWindows({ appKey, label }: { appKey: { namespace: string; nam
       <Popover position="bottom-start" withArrow width="min(60rem, 95vw)">
         <Popover.Target>
           <UnstyledButton aria-label={`${label}: ${s.word}, ${s.line}. Show them.`}>
-            <Badge variant="light" color={s.tone} style={{ cursor: 'pointer' }}>
-              {s.word}
-            </Badge>
+            <StateMark look={{ label: s.word, tone: s.tone, shape: s.tone === 'ok' ? 'done' : 'hand' }} />
           </UnstyledButton>
         </Popover.Target>
         <Popover.Dropdown>

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Application } from '../../api/client';
-import { isChildApplication, operationWord } from './model';
+import { agentLook, isChildApplication, operationWord } from './model';
 
 const app = (name: string, version: string, sync: 'Synced' | 'OutOfSync' = 'Synced'): Application => ({
   apiVersion: 'argoproj.io/v1alpha1',
@@ -29,4 +29,16 @@ test('UX-APP-4 only applications of the hub are pages of their own', () => {
   expect(isChildApplication(node)).toBe(true);
   expect(isChildApplication({ ...node, group: 'app.k8s.io' })).toBe(false);
   expect(isChildApplication({ ...node, kind: 'AppProject' })).toBe(false);
+});
+
+test('UI-10 the agent does not look well when what it says is old', () => {
+  const a = app('shop', '1');
+  const hub = a.status?.capstan;
+  if (!hub) throw new Error('the application has no state');
+  hub.connection = 'Connected';
+  expect(agentLook(a)).toMatchObject({ label: 'Connected', tone: 'ok' });
+  hub.stale = { reason: 'AgentBehind' } as NonNullable<typeof hub.stale>;
+  expect(agentLook(a)).toMatchObject({ label: 'Behind', tone: 'unknown' });
+  hub.connection = 'Disconnected';
+  expect(agentLook(a)).toMatchObject({ label: 'Disconnected', tone: 'unknown' });
 });

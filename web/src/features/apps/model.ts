@@ -1,4 +1,5 @@
 import type { Application, Node } from '../../api/client';
+import type { ShapeName, Tone } from '../../ui/shapes';
 
 /** What a user calls an application by, and what lists are keyed with. */
 export function keyOf(app: Application): string {
@@ -26,6 +27,26 @@ export function isStale(app: Application): boolean {
   return reason === 'AgentAway' || reason === 'AgentBehind';
 }
 
+/** How the agent that reports an application looks. */
+export function agentLook(app: Application): { label: string; tone: Tone; shape: ShapeName } {
+  const connection = app.status?.capstan?.connection;
+  if (isStale(app)) {
+    return { label: connection === 'Connected' ? 'Behind' : 'Disconnected', tone: 'unknown', shape: 'away' };
+  }
+  switch (connection) {
+    case 'Connected':
+      return { label: 'Connected', tone: 'ok', shape: 'plug' };
+    case 'NeverConnected':
+      return { label: 'Never connected', tone: 'unknown', shape: 'absent' };
+    case 'NoCluster':
+      return { label: 'No cluster', tone: 'unknown', shape: 'absent' };
+    case 'Disconnected':
+      return { label: 'Disconnected', tone: 'unknown', shape: 'away' };
+    default:
+      return { label: 'Unknown', tone: 'unknown', shape: 'unknown' };
+  }
+}
+
 export type State = NonNullable<NonNullable<NonNullable<Application['status']>['capstan']>['headline']>['state'];
 
 /** The worst that is true of an application; see Headline of the API. */
@@ -39,28 +60,35 @@ export function outweighed(app: Application): boolean {
   return ['Deleting', 'Stale', 'SyncFailed', 'SourceError', 'NotDeployed', 'Missing'].includes(headlineOf(app).state);
 }
 
-export type OperationWord = { word: string; tone: 'gray' | 'blue' | 'teal' | 'red'; detail: string };
+export interface OperationWord {
+  word: string;
+  tone: Tone;
+  shape: ShapeName;
+  detail: string;
+}
 
 /** The last operation in the words of the console. */
 export function operationWord(app: Application): OperationWord {
   const op = app.status?.operationState;
-  if (!op) return { word: 'Idle', tone: 'gray', detail: 'Nothing has been deployed yet.' };
+  if (!op) return { word: 'Idle', tone: 'unknown', shape: 'absent', detail: 'Nothing has been deployed yet.' };
   const who = op.operation?.initiatedBy?.automated
     ? 'by automation'
     : `by ${op.operation?.initiatedBy?.username ?? 'unknown'}`;
   const detail = [`${op.kind} ${who}`, op.message].filter(Boolean).join(': ');
   switch (op.phase) {
     case 'Pending':
-      return { word: 'Waiting', tone: 'blue', detail: `${detail} – waiting for the agent` };
+      return { word: 'Waiting', tone: 'working', shape: 'hand', detail: `${detail} – waiting for the agent` };
     case 'Running':
-      return { word: 'Running', tone: 'blue', detail };
+      return { word: 'Running', tone: 'working', shape: 'running', detail };
     case 'Terminating':
-      return { word: 'Terminating', tone: 'blue', detail };
+      return { word: 'Terminating', tone: 'working', shape: 'leaving', detail };
     case 'Succeeded':
-      return { word: 'Succeeded', tone: 'teal', detail };
+      return { word: 'Succeeded', tone: 'ok', shape: 'done', detail };
     case 'Failed':
     case 'Error':
-      return op.retryAt ? { word: 'Retrying', tone: 'blue', detail } : { word: 'Failed', tone: 'red', detail };
+      return op.retryAt
+        ? { word: 'Retrying', tone: 'working', shape: 'running', detail }
+        : { word: 'Failed', tone: 'failed', shape: 'failed', detail };
     default:
       return op.phase satisfies never;
   }

@@ -12,8 +12,6 @@ import { busy, operationWord, projectOf } from './model';
 import { Word } from './object/summary-view';
 import './sync/sync.css';
 
-const tones: Readonly<Record<string, Tone>> = { gray: 'unknown', blue: 'working', teal: 'ok', red: 'failed' };
-
 /** A phase and wave of an operation with the objects in it. */
 export interface Stage {
   title: string;
@@ -80,7 +78,7 @@ function OperationHead({ appKey, app, op }: { appKey: AppKey; app: Application; 
   return (
     <>
       <div className="op-head">
-        <Word tone={tones[word.tone] ?? 'unknown'}>{word.word}</Word>
+        <Word tone={word.tone}>{word.word}</Word>
         <span className="breakable">{word.detail}</span>
         <span className="op-does">
           {running && (

@@ -2,7 +2,7 @@ import { Text } from '@mantine/core';
 import type { ReactNode } from 'react';
 import { sentence } from '../../../api/errors';
 import { ago, exact, shortRevision } from '../../../format/format';
-import { DriftBadge, HealthBadge, StateBadge } from '../../../ui/badges';
+import { automationLooks, DriftBadge, HealthBadge, StateBadge } from '../../../ui/badges';
 import { repositoryName } from '../source';
 import type { Row } from './api';
 
@@ -71,12 +71,12 @@ export function SourceCell({ row }: { row: Row }) {
   );
 }
 
-const automations: Record<Row['automation'], string> = {
-  auto: 'Automatic',
-  waiting: 'Automatic, waiting',
-  manual: 'Manual',
-  paused: 'Paused',
-};
+const automations = {
+  auto: automationLooks.Auto.label,
+  waiting: automationLooks.Waiting.label,
+  manual: automationLooks.Manual.label,
+  paused: automationLooks.Paused.label,
+} satisfies Record<Row['automation'], string>;
 
 export const automationWord = (row: Row) => automations[row.automation];
 
