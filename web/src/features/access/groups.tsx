@@ -59,9 +59,12 @@ export function Groups() {
   );
 }
 
-/** The roles of the policy and who has them. */
+/** The roles of the policy and of accounts, and who has them. */
 export function Roles() {
   const policy = useQuery(accessQueries.policy());
+  const noAccounts = useDenied('accounts', 'get');
+  const users = useQuery({ ...accessQueries.users(), enabled: !noAccounts });
+  if (policy.data && users.error) return <Problem error={users.error} />;
   return (
     <Screen query={policy}>
       {(d) => (
@@ -74,7 +77,7 @@ export function Roles() {
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>
-            {rolesOf(readPolicy(d.values['policy.csv'] ?? '')).map((r) => (
+            {rolesOf(readPolicy(d.values['policy.csv'] ?? ''), users.data?.items ?? []).map((r) => (
               <Table.Tr key={r.name}>
                 <Table.Td>
                   <code>{r.name}</code>
@@ -85,11 +88,11 @@ export function Roles() {
                   )}
                 </Table.Td>
                 <Table.Td>
-                  {builtIn.includes(r.name) && 'built in'}
+                  {(builtIn.includes(r.name) || r.name === 'role:platform-admin') && 'built in'}
                   {r.rules > 0 && ` ${r.rules}`}
                   {r.denials > 0 && `, ${r.denials} of them deny`}
                 </Table.Td>
-                <Table.Td className="breakable">{r.holders.join(', ') || 'nobody by the policy'}</Table.Td>
+                <Table.Td className="breakable">{r.holders.join(', ') || (users.data ? 'nobody' : 'nobody by the policy')}</Table.Td>
               </Table.Tr>
             ))}
           </Table.Tbody>

@@ -20,11 +20,16 @@ test('UX-ACC-1 the lines of a policy are read with their numbers', () => {
   ]);
 });
 
-test('UX-ACC-1 roles say what they allow and who has them', () => {
-  expect(rolesOf(readPolicy(text))).toEqual([
+test('UX-ACC-1 roles say what they allow and who has them, by the policy or by the account', () => {
+  const accounts = [
+    { name: 'ann', roles: ['tenant-admin', 'admin'] },
+    { name: 'bob', roles: ['tenant-admin'] },
+  ];
+  expect(rolesOf(readPolicy(text), accounts)).toEqual([
     { name: 'role:admin', rules: 0, denials: 0, holders: ['ann'] },
     { name: 'role:dev', rules: 2, denials: 1, holders: ['shop-developers'] },
     { name: 'role:readonly', rules: 0, denials: 0, holders: [] },
+    { name: 'role:tenant-admin', rules: 0, denials: 0, holders: ['ann', 'bob'] },
   ]);
 });
 

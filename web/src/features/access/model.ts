@@ -25,10 +25,14 @@ export interface Role {
   holders: string[];
 }
 
-export const builtIn = ['role:admin', 'role:readonly'];
+/** The roles that every tenant has. */
+export const builtIn = ['role:admin', 'role:readonly', 'role:tenant-admin'];
 
-/** The roles that a policy speaks of, in order of their names. */
-export function rolesOf(lines: readonly Line[]): Role[] {
+/** The roles that a policy speaks of or accounts have, in order of their names. */
+export function rolesOf(
+  lines: readonly Line[],
+  accounts: readonly { name: string; roles: readonly string[] }[],
+): Role[] {
   const all = new Map<string, Role>();
   const role = (name: string) => {
     const held = all.get(name) ?? { name, rules: 0, denials: 0, holders: [] };
@@ -43,6 +47,12 @@ export function rolesOf(lines: readonly Line[]): Role[] {
       if (l.effect === 'deny') r.denials++;
     }
     if (l.kind === 'grant') role(l.role).holders.push(l.subject);
+  }
+  for (const a of accounts) {
+    for (const name of a.roles) {
+      const { holders } = role(`role:${name}`);
+      if (!holders.includes(a.name)) holders.push(a.name);
+    }
   }
   return [...all.values()].sort((a, b) => a.name.localeCompare(b.name));
 }

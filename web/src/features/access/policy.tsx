@@ -180,7 +180,7 @@ function useKnown(csv: string) {
   const projects = useQuery(accessQueries.projects());
   const lines = readPolicy(csv);
   const subjects = new Set(users.data?.items.map((u) => u.name) ?? []);
-  const roles = new Set(['role:admin', 'role:readonly']);
+  const roles = new Set(builtIn);
   for (const l of lines) {
     (l.subject.startsWith('role:') ? roles : subjects).add(l.subject);
     if (l.kind === 'grant') roles.add(l.role);
