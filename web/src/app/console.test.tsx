@@ -365,7 +365,7 @@ test('RBAC-13 with the rights of a reader every button that writes is off and na
       'Approve deletion': ['change applications of project web', 'applications, update, web/*'],
       'Roll back to this': ['roll back applications of project web', 'applications, rollback, web/*'],
     },
-    '/clusters': { 'Enroll a cluster': ['create clusters', 'clusters, create, *'] },
+    '/clusters': { 'Enrol a cluster': ['create clusters', 'clusters, create, *'] },
     '/repositories': { 'Add a repository': ['create repositories', 'repositories, create, *'] },
     '/settings': { 'Set resource.exclusions': ['change settings', 'settings, update, *'] },
   };

@@ -109,7 +109,7 @@ function FirstSteps({ clusters }: { clusters: number }) {
       <Title order={3}>Three steps to the first application</Title>
       <ol className="steps">
         <li data-done={clusters > 0}>
-          <Link to="/clusters">Enroll a cluster</Link>: its agent dials out to this hub.
+          <Link to="/clusters">Enrol a cluster</Link>: its agent dials out to this hub.
         </li>
         <li>
           <Link to="/repositories">Add a repository</Link>, unless it is public.

@@ -20,7 +20,7 @@ import {
   type PolicyValues,
 } from './api';
 import './access.css';
-import { choices, readPolicy } from './model';
+import { builtIn, choices, readPolicy } from './model';
 import { PolicyHistory } from './policy-history';
 
 const files: { key: PolicyKey; label: string; about: string }[] = [

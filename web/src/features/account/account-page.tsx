@@ -32,7 +32,7 @@ export function AccountPage() {
   );
 }
 
-/** Chooses another account of the organisation. */
+/** Chooses another account of the tenant. */
 function Members({ name, me }: { name: string; me: string }) {
   const users = useQuery(accountQueries.users()).data ?? [];
   const navigate = useNavigate({ from: '/account' });
@@ -62,7 +62,7 @@ function Identity({ me }: { me: Me }) {
       <dl className="account-facts">
         <dt>Name</dt>
         <dd>{me.username}</dd>
-        <dt>Organisation</dt>
+        <dt>Tenant</dt>
         <dd>{me.tenant}</dd>
         <dt>Signed in by</dt>
         <dd>{me.provider || 'a local account'}</dd>

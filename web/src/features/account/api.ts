@@ -9,7 +9,7 @@ const key = ['account'];
 const of = (username: string) => ({ params: { path: { username } } });
 
 export const accountQueries = {
-  /** The accounts of the organisation, for those who may see them. */
+  /** The accounts of the tenant, for those who may see them. */
   users: () =>
     queryOptions({
       queryKey: [...key, 'users'],

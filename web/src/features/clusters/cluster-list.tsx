@@ -56,7 +56,7 @@ export function ClusterList() {
             Pause all automation
           </ActionButton>
           <ActionButton why={denied} onClick={() => set({ enroll: 'new' })}>
-            Enroll a cluster
+            Enrol a cluster
           </ActionButton>
         </>
       }

@@ -14,7 +14,7 @@ import { Nothing, Screen } from '../../ui/states';
 import { clusterQueries } from './api';
 import { type Ask, Asked } from './cluster-actions';
 import { behind } from './cluster-list';
-import { connectionLook, problemOf } from './model';
+import { actWords, connectionLook, problemOf } from './model';
 import { OwnersPolicy } from './owners-policy';
 import { UpgradeLine } from './upgrade-line';
 
@@ -345,7 +345,7 @@ function Events({ name }: { name: string }) {
               <Table.Tr key={r.seq}>
                 <Table.Td title={exact(r.at)}>{ago(r.at, Date.now())}</Table.Td>
                 <Table.Td>
-                  {r.action} {r.object} {r.result !== 'allowed' && `(${r.result})`}
+                  {actWords(r.action, r.object)} {r.result !== 'allowed' && `(${r.result})`}
                 </Table.Td>
                 <Table.Td>{r.actor}</Table.Td>
                 <Table.Td className="second">{r.reason}</Table.Td>

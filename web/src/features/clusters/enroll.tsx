@@ -50,7 +50,7 @@ export function EnrollDialog({ denied, again, close }: { denied: string; again?:
     <Modal
       opened
       onClose={close}
-      title={again ? `New join token for ${again}` : 'Enroll a cluster'}
+      title={again ? `New join token for ${again}` : 'Enrol a cluster'}
       size={enroll.data ? 900 : 'lg'}
     >
       {enroll.data ? (

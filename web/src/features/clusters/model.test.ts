@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Cluster, Enrolment } from '../../api/client';
-import { commandOf, connectionLook, doctorOf, matches, problemOf, readLabels, steps } from './model';
+import { actWords, commandOf, connectionLook, doctorOf, matches, problemOf, readLabels, steps } from './model';
 
 const cluster = (change: Partial<Cluster> = {}): Cluster => ({
   id: '1',
@@ -103,4 +103,10 @@ test('UX-ON-5 each refusal marks the step that failed, with its reason', () => {
     expect(all[failed]?.note).toBe(`refused at ${stage}`);
     expect(all.some((s) => s.state === 'running')).toBe(false);
   }
+});
+
+test('UI-16 what was done to a cluster is said in words', () => {
+  expect(actWords('enroll', 'prod-eu-1')).toBe('Make a join token');
+  expect(actWords('delete', 'prod-eu-1')).toBe('Remove the cluster');
+  expect(actWords('something-new', 'prod-eu-1')).toBe('something-new prod-eu-1');
 });

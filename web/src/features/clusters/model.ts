@@ -137,7 +137,7 @@ const failures: Record<string, { step: Step['key']; fix: string }> = {
   store: { step: 'certificate', fix: 'The hub could not store the enrolment. The agent tries again by itself.' },
   certificate: {
     step: 'connected',
-    fix: 'The certificate is not valid now. Compare the clock of the node with that of the hub, then enroll again if it has expired.',
+    fix: 'The certificate is not valid now. Compare the clock of the node with that of the hub, then enrol again if it has expired.',
   },
   suspended: { step: 'connected', fix: 'The tenant is suspended. A platform admin resumes it.' },
   replaced: { step: 'connected', fix: 'Another agent has taken this identity. Make a new token for this one.' },
@@ -196,3 +196,19 @@ export function steps(cluster: Cluster | undefined, madeAt: string, seen?: strin
     return { key, label, state: !failed && key === next ? 'running' : 'open', note };
   });
 }
+
+const acts: Record<string, string> = {
+  create: 'Add the cluster',
+  update: 'Change the cluster',
+  delete: 'Remove the cluster',
+  enroll: 'Make a join token',
+  revoke: 'Revoke the certificates of the agent',
+  upgrade: 'Upgrade the agent',
+  pause: 'Pause automation',
+  resume: 'Resume automation',
+  keep: 'Decide which of two Kubernetes clusters keeps the identity',
+  'accept-hub': 'Accept the state of the hub',
+};
+
+/** The acts of the audit log on a cluster, in words; an action that is not known stays as it is. */
+export const actWords = (action: string, object: string) => acts[action] ?? `${action} ${object}`;
