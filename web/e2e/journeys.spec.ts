@@ -80,7 +80,7 @@ test('UX-ON-4 UX-ON-5 J3 a cluster is enrolled with one copied command, and a fa
   const copied = () => page.evaluate<string>('navigator.clipboard.readText()');
   const person = counted();
   await person.click(link(page, 'Clusters'));
-  await person.click(button(page, 'Enroll a cluster'));
+  await person.click(button(page, 'Enrol a cluster'));
   const dialog = page.getByRole('dialog');
   await dialog.getByRole('textbox', { name: 'Name' }).fill('prod-eu-1');
   await dialog.getByRole('textbox', { name: 'Labels' }).fill('env=prod');

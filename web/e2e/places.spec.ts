@@ -112,7 +112,7 @@ test('UI-16 the clusters show their agents', async ({ page }) => {
 });
 
 test('UX-A11-7 enrolment gives commands and waits for the agent', async ({ page }) => {
-  await page.getByRole('button', { name: 'Enroll a cluster' }).click();
+  await page.getByRole('button', { name: 'Enrol a cluster' }).click();
   await page.getByRole('textbox', { name: 'Name' }).fill('from-the-console');
   await page.getByRole('button', { name: 'Make a join token' }).click();
   await page.getByText('Waiting for the agent').waitFor();

@@ -36,7 +36,7 @@ test('RBAC-13 a reader finds every button that writes off, and reads which right
   await look(page, 'reader-application');
   await expect(page.getByRole('button', { name: 'Refresh' })).toBeEnabled();
   await place(page, 'Clusters');
-  await off(page, 'Enroll a cluster', 'clusters, create, *');
+  await off(page, 'Enrol a cluster', 'clusters, create, *');
   await look(page, 'reader-clusters');
   await place(page, 'Repositories');
   await off(page, 'Add a repository', 'repositories, create, *');

@@ -121,3 +121,13 @@ export function Mark({ size = 20 }: { size?: number }) {
     </svg>
   );
 }
+
+/** The mark with the name of the product, above pages that have no frame. */
+export function Brand() {
+  return (
+    <div className="brand">
+      <Mark size={24} />
+      Capstan
+    </div>
+  );
+}

@@ -3,6 +3,7 @@ import { IconAlertTriangle } from '@tabler/icons-react';
 import type { ReactNode } from 'react';
 import { refused, words, worthRetrying } from '../api/errors';
 import { under } from '../api/root';
+import { Brand } from './shapes';
 import './states.css';
 
 /** What went wrong, what to do, and the reference for a report. */
@@ -32,6 +33,7 @@ export function NoPage() {
   return (
     <Center component="main" mih={240} p="md">
       <Stack align="center">
+        <Brand />
         <Title order={2}>There is no such page.</Title>
         <Anchor href={under('/applications')}>Go to the applications</Anchor>
       </Stack>
@@ -60,7 +62,11 @@ export function Nothing({ title, children }: { title: string; children?: ReactNo
 /** What somebody sees instead of what they may not see: which right is missing, and whom to ask. */
 function Refused({ error }: { error: unknown }) {
   const { title, fix } = words(error);
-  return <Nothing title={title}>{fix}</Nothing>;
+  return (
+    <div role="alert">
+      <Nothing title={title}>{fix}</Nothing>
+    </div>
+  );
 }
 
 /** One shell for the four states of a screen: loading, error, empty, content. */

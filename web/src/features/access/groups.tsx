@@ -92,7 +92,9 @@ export function Roles() {
                   {r.rules > 0 && ` ${r.rules}`}
                   {r.denials > 0 && `, ${r.denials} of them deny`}
                 </Table.Td>
-                <Table.Td className="breakable">{r.holders.join(', ') || (users.data ? 'nobody' : 'nobody by the policy')}</Table.Td>
+                <Table.Td className="breakable">
+                  {r.holders.join(', ') || (users.data ? 'nobody' : 'nobody by the policy')}
+                </Table.Td>
               </Table.Tr>
             ))}
           </Table.Tbody>

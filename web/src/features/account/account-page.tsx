@@ -113,15 +113,15 @@ function Sessions({ name, me }: { name: string; me: Me }) {
       </div>
       <Screen query={sessions} empty={(d) => (d.length === 0 ? <Nothing title="Nobody is signed in." /> : undefined)}>
         {(d) => (
-          <Table.ScrollContainer minWidth={640} type="native" tabIndex={0}>
+          <Table.ScrollContainer minWidth={280} type="native" tabIndex={0}>
             <Table aria-labelledby="sessions">
               <Table.Thead>
                 <Table.Tr>
                   <Table.Th>Device</Table.Th>
-                  <Table.Th>Address</Table.Th>
-                  <Table.Th>Signed in</Table.Th>
+                  <Table.Th className="second">Address</Table.Th>
+                  <Table.Th className="second">Signed in</Table.Th>
                   <Table.Th>Last used</Table.Th>
-                  <Table.Th>Ends</Table.Th>
+                  <Table.Th className="second">Ends</Table.Th>
                   <Table.Th aria-label="Actions" />
                 </Table.Tr>
               </Table.Thead>
@@ -172,12 +172,14 @@ function SessionRow(props: { session: Session; denied: string; busy: boolean; en
       <Table.Td className="cell-text" title={s.client}>
         {device} {s.current && <StateMark look={{ label: 'This one', tone: 'ok', shape: 'done' }} weight="quiet" />}
       </Table.Td>
-      <Table.Td>
+      <Table.Td className="second">
         <code>{s.address || '–'}</code>
       </Table.Td>
-      <Table.Td title={exact(s.createdAt)}>{ago(s.createdAt, Date.now())}</Table.Td>
+      <Table.Td className="second" title={exact(s.createdAt)}>
+        {ago(s.createdAt, Date.now())}
+      </Table.Td>
       <Table.Td title={exact(s.seenAt)}>{ago(s.seenAt, Date.now())}</Table.Td>
-      <Table.Td>{exact(s.expiresAt)}</Table.Td>
+      <Table.Td className="second">{exact(s.expiresAt)}</Table.Td>
       <Table.Td>
         {!s.current && (
           <ActionButton

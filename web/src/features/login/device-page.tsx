@@ -5,6 +5,7 @@ import { type FormEvent, useEffect, useState } from 'react';
 import { meQuery } from '../../api/session';
 import { ago, exact } from '../../format/format';
 import { StateMark } from '../../ui/badges';
+import { Brand } from '../../ui/shapes';
 import { Problem } from '../../ui/states';
 import { type DeviceLogin, deviceMutations } from './api';
 import './device.css';
@@ -27,6 +28,7 @@ export function DevicePage() {
   return (
     <Center mih="100vh" p="md">
       <Card withBorder w={440} maw="100%" padding="xl" component="main">
+        <Brand />
         <Stack>
           <Title order={1} size="h3">
             Sign a device in

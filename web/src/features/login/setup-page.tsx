@@ -2,6 +2,7 @@ import { Button, Card, Center, PasswordInput, Stack, Text, TextInput, Title } fr
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useNavigate, useRouterState } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
+import { Brand } from '../../ui/shapes';
 import { Nothing, Problem, Screen } from '../../ui/states';
 import { loginMutations, loginQueries } from './api';
 
@@ -14,7 +15,8 @@ export function SetupPage() {
   const check = useQuery(loginQueries.setup(token));
   return (
     <Center mih="100vh" p="md">
-      <Card withBorder w={420} padding="xl" component="main">
+      <Card withBorder w={420} maw="100%" padding="xl" component="main">
+        <Brand />
         {token === '' ? (
           <Nothing title="This setup link is not complete.">
             Open it as the hub printed it, with the part after #.

@@ -5,6 +5,7 @@ import { useRouter, useSearch } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
 import { worthRetrying } from '../../api/errors';
 import { under } from '../../api/root';
+import { Brand } from '../../ui/shapes';
 import { Problem } from '../../ui/states';
 import { loginMutations, loginQueries } from './api';
 import { signInProblem } from './problems';
@@ -39,7 +40,8 @@ export function SignInPage() {
   const said = problem === undefined ? undefined : signInProblem(problem);
   return (
     <Center mih="100vh" p="md">
-      <Card withBorder w={380} padding="xl" component="main">
+      <Card withBorder w={380} maw="100%" padding="xl" component="main">
+        <Brand />
         <form onSubmit={submit}>
           <Stack>
             <Title order={1} size="h3">
