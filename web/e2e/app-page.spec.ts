@@ -302,6 +302,7 @@ test('UI-08 UX-DIF-1 UX-DIF-6(part) the diff has counts, folds, words, and what 
   await expect(list.getByRole('button').first()).toContainText('web');
   await page.getByText(/2 changed/).waitFor();
   const settings = page.getByRole('region', { name: `ConfigMap ${app}/settings` });
+  await settings.scrollIntoViewIfNeeded(); // what is far down is drawn then
   await settings.locator('ins').first().waitFor();
   await look(page, 'app-diff');
   const web = page.getByRole('region', { name: `Deployment ${app}/web` });
