@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
@@ -31,6 +33,7 @@ type Service struct {
 	agents Agents
 	clock  lifecycle.Clock
 	shared *logtail.Sharer[shared]
+	asked  singleflight.Group // for pods
 }
 
 // New makes a service.
@@ -120,7 +123,7 @@ func (s *Service) Stream(ctx context.Context, r Request, emit func([]Entry) erro
 
 // targets returns the containers that a request is about.
 func (s *Service) targets(ctx context.Context, r Request) (out []target, err error) {
-	pods, err := s.agents.Pods(ctx, r.Cluster, r.Application, r.Of, r.MaxPods)
+	pods, err := s.pods(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +142,22 @@ func (s *Service) targets(ctx context.Context, r Request) (out []target, err err
 		return nil, fault.With(fault.New(fault.Missing, "no pod has a container %q", r.Container), "", "its containers are "+names(pods))
 	}
 	return out, nil
+}
+
+// pods asks the agent once for all readers that ask at this moment: many who
+// begin together would take all calls that may be open to it.
+func (s *Service) pods(ctx context.Context, r Request) ([]hub.Pod, error) {
+	key := fmt.Sprintf("%s %s %q %q %q %q %d", r.Cluster.ID, r.Application, r.Of.Group, r.Of.Kind, r.Of.Namespace, r.Of.Name, r.MaxPods)
+	asked := s.asked.DoChan(key, func() (any, error) {
+		return s.agents.Pods(context.WithoutCancel(ctx), r.Cluster, r.Application, r.Of, r.MaxPods)
+	})
+	select {
+	case found := <-asked:
+		pods, _ := found.Val.([]hub.Pod)
+		return pods, found.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // names lists the containers of pods.

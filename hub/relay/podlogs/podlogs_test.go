@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -76,4 +78,51 @@ func TestMerge(t *testing.T) {
 			}
 		})
 	}
+}
+
+// waitingAgents answer which pods there are once they may.
+type waitingAgents struct {
+	agents
+	may   chan struct{}
+	asked *atomic.Int32
+}
+
+func (a waitingAgents) Pods(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, of hub.ObjectRef, limit int) ([]hub.Pod, error) {
+	a.asked.Add(1)
+	<-a.may
+	return a.agents.Pods(ctx, cluster, app, of, limit)
+}
+
+func TestPodsAreAskedForOnce(t *testing.T) {
+	t.Parallel()
+	t.Run("LOG API-11 readers that begin together ask the agent once which pods there are, and those of other objects ask anew", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			a := waitingAgents{may: make(chan struct{}), asked: new(atomic.Int32)}
+			s := podlogs.New(a)
+			gone, leave := context.WithCancel(t.Context())
+			read := func(ctx context.Context, r podlogs.Request) {
+				err := s.Stream(ctx, r, func([]podlogs.Entry) error { return nil })
+				if ctx.Err() == nil && err != nil {
+					t.Error(err)
+				}
+			}
+			go read(gone, podlogs.Request{Application: "a", MaxPods: pods})
+			synctest.Wait()
+			for range 200 {
+				go read(t.Context(), podlogs.Request{Application: "a", MaxPods: pods})
+			}
+			for _, other := range []podlogs.Request{{Application: "b"}, {Application: "a", Cluster: hub.Cluster{ID: "c"}}, {Application: "a", Of: hub.ObjectRef{Name: "n"}}} {
+				other.MaxPods = pods
+				go read(t.Context(), other)
+			}
+			leave() // the first reader's end is not that of the others
+			synctest.Wait()
+			if n := a.asked.Load(); n != 4 {
+				t.Errorf("the agent was asked %d times, want 4", n)
+			}
+			close(a.may)
+			synctest.Wait()
+		})
+	})
 }
