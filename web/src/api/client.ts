@@ -1,4 +1,5 @@
 import createClient, { type Middleware } from 'openapi-fetch';
+import { t } from '../texts';
 import { HubError } from './errors';
 import { root } from './root';
 import type { components, paths } from './schema.gen';
@@ -42,7 +43,7 @@ api.use(marked);
 
 /** The body of an answer that is known to have one. */
 export function body<T>(answer: { data?: T }): T {
-  if (answer.data === undefined) throw new HubError('The hub sent an empty answer.', {});
+  if (answer.data === undefined) throw new HubError(t('The hub sent an empty answer.'), {});
   return answer.data;
 }
 

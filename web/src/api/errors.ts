@@ -1,3 +1,5 @@
+import { t } from '../texts';
+
 interface Detail {
   code?: string;
   object?: string;
@@ -22,7 +24,7 @@ export class HubError extends Error {
   }
 
   static async from(response: Response): Promise<HubError> {
-    const fallback = `The hub answered ${response.status}.`;
+    const fallback = t('The hub answered {{status}}.', { status: response.status });
     const raw: unknown = await response.json().catch(() => ({}));
     const fields = new Map(Object.entries(typeof raw === 'object' && raw !== null ? raw : {}));
     const detail: Detail = { status: response.status };
@@ -72,7 +74,7 @@ export interface Words {
 /** Turns anything thrown into words, in this one place. */
 export function words(error: unknown): Words {
   if (!(error instanceof HubError)) {
-    return { title: 'The hub cannot be reached.', fix: 'Check the connection; the page goes on by itself.' };
+    return { title: t('The hub cannot be reached.'), fix: t('Check the connection; the page goes on by itself.') };
   }
   const out: Words = { title: sentence(error.message) };
   if (error.detail.fix) out.fix = sentence(error.detail.fix);

@@ -1,4 +1,5 @@
 import { queryOptions, useQuery } from '@tanstack/react-query';
+import { t } from '../texts';
 import { api, body, type Me } from './client';
 
 /** Who is signed in. An error with status 401 means nobody is. */
@@ -24,18 +25,26 @@ const verbs: Record<string, string> = {
   get: 'see',
   update: 'change',
   rollback: 'roll back',
-  'set-quota': 'set quotas of',
+  'set-quota': t('set quotas of'),
 };
-const things: Record<string, string> = { audit: 'the audit log', gpgkeys: 'GnuPG keys' };
+const things: Record<string, string> = { audit: t('the audit log'), gpgkeys: t('GnuPG keys') };
 
 /** Says what somebody may not do, and which right to ask whom for. */
 export function needed(resource: string, action: string, project?: string): string {
-  const verb = verbs[action] ?? (action.startsWith('action/') ? 'run actions on' : action);
+  const verb = verbs[action] ?? (action.startsWith('action/') ? t('run actions on') : action);
   const of = !project ? '' : resource === 'projects' ? ` ${project}` : ` of project ${project}`;
   const thing = resource === 'projects' && project ? 'project' : (things[resource] ?? resource);
   const object = !project ? '*' : resource === 'projects' ? project : `${project}/*`;
-  const admin = resource === 'tenants' ? 'a platform admin' : 'an admin of the tenant';
-  return `You may not ${verb} ${thing}${of}. Ask ${admin} for: ${resource}, ${action}, ${object}.`;
+  const admin = resource === 'tenants' ? t('a platform admin') : t('an admin of the tenant');
+  return t('You may not {{verb}} {{thing}}{{of}}. Ask {{admin}} for: {{resource}}, {{action}}, {{object}}.', {
+    verb,
+    thing,
+    of,
+    admin,
+    resource,
+    action,
+    object,
+  });
 }
 
 /** Which right the caller lacks to do something; empty if they have it. */

@@ -2,6 +2,7 @@ import type { Cluster, Repository } from '../api/client';
 import type { Row } from '../features/apps/list/api';
 import { quoted } from '../features/apps/list/terms';
 import { problemOf } from '../features/repositories/model';
+import { t } from '../texts';
 import { urgentStates } from '../ui/badges';
 
 /** One thing that somebody should look at. */
@@ -45,7 +46,7 @@ export function concerns(
       state: 'Stale',
       name: c.name,
       where: `cluster, ${n} ${n === 1 ? 'application' : 'applications'}`,
-      cause: c.refusal?.message ?? 'the agent is not connected',
+      cause: c.refusal?.message ?? t('the agent is not connected'),
       since: c.lastSeen,
       to: { kind: 'clusters' },
     });

@@ -7,6 +7,7 @@ import { noticeMutations, noticeQueries } from '../api/notices';
 import { under } from '../api/root';
 import { useDenied } from '../api/session';
 import { ago, exact } from '../format/format';
+import { t } from '../texts';
 import { StateMark } from '../ui/badges';
 
 /** What everybody should know, above or below every page. */
@@ -33,7 +34,7 @@ function Banner({ place, banner }: { place: 'top' | 'bottom'; banner: BannerOf |
   if (!banner?.content || (banner.position !== 'both' && banner.position !== place)) return null;
   if (!banner.permanent && closed === banner.content) return null;
   return (
-    <aside className="notice banner" aria-label={`Banner at the ${place}`}>
+    <aside className="notice banner" aria-label={t('Banner at the {{place}}', { place })}>
       {banner.url ? (
         <Anchor href={banner.url} target="_blank" rel="noreferrer">
           {banner.content}
@@ -42,13 +43,13 @@ function Banner({ place, banner }: { place: 'top' | 'bottom'; banner: BannerOf |
         <span>{banner.content}</span>
       )}
       {!banner.permanent && (
-        <CloseButton size="sm" ml="auto" aria-label="Close the banner" onClick={() => setClosed(banner.content)} />
+        <CloseButton size="sm" ml="auto" aria-label={t('Close the banner')} onClick={() => setClosed(banner.content)} />
       )}
     </aside>
   );
 }
 
-const paused = { label: 'Paused', tone: 'paused', shape: 'suspended' } as const;
+const paused = { label: t('Paused'), tone: 'paused', shape: 'suspended' } as const;
 
 function Pauses() {
   const pauses = useQuery(noticeQueries.pauses());
@@ -58,7 +59,9 @@ function Pauses() {
     <aside
       className="notice paused"
       key={p.cluster ?? ''}
-      aria-label={p.cluster ? `Automation is paused on ${p.cluster}` : 'All automation is paused'}
+      aria-label={
+        p.cluster ? t('Automation is paused on {{cluster}}', { cluster: p.cluster }) : t('All automation is paused')
+      }
     >
       <StateMark look={paused} weight="quiet" />
       <span>
@@ -67,7 +70,7 @@ function Pauses() {
       </span>
       {!denied && (
         <Button size="compact-sm" variant="default" loading={resume.isPending} onClick={() => resume.mutate(p.cluster)}>
-          Resume automation
+          {t('Resume automation')}
         </Button>
       )}
     </aside>
@@ -81,20 +84,20 @@ export function Help() {
   return (
     <Menu position="bottom-end">
       <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" aria-label="Help">
+        <ActionIcon variant="subtle" color="gray" aria-label={t('Help')}>
           <IconHelpCircle size={16} aria-hidden />
         </ActionIcon>
       </Menu.Target>
       <Menu.Dropdown>
         <Menu.Item component="a" href={under('/docs')}>
-          Documentation
+          {t('Documentation')}
         </Menu.Item>
         {help?.chatUrl && (
           <Menu.Item component="a" href={help.chatUrl} target="_blank" rel="noreferrer">
-            {help.chatText || 'Ask for help'}
+            {help.chatText || t('Ask for help')}
           </Menu.Item>
         )}
-        {downloads.length > 0 && <Menu.Label>Command line</Menu.Label>}
+        {downloads.length > 0 && <Menu.Label>{t('Command line')}</Menu.Label>}
         {downloads.map(([platform, url]) => (
           <Menu.Item key={platform} component="a" href={url} rel="noreferrer">
             {platform}

@@ -11,6 +11,7 @@ import { clusterQueries } from '../features/clusters/api';
 import { connectionLook } from '../features/clusters/model';
 import { repositoryQueries } from '../features/repositories/api';
 import { ago, exact } from '../format/format';
+import { t } from '../texts';
 import { healthOrder, StateBadge, StateMark } from '../ui/badges';
 import { Nothing, Problem, Screen } from '../ui/states';
 import { type Concern, concerns, urgentQuery } from './attention';
@@ -41,7 +42,7 @@ export function Overview() {
   return (
     <div className="applications">
       <div className="heading">
-        <Title order={2}>Overview</Title>
+        <Title order={2}>{t('Overview')}</Title>
         {numbers.data && (
           <Text c="dimmed">
             {total} {total === 1 ? 'application' : 'applications'}
@@ -87,7 +88,7 @@ export function Overview() {
 function Healths({ facets }: { facets: Facet[] }) {
   const counts = valuesOf(facets, 'health');
   return (
-    <ul className="healths" aria-label="Applications by health">
+    <ul className="healths" aria-label={t('Applications by health')}>
       {[...healthOrder]
         .reverse()
         .map(([health, look]) => ({ value: health.toLowerCase(), look }))
@@ -105,17 +106,17 @@ function Healths({ facets }: { facets: Facet[] }) {
 
 function FirstSteps({ clusters }: { clusters: number }) {
   return (
-    <section aria-label="First steps">
-      <Title order={3}>Three steps to the first application</Title>
+    <section aria-label={t('First steps')}>
+      <Title order={3}>{t('Three steps to the first application')}</Title>
       <ol className="steps">
         <li data-done={clusters > 0}>
-          <Link to="/clusters">Enrol a cluster</Link>: its agent dials out to this hub.
+          <Link to="/clusters">{t('Enrol a cluster')}</Link>: its agent dials out to this hub.
         </li>
         <li>
-          <Link to="/repositories">Add a repository</Link>, unless it is public.
+          <Link to="/repositories">{t('Add a repository')}</Link>, unless it is public.
         </li>
         <li>
-          <Link to="/applications/new">Create an application</Link> by browsing the repository, or with{' '}
+          <Link to="/applications/new">{t('Create an application')}</Link> by browsing the repository, or with{' '}
           <code>capstan apply -f application.yaml</code>. Manifests of Argo CD work as they are.
         </li>
       </ol>
@@ -141,7 +142,7 @@ function Concerns({
 }) {
   const more = Math.max(0, all.length - most) + further;
   return (
-    <section aria-label="Needs you now">
+    <section aria-label={t('Needs you now')}>
       <Title order={3}>
         Needs you now{' '}
         <Text span c="dimmed">
@@ -149,7 +150,7 @@ function Concerns({
         </Text>
       </Title>
       {all.length === 0 && complete && (
-        <Nothing title="All quiet.">Nothing failed, drifted away or waits for you.</Nothing>
+        <Nothing title={t('All quiet.')}>{t('Nothing failed, drifted away or waits for you.')}</Nothing>
       )}
       {children}
       <ul className="concerns">
@@ -213,7 +214,7 @@ function Clusters({ clusters, counts }: { clusters: Cluster[]; counts: Map<strin
   const needing = valuesOf(urgent.data?.facets, 'cluster');
   if (clusters.length === 0) return null;
   return (
-    <section aria-label="Clusters">
+    <section aria-label={t('Clusters')}>
       <Title order={3}>
         Clusters{' '}
         <Text span c="dimmed">

@@ -1,9 +1,10 @@
 import { useEffect } from 'react';
+import { t } from '../texts';
 
 /** The title of a page, as tabs and the history of a browser show it: the innermost first. */
 export function pageTitle(path: string, tenant: string): string {
   const [place = '', ...inner] = path.split('/').filter(Boolean).map(decodeURIComponent);
-  if (path === '/applications/new') return ['New application', tenant, 'Capstan'].filter(Boolean).join(' · ');
+  if (path === '/applications/new') return [t('New application'), tenant, 'Capstan'].filter(Boolean).join(' · ');
   const word = inner.at(-1) ?? place.slice(0, 1).toUpperCase() + place.slice(1);
   return [word, tenant, 'Capstan'].filter(Boolean).join(' · ');
 }

@@ -10,6 +10,7 @@ import { HealthCell } from '../features/apps/list/columns';
 import { partOfName } from '../features/apps/list/terms';
 import { clusterQueries } from '../features/clusters/api';
 import { projectQueries } from '../features/projects/api';
+import { t } from '../texts';
 import './palette.css';
 
 /** One thing to go to. */
@@ -50,14 +51,14 @@ export function Palette({ places }: { places: readonly Place[] }) {
     <>
       <button type="button" className="palette-button" onClick={() => setOpened(true)}>
         <IconSearch size={14} aria-hidden />
-        <span>Go to or find</span>
-        <Kbd size="xs">Ctrl K</Kbd>
+        <span>{t('Go to or find')}</span>
+        <Kbd size="xs">{t('Ctrl K')}</Kbd>
       </button>
       <ActionIcon
         variant="subtle"
         color="gray"
         className="palette-icon"
-        aria-label="Go to or find"
+        aria-label={t('Go to or find')}
         onClick={() => setOpened(true)}
       >
         <IconSearch size={18} aria-hidden />
@@ -83,7 +84,7 @@ function Finder({ places, close }: { places: readonly Place[]; close: () => void
       withCloseButton={false}
       size={600}
       yOffset={80}
-      title="Go to or find"
+      title={t('Go to or find')}
       classNames={{ header: 'palette-head' }}
       padding={0}
     >
@@ -91,11 +92,11 @@ function Finder({ places, close }: { places: readonly Place[]; close: () => void
         <TextInput
           data-autofocus
           role="combobox"
-          aria-label="Go to or find"
+          aria-label={t('Go to or find')}
           aria-expanded
           aria-controls={list}
           aria-activedescendant={goals.length > 0 ? `${list}-${active}` : undefined}
-          placeholder="A page, a cluster, a project, or a part of an application's name"
+          placeholder={t("A page, a cluster, a project, or a part of an application's name")}
           autoComplete="off"
           spellCheck={false}
           value={text}
@@ -112,7 +113,7 @@ function Finder({ places, close }: { places: readonly Place[]; close: () => void
             if (e.key === 'Enter') goals[active]?.go();
           }}
         />
-        <div id={list} role="listbox" aria-label="What was found" aria-busy={asking}>
+        <div id={list} role="listbox" aria-label={t('What was found')} aria-busy={asking}>
           {goals.map((g, i) => (
             // biome-ignore lint/a11y/useFocusableInteractive: the focus stays in the text, which names the active option
             // biome-ignore lint/a11y/useKeyWithClickEvents: Enter in the text opens the active option
@@ -131,7 +132,7 @@ function Finder({ places, close }: { places: readonly Place[]; close: () => void
             </div>
           ))}
         </div>
-        {goals.length === 0 && !asking && <p role="status">Nothing is called like that.</p>}
+        {goals.length === 0 && !asking && <p role="status">{t('Nothing is called like that.')}</p>}
       </div>
     </Modal>
   );
@@ -175,7 +176,7 @@ function useGoals(text: string, places: readonly Place[], close: () => void): { 
   const total = apps.data?.total ?? 0;
   if (total > 0) {
     found.push(
-      to('List', `All ${total.toLocaleString('en')} that match`, () =>
+      to('List', t('All {{n}} that match', { n: total.toLocaleString('en') }), () =>
         navigate({ to: '/applications', search: { q: query } }),
       ),
     );

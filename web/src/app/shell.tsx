@@ -21,6 +21,7 @@ import { may, meQuery } from '../api/session';
 import { listQueries } from '../features/apps/list/api';
 import { loginMutations } from '../features/login/api';
 import { exact } from '../format/format';
+import { t } from '../texts';
 import { useHeadingFocus } from '../ui/focus';
 import { Mark } from '../ui/shapes';
 import { useLive } from './live';
@@ -31,16 +32,16 @@ import { Palette } from './palette';
 import { ThemeItems } from './theme-menu';
 
 const places = [
-  { to: '/overview', label: 'Overview', icon: IconHome },
-  { to: '/applications', label: 'Applications', icon: IconApps },
-  { to: '/clusters', label: 'Clusters', icon: IconServer2 },
-  { to: '/resources', label: 'Resources', icon: IconStack2, feature: 'resources' },
-  { to: '/repositories', label: 'Repositories', icon: IconGitBranch },
-  { to: '/projects', label: 'Projects', icon: IconFolder },
-  { to: '/activity', label: 'Activity', icon: IconActivity, right: 'audit' },
-  { to: '/access', label: 'Access', icon: IconKey, right: 'accounts', heading: 'Organisation' },
-  { to: '/settings', label: 'Settings', icon: IconSettings, right: 'settings' },
-  { to: '/platform', label: 'Platform', icon: IconBuilding, right: 'tenants' },
+  { to: '/overview', label: t('Overview'), icon: IconHome },
+  { to: '/applications', label: t('Applications'), icon: IconApps },
+  { to: '/clusters', label: t('Clusters'), icon: IconServer2 },
+  { to: '/resources', label: t('Resources'), icon: IconStack2, feature: 'resources' },
+  { to: '/repositories', label: t('Repositories'), icon: IconGitBranch },
+  { to: '/projects', label: t('Projects'), icon: IconFolder },
+  { to: '/activity', label: t('Activity'), icon: IconActivity, right: 'audit' },
+  { to: '/access', label: t('Access'), icon: IconKey, right: 'accounts', heading: 'Organisation' },
+  { to: '/settings', label: t('Settings'), icon: IconSettings, right: 'settings' },
+  { to: '/platform', label: t('Platform'), icon: IconBuilding, right: 'tenants' },
 ] as const;
 
 /** The frame around every page, and the one place that follows the stream. */
@@ -66,9 +67,9 @@ export function Shell() {
       <div className="side">
         <div className="brand">
           <Mark />
-          Capstan
+          {t('Capstan')}
         </div>
-        <nav aria-label="Main" ref={nav}>
+        <nav aria-label={t('Main')} ref={nav}>
           {places
             .filter((p) => !('right' in p) || may(me.data, p.right, 'get'))
             .filter((p) => !('feature' in p) || features?.[p.feature] !== false)
@@ -94,7 +95,7 @@ export function Shell() {
         {may(me.data, 'applications', 'get') && (
           <div className="live" data-live={live} role="status">
             <span className="dot" aria-hidden />
-            {live ? 'Live' : 'Reconnecting …'}
+            {live ? t('Live') : t('Reconnecting …')}
           </div>
         )}
         <Help />
@@ -115,14 +116,14 @@ export function Shell() {
 }
 
 /** Pages that the navigation does not have. */
-const others = [{ to: '/account', label: 'Your account' }] as const;
+const others = [{ to: '/account', label: t('Your account') }] as const;
 
 /** Where one is: the organisation, the place, and what is open there. */
 function Crumbs({ path, tenant }: { path: string; tenant: string }) {
   const place = [...places, ...others].find((p) => path === p.to || path.startsWith(`${p.to}/`));
   const inner = place ? path.slice(place.to.length).split('/').filter(Boolean).at(-1) : undefined;
   return (
-    <ol className="crumbs" aria-label="Where you are">
+    <ol className="crumbs" aria-label={t('Where you are')}>
       <li className="spare">
         <span className="tenant">
           <span aria-hidden>{tenant.slice(0, 1)}</span>
@@ -145,7 +146,7 @@ function Crumbs({ path, tenant }: { path: string; tenant: string }) {
         <li>
           <IconChevronRight size={14} aria-hidden />
           <span aria-current="page">
-            {path === '/applications/new' ? 'New application' : decodeURIComponent(inner)}
+            {path === '/applications/new' ? t('New application') : decodeURIComponent(inner)}
           </span>
         </li>
       )}
@@ -159,18 +160,18 @@ function Account({ name }: { name: string | undefined }) {
   return (
     <Menu>
       <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" aria-label="Account">
+        <ActionIcon variant="subtle" color="gray" aria-label={t('Account')}>
           <IconUserCircle size={18} aria-hidden />
         </ActionIcon>
       </Menu.Target>
       <Menu.Dropdown>
         <Menu.Label>{name}</Menu.Label>
         <Menu.Item component={Link} to="/account">
-          Your account
+          {t('Your account')}
         </Menu.Item>
         <ThemeItems />
         <Menu.Divider />
-        <Menu.Item onClick={() => signOut.mutate()}>Sign out</Menu.Item>
+        <Menu.Item onClick={() => signOut.mutate()}>{t('Sign out')}</Menu.Item>
       </Menu.Dropdown>
     </Menu>
   );

@@ -1,9 +1,10 @@
 import { Menu, useMantineColorScheme } from '@mantine/core';
+import { t } from '../texts';
 
 const themes = [
-  { value: 'light', label: 'Light' },
-  { value: 'dark', label: 'Dark' },
-  { value: 'auto', label: 'As the system' },
+  { value: 'light', label: t('Light') },
+  { value: 'dark', label: t('Dark') },
+  { value: 'auto', label: t('As the system') },
 ] as const;
 
 /** The choice of the theme, which the browser keeps. */
@@ -15,12 +16,12 @@ export function ThemeItems() {
   return (
     <Menu.RadioGroup
       value={colorScheme}
-      onChange={(value) => setColorScheme(themes.find((t) => t.value === value)?.value ?? 'auto')}
+      onChange={(value) => setColorScheme(themes.find((theme) => theme.value === value)?.value ?? 'auto')}
     >
-      <Menu.Label>Theme</Menu.Label>
-      {themes.map((t) => (
-        <Menu.RadioItem key={t.value} value={t.value}>
-          {t.label}
+      <Menu.Label>{t('Theme')}</Menu.Label>
+      {themes.map((theme) => (
+        <Menu.RadioItem key={theme.value} value={theme.value}>
+          {theme.label}
         </Menu.RadioItem>
       ))}
     </Menu.RadioGroup>

@@ -1,4 +1,5 @@
 import { Button, createTheme, Drawer, Menu, Modal } from '@mantine/core';
+import { t } from '../texts';
 
 /**
  * The look. Colours stand in app.css: variables that Mantine computes would
@@ -24,9 +25,9 @@ export const theme = createTheme({
             : {},
       }),
     }),
-    Drawer: Drawer.extend({ defaultProps: { lockScroll: false, closeButtonProps: { 'aria-label': 'Close' } } }),
+    Drawer: Drawer.extend({ defaultProps: { lockScroll: false, closeButtonProps: { 'aria-label': t('Close') } } }),
     // What gets the focus first must be an entry: screen readers do not find an empty element.
     Menu: Menu.extend({ defaultProps: { withInitialFocusPlaceholder: false } }),
-    Modal: Modal.extend({ defaultProps: { lockScroll: false, closeButtonProps: { 'aria-label': 'Close' } } }),
+    Modal: Modal.extend({ defaultProps: { lockScroll: false, closeButtonProps: { 'aria-label': t('Close') } } }),
   },
 });

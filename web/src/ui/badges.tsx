@@ -1,6 +1,7 @@
 import { Tooltip } from '@mantine/core';
 import { memo } from 'react';
 import type { Application } from '../api/client';
+import { t } from '../texts';
 import { Shape, type ShapeName, type Tone } from './shapes';
 
 type Status = NonNullable<Application['status']>;
@@ -49,36 +50,41 @@ export function StateMark({
 }
 
 const syncLooks: Record<Sync, Look & { hint: string }> = {
-  Synced: { label: 'In sync', tone: 'ok', shape: 'equal', hint: 'The cluster has what Git says.' },
-  OutOfSync: { label: 'Drifted', tone: 'attention', shape: 'different', hint: 'The cluster differs from Git.' },
-  Unknown: { label: 'Unknown', tone: 'unknown', shape: 'unknown', hint: 'Not compared yet, or the comparison failed.' },
+  Synced: { label: t('In sync'), tone: 'ok', shape: 'equal', hint: t('The cluster has what Git says.') },
+  OutOfSync: { label: t('Drifted'), tone: 'attention', shape: 'different', hint: t('The cluster differs from Git.') },
+  Unknown: {
+    label: t('Unknown'),
+    tone: 'unknown',
+    shape: 'unknown',
+    hint: t('Not compared yet, or the comparison failed.'),
+  },
 };
 
 const healthLooks: Record<Health, Look> = {
-  Healthy: { label: 'Healthy', tone: 'ok', shape: 'healthy' },
-  Progressing: { label: 'Progressing', tone: 'working', shape: 'progressing' },
-  Suspended: { label: 'Suspended', tone: 'paused', shape: 'suspended' },
-  Missing: { label: 'Missing', tone: 'attention', shape: 'missing' },
-  Degraded: { label: 'Degraded', tone: 'failed', shape: 'degraded' },
-  Unknown: { label: 'Unknown', tone: 'unknown', shape: 'unknown' },
+  Healthy: { label: t('Healthy'), tone: 'ok', shape: 'healthy' },
+  Progressing: { label: t('Progressing'), tone: 'working', shape: 'progressing' },
+  Suspended: { label: t('Suspended'), tone: 'paused', shape: 'suspended' },
+  Missing: { label: t('Missing'), tone: 'attention', shape: 'missing' },
+  Degraded: { label: t('Degraded'), tone: 'failed', shape: 'degraded' },
+  Unknown: { label: t('Unknown'), tone: 'unknown', shape: 'unknown' },
 };
 
 const stateLooks: Record<State, Look> = {
-  Deleting: { label: 'Deleting', tone: 'working', shape: 'leaving' },
-  Stale: { label: 'Agent away', tone: 'unknown', shape: 'away' },
-  SyncFailed: { label: 'Sync failed', tone: 'failed', shape: 'failed' },
-  Degraded: { label: 'Degraded', tone: 'failed', shape: 'degraded' },
-  SourceError: { label: 'Source error', tone: 'failed', shape: 'failed' },
-  AwaitingApproval: { label: 'Needs approval', tone: 'attention', shape: 'waiting' },
-  Syncing: { label: 'Syncing', tone: 'working', shape: 'running' },
-  NotDeployed: { label: 'Not deployed', tone: 'unknown', shape: 'absent' },
-  Missing: { label: 'Objects missing', tone: 'attention', shape: 'missing' },
-  Paused: { label: 'Paused', tone: 'paused', shape: 'suspended' },
-  Progressing: { label: 'Rolling out', tone: 'working', shape: 'progressing' },
-  OutOfSync: { label: 'Out of sync', tone: 'attention', shape: 'different' },
-  Suspended: { label: 'On hold', tone: 'paused', shape: 'suspended' },
-  Unknown: { label: 'Not known', tone: 'unknown', shape: 'unknown' },
-  Healthy: { label: 'OK', tone: 'ok', shape: 'healthy' },
+  Deleting: { label: t('Deleting'), tone: 'working', shape: 'leaving' },
+  Stale: { label: t('Agent away'), tone: 'unknown', shape: 'away' },
+  SyncFailed: { label: t('Sync failed'), tone: 'failed', shape: 'failed' },
+  Degraded: { label: t('Degraded'), tone: 'failed', shape: 'degraded' },
+  SourceError: { label: t('Source error'), tone: 'failed', shape: 'failed' },
+  AwaitingApproval: { label: t('Needs approval'), tone: 'attention', shape: 'waiting' },
+  Syncing: { label: t('Syncing'), tone: 'working', shape: 'running' },
+  NotDeployed: { label: t('Not deployed'), tone: 'unknown', shape: 'absent' },
+  Missing: { label: t('Objects missing'), tone: 'attention', shape: 'missing' },
+  Paused: { label: t('Paused'), tone: 'paused', shape: 'suspended' },
+  Progressing: { label: t('Rolling out'), tone: 'working', shape: 'progressing' },
+  OutOfSync: { label: t('Out of sync'), tone: 'attention', shape: 'different' },
+  Suspended: { label: t('On hold'), tone: 'paused', shape: 'suspended' },
+  Unknown: { label: t('Not known'), tone: 'unknown', shape: 'unknown' },
+  Healthy: { label: t('OK'), tone: 'ok', shape: 'healthy' },
 };
 
 /** The looks of drift and health in the order in which they are listed, the worst first. */
@@ -101,22 +107,22 @@ export const stateOrder: [State, Look][] = urgentStates.map((s) => [s, stateLook
 
 /** The looks of last operations, as queries name them. */
 export const operationOrder: [string, Look][] = [
-  ['failed', { label: 'Failed', tone: 'failed', shape: 'failed' }],
-  ['error', { label: 'Error', tone: 'failed', shape: 'barred' }],
-  ['approval', { label: 'Needs approval', tone: 'attention', shape: 'waiting' }],
-  ['running', { label: 'Running', tone: 'working', shape: 'running' }],
-  ['pending', { label: 'Waiting', tone: 'working', shape: 'hand' }],
-  ['terminating', { label: 'Terminating', tone: 'working', shape: 'leaving' }],
-  ['succeeded', { label: 'Succeeded', tone: 'ok', shape: 'done' }],
-  ['none', { label: 'None yet', tone: 'unknown', shape: 'absent' }],
+  ['failed', { label: t('Failed'), tone: 'failed', shape: 'failed' }],
+  ['error', { label: t('Error'), tone: 'failed', shape: 'barred' }],
+  ['approval', { label: t('Needs approval'), tone: 'attention', shape: 'waiting' }],
+  ['running', { label: t('Running'), tone: 'working', shape: 'running' }],
+  ['pending', { label: t('Waiting'), tone: 'working', shape: 'hand' }],
+  ['terminating', { label: t('Terminating'), tone: 'working', shape: 'leaving' }],
+  ['succeeded', { label: t('Succeeded'), tone: 'ok', shape: 'done' }],
+  ['none', { label: t('None yet'), tone: 'unknown', shape: 'absent' }],
 ];
 
 /** How applications say whether they deploy by themselves. */
 export const automationLooks: Record<Automation, Look> = {
-  Auto: { label: 'Automatic', tone: 'unknown', shape: 'running' },
-  Waiting: { label: 'Automatic, waiting', tone: 'attention', shape: 'hand' },
-  Manual: { label: 'Manual', tone: 'unknown', shape: 'absent' },
-  Paused: { label: 'Paused', tone: 'paused', shape: 'suspended' },
+  Auto: { label: t('Automatic'), tone: 'unknown', shape: 'running' },
+  Waiting: { label: t('Automatic, waiting'), tone: 'attention', shape: 'hand' },
+  Manual: { label: t('Manual'), tone: 'unknown', shape: 'absent' },
+  Paused: { label: t('Paused'), tone: 'paused', shape: 'suspended' },
 };
 
 /** The states in words, for counts. */
@@ -139,7 +145,7 @@ export const DriftBadge = memo(function DriftBadge({
   return (
     <StateMark
       look={look}
-      hint={stale ? `${hint} This is not current.` : hint}
+      hint={stale ? t('{{hint}} This is not current.', { hint }) : hint}
       stale={stale}
       data={{ 'data-status': status ?? 'Unknown' }}
       {...(weight ? { weight } : {})}

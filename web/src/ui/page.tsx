@@ -2,6 +2,7 @@ import { Button, Checkbox, CopyButton, Group, Modal, Stack, Tabs, Text, TextInpu
 import { type ReactNode, useState } from 'react';
 import { ActionButton } from './action-button';
 import './page.css';
+import { t } from '../texts';
 import { Problem } from './states';
 import { useChosenInSight } from './tabs';
 
@@ -26,7 +27,7 @@ export function Page(props: {
   children: ReactNode;
 }) {
   const { title, about, actions, facts, tabs, tab, open, two, children } = props;
-  const list = useChosenInSight(tab ?? '', ...(tabs ?? []).map((t) => t.count));
+  const list = useChosenInSight(tab ?? '', ...(tabs ?? []).map((tab) => tab.count));
   return (
     <div className="page">
       <div className="page-head">
@@ -38,13 +39,13 @@ export function Page(props: {
         {facts && <div className="facts">{facts}</div>}
         {tabs && (
           <Tabs value={tab ?? tabs[0]?.key ?? ''} onChange={(next) => next && open?.(next)}>
-            <Tabs.List ref={list} aria-label={`Parts of ${title}`}>
-              {tabs.map((t) => (
-                <Tabs.Tab key={t.key} value={t.key} aria-controls="page-body" id={`tab-${t.key}`}>
-                  {t.label}
-                  {t.count !== undefined && (
+            <Tabs.List ref={list} aria-label={t('Parts of {{title}}', { title })}>
+              {tabs.map((tab) => (
+                <Tabs.Tab key={tab.key} value={tab.key} aria-controls="page-body" id={`tab-${tab.key}`}>
+                  {tab.label}
+                  {tab.count !== undefined && (
                     <Text span c="dimmed" ml={6} size="sm">
-                      {t.count}
+                      {tab.count}
                     </Text>
                   )}
                 </Tabs.Tab>
@@ -128,7 +129,7 @@ export function Command({ text, label = 'Copy' }: { text: string; label?: string
       <CopyButton value={text}>
         {({ copied, copy }) => (
           <Button variant="default" size="compact-sm" onClick={copy}>
-            {copied ? 'Copied' : label}
+            {copied ? t('Copied') : label}
           </Button>
         )}
       </CopyButton>
@@ -141,10 +142,10 @@ export function Once({ secret, what, close }: { secret: string; what: string; cl
   return (
     <Modal opened onClose={close} title={what} size="lg">
       <Stack>
-        <Text size="sm">Copy it now: it is shown this once, and stored as a hash.</Text>
+        <Text size="sm">{t('Copy it now: it is shown this once, and stored as a hash.')}</Text>
         <Command text={secret} />
         <Group justify="flex-end">
-          <Button onClick={close}>Done</Button>
+          <Button onClick={close}>{t('Done')}</Button>
         </Group>
       </Stack>
     </Modal>
@@ -178,7 +179,7 @@ export function Confirm(props: {
       <Stack>
         {error != null && <Problem error={error} />}
         {effects && effects.length > 0 && (
-          <ul className="effects" aria-label="What happens">
+          <ul className="effects" aria-label={t('What happens')}>
             {effects.map((e) => (
               <li key={e}>{e}</li>
             ))}
@@ -188,7 +189,7 @@ export function Confirm(props: {
         {sure && <Checkbox label={sure} checked={checked} onChange={(e) => setChecked(e.currentTarget.checked)} />}
         {typed && (
           <TextInput
-            label={`Type ${typed} to go on`}
+            label={t('Type {{typed}} to go on', { typed })}
             autoComplete="off"
             value={name}
             onChange={(e) => setName(e.currentTarget.value)}
@@ -196,7 +197,7 @@ export function Confirm(props: {
         )}
         <Group justify="flex-end">
           <Button variant="default" onClick={close}>
-            Cancel
+            {t('Cancel')}
           </Button>
           <ActionButton
             why={denied}

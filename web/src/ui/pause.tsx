@@ -3,14 +3,15 @@ import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { noticeMutations } from '../api/notices';
 import { useDenied } from '../api/session';
+import { t } from '../texts';
 import { ActionButton } from './action-button';
 import { Problem } from './states';
 
 const lengths = [
-  { value: '1h', label: '1 hour' },
-  { value: '4h', label: '4 hours' },
-  { value: '24h', label: '1 day' },
-  { value: '7d', label: '7 days' },
+  { value: '1h', label: t('1 hour') },
+  { value: '4h', label: t('4 hours') },
+  { value: '24h', label: t('1 day') },
+  { value: '7d', label: t('7 days') },
 ];
 
 /** Pauses the automation of a cluster, or of the tenant without one. */
@@ -20,7 +21,11 @@ export function PauseDialog({ cluster, close }: { cluster?: string; close: () =>
   const [length, setLength] = useState('1h');
   const pause = useMutation(noticeMutations.pause());
   return (
-    <Modal opened onClose={close} title={cluster ? `Pause automation on ${cluster}` : 'Pause all automation'}>
+    <Modal
+      opened
+      onClose={close}
+      title={cluster ? t('Pause automation on {{cluster}}', { cluster }) : t('Pause all automation')}
+    >
       <form
         onSubmit={(e) => {
           e.preventDefault();
@@ -35,20 +40,20 @@ export function PauseDialog({ cluster, close }: { cluster?: string; close: () =>
             sync. Everybody concerned sees why.
           </Text>
           <TextInput
-            label="Reason"
+            label={t('Reason')}
             required
             data-autofocus
             maxLength={150}
             value={reason}
             onChange={(e) => setReason(e.currentTarget.value)}
           />
-          <SegmentedControl aria-label="For how long" value={length} data={lengths} onChange={setLength} />
+          <SegmentedControl aria-label={t('For how long')} value={length} data={lengths} onChange={setLength} />
           <Group justify="flex-end">
             <Button variant="default" onClick={close}>
-              Cancel
+              {t('Cancel')}
             </Button>
             <ActionButton type="submit" why={denied} disabled={!reason.trim()} loading={pause.isPending}>
-              Pause automation
+              {t('Pause automation')}
             </ActionButton>
           </Group>
         </Stack>

@@ -1,6 +1,7 @@
 import { Table } from '@mantine/core';
 import type { ReactNode } from 'react';
 import type { components } from '../api/schema.gen';
+import { t } from '../texts';
 import { StateMark } from './badges';
 
 type Item = components['schemas']['QuotaItem'];
@@ -12,8 +13,8 @@ const names: Record<string, string> = {
   users: 'Members',
   tokens: 'Tokens',
   storageBytes: 'Storage',
-  rendersPerMinute: 'Renders in a minute',
-  requestsPerMinute: 'Requests in a minute',
+  rendersPerMinute: t('Renders in a minute'),
+  requestsPerMinute: t('Requests in a minute'),
 };
 
 const amount = (item: Item, value: number) =>
@@ -22,21 +23,21 @@ const amount = (item: Item, value: number) =>
 /** What a tenant may have and has. */
 export function QuotaTable({ items, action }: { items: Item[]; action?: (item: Item) => ReactNode }) {
   return (
-    <Table aria-label="Quotas">
+    <Table aria-label={t('Quotas')}>
       <Table.Thead>
         <Table.Tr>
-          <Table.Th>Of what</Table.Th>
-          <Table.Th>Used</Table.Th>
-          <Table.Th>Limit</Table.Th>
-          <Table.Th>State</Table.Th>
-          {action && <Table.Th aria-label="Actions" />}
+          <Table.Th>{t('Of what')}</Table.Th>
+          <Table.Th>{t('Used')}</Table.Th>
+          <Table.Th>{t('Limit')}</Table.Th>
+          <Table.Th>{t('State')}</Table.Th>
+          {action && <Table.Th aria-label={t('Actions')} />}
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
         {items.map((i) => (
           <Table.Tr key={i.quota}>
             <Table.Td>{names[i.quota] ?? i.quota}</Table.Td>
-            <Table.Td>{i.rate ? 'not counted' : amount(i, i.used)}</Table.Td>
+            <Table.Td>{i.rate ? t('not counted') : amount(i, i.used)}</Table.Td>
             <Table.Td>
               {i.limit === undefined ? 'none' : amount(i, i.limit)}
               {i.own && ' (set for this tenant)'}
@@ -46,8 +47,8 @@ export function QuotaTable({ items, action }: { items: Item[]; action?: (item: I
                 <StateMark
                   look={
                     i.reached
-                      ? { label: 'Reached', tone: 'failed', shape: 'failed' }
-                      : { label: 'Within', tone: 'ok', shape: 'done' }
+                      ? { label: t('Reached'), tone: 'failed', shape: 'failed' }
+                      : { label: t('Within'), tone: 'ok', shape: 'done' }
                   }
                   weight="quiet"
                 />

@@ -1,4 +1,5 @@
 import type { ReactNode } from 'react';
+import { t } from '../texts';
 
 /** What a state means for whoever looks at it; a colour stands for each. */
 export type Tone = 'ok' | 'working' | 'attention' | 'failed' | 'paused' | 'unknown';
@@ -127,7 +128,7 @@ export function Brand() {
   return (
     <div className="brand">
       <Mark size={24} />
-      Capstan
+      {t('Capstan')}
     </div>
   );
 }

@@ -3,6 +3,7 @@ import { IconAlertTriangle } from '@tabler/icons-react';
 import type { ReactNode } from 'react';
 import { refused, words, worthRetrying } from '../api/errors';
 import { under } from '../api/root';
+import { t } from '../texts';
 import { Brand } from './shapes';
 import './states.css';
 
@@ -15,12 +16,12 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
         {said.fix && <Text size="sm">{said.fix}</Text>}
         {said.reference && (
           <Text size="xs">
-            For a report: <code>{said.reference}</code>
+            {t('For a report:')} <code>{said.reference}</code>
           </Text>
         )}
         {retry && worthRetrying(error) && (
           <Button size="xs" variant="default" onClick={retry}>
-            Try again
+            {t('Try again')}
           </Button>
         )}
       </Stack>
@@ -34,8 +35,8 @@ export function NoPage() {
     <Center component="main" mih={240} p="md">
       <Stack align="center">
         <Brand />
-        <Title order={2}>There is no such page.</Title>
-        <Anchor href={under('/applications')}>Go to the applications</Anchor>
+        <Title order={2}>{t('There is no such page.')}</Title>
+        <Anchor href={under('/applications')}>{t('Go to the applications')}</Anchor>
       </Stack>
     </Center>
   );
@@ -79,7 +80,7 @@ export function Screen<T>(props: {
   if (query.data !== undefined) return <>{empty?.(query.data) ?? children(query.data)}</>;
   if (query.isPending) {
     return (
-      <div className="skeleton" role="status" aria-label="Loading">
+      <div className="skeleton" role="status" aria-label={t('Loading')}>
         {[62, 48, 70, 55, 66].map((width) => (
           <span key={width} aria-hidden>
             <i />

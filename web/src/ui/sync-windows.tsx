@@ -1,6 +1,7 @@
 import { Badge, Table, Text } from '@mantine/core';
 import type { SyncWindow } from '../api/windows';
 import { exact } from '../format/format';
+import { t } from '../texts';
 
 /** When a window changes next, in words; in its own zone where the browser knows it. */
 export function clock(moment: string | undefined, zone: string | undefined): string {
@@ -35,7 +36,11 @@ export function concerns(w: SyncWindow): string {
 
 /** What may go on while a window closes an application, in words. */
 export function exceptions(w: SyncWindow): string {
-  return [w.manualSync ? 'sync by hand' : '', w.syncOverrun ? 'what has begun' : '', w.selfHeal ? 'self-heal' : '']
+  return [
+    w.manualSync ? t('sync by hand') : '',
+    w.syncOverrun ? t('what has begun') : '',
+    w.selfHeal ? 'self-heal' : '',
+  ]
     .filter(Boolean)
     .join(', ');
 }
@@ -60,13 +65,13 @@ export function WindowTable({ windows, label }: { windows: SyncWindow[]; label: 
       <Table aria-label={label}>
         <Table.Thead>
           <Table.Tr>
-            <Table.Th>Status</Table.Th>
-            <Table.Th>Kind</Table.Th>
-            <Table.Th>Schedule</Table.Th>
-            <Table.Th>Begins next</Table.Th>
-            <Table.Th>Ends</Table.Th>
-            <Table.Th>Concerns</Table.Th>
-            <Table.Th>Goes on while closed</Table.Th>
+            <Table.Th>{t('Status')}</Table.Th>
+            <Table.Th>{t('Kind')}</Table.Th>
+            <Table.Th>{t('Schedule')}</Table.Th>
+            <Table.Th>{t('Begins next')}</Table.Th>
+            <Table.Th>{t('Ends')}</Table.Th>
+            <Table.Th>{t('Concerns')}</Table.Th>
+            <Table.Th>{t('Goes on while closed')}</Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
@@ -84,12 +89,12 @@ export function WindowTable({ windows, label }: { windows: SyncWindow[]; label: 
                   {w.description ? ` · ${w.description}` : ''}
                 </Text>
               </Table.Td>
-              <Table.Td title={exact(w.opens)}>{clock(w.opens, w.timeZone) || 'never'}</Table.Td>
+              <Table.Td title={exact(w.opens)}>{clock(w.opens, w.timeZone) || t('never')}</Table.Td>
               <Table.Td title={exact(w.closes)}>
-                {w.active ? clock(w.closes, w.timeZone) || 'not within a year' : '–'}
+                {w.active ? clock(w.closes, w.timeZone) || t('not within a year') : '–'}
               </Table.Td>
               <Table.Td>{concerns(w)}</Table.Td>
-              <Table.Td>{w.error || exceptions(w) || 'nothing'}</Table.Td>
+              <Table.Td>{w.error || exceptions(w) || t('nothing')}</Table.Td>
             </Table.Tr>
           ))}
         </Table.Tbody>

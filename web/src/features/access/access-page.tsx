@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useDenied } from '../../api/session';
+import { t } from '../../texts';
 import { Page } from '../../ui/page';
 import { Nothing } from '../../ui/states';
 import { accessQueries } from './api';
@@ -11,12 +12,12 @@ import { Policy } from './policy';
 import { SignIn } from './sign-in';
 
 const tabs = [
-  { key: 'members', label: 'Members' },
-  { key: 'groups', label: 'Groups' },
-  { key: 'roles', label: 'Roles' },
-  { key: 'policy', label: 'Policy' },
-  { key: 'ask', label: 'Who can' },
-  { key: 'sign-in', label: 'Single sign-on' },
+  { key: 'members', label: t('Members') },
+  { key: 'groups', label: t('Groups') },
+  { key: 'roles', label: t('Roles') },
+  { key: 'policy', label: t('Policy') },
+  { key: 'ask', label: t('Who can') },
+  { key: 'sign-in', label: t('Single sign-on') },
 ] as const;
 
 /** Who may do what in the tenant, and how people sign in. */
@@ -31,13 +32,13 @@ export function AccessPage() {
   const noAccounts = useDenied('accounts', 'get');
   const noSettings = useDenied('settings', 'get');
   const users = useQuery({ ...accessQueries.users(), enabled: !noAccounts });
-  const tab = tabs.find((t) => t.key === search.tab)?.key ?? 'members';
+  const tab = tabs.find((tab) => tab.key === search.tab)?.key ?? 'members';
   const denied = tab === 'members' ? noAccounts : noSettings;
   return (
     <Page
-      title="Access"
-      about="Who may do what, and how people sign in"
-      tabs={tabs.map((t) => (t.key === 'members' ? { ...t, count: users.data?.items.length } : t))}
+      title={t('Access')}
+      about={t('Who may do what, and how people sign in')}
+      tabs={tabs.map((tab) => (tab.key === 'members' ? { ...tab, count: users.data?.items.length } : tab))}
       tab={tab}
       open={(next) =>
         set({ tab: next, q: undefined, who: undefined, member: undefined, version: undefined, test: undefined })
@@ -45,7 +46,7 @@ export function AccessPage() {
       two={tab === 'policy' && !denied}
     >
       {denied ? (
-        <Nothing title="You may not see this.">{denied}</Nothing>
+        <Nothing title={t('You may not see this.')}>{denied}</Nothing>
       ) : (
         <>
           {tab === 'members' && (

@@ -2,13 +2,19 @@ import { Autocomplete, Button, Group, Stack, Table, Text, TextInput } from '@man
 import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { sentence } from '../../api/errors';
+import { t } from '../../texts';
 import { StateMark } from '../../ui/badges';
 import { SectionTitle } from '../../ui/page';
 import { Nothing, Screen } from '../../ui/states';
 import { accessQueries, type Question, type RightDecision, type WhoCan } from './api';
 import { actions, readQuestion } from './model';
 
-const samples = ['delete applications prod/*', 'sync applications default/*', 'update settings *', 'create clusters *'];
+const samples = [
+  t('delete applications prod/*'),
+  t('sync applications default/*'),
+  'update settings *',
+  'create clusters *',
+];
 
 /** Who may do something, or whether somebody may, and by which rule. */
 export function Ask({
@@ -32,8 +38,8 @@ export function Ask({
       <form onSubmit={ask}>
         <Group align="flex-end" gap="lg">
           <Autocomplete
-            label="What"
-            description="An action, a resource and an object, which may have wildcards"
+            label={t('What')}
+            description={t('An action, a resource and an object, which may have wildcards')}
             placeholder={samples[0] ?? ''}
             data={samples}
             miw={320}
@@ -41,13 +47,13 @@ export function Ask({
             onChange={setText}
           />
           <TextInput
-            label="By whom"
-            description="A user and groups; empty: everybody who can"
+            label={t('By whom')}
+            description={t('A user and groups; empty: everybody who can')}
             value={subject}
             onChange={(e) => setSubject(e.currentTarget.value)}
           />
           <Button type="submit" disabled={!readQuestion(text)}>
-            Ask
+            {t('Ask')}
           </Button>
         </Group>
       </form>
@@ -56,7 +62,7 @@ export function Ask({
           Resources are {Object.keys(actions).join(', ')}. Applications are named project/name, such as prod/checkout.
         </Text>
       )}
-      {question && !asked && <Nothing title="Write an action, a resource and an object." />}
+      {question && !asked && <Nothing title={t('Write an action, a resource and an object.')} />}
       {asked && (who ? <Can who={who} question={asked} /> : <Who question={asked} />)}
     </Stack>
   );
@@ -69,10 +75,12 @@ function Can({ who, question }: { who: string; question: Question }) {
 
 function Decision({ who, decision: d }: { who: string; decision: RightDecision }) {
   return (
-    <section aria-label="Answer">
+    <section aria-label={t('Answer')}>
       <StateMark
         look={
-          d.allowed ? { label: 'Yes', tone: 'ok', shape: 'done' } : { label: 'No', tone: 'failed', shape: 'barred' }
+          d.allowed
+            ? { label: t('Yes'), tone: 'ok', shape: 'done' }
+            : { label: t('No'), tone: 'failed', shape: 'barred' }
         }
       />
       <Text mt="xs">
@@ -85,7 +93,7 @@ function Decision({ who, decision: d }: { who: string; decision: RightDecision }
 
 /** Which rule decided, and where it is written. */
 function reason(d: { rule?: string; source?: string; line?: number; layer?: string }): string {
-  if (!d.rule) return 'No rule speaks of it, and what no rule allows is refused.';
+  if (!d.rule) return t('No rule speaks of it, and what no rule allows is refused.');
   return `${d.rule} · ${place(d)}`;
 }
 
@@ -96,37 +104,37 @@ function Who({ question }: { question: Question }) {
   return (
     <Screen query={answer}>
       {(d) => (
-        <section aria-label="Answer">
+        <section aria-label={t('Answer')}>
           <SectionTitle
             count={d.items.length}
             right={
               <Button size="compact-sm" variant="default" onClick={() => download(question, d)}>
-                Export
+                {t('Export')}
               </Button>
             }
           >
             Who can {question.action} {question.resource} {question.object}
           </SectionTitle>
           {d.objects === 0 && (
-            <Text c="dimmed">There is no such object now; the rules were asked about the pattern itself.</Text>
+            <Text c="dimmed">{t('There is no such object now; the rules were asked about the pattern itself.')}</Text>
           )}
           {d.items.length === 0 ? (
-            <Nothing title="Nobody can." />
+            <Nothing title={t('Nobody can.')} />
           ) : (
-            <Table aria-label="Who can">
+            <Table aria-label={t('Who can')}>
               <Table.Thead>
                 <Table.Tr>
-                  <Table.Th>Who</Table.Th>
-                  <Table.Th>On</Table.Th>
-                  <Table.Th>By the rule</Table.Th>
-                  <Table.Th className="second">Written in</Table.Th>
+                  <Table.Th>{t('Who')}</Table.Th>
+                  <Table.Th>{t('On')}</Table.Th>
+                  <Table.Th>{t('By the rule')}</Table.Th>
+                  <Table.Th className="second">{t('Written in')}</Table.Th>
                 </Table.Tr>
               </Table.Thead>
               <Table.Tbody>
                 {d.items.map((i) => (
                   <Table.Tr key={i.subject}>
                     <Table.Td className="breakable">
-                      {i.subject || 'Everybody who is signed in'}
+                      {i.subject || t('Everybody who is signed in')}
                       <Text size="xs" c="dimmed">
                         {i.kind}
                       </Text>
@@ -144,7 +152,7 @@ function Who({ question }: { question: Question }) {
               </Table.Tbody>
             </Table>
           )}
-          {d.more && <Text c="dimmed">There are more objects than were looked at.</Text>}
+          {d.more && <Text c="dimmed">{t('There are more objects than were looked at.')}</Text>}
         </section>
       )}
     </Screen>

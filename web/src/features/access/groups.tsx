@@ -2,6 +2,7 @@ import { Table, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useDenied } from '../../api/session';
+import { t } from '../../texts';
 import { Nothing, Problem, Screen } from '../../ui/states';
 import { accessQueries } from './api';
 import { builtIn, groupsOf, readPolicy, rolesOf } from './model';
@@ -25,22 +26,22 @@ export function Groups() {
         const groups = groupsOf(readPolicy(d.values['policy.csv'] ?? ''), accounts, places);
         if (groups.length === 0) {
           return (
-            <Nothing title="No group has rights.">
+            <Nothing title={t('No group has rights.')}>
               Groups come from the claims of a sign-in.{' '}
               <Link to="/access" search={{ tab: 'policy' }}>
-                Give one a role
+                {t('Give one a role')}
               </Link>{' '}
               with a line such as <code>g, shop-developers, role:readonly</code>.
             </Nothing>
           );
         }
         return (
-          <Table highlightOnHover aria-label="Groups">
+          <Table highlightOnHover aria-label={t('Groups')}>
             <Table.Thead>
               <Table.Tr>
-                <Table.Th>Group</Table.Th>
-                <Table.Th>Roles</Table.Th>
-                <Table.Th className="second">Given in</Table.Th>
+                <Table.Th>{t('Group')}</Table.Th>
+                <Table.Th>{t('Roles')}</Table.Th>
+                <Table.Th className="second">{t('Given in')}</Table.Th>
               </Table.Tr>
             </Table.Thead>
             <Table.Tbody>
@@ -68,12 +69,12 @@ export function Roles() {
   return (
     <Screen query={policy}>
       {(d) => (
-        <Table highlightOnHover aria-label="Roles">
+        <Table highlightOnHover aria-label={t('Roles')}>
           <Table.Thead>
             <Table.Tr>
-              <Table.Th>Role</Table.Th>
-              <Table.Th>Rules</Table.Th>
-              <Table.Th>Given to</Table.Th>
+              <Table.Th>{t('Role')}</Table.Th>
+              <Table.Th>{t('Rules')}</Table.Th>
+              <Table.Th>{t('Given to')}</Table.Th>
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>
@@ -93,7 +94,7 @@ export function Roles() {
                   {r.denials > 0 && `, ${r.denials} of them deny`}
                 </Table.Td>
                 <Table.Td className="breakable">
-                  {r.holders.join(', ') || (users.data ? 'nobody' : 'nobody by the policy')}
+                  {r.holders.join(', ') || (users.data ? t('nobody') : t('nobody by the policy'))}
                 </Table.Td>
               </Table.Tr>
             ))}

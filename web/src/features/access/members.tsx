@@ -4,6 +4,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { Confirm, Once, SectionTitle } from '../../ui/page';
@@ -11,8 +12,8 @@ import { Nothing, Problem, Screen } from '../../ui/states';
 import { accessMutations, accessQueries, type Token, type User } from './api';
 
 const roles = [
-  { value: 'tenant-admin', label: 'Tenant admin: everything in this tenant' },
-  { value: 'readonly', label: 'Reader: sees everything, changes nothing' },
+  { value: 'tenant-admin', label: t('Tenant admin: everything in this tenant') },
+  { value: 'readonly', label: t('Reader: sees everything, changes nothing') },
 ] as const;
 
 /** The accounts of the tenant. */
@@ -35,29 +36,29 @@ export function Members(props: {
       <div className="filters">
         <TextInput
           className="grow"
-          aria-label="Search members"
-          placeholder="Name, role or identity provider"
+          aria-label={t('Search members')}
+          placeholder={t('Name, role or identity provider')}
           leftSection={<IconSearch size={16} aria-hidden />}
           value={text}
           onChange={(e) => find(e.currentTarget.value)}
         />
         <ActionButton why={denied} onClick={() => setAdding(true)}>
-          Add a member
+          {t('Add a member')}
         </ActionButton>
       </div>
       <Screen query={users}>
         {() =>
           shown.length === 0 ? (
-            <Nothing title="No member matches the search." />
+            <Nothing title={t('No member matches the search.')} />
           ) : (
-            <Table highlightOnHover aria-label="Members">
+            <Table highlightOnHover aria-label={t('Members')}>
               <Table.Thead>
                 <Table.Tr>
-                  <Table.Th>Name</Table.Th>
-                  <Table.Th>Roles</Table.Th>
-                  <Table.Th>State</Table.Th>
-                  <Table.Th className="second">Signs in by</Table.Th>
-                  <Table.Th className="second">Since</Table.Th>
+                  <Table.Th>{t('Name')}</Table.Th>
+                  <Table.Th>{t('Roles')}</Table.Th>
+                  <Table.Th>{t('State')}</Table.Th>
+                  <Table.Th className="second">{t('Signs in by')}</Table.Th>
+                  <Table.Th className="second">{t('Since')}</Table.Th>
                 </Table.Tr>
               </Table.Thead>
               <Table.Tbody>
@@ -68,13 +69,13 @@ export function Members(props: {
                         {u.name}
                       </button>
                     </Table.Td>
-                    <Table.Td>{u.roles.join(', ') || 'by the policy alone'}</Table.Td>
+                    <Table.Td>{u.roles.join(', ') || t('by the policy alone')}</Table.Td>
                     <Table.Td>
                       <StateMark
                         look={
                           u.disabled
-                            ? { label: 'Disabled', tone: 'unknown', shape: 'barred' }
-                            : { label: 'Active', tone: 'ok', shape: 'done' }
+                            ? { label: t('Disabled'), tone: 'unknown', shape: 'barred' }
+                            : { label: t('Active'), tone: 'ok', shape: 'done' }
                         }
                         weight="quiet"
                       />
@@ -102,8 +103,8 @@ export function Members(props: {
 function RoleBoxes({ chosen, set }: { chosen: string[]; set: (roles: string[]) => void }) {
   return (
     <Checkbox.Group
-      label="Roles"
-      description="Without one, only the policy gives rights"
+      label={t('Roles')}
+      description={t('Without one, only the policy gives rights')}
       value={chosen}
       onChange={(next) => set(next)}
     >
@@ -125,7 +126,7 @@ function AddMember({ close }: { close: () => void }) {
   const [chosen, setChosen] = useState<string[]>([]);
   const create = useMutation(accessMutations.create());
   return (
-    <Modal opened onClose={close} title="Add a member">
+    <Modal opened onClose={close} title={t('Add a member')}>
       <form
         onSubmit={(e) => {
           e.preventDefault();
@@ -138,7 +139,7 @@ function AddMember({ close }: { close: () => void }) {
         <Stack>
           {create.error && <Problem error={create.error} />}
           <TextInput
-            label="Name"
+            label={t('Name')}
             required
             autoComplete="off"
             data-autofocus
@@ -146,8 +147,8 @@ function AddMember({ close }: { close: () => void }) {
             onChange={(e) => setName(e.currentTarget.value)}
           />
           <PasswordInput
-            label="First password"
-            description="At least 12 characters. Without one it is an account for API tokens alone."
+            label={t('First password')}
+            description={t('At least 12 characters. Without one it is an account for API tokens alone.')}
             autoComplete="new-password"
             value={password}
             onChange={(e) => setPassword(e.currentTarget.value)}
@@ -155,10 +156,10 @@ function AddMember({ close }: { close: () => void }) {
           <RoleBoxes chosen={chosen} set={setChosen} />
           <Group justify="flex-end">
             <Button variant="default" onClick={close}>
-              Cancel
+              {t('Cancel')}
             </Button>
             <ActionButton type="submit" why={denied} disabled={!name} loading={create.isPending}>
-              Add
+              {t('Add')}
             </ActionButton>
           </Group>
         </Stack>
@@ -178,10 +179,10 @@ function Member({ user, close }: { user: User; close: () => void }) {
   if (removing) {
     return (
       <Confirm
-        title={`Delete ${user.name}?`}
+        title={t('Delete {{name}}?', { name: user.name })}
         action="Delete the account"
         typed={user.name}
-        effects={['Its sessions and tokens stop working at once.', 'What it did stays in the activity.']}
+        effects={[t('Its sessions and tokens stop working at once.'), t('What it did stays in the activity.')]}
         denied={noDelete}
         error={remove.error}
         pending={remove.isPending}
@@ -196,13 +197,13 @@ function Member({ user, close }: { user: User; close: () => void }) {
         {update.error && <Problem error={update.error} />}
         <RoleBoxes chosen={chosen} set={setChosen} />
         <Switch
-          label="May sign in and use its tokens"
+          label={t('May sign in and use its tokens')}
           checked={!disabled}
           onChange={(e) => setDisabled(!e.currentTarget.checked)}
         />
         <Group justify="space-between">
           <ActionButton why={noDelete} color="red" variant="outline" onClick={() => setRemoving(true)}>
-            Delete
+            {t('Delete')}
           </ActionButton>
           <ActionButton
             why={denied}
@@ -220,7 +221,7 @@ function Member({ user, close }: { user: User; close: () => void }) {
               )
             }
           >
-            Save
+            {t('Save')}
           </ActionButton>
         </Group>
         <Tokens username={user.name} />
@@ -241,37 +242,37 @@ export function TokenTable({
   denied: string;
   revoke: (id: string) => void;
 }) {
-  if (tokens.length === 0) return <Text c="dimmed">None.</Text>;
+  if (tokens.length === 0) return <Text c="dimmed">{t('None.')}</Text>;
   return (
     <Table aria-label={label}>
       <Table.Thead>
         <Table.Tr>
-          <Table.Th>Name</Table.Th>
-          <Table.Th>Begins with</Table.Th>
-          <Table.Th>Used</Table.Th>
-          <Table.Th>Ends</Table.Th>
-          <Table.Th aria-label="Actions" />
+          <Table.Th>{t('Name')}</Table.Th>
+          <Table.Th>{t('Begins with')}</Table.Th>
+          <Table.Th>{t('Used')}</Table.Th>
+          <Table.Th>{t('Ends')}</Table.Th>
+          <Table.Th aria-label={t('Actions')} />
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
-        {tokens.map((t) => (
-          <Table.Tr key={t.id}>
-            <Table.Td>{t.name}</Table.Td>
+        {tokens.map((token) => (
+          <Table.Tr key={token.id}>
+            <Table.Td>{token.name}</Table.Td>
             <Table.Td>
-              <code>{t.prefix}</code>
+              <code>{token.prefix}</code>
             </Table.Td>
-            <Table.Td title={exact(t.usedAt)}>{ago(t.usedAt, Date.now())}</Table.Td>
-            <Table.Td>{t.expiresAt ? exact(t.expiresAt) : 'never'}</Table.Td>
+            <Table.Td title={exact(token.usedAt)}>{ago(token.usedAt, Date.now())}</Table.Td>
+            <Table.Td>{token.expiresAt ? exact(token.expiresAt) : t('never')}</Table.Td>
             <Table.Td>
               <ActionButton
                 why={denied}
                 size="compact-sm"
                 variant="subtle"
                 color="red"
-                aria-label={`Revoke ${t.name}`}
-                onClick={() => revoke(t.id)}
+                aria-label={t('Revoke {{name}}', { name: token.name })}
+                onClick={() => revoke(token.id)}
               >
-                Revoke
+                {t('Revoke')}
               </ActionButton>
             </Table.Td>
           </Table.Tr>
@@ -288,14 +289,14 @@ function Tokens({ username }: { username: string }) {
   const create = useMutation(accessMutations.createToken(username));
   const revoke = useMutation(accessMutations.removeToken(username));
   return (
-    <section aria-label="Tokens">
-      <SectionTitle count={tokens.data?.items.length}>Tokens</SectionTitle>
+    <section aria-label={t('Tokens')}>
+      <SectionTitle count={tokens.data?.items.length}>{t('Tokens')}</SectionTitle>
       {create.error && <Problem error={create.error} />}
       <Screen query={tokens}>
         {(d) => (
           <TokenTable
             tokens={d.items}
-            label={`Tokens of ${username}`}
+            label={t('Tokens of {{username}}', { username })}
             denied={denied}
             revoke={(id) => revoke.mutate(id)}
           />
@@ -303,8 +304,8 @@ function Tokens({ username }: { username: string }) {
       </Screen>
       <Group gap="xs" mt="xs" align="flex-end">
         <TextInput
-          label="Name of a new token"
-          description="It ends after 90 days"
+          label={t('Name of a new token')}
+          description={t('It ends after 90 days')}
           value={name}
           onChange={(e) => setName(e.currentTarget.value)}
         />
@@ -315,7 +316,7 @@ function Tokens({ username }: { username: string }) {
           loading={create.isPending}
           onClick={() => create.mutate({ name }, { onSuccess: () => setName('') })}
         >
-          Make a token
+          {t('Make a token')}
         </ActionButton>
       </Group>
       {create.data && (

@@ -2,6 +2,7 @@ import { Alert, Button, Group, Modal, Stack, Text } from '@mantine/core';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { SectionTitle } from '../../ui/page';
 import { Problem, Screen } from '../../ui/states';
@@ -21,12 +22,12 @@ interface Props {
 export function PolicyHistory({ settings, version, show }: Props) {
   const versions = useQuery(accessQueries.versions());
   return (
-    <section aria-label="History" className="policy-history">
+    <section aria-label={t('History')} className="policy-history">
       <Screen query={versions}>
         {({ items, more }) => (
           <>
-            <SectionTitle count={items.length}>History</SectionTitle>
-            {items.length === 0 && <Text c="dimmed">Each change is kept from now on, with who made it.</Text>}
+            <SectionTitle count={items.length}>{t('History')}</SectionTitle>
+            {items.length === 0 && <Text c="dimmed">{t('Each change is kept from now on, with who made it.')}</Text>}
             <ol>
               {items.map((v) => (
                 <li key={v.number}>
@@ -39,7 +40,7 @@ export function PolicyHistory({ settings, version, show }: Props) {
             </ol>
             {more && (
               <Text size="xs" c="dimmed">
-                Older versions: capstan admin settings rbac history
+                {t('Older versions: capstan admin settings rbac history')}
               </Text>
             )}
           </>
@@ -64,17 +65,17 @@ function Past({ settings, number, close }: { settings: number; number: string; c
   const denied = useDenied('settings', 'update');
   const revert = useMutation(accessMutations.revert());
   return (
-    <Modal opened onClose={close} title={`Version ${number} of the policy`} size="xl">
+    <Modal opened onClose={close} title={t('Version {{number}} of the policy', { number })} size="xl">
       <Screen query={past}>
         {({ version, changes, since }) => (
           <Stack>
             <Origin version={version} />
-            <section aria-label="What it changed">
-              <SectionTitle>What it changed</SectionTitle>
+            <section aria-label={t('What it changed')}>
+              <SectionTitle>{t('What it changed')}</SectionTitle>
               <Changes all={changes} none="It changed nothing that you may read." />
             </section>
-            <section aria-label="What going back changes">
-              <SectionTitle>What going back to it changes</SectionTitle>
+            <section aria-label={t('What going back changes')}>
+              <SectionTitle>{t('What going back to it changes')}</SectionTitle>
               <Changes
                 all={since.map((c) => ({ key: c.key, before: c.after, after: c.before }))}
                 none="The policy is as it was then."
@@ -82,13 +83,13 @@ function Past({ settings, number, close }: { settings: number; number: string; c
             </section>
             {revert.error && <Problem error={revert.error} />}
             {since.length > 0 && (
-              <Alert color="yellow" role="note" title="Going back is a change like every other">
-                The tests of that version have to pass, and you have to keep the right to change the policy.
+              <Alert color="yellow" role="note" title={t('Going back is a change like every other')}>
+                {t('The tests of that version have to pass, and you have to keep the right to change the policy.')}
               </Alert>
             )}
             <Group justify="end">
               <Button variant="default" onClick={close}>
-                Close
+                {t('Close')}
               </Button>
               {since.length > 0 && (
                 <ActionButton
@@ -96,7 +97,7 @@ function Past({ settings, number, close }: { settings: number; number: string; c
                   loading={revert.isPending}
                   onClick={() => revert.mutate({ number, version: settings }, { onSuccess: close })}
                 >
-                  {`Go back to version ${number}`}
+                  {t('Go back to version {{number}}', { number })}
                 </ActionButton>
               )}
             </Group>
@@ -116,7 +117,7 @@ function Changes({ all, none }: { all: PolicyKeyChange[]; none: string }) {
         <figcaption>{c.key}</figcaption>
         {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
         <pre tabIndex={0}>
-          {lines.length === 0 && <span>Only the order or empty lines differ.</span>}
+          {lines.length === 0 && <span>{t('Only the order or empty lines differ.')}</span>}
           {lines.map((l, i) => (
             // biome-ignore lint/suspicious/noArrayIndexKey: lines may be equal, and the list never changes
             <span key={i} data-sign={l.sign}>{`${l.sign} ${l.text}\n`}</span>

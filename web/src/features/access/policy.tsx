@@ -20,17 +20,22 @@ import {
   type PolicyValues,
 } from './api';
 import './access.css';
+import { t } from '../../texts';
 import { builtIn, choices, readPolicy } from './model';
 import { PolicyHistory } from './policy-history';
 
 const files: { key: PolicyKey; label: string; about: string }[] = [
-  { key: 'policy.csv', label: 'Rules', about: 'Who may do what. Comments stay.' },
+  { key: 'policy.csv', label: t('Rules'), about: t('Who may do what. Comments stay.') },
   {
     key: 'policy.tests',
-    label: 'Tests',
-    about: 'A policy that fails one is not saved: t, subject, resource, action, object, allow.',
+    label: t('Tests'),
+    about: t('A policy that fails one is not saved: t, subject, resource, action, object, allow.'),
   },
-  { key: 'policy.org.csv', label: 'Denials', about: 'What these rules deny, no other rule, role or project allows.' },
+  {
+    key: 'policy.org.csv',
+    label: t('Denials'),
+    about: t('What these rules deny, no other rule, role or project allows.'),
+  },
 ];
 
 type Loaded = {
@@ -72,7 +77,7 @@ function Editor({ stored, reload, past }: EditorProps) {
     });
   const state = preview.data?.state;
   const wrong = (state?.problems.length ?? 0) + (state?.failedTests.length ?? 0);
-  const why = denied || (wrong > 0 ? 'The policy has problems or fails tests; they are listed beside it.' : '');
+  const why = denied || (wrong > 0 ? t('The policy has problems or fails tests; they are listed beside it.') : '');
   const known = useKnown(text('policy.csv'));
   const complete = useCallback(
     (c: CompletionContext) => {
@@ -88,7 +93,7 @@ function Editor({ stored, reload, past }: EditorProps) {
       <Stack gap="xs">
         <Group justify="space-between">
           <SegmentedControl
-            aria-label="Part of the policy"
+            aria-label={t('Part of the policy')}
             size="xs"
             value={file}
             data={files.map(({ key, label }) => ({
@@ -100,12 +105,15 @@ function Editor({ stored, reload, past }: EditorProps) {
           <Group gap="xs">
             <Text size="sm" c="dimmed" title={exact(stored.changed?.updatedAt)}>
               {stored.changed
-                ? `Changed ${ago(stored.changed.updatedAt, Date.now())} by ${stored.changed.updatedBy}`
-                : 'Never changed'}
+                ? t('Changed {{time}} by {{updatedBy}}', {
+                    time: ago(stored.changed.updatedAt, Date.now()),
+                    updatedBy: stored.changed.updatedBy,
+                  })
+                : t('Never changed')}
             </Text>
             {changed && (
               <Button variant="subtle" color="gray" onClick={() => setDraft({})}>
-                Discard
+                {t('Discard')}
               </Button>
             )}
             <ActionButton
@@ -114,7 +122,7 @@ function Editor({ stored, reload, past }: EditorProps) {
               loading={save.isPending}
               onClick={() => save.mutate({ version: stored.version, values: draft })}
             >
-              Save policy
+              {t('Save policy')}
             </ActionButton>
           </Group>
         </Group>
@@ -124,21 +132,21 @@ function Editor({ stored, reload, past }: EditorProps) {
         {save.error && <Conflict error={save.error} reload={reload} />}
         <CodeEditor
           key={file}
-          label={`Policy: ${files.find((f) => f.key === file)?.label}`}
+          label={t('Policy: {{label}}', { label: files.find((f) => f.key === file)?.label ?? '' })}
           value={text(file)}
           {...(denied ? {} : { change: (value: string) => edit(file, value) })}
           complete={complete}
           marks={marksOf(file, state)}
         />
         <TextInput
-          label="Default role"
-          description="What everybody who is signed in has, such as role:readonly; empty: nothing"
+          label={t('Default role')}
+          description={t('What everybody who is signed in has, such as role:readonly; empty: nothing')}
           value={text('policy.default')}
           readOnly={denied !== ''}
           onChange={(e) => edit('policy.default', e.currentTarget.value)}
         />
       </Stack>
-      <aside aria-label="Checks">
+      <aside aria-label={t('Checks')}>
         <Checks
           preview={preview}
           tests={
@@ -158,10 +166,12 @@ function Conflict({ error, reload }: { error: unknown; reload: () => void }) {
   const stale = error instanceof HubError && error.detail.status === 412;
   if (!stale) return <Problem error={error} />;
   return (
-    <Alert color="yellow" role="alert" title="Somebody else has changed the settings meanwhile.">
-      <Text size="sm">Copy what you wrote before you read theirs; your text is then replaced by what is stored.</Text>
+    <Alert color="yellow" role="alert" title={t('Somebody else has changed the settings meanwhile.')}>
+      <Text size="sm">
+        {t('Copy what you wrote before you read theirs; your text is then replaced by what is stored.')}
+      </Text>
       <Button size="compact-sm" mt="xs" onClick={reload}>
-        Read what is stored
+        {t('Read what is stored')}
       </Button>
     </Alert>
   );
@@ -205,23 +215,27 @@ function Checks({
     <Screen query={preview}>
       {({ state, effects, more }) => (
         <Stack gap="lg">
-          <section aria-label="Tests">
+          <section aria-label={t('Tests')}>
             <SectionTitle count={`${tests - Math.min(tests, state.failedTests.length)} of ${tests} pass`}>
-              Tests
+              {t('Tests')}
             </SectionTitle>
             {state.problems.map((p) => (
-              <Alert key={p} color="red" role="alert" title="Cannot be saved" mt="xs">
+              <Alert key={p} color="red" role="alert" title={t('Cannot be saved')} mt="xs">
                 {sentence(p)}
               </Alert>
             ))}
-            {state.failedTests.map((t) => (
-              <Alert key={t} color="red" role="alert" title="A test fails" mt="xs">
-                {sentence(t)}
+            {state.failedTests.map((test) => (
+              <Alert key={test} color="red" role="alert" title={t('A test fails')} mt="xs">
+                {sentence(test)}
               </Alert>
             ))}
             {state.problems.length + state.failedTests.length === 0 && (
               <StateMark
-                look={{ label: tests > 0 ? 'Every test passes' : 'The policy is in force', tone: 'ok', shape: 'done' }}
+                look={{
+                  label: tests > 0 ? t('Every test passes') : t('The policy is in force'),
+                  tone: 'ok',
+                  shape: 'done',
+                }}
                 weight="quiet"
               />
             )}
@@ -231,16 +245,16 @@ function Checks({
               </Text>
             ))}
           </section>
-          <section aria-label="What changes for whom">
-            <SectionTitle count={changed ? effects.length : undefined}>What changes for whom</SectionTitle>
+          <section aria-label={t('What changes for whom')}>
+            <SectionTitle count={changed ? effects.length : undefined}>{t('What changes for whom')}</SectionTitle>
             {!changed && (
-              <Text c="dimmed">Nothing yet: this shows who gains and loses which rights while you write.</Text>
+              <Text c="dimmed">{t('Nothing yet: this shows who gains and loses which rights while you write.')}</Text>
             )}
-            {changed && effects.length === 0 && <Text c="dimmed">Nobody gains or loses a right.</Text>}
+            {changed && effects.length === 0 && <Text c="dimmed">{t('Nobody gains or loses a right.')}</Text>}
             {effects.slice(0, 100).map((e) => (
               <Effect key={`${e.subject} ${e.resource} ${e.action}`} effect={e} />
             ))}
-            {(more || effects.length > 100) && <Text c="dimmed">There are more than are shown.</Text>}
+            {(more || effects.length > 100) && <Text c="dimmed">{t('There are more than are shown.')}</Text>}
           </section>
         </Stack>
       )}
@@ -251,8 +265,8 @@ function Checks({
 function Effect({ effect: e }: { effect: PolicyEffect }) {
   const who = e.subject || 'Everybody';
   const parts = [
-    { label: 'Gains', tone: 'ok', shape: 'done', names: e.gained, count: e.gainedCount ?? e.gained.length },
-    { label: 'Loses', tone: 'failed', shape: 'barred', names: e.lost, count: e.lostCount ?? e.lost.length },
+    { label: t('Gains'), tone: 'ok', shape: 'done', names: e.gained, count: e.gainedCount ?? e.gained.length },
+    { label: t('Loses'), tone: 'failed', shape: 'barred', names: e.lost, count: e.lostCount ?? e.lost.length },
   ] as const;
   return (
     <>

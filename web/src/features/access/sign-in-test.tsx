@@ -6,6 +6,7 @@ import { absolute } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { under } from '../../api/root';
 import { useDenied } from '../../api/session';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { CodeEditor } from '../../ui/code-editor';
@@ -51,8 +52,8 @@ interface Props {
 export function SignInSetup({ test, show }: Props) {
   const stored = useQuery(accessQueries.signIn());
   return (
-    <section aria-label="Set up single sign-on">
-      <SectionTitle>Set up single sign-on</SectionTitle>
+    <section aria-label={t('Set up single sign-on')}>
+      <SectionTitle>{t('Set up single sign-on')}</SectionTitle>
       <Screen query={stored}>
         {(d) => <Setup key={JSON.stringify(d.values)} stored={d} test={test} show={show} />}
       </Screen>
@@ -94,22 +95,22 @@ function Setup({ stored, test, show }: Props & { stored: StoredSignIn }) {
   return (
     <Stack gap="sm" className="sign-in-setup">
       <SegmentedControl
-        aria-label="Kind of provider"
+        aria-label={t('Kind of provider')}
         size="xs"
         value={key}
         data={[
-          { value: 'oidc.config', label: 'OpenID Connect' },
-          { value: 'dex.config', label: 'GitHub, SAML and others' },
+          { value: 'oidc.config', label: t('OpenID Connect') },
+          { value: 'dex.config', label: t('GitHub, SAML and others') },
         ]}
         onChange={(next) => setKey(next === 'dex.config' ? 'dex.config' : 'oidc.config')}
       />
       <Text size="sm">
-        1. Register this address at the provider, and write what it gave you into <code>{key}</code>.
+        {t('1. Register this address at the provider, and write what it gave you into')} <code>{key}</code>.
       </Text>
       <Command text={absolute(callbacks[key])} />
       <CodeEditor
         key={key}
-        label={`Configuration of the provider: ${key}`}
+        label={t('Configuration of the provider: {{key}}', { key })}
         language="yaml"
         value={text}
         {...(denied ? {} : { change: (value: string) => setTexts((held) => ({ ...held, [key]: value })) })}
@@ -117,8 +118,8 @@ function Setup({ stored, test, show }: Props & { stored: StoredSignIn }) {
       {references.map((name) => (
         <PasswordInput
           key={name}
-          label={`Secret $${name}`}
-          description="Empty: the one that is stored is used."
+          label={t('Secret ${{name}}', { name })}
+          description={t('Empty: the one that is stored is used.')}
           autoComplete="off"
           value={secrets[name] ?? ''}
           readOnly={denied !== ''}
@@ -130,20 +131,23 @@ function Setup({ stored, test, show }: Props & { stored: StoredSignIn }) {
       ))}
       {key === 'dex.config' && (
         <TextInput
-          label="Connector to test"
-          description="Its id; empty: the first one. Those that check a name and a password are tested on the sign-in page."
+          label={t('Connector to test')}
+          description={t(
+            'Its id; empty: the first one. Those that check a name and a password are tested on the sign-in page.',
+          )}
           value={connector}
           onChange={(e) => setConnector(e.currentTarget.value)}
         />
       )}
       <Text size="sm">
-        2. Test it. A test runs a whole sign-in of yours, and makes no session and no account. Nobody else is offered
-        the provider meanwhile.
+        {t(
+          '2. Test it. A test runs a whole sign-in of yours, and makes no session and no account. Nobody else is offered the provider meanwhile.',
+        )}
       </Text>
       {begin.error && <Problem error={begin.error} />}
       <Group gap="xs">
         <ActionButton why={denied} variant={passed ? 'default' : 'filled'} loading={begin.isPending} onClick={start}>
-          Test the sign-in
+          {t('Test the sign-in')}
         </ActionButton>
         {address && tested?.id === test && outcome.data?.state === 'waiting' && (
           <Button component="a" target="_blank" rel="noreferrer" href={address}>
@@ -152,17 +156,17 @@ function Setup({ stored, test, show }: Props & { stored: StoredSignIn }) {
         )}
       </Group>
       {test !== '' && <Screen query={outcome}>{(d) => <Report test={d} />}</Screen>}
-      <Text size="sm">3. Store what has passed. The sign-in page then offers the provider to everybody.</Text>
+      <Text size="sm">{t('3. Store what has passed. The sign-in page then offers the provider to everybody.')}</Text>
       {save.error && <Problem error={save.error} />}
       <Group gap="xs">
         <ActionButton
-          why={denied || (passed ? '' : 'A test of exactly this configuration has to pass first.')}
+          why={denied || (passed ? '' : t('A test of exactly this configuration has to pass first.'))}
           loading={save.isPending}
           onClick={() => save.mutate({ version: stored.version, values, secrets: given })}
         >
-          Store and offer it
+          {t('Store and offer it')}
         </ActionButton>
-        {save.isSuccess && <StateMark look={{ label: 'Stored', tone: 'ok', shape: 'done' }} weight="quiet" />}
+        {save.isSuccess && <StateMark look={{ label: t('Stored'), tone: 'ok', shape: 'done' }} weight="quiet" />}
       </Group>
       <Locals enabled={stored.locals} />
     </Stack>
@@ -172,7 +176,7 @@ function Setup({ stored, test, show }: Props & { stored: StoredSignIn }) {
 /** What still lets people in if the provider does not. */
 function Locals({ enabled }: { enabled: boolean }) {
   return (
-    <Alert color={enabled ? 'gray' : 'yellow'} role="note" title="The way back in">
+    <Alert color={enabled ? 'gray' : 'yellow'} role="note" title={t('The way back in')}>
       <Text size="sm">
         {enabled
           ? 'Local accounts sign in with their passwords as well. They do so until admin.enabled is false. Before that, give one account of yours the capability login, as in accounts.admin: login.'
@@ -180,63 +184,63 @@ function Locals({ enabled }: { enabled: boolean }) {
         Whatever is set, the operator of the hub makes a setup link with <code>capstan-hub setup-link</code>.
       </Text>
       <Link to="/settings" search={{ q: 'admin.enabled' }}>
-        Settings of local accounts
+        {t('Settings of local accounts')}
       </Link>
     </Alert>
   );
 }
 
 const looks = {
-  waiting: { label: 'Waits for you at the provider', tone: 'working', shape: 'progressing' },
-  passed: { label: 'The sign-in works', tone: 'ok', shape: 'done' },
-  failed: { label: 'Nobody would be signed in', tone: 'failed', shape: 'barred' },
+  waiting: { label: t('Waits for you at the provider'), tone: 'working', shape: 'progressing' },
+  passed: { label: t('The sign-in works'), tone: 'ok', shape: 'done' },
+  failed: { label: t('Nobody would be signed in'), tone: 'failed', shape: 'barred' },
 } as const;
 
 /** What a test has shown. */
-export function Report({ test: t }: { test: SignInTest }) {
+export function Report({ test }: { test: SignInTest }) {
   return (
-    <section aria-label="Outcome of the test" className="sign-in-report">
-      <StateMark look={looks[t.state]} />
-      {t.state === 'waiting' && (
+    <section aria-label={t('Outcome of the test')} className="sign-in-report">
+      <StateMark look={looks[test.state]} />
+      {test.state === 'waiting' && (
         <Text size="sm" c="dimmed" className="breakable">
-          If {t.provider} shows an error about a redirect, it does not know the address {t.callback}.
+          If {test.provider} shows an error about a redirect, it does not know the address {test.callback}.
         </Text>
       )}
-      {t.problem && (
-        <Alert color="red" role="alert" title={sentence(t.problem.cause)}>
+      {test.problem && (
+        <Alert color="red" role="alert" title={sentence(test.problem.cause)}>
           <Text size="sm" className="breakable">
-            {t.problem.object && `${t.problem.object}. `}
-            {t.problem.fix && sentence(t.problem.fix)}
+            {test.problem.object && `${test.problem.object}. `}
+            {test.problem.fix && sentence(test.problem.fix)}
           </Text>
         </Alert>
       )}
-      {t.warnings?.map((w) => (
-        <Alert key={w} color="yellow" role="note" title="Note">
+      {test.warnings?.map((w) => (
+        <Alert key={w} color="yellow" role="note" title={t('Note')}>
           <Text size="sm" className="breakable">
             {w}
           </Text>
         </Alert>
       ))}
-      {t.state === 'passed' && (
+      {test.state === 'passed' && (
         <Text size="sm" className="breakable">
-          It would be the account <b>{t.account}</b>
-          {t.accountExists ? '.' : ', which the first sign-in makes.'}
+          {t('It would be the account')} <b>{test.account}</b>
+          {test.accountExists ? '.' : ', which the first sign-in makes.'}
         </Text>
       )}
-      {t.mapped && <Mapped mapped={t.mapped} />}
-      {t.permissions && t.permissions.length > 0 && <Rights all={t.permissions} />}
-      {t.claims && t.claims.length > 0 && <Claims all={t.claims} />}
+      {test.mapped && <Mapped mapped={test.mapped} />}
+      {test.permissions && test.permissions.length > 0 && <Rights all={test.permissions} />}
+      {test.claims && test.claims.length > 0 && <Claims all={test.claims} />}
     </section>
   );
 }
 
 function Mapped({ mapped }: { mapped: NonNullable<SignInTest['mapped']> }) {
   return (
-    <Table aria-label="What policies may name">
+    <Table aria-label={t('What policies may name')}>
       <Table.Thead>
         <Table.Tr>
-          <Table.Th>Group or claim</Table.Th>
-          <Table.Th>Roles that follow</Table.Th>
+          <Table.Th>{t('Group or claim')}</Table.Th>
+          <Table.Th>{t('Roles that follow')}</Table.Th>
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
@@ -248,7 +252,7 @@ function Mapped({ mapped }: { mapped: NonNullable<SignInTest['mapped']> }) {
                 m.roles.join(', ')
               ) : (
                 <Text c="dimmed" size="sm">
-                  {m.named ? 'rules of its own' : 'none: no policy names it'}
+                  {m.named ? t('rules of its own') : t('none: no policy names it')}
                 </Text>
               )}
             </Table.Td>
@@ -267,11 +271,11 @@ function Rights({ all }: { all: NonNullable<SignInTest['permissions']> }) {
     byResource.set(p.resource, [...(byResource.get(p.resource) ?? []), p.action + where]);
   }
   return (
-    <Table aria-label="Rights that follow">
+    <Table aria-label={t('Rights that follow')}>
       <Table.Thead>
         <Table.Tr>
-          <Table.Th>On</Table.Th>
-          <Table.Th>The person could</Table.Th>
+          <Table.Th>{t('On')}</Table.Th>
+          <Table.Th>{t('The person could')}</Table.Th>
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
@@ -288,11 +292,11 @@ function Rights({ all }: { all: NonNullable<SignInTest['permissions']> }) {
 
 function Claims({ all }: { all: NonNullable<SignInTest['claims']> }) {
   return (
-    <Table aria-label="Claims received">
+    <Table aria-label={t('Claims received')}>
       <Table.Thead>
         <Table.Tr>
-          <Table.Th>Claim received</Table.Th>
-          <Table.Th>Values</Table.Th>
+          <Table.Th>{t('Claim received')}</Table.Th>
+          <Table.Th>{t('Values')}</Table.Th>
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>

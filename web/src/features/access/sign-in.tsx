@@ -4,6 +4,7 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { under } from '../../api/root';
 import { meQuery, useDenied } from '../../api/session';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { Once, SectionTitle } from '../../ui/page';
 import { Nothing, Problem, Screen } from '../../ui/states';
@@ -17,34 +18,34 @@ export function SignIn({ test, show }: { test: string; show: (test: string | und
   const providers = useQuery(accessQueries.providers(tenant));
   return (
     <Stack gap="lg">
-      <section aria-label="Identity providers">
+      <section aria-label={t('Identity providers')}>
         <SectionTitle
           count={providers.data?.items.length}
           right={
             <Link to="/settings" search={{ q: 'oidc' }}>
-              Settings of sign-in
+              {t('Settings of sign-in')}
             </Link>
           }
         >
-          Identity providers
+          {t('Identity providers')}
         </SectionTitle>
         <Screen
           query={providers}
           empty={(d) =>
             d.items.length === 0 ? (
-              <Nothing title="People sign in with a name and a password.">
-                Set one up below to let an identity provider sign them in.
+              <Nothing title={t('People sign in with a name and a password.')}>
+                {t('Set one up below to let an identity provider sign them in.')}
               </Nothing>
             ) : undefined
           }
         >
           {(d) => (
-            <Table aria-label="Identity providers">
+            <Table aria-label={t('Identity providers')}>
               <Table.Thead>
                 <Table.Tr>
-                  <Table.Th>Name</Table.Th>
-                  <Table.Th>How</Table.Th>
-                  <Table.Th aria-label="Actions" />
+                  <Table.Th>{t('Name')}</Table.Th>
+                  <Table.Th>{t('How')}</Table.Th>
+                  <Table.Th aria-label={t('Actions')} />
                 </Table.Tr>
               </Table.Thead>
               <Table.Tbody>
@@ -52,7 +53,7 @@ export function SignIn({ test, show }: { test: string; show: (test: string | und
                   <Table.Tr key={p.id}>
                     <Table.Td>{p.name}</Table.Td>
                     <Table.Td>
-                      {p.kind === 'redirect' ? 'The browser is sent there' : 'It checks a name and a password'}
+                      {p.kind === 'redirect' ? t('The browser is sent there') : t('It checks a name and a password')}
                     </Table.Td>
                     <Table.Td>
                       <Button
@@ -63,7 +64,7 @@ export function SignIn({ test, show }: { test: string; show: (test: string | und
                         rel="noreferrer"
                         href={under(`/login?tenant=${encodeURIComponent(tenant)}`)}
                       >
-                        Open the sign-in
+                        {t('Open the sign-in')}
                       </Button>
                     </Table.Td>
                   </Table.Tr>
@@ -89,19 +90,24 @@ function Provisioning() {
   const revoke = useMutation(accessMutations.removeSCIM());
   if (noAccounts) return null;
   return (
-    <section aria-label="Provisioning">
-      <SectionTitle count={tokens.data?.items.length}>Provisioning by SCIM</SectionTitle>
+    <section aria-label={t('Provisioning')}>
+      <SectionTitle count={tokens.data?.items.length}>{t('Provisioning by SCIM')}</SectionTitle>
       <Text c="dimmed" mb="xs">
         An identity provider creates and removes people at <code>/scim/v2</code> with one of these tokens.
       </Text>
       {create.error && <Problem error={create.error} />}
       <Screen query={tokens}>
         {(d) => (
-          <TokenTable tokens={d.items} label="Tokens for SCIM" denied={noDelete} revoke={(id) => revoke.mutate(id)} />
+          <TokenTable
+            tokens={d.items}
+            label={t('Tokens for SCIM')}
+            denied={noDelete}
+            revoke={(id) => revoke.mutate(id)}
+          />
         )}
       </Screen>
       <Group gap="xs" mt="xs" align="flex-end">
-        <TextInput label="Name of a new token" value={name} onChange={(e) => setName(e.currentTarget.value)} />
+        <TextInput label={t('Name of a new token')} value={name} onChange={(e) => setName(e.currentTarget.value)} />
         <ActionButton
           why={denied}
           variant="default"
@@ -109,7 +115,7 @@ function Provisioning() {
           loading={create.isPending}
           onClick={() => create.mutate(name, { onSuccess: () => setName('') })}
         >
-          Make a token
+          {t('Make a token')}
         </ActionButton>
       </Group>
       {create.data && (

@@ -5,6 +5,7 @@ import { useState } from 'react';
 import type { Me } from '../../api/client';
 import { may, meQuery, useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
@@ -22,7 +23,7 @@ export function AccountPage() {
   return (
     <div className="account">
       <Group justify="space-between">
-        <Title order={2}>{name === me.username ? 'Your account' : `Account ${name}`}</Title>
+        <Title order={2}>{name === me.username ? t('Your account') : t('Account {{name}}', { name })}</Title>
         {may(me, 'accounts', 'get') && <Members name={name} me={me.username} />}
       </Group>
       {name === me.username && <Identity me={me} />}
@@ -39,9 +40,9 @@ function Members({ name, me }: { name: string; me: string }) {
   const names = [...new Set([me, name, ...users.map((u) => u.name)])];
   return (
     <NativeSelect
-      aria-label="Account"
+      aria-label={t('Account')}
       value={name}
-      data={names.map((n) => ({ value: n, label: n === me ? `${n} (you)` : n }))}
+      data={names.map((n) => ({ value: n, label: n === me ? t('{{n}} (you)', { n }) : n }))}
       onChange={(e) => {
         const { value } = e.currentTarget;
         void navigate({ search: value === me ? {} : { user: value } });
@@ -56,19 +57,19 @@ function Identity({ me }: { me: Me }) {
     <section aria-labelledby="identity">
       <div className="head">
         <Title order={3} id="identity">
-          Claims and groups
+          {t('Claims and groups')}
         </Title>
       </div>
       <dl className="account-facts">
-        <dt>Name</dt>
+        <dt>{t('Name')}</dt>
         <dd>{me.username}</dd>
-        <dt>Tenant</dt>
+        <dt>{t('Tenant')}</dt>
         <dd>{me.tenant}</dd>
-        <dt>Signed in by</dt>
-        <dd>{me.provider || 'a local account'}</dd>
-        <dt>Roles</dt>
-        <dd>{me.roles.length > 0 ? me.roles.join(', ') : 'none of its own'}</dd>
-        <dt>Groups and claims</dt>
+        <dt>{t('Signed in by')}</dt>
+        <dd>{me.provider || t('a local account')}</dd>
+        <dt>{t('Roles')}</dt>
+        <dd>{me.roles.length > 0 ? me.roles.join(', ') : t('none of its own')}</dd>
+        <dt>{t('Groups and claims')}</dt>
         <dd>
           {me.groups && me.groups.length > 0 ? (
             <Group gap={4}>
@@ -79,7 +80,7 @@ function Identity({ me }: { me: Me }) {
               ))}
             </Group>
           ) : (
-            'none that policies can name'
+            t('none that policies can name')
           )}
         </dd>
       </dl>
@@ -100,29 +101,32 @@ function Sessions({ name, me }: { name: string; me: Me }) {
     <section aria-labelledby="sessions">
       <div className="head">
         <Title order={3} id="sessions">
-          Sessions
+          {t('Sessions')}
         </Title>
         <ActionButton
           variant="default"
           size="xs"
-          why={denied || (others.length === 0 ? 'There is no other session.' : '')}
+          why={denied || (others.length === 0 ? t('There is no other session.') : '')}
           onClick={() => setAsked(true)}
         >
-          {own ? 'End all others' : 'End all'}
+          {own ? t('End all others') : t('End all')}
         </ActionButton>
       </div>
-      <Screen query={sessions} empty={(d) => (d.length === 0 ? <Nothing title="Nobody is signed in." /> : undefined)}>
+      <Screen
+        query={sessions}
+        empty={(d) => (d.length === 0 ? <Nothing title={t('Nobody is signed in.')} /> : undefined)}
+      >
         {(d) => (
           <Table.ScrollContainer minWidth={280} type="native" tabIndex={0}>
             <Table aria-labelledby="sessions">
               <Table.Thead>
                 <Table.Tr>
-                  <Table.Th>Device</Table.Th>
-                  <Table.Th className="second">Address</Table.Th>
-                  <Table.Th className="second">Signed in</Table.Th>
-                  <Table.Th>Last used</Table.Th>
-                  <Table.Th className="second">Ends</Table.Th>
-                  <Table.Th aria-label="Actions" />
+                  <Table.Th>{t('Device')}</Table.Th>
+                  <Table.Th className="second">{t('Address')}</Table.Th>
+                  <Table.Th className="second">{t('Signed in')}</Table.Th>
+                  <Table.Th>{t('Last used')}</Table.Th>
+                  <Table.Th className="second">{t('Ends')}</Table.Th>
+                  <Table.Th aria-label={t('Actions')} />
                 </Table.Tr>
               </Table.Thead>
               <Table.Tbody>
@@ -140,7 +144,11 @@ function Sessions({ name, me }: { name: string; me: Me }) {
           </Table.ScrollContainer>
         )}
       </Screen>
-      <Modal opened={asked} onClose={() => setAsked(false)} title={own ? 'End all other sessions' : 'End all sessions'}>
+      <Modal
+        opened={asked}
+        onClose={() => setAsked(false)}
+        title={own ? t('End all other sessions') : t('End all sessions')}
+      >
         <Stack>
           <Text size="sm">
             {others.length === 1 ? 'One session ends' : `${others.length} sessions end`} at the next request, with open
@@ -148,14 +156,14 @@ function Sessions({ name, me }: { name: string; me: Me }) {
           </Text>
           <Group justify="flex-end">
             <Button variant="default" onClick={() => setAsked(false)}>
-              Cancel
+              {t('Cancel')}
             </Button>
             <Button
               color="red"
               loading={endAll.isPending}
               onClick={() => endAll.mutate(undefined, { onSettled: () => setAsked(false) })}
             >
-              End them
+              {t('End them')}
             </Button>
           </Group>
         </Stack>
@@ -170,7 +178,7 @@ function SessionRow(props: { session: Session; denied: string; busy: boolean; en
   return (
     <Table.Tr>
       <Table.Td className="cell-text" title={s.client}>
-        {device} {s.current && <StateMark look={{ label: 'This one', tone: 'ok', shape: 'done' }} weight="quiet" />}
+        {device} {s.current && <StateMark look={{ label: t('This one'), tone: 'ok', shape: 'done' }} weight="quiet" />}
       </Table.Td>
       <Table.Td className="second">
         <code>{s.address || '–'}</code>
@@ -187,10 +195,10 @@ function SessionRow(props: { session: Session; denied: string; busy: boolean; en
             size="xs"
             why={denied}
             disabled={busy}
-            aria-label={`End the session of ${device}`}
+            aria-label={t('End the session of {{device}}', { device })}
             onClick={end}
           >
-            End
+            {t('End')}
           </ActionButton>
         )}
       </Table.Td>
@@ -210,14 +218,14 @@ function Tokens({ name, me }: { name: string; me: Me }) {
     <section aria-labelledby="tokens">
       <div className="head">
         <Title order={3} id="tokens">
-          API tokens
+          {t('API tokens')}
         </Title>
         <ActionButton
           size="xs"
-          why={denied || (me.via === 'session' ? '' : 'A token cannot make another one.')}
+          why={denied || (me.via === 'session' ? '' : t('A token cannot make another one.'))}
           onClick={() => setOpen(true)}
         >
-          New token
+          {t('New token')}
         </ActionButton>
       </div>
       <Text size="sm" c="dimmed" mb="xs">
@@ -226,7 +234,9 @@ function Tokens({ name, me }: { name: string; me: Me }) {
       <Screen
         query={tokens}
         empty={(d) =>
-          d.length === 0 ? <Nothing title="There is no token.">Programs sign in with one.</Nothing> : undefined
+          d.length === 0 ? (
+            <Nothing title={t('There is no token.')}>{t('Programs sign in with one.')}</Nothing>
+          ) : undefined
         }
       >
         {(d) => (
@@ -234,38 +244,38 @@ function Tokens({ name, me }: { name: string; me: Me }) {
             <Table aria-labelledby="tokens">
               <Table.Thead>
                 <Table.Tr>
-                  <Table.Th>Name</Table.Th>
-                  <Table.Th>Begins with</Table.Th>
-                  <Table.Th>State</Table.Th>
-                  <Table.Th>Made</Table.Th>
-                  <Table.Th>Last used</Table.Th>
-                  <Table.Th>Expires</Table.Th>
-                  <Table.Th aria-label="Actions" />
+                  <Table.Th>{t('Name')}</Table.Th>
+                  <Table.Th>{t('Begins with')}</Table.Th>
+                  <Table.Th>{t('State')}</Table.Th>
+                  <Table.Th>{t('Made')}</Table.Th>
+                  <Table.Th>{t('Last used')}</Table.Th>
+                  <Table.Th>{t('Expires')}</Table.Th>
+                  <Table.Th aria-label={t('Actions')} />
                 </Table.Tr>
               </Table.Thead>
               <Table.Tbody>
-                {d.map((t) => (
-                  <Table.Tr key={t.id}>
-                    <Table.Td className="cell-text">{t.name}</Table.Td>
+                {d.map((token) => (
+                  <Table.Tr key={token.id}>
+                    <Table.Td className="cell-text">{token.name}</Table.Td>
                     <Table.Td>
-                      <code>{t.prefix}…</code>
+                      <code>{token.prefix}…</code>
                     </Table.Td>
                     <Table.Td>
-                      <StateMark look={tokenLook(t, Date.now())} weight="quiet" />
+                      <StateMark look={tokenLook(token, Date.now())} weight="quiet" />
                     </Table.Td>
-                    <Table.Td title={exact(t.createdAt)}>{ago(t.createdAt, Date.now())}</Table.Td>
-                    <Table.Td title={exact(t.usedAt)}>{ago(t.usedAt, Date.now())}</Table.Td>
-                    <Table.Td>{t.expiresAt ? exact(t.expiresAt) : 'never'}</Table.Td>
+                    <Table.Td title={exact(token.createdAt)}>{ago(token.createdAt, Date.now())}</Table.Td>
+                    <Table.Td title={exact(token.usedAt)}>{ago(token.usedAt, Date.now())}</Table.Td>
+                    <Table.Td>{token.expiresAt ? exact(token.expiresAt) : t('never')}</Table.Td>
                     <Table.Td>
                       <ActionButton
                         variant="subtle"
                         size="xs"
                         color="red"
                         why={denied}
-                        aria-label={`Revoke ${t.name}`}
-                        onClick={() => setLeaving(t)}
+                        aria-label={t('Revoke {{name}}', { name: token.name })}
+                        onClick={() => setLeaving(token)}
                       >
-                        Revoke
+                        {t('Revoke')}
                       </ActionButton>
                     </Table.Td>
                   </Table.Tr>
@@ -276,21 +286,21 @@ function Tokens({ name, me }: { name: string; me: Me }) {
         )}
       </Screen>
       {open && <NewToken username={name} close={() => setOpen(false)} />}
-      <Modal opened={leaving !== undefined} onClose={() => setLeaving(undefined)} title="Revoke a token">
+      <Modal opened={leaving !== undefined} onClose={() => setLeaving(undefined)} title={t('Revoke a token')}>
         <Stack>
           <Text size="sm">
             Programs that use <b>{leaving?.name}</b> are refused at their next request. This cannot be undone.
           </Text>
           <Group justify="flex-end">
             <Button variant="default" onClick={() => setLeaving(undefined)}>
-              Cancel
+              {t('Cancel')}
             </Button>
             <Button
               color="red"
               loading={revoke.isPending}
               onClick={() => leaving && revoke.mutate(leaving.id, { onSettled: () => setLeaving(undefined) })}
             >
-              Revoke it
+              {t('Revoke it')}
             </Button>
           </Group>
         </Stack>

@@ -1,3 +1,4 @@
+import { t } from '../../texts';
 import type { ShapeName, Tone } from '../../ui/shapes';
 
 const browsers: [RegExp, string][] = [
@@ -17,7 +18,7 @@ const systems: [RegExp, string][] = [
 
 /** What people call the program that a session belongs to. */
 export function deviceName(client: string | undefined): string {
-  if (!client) return 'Unknown program';
+  if (!client) return t('Unknown program');
   if (client.startsWith('capstan/')) return `Command line ${client.slice('capstan/'.length)}`;
   const browser = browsers.find(([pattern]) => pattern.test(client))?.[1];
   if (!browser) return client;
@@ -30,7 +31,7 @@ const soon = 7 * 24 * 3600 * 1000;
 /** How a token looks: it works, expires within a week, or has expired. */
 export function tokenLook(token: { expiresAt?: string }, now: number): { label: string; tone: Tone; shape: ShapeName } {
   const left = token.expiresAt ? Date.parse(token.expiresAt) - now : Number.POSITIVE_INFINITY;
-  if (left <= 0) return { label: 'Expired', tone: 'failed', shape: 'failed' };
-  if (left < soon) return { label: 'Expires soon', tone: 'attention', shape: 'hand' };
-  return { label: 'Valid', tone: 'ok', shape: 'done' };
+  if (left <= 0) return { label: t('Expired'), tone: 'failed', shape: 'failed' };
+  if (left < soon) return { label: t('Expires soon'), tone: 'attention', shape: 'hand' };
+  return { label: t('Valid'), tone: 'ok', shape: 'done' };
 }

@@ -2,14 +2,15 @@ import { Button, CopyButton, Group, Modal, NativeSelect, Stack, Text, TextInput 
 import { useMutation } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { exact } from '../../format/format';
+import { t } from '../../texts';
 import { Problem } from '../../ui/states';
 import { accountMutations } from './api';
 
 const lifetimes = [
-  { value: '7d', label: '7 days' },
-  { value: '30d', label: '30 days' },
-  { value: '90d', label: '90 days' },
-  { value: '366d', label: '366 days, the longest' },
+  { value: '7d', label: t('7 days') },
+  { value: '30d', label: t('30 days') },
+  { value: '90d', label: t('90 days') },
+  { value: '366d', label: t('366 days, the longest') },
 ];
 
 /** Makes a token and shows its secret this once. */
@@ -23,25 +24,25 @@ export function NewToken({ username, close }: { username: string; close: () => v
   };
   const made = create.data;
   return (
-    <Modal opened onClose={close} title="New API token" size="lg" closeOnClickOutside={!made}>
+    <Modal opened onClose={close} title={t('New API token')} size="lg" closeOnClickOutside={!made}>
       {made ? (
         <Stack>
           <Text size="sm">
             Copy the token now: it is shown this once, and nobody can read it later. It works until{' '}
             {exact(made.info.expiresAt)}.
           </Text>
-          <output className="new-token" aria-label="Token">
+          <output className="new-token" aria-label={t('Token')}>
             {made.token}
           </output>
           <Group justify="flex-end">
             <CopyButton value={made.token}>
               {({ copied, copy }) => (
                 <Button variant="default" onClick={copy}>
-                  {copied ? 'Copied' : 'Copy'}
+                  {copied ? t('Copied') : t('Copy')}
                 </Button>
               )}
             </CopyButton>
-            <Button onClick={close}>Done</Button>
+            <Button onClick={close}>{t('Done')}</Button>
           </Group>
         </Stack>
       ) : (
@@ -49,8 +50,8 @@ export function NewToken({ username, close }: { username: string; close: () => v
           <Stack>
             {create.error && <Problem error={create.error} />}
             <TextInput
-              label="Name"
-              description="What it is for, such as ci or backup"
+              label={t('Name')}
+              description={t('What it is for, such as ci or backup')}
               required
               data-autofocus
               autoComplete="off"
@@ -58,17 +59,17 @@ export function NewToken({ username, close }: { username: string; close: () => v
               onChange={(e) => setName(e.currentTarget.value)}
             />
             <NativeSelect
-              label="Expires after"
+              label={t('Expires after')}
               data={lifetimes}
               value={expiresIn}
               onChange={(e) => setExpiresIn(e.currentTarget.value)}
             />
             <Group justify="flex-end">
               <Button variant="default" onClick={close}>
-                Cancel
+                {t('Cancel')}
               </Button>
               <Button type="submit" loading={create.isPending}>
-                Create
+                {t('Create')}
               </Button>
             </Group>
           </Stack>

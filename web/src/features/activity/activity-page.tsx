@@ -5,6 +5,7 @@ import { useNavigate, useSearch } from '@tanstack/react-router';
 import { Fragment } from 'react';
 import { useDenied } from '../../api/session';
 import { exact } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { Nothing, Problem, Screen } from '../../ui/states';
@@ -42,8 +43,8 @@ export function ActivityPage() {
   return (
     <div className="applications">
       <div className="heading">
-        <Title order={2}>Activity</Title>
-        <Text c="dimmed">Every write, refusal and sign-in, newest first; streams when they are asked for</Text>
+        <Title order={2}>{t('Activity')}</Title>
+        <Text c="dimmed">{t('Every write, refusal and sign-in, newest first; streams when they are asked for')}</Text>
         <ActionButton
           variant="default"
           ml="auto"
@@ -51,48 +52,51 @@ export function ActivityPage() {
           loading={save.isPending}
           onClick={() => save.mutate(wanted)}
         >
-          Export what is found
+          {t('Export what is found')}
         </ActionButton>
       </div>
       <div className="query split">
         <TextInput
-          aria-label="Search the activity"
-          placeholder="Actor, address, object or reason"
+          aria-label={t('Search the activity')}
+          placeholder={t('Actor, address, object or reason')}
           leftSection={<IconSearch size={16} aria-hidden />}
           value={search.q ?? ''}
           onChange={(e) => set({ q: e.currentTarget.value, record: undefined })}
         />
         <TextInput
-          aria-label="Actor"
+          aria-label={t('Actor')}
           placeholder="Actor"
           w={120}
           value={search.actor ?? ''}
           onChange={(e) => set({ actor: e.currentTarget.value, record: undefined })}
         />
         <TextInput
-          aria-label="On the day, or from it on"
+          aria-label={t('On the day, or from it on')}
           type="date"
           value={search.from ?? ''}
           onChange={(e) => set({ from: e.currentTarget.value, to: undefined, record: undefined })}
         />
         {search.from && (
           <TextInput
-            aria-label="Up to the day"
+            aria-label={t('Up to the day')}
             type="date"
             value={search.to ?? search.from}
             onChange={(e) => set({ to: e.currentTarget.value, record: undefined })}
           />
         )}
         <SegmentedControl
-          aria-label="Result"
+          aria-label={t('Result')}
           size="xs"
           value={search.result ?? ''}
-          data={[{ value: '', label: 'Everything' }, ...results.map((r) => ({ value: r, label: resultLook(r).label }))]}
+          data={[
+            { value: '', label: t('Everything') },
+            ...results.map((r) => ({ value: r, label: resultLook(r).label })),
+          ]}
           onChange={(result) => set({ result, record: undefined })}
         />
         <Checkbox
           size="xs"
-          label="Streams"
+          label={t('Streams')}
           checked={search.streams === 'yes'}
           onChange={(e) => set({ streams: e.currentTarget.checked ? 'yes' : undefined, record: undefined })}
         />
@@ -101,7 +105,9 @@ export function ActivityPage() {
         <Screen
           query={found}
           empty={() =>
-            records.length === 0 && !found.hasNextPage ? <Nothing title="Nothing matches the search." /> : undefined
+            records.length === 0 && !found.hasNextPage ? (
+              <Nothing title={t('Nothing matches the search.')} />
+            ) : undefined
           }
         >
           {() => (
@@ -114,7 +120,7 @@ export function ActivityPage() {
                   loading={found.isFetchingNextPage}
                   onClick={() => void found.fetchNextPage()}
                 >
-                  Look further back
+                  {t('Look further back')}
                 </Button>
               )}
               {found.isFetchNextPageError && <Problem error={found.error} retry={() => void found.fetchNextPage()} />}
@@ -127,7 +133,7 @@ export function ActivityPage() {
         onClose={() => set({ record: undefined })}
         position="right"
         size={480}
-        title={open && `${open.action} of ${open.object || open.resource}`}
+        title={open && t('{{action}} of {{object}}', { action: open.action, object: open.object || open.resource })}
       >
         {open && <Details record={open} />}
       </Drawer>
@@ -137,15 +143,15 @@ export function ActivityPage() {
 
 function Records({ records, open }: { records: AuditRecord[]; open: (record: AuditRecord) => void }) {
   return (
-    <Table stickyHeader highlightOnHover aria-label="Activity">
+    <Table stickyHeader highlightOnHover aria-label={t('Activity')}>
       <Table.Thead>
         <Table.Tr>
-          <Table.Th>Time</Table.Th>
-          <Table.Th>What</Table.Th>
-          <Table.Th>Object</Table.Th>
-          <Table.Th>Result</Table.Th>
-          <Table.Th>By</Table.Th>
-          <Table.Th className="second">From</Table.Th>
+          <Table.Th>{t('Time')}</Table.Th>
+          <Table.Th>{t('What')}</Table.Th>
+          <Table.Th>{t('Object')}</Table.Th>
+          <Table.Th>{t('Result')}</Table.Th>
+          <Table.Th>{t('By')}</Table.Th>
+          <Table.Th className="second">{t('From')}</Table.Th>
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
@@ -185,7 +191,7 @@ function Details({ record }: { record: AuditRecord }) {
     ['Reason', record.reason],
     ['Time', exact(record.at)],
     ['Actor', record.actor],
-    ['By means of', record.via],
+    [t('By means of'), record.via],
     ['Address', record.address],
     ['Resource', record.resource],
     ['Object', record.object],
@@ -206,8 +212,8 @@ function Details({ record }: { record: AuditRecord }) {
       </dl>
       {record.detail && Object.keys(record.detail).length > 0 && (
         <Stack gap={4}>
-          <Title order={3}>Details</Title>
-          <Code block tabIndex={0} aria-label="Details of the record">
+          <Title order={3}>{t('Details')}</Title>
+          <Code block tabIndex={0} aria-label={t('Details of the record')}>
             {JSON.stringify(record.detail, null, 2)}
           </Code>
         </Stack>

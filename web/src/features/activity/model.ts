@@ -1,3 +1,4 @@
+import { t } from '../../texts';
 import type { ShapeName, Tone } from '../../ui/shapes';
 import type { AuditRecord } from './api';
 
@@ -28,11 +29,11 @@ export function byDay(records: AuditRecord[]): Day[] {
 export function resultLook(result: string): { label: string; tone: Tone; shape: ShapeName } {
   switch (result) {
     case 'allowed':
-      return { label: 'Allowed', tone: 'ok', shape: 'done' };
+      return { label: t('Allowed'), tone: 'ok', shape: 'done' };
     case 'denied':
-      return { label: 'Denied', tone: 'attention', shape: 'hand' };
+      return { label: t('Denied'), tone: 'attention', shape: 'hand' };
     case 'failed':
-      return { label: 'Failed', tone: 'failed', shape: 'failed' };
+      return { label: t('Failed'), tone: 'failed', shape: 'failed' };
     default:
       return { label: result, tone: 'unknown', shape: 'unknown' };
   }

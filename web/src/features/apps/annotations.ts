@@ -1,4 +1,5 @@
 import type { Application, Node } from '../../api/client';
+import { t } from '../../texts';
 
 /** What carries annotations: an application, or a row of a list with some of them. */
 export interface Annotated {
@@ -131,7 +132,7 @@ export function podGroups(nodes: Node[], sort: PodSort): [string, Node[]][] {
   const groups = new Map<string, Node[]>();
   for (const pod of nodes) {
     if (pod.kind !== 'Pod' || pod.group !== '') continue;
-    let group = pod.info?.find((i) => i.name === 'node')?.value ?? 'not on a node';
+    let group = pod.info?.find((i) => i.name === 'node')?.value ?? t('not on a node');
     if (sort !== 'node') {
       let owner = byId.get(pod.parent ?? '');
       for (let i = 0; sort === 'topLevelResource' && owner?.parent && i < 20; i++)

@@ -10,6 +10,7 @@ import { BulkBar, nonePicked, type Picked, Progress } from './list/bulk';
 import { keyOf } from './list/columns';
 import { Facets, facetNames } from './list/facets';
 import './list/list.css';
+import { t } from '../../texts';
 import { QueryBar } from './list/query-bar';
 import type { ListSearch } from './list/search';
 import { mostFavourites, looks as readLooks, texts, useStored } from './list/stored';
@@ -62,7 +63,10 @@ export function AppList() {
       if (favourites.includes(key)) setFavourites(favourites.filter((f) => f !== key));
       else if (favourites.length < mostFavourites) setFavourites([...favourites, key]);
       else
-        notifications.show({ title: `There are ${mostFavourites} favourites.`, message: 'Give one of them up first.' });
+        notifications.show({
+          title: t('There are {{mostFavourites}} favourites.', { mostFavourites }),
+          message: t('Give one of them up first.'),
+        });
     },
     [favourites, setFavourites],
   );
@@ -84,7 +88,7 @@ export function AppList() {
   return (
     <div className="applications app-list" data-compact={looks.compact}>
       <div className="heading">
-        <Title order={2}>Applications</Title>
+        <Title order={2}>{t('Applications')}</Title>
         <Text c="dimmed" aria-live="polite">
           {total !== undefined && count(total)}
         </Text>
@@ -95,13 +99,13 @@ export function AppList() {
         <Views search={search} open={open} favourites={favourites.length} total={total} />
         <QueryBar query={query} change={type} busy={busy} wrong={wrong} />
         <Button className="phone" variant="default" aria-expanded={filtering} onClick={() => setFiltering(!filtering)}>
-          Filters
+          {t('Filters')}
         </Button>
       </div>
       {!(nothing && query === '') && <Facets query={query} facets={numbers} change={choose} open={filtering} />}
       <div className="body" aria-busy={first.old} data-old={first.old || wrong !== undefined}>
         {search.fav && favourites.length === 0 ? (
-          <Nothing title="There are no favourites yet.">The star beside a name makes one.</Nothing>
+          <Nothing title={t('There are no favourites yet.')}>{t('The star beside a name makes one.')}</Nothing>
         ) : (
           <Screen
             query={first}
@@ -155,8 +159,8 @@ function asked(query: string, fav: ListSearch['fav'], favourites: string[]): str
 /** How many applications a query has of which values, for the facets beside the list. */
 function numbersOf(query: string) {
   const keys = terms(query)
-    .filter((t) => t.field === 'label' && t.key !== '' && !t.not)
-    .map((t) => `label:${t.key}`);
+    .filter((term) => term.field === 'label' && term.key !== '' && !term.not)
+    .map((term) => `label:${term.key}`);
   return listQueries.numbers(query, [...facetNames, ...new Set(keys)].slice(0, 20));
 }
 
@@ -190,8 +194,8 @@ const count = (n: number) => `${n.toLocaleString('en')} ${n === 1 ? 'application
 
 function NoApps() {
   return (
-    <Nothing title="There are no applications yet.">
-      <Link to="/applications/new">Create one</Link> from a repository, or with{' '}
+    <Nothing title={t('There are no applications yet.')}>
+      <Link to="/applications/new">{t('Create one')}</Link> from a repository, or with{' '}
       <code>capstan apply -f application.yaml</code>. Manifests written for Argo CD work as they are.
     </Nothing>
   );
@@ -199,9 +203,9 @@ function NoApps() {
 
 function None({ clear }: { clear: () => void }) {
   return (
-    <Nothing title="No application matches the filter.">
+    <Nothing title={t('No application matches the filter.')}>
       <Button variant="default" onClick={clear}>
-        Show all applications
+        {t('Show all applications')}
       </Button>
     </Nothing>
   );

@@ -15,6 +15,7 @@ import type { Application, Node } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
 import { ago, exact, shortRevision } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { automationLooks, DriftBadge, HealthBadge, StateBadge, StateMark, stateLabel } from '../../ui/badges';
 import { useOpener } from '../../ui/focus';
@@ -101,16 +102,16 @@ interface ContentsProps {
 
 /** The tabs of the page, and what the chosen one has. */
 function Contents({ appKey, app, search, go, open }: ContentsProps) {
-  const shown = tabs.find((t) => t === search.tab) ?? 'tree';
+  const shown = tabs.find((tab) => tab === search.tab) ?? 'tree';
   const tree = useQuery(appQueries.tree(appKey));
   const list = useChosenInSight(shown, tree.data?.nodes.length);
   return (
     <Tabs
       value={shown}
-      onChange={(t) =>
+      onChange={(tab) =>
         go(
           changed(search, {
-            tab: t && t !== 'tree' ? t : undefined,
+            tab: tab && tab !== 'tree' ? tab : undefined,
             object: undefined,
             panel: undefined,
             log: undefined,
@@ -122,19 +123,20 @@ function Contents({ appKey, app, search, go, open }: ContentsProps) {
     >
       <Tabs.List ref={list}>
         <Tabs.Tab value="tree">
-          Resources<span className="tab-count">{tree.data?.nodes.filter((n) => !n.orphaned).length}</span>
+          {t('Resources')}
+          <span className="tab-count">{tree.data?.nodes.filter((n) => !n.orphaned).length}</span>
         </Tabs.Tab>
         <Tabs.Tab value="diff">
-          Diff
+          {t('Diff')}
           <Drifted nodes={tree.data?.nodes ?? []} />
         </Tabs.Tab>
-        <Tabs.Tab value="operation">Last operation</Tabs.Tab>
-        <Tabs.Tab value="history">History</Tabs.Tab>
-        <Tabs.Tab value="events">Events</Tabs.Tab>
-        <Tabs.Tab value="logs">Logs</Tabs.Tab>
-        <Tabs.Tab value="settings">Settings</Tabs.Tab>
+        <Tabs.Tab value="operation">{t('Last operation')}</Tabs.Tab>
+        <Tabs.Tab value="history">{t('History')}</Tabs.Tab>
+        <Tabs.Tab value="events">{t('Events')}</Tabs.Tab>
+        <Tabs.Tab value="logs">{t('Logs')}</Tabs.Tab>
+        <Tabs.Tab value="settings">{t('Settings')}</Tabs.Tab>
       </Tabs.List>
-      <Suspense fallback={<Text p="md">Loading …</Text>}>
+      <Suspense fallback={<Text p="md">{t('Loading …')}</Text>}>
         <Tabs.Panel value="tree" pt="sm">
           <Resources appKey={appKey} app={app} search={search} go={go} open={open} />
         </Tabs.Panel>
@@ -179,7 +181,7 @@ function Parent({ app }: { app: Application }) {
   if (!parent) return null;
   return (
     <Text size="sm" c="dimmed">
-      {'rendered by '}
+      {t('rendered by ')}
       <Anchor renderRoot={(props) => <Link to="/applications/$namespace/$name" params={parent} {...props} />}>
         {parent.name}
       </Anchor>
@@ -209,7 +211,7 @@ function Head({ app, search, go }: { app: Application; search: AppSearch; go: (s
           loading={refresh.isPending}
           onClick={() => refresh.mutate()}
         >
-          Refresh
+          {t('Refresh')}
         </ActionButton>
         {busy(app) && (
           <ActionButton
@@ -220,16 +222,16 @@ function Head({ app, search, go }: { app: Application; search: AppSearch; go: (s
             loading={terminate.isPending}
             onClick={() => terminate.mutate()}
           >
-            Terminate
+            {t('Terminate')}
           </ActionButton>
         )}
         {app.status?.capstan?.awaitsApproval && <ApproveButton appKey={key} app={app} />}
         <ActionButton
           leftSection={<IconRotateClockwise size={16} aria-hidden />}
-          why={denied || (busy(app) ? 'An operation is in progress.' : '')}
+          why={denied || (busy(app) ? t('An operation is in progress.') : '')}
           onClick={() => go(changed(search, { open: 'sync' }))}
         >
-          Sync
+          {t('Sync')}
         </ActionButton>
       </Group>
       <SyncPanel
@@ -261,7 +263,7 @@ function Links({ app }: { app: Application }) {
   const declared = useApplicationLinks(key);
   if (links.length === 0 && !declared) return null;
   return (
-    <Fact label="Links">
+    <Fact label={t('Links')}>
       {links.map((l) => (
         <Anchor key={l.title + l.url} href={l.url} target="_blank" rel="noopener noreferrer" size="sm" mr="xs">
           {l.title}
@@ -295,7 +297,7 @@ function Destination({ app }: { app: Application }) {
             {known}
           </Anchor>
         ) : (
-          clusterOf(app) || 'none'
+          clusterOf(app) || t('none')
         )}
       </div>
       {namespace && (
@@ -316,21 +318,24 @@ function Facts({ app }: { app: Application }) {
   const now = Date.now();
   return (
     <div className="facts">
-      <Fact label="State">
+      <Fact label={t('State')}>
         <StateBadge state={headline.state} message={sentence(headline.message)} />
         <Text size="xs" c="dimmed" title={exact(headline.since)}>
-          {headline.since ? `since ${ago(headline.since, now)}` : ''}
+          {headline.since ? t('since {{time}}', { time: ago(headline.since, now) }) : ''}
         </Text>
       </Fact>
-      <Fact label="Drift">
+      <Fact label={t('Drift')}>
         <DriftBadge status={app.status?.sync?.status} stale={stale} why={hub?.paused?.message} />
         <Text size="xs" c="dimmed" title={exact(app.status?.reconciledAt)}>
           {app.status?.sync?.revision
-            ? `compared ${ago(app.status.reconciledAt, now)} with ${shortRevision(app.status.sync.revision)}`
-            : 'not compared yet'}
+            ? t('compared {{time}} with {{revision}}', {
+                time: ago(app.status.reconciledAt, now),
+                revision: shortRevision(app.status.sync.revision),
+              })
+            : t('not compared yet')}
         </Text>
       </Fact>
-      <Fact label="Health">
+      <Fact label={t('Health')}>
         <HealthBadge
           status={app.status?.health?.status}
           cause={app.status?.health?.message}
@@ -340,29 +345,29 @@ function Facts({ app }: { app: Application }) {
           {app.status?.health?.message}
         </Text>
       </Fact>
-      <Fact label="Last operation">
+      <Fact label={t('Last operation')}>
         <StateMark look={{ ...op, label: op.word }} />
         <Text size="xs" c="dimmed" title={exact(state?.finishedAt ?? state?.startedAt)}>
           {state ? ago(state.finishedAt ?? state.startedAt, now) : ''}
         </Text>
       </Fact>
-      <Fact label="Automation">
+      <Fact label={t('Automation')}>
         <StateMark look={automationLooks[hub?.automation ?? 'Manual']} />
       </Fact>
       <AppWindows
         appKey={{ namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name }}
-        label="Sync windows"
+        label={t('Sync windows')}
       />
-      <Fact label="Agent">
+      <Fact label={t('Agent')}>
         <StateMark look={agentLook(app)} />
         <Text size="xs" c="dimmed" title={exact(hub?.asOf)}>
-          {stale && hub?.asOf ? `as of ${ago(hub.asOf, now)}` : ''}
+          {stale && hub?.asOf ? t('as of {{time}}', { time: ago(hub.asOf, now) }) : ''}
         </Text>
       </Fact>
-      <Fact label="Destination">
+      <Fact label={t('Destination')}>
         <Destination app={app} />
       </Fact>
-      <Fact label="Source">
+      <Fact label={t('Source')}>
         <Sources appKey={{ namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name }} app={app} />
       </Fact>
       <Links app={app} />
@@ -378,7 +383,7 @@ function PausedNotice({ app }: { app: Application }) {
   const paused = app.status?.capstan?.paused;
   if (!paused) return null;
   return (
-    <Alert color="violet" icon={<IconPlayerPause aria-hidden />} title="Paused" role="status">
+    <Alert color="violet" icon={<IconPlayerPause aria-hidden />} title={t('Paused')} role="status">
       <Stack gap="xs" align="flex-start">
         <Text size="sm" className="breakable">
           {paused.renderers ? (
@@ -402,11 +407,13 @@ function PausedNotice({ app }: { app: Application }) {
           size="xs"
           variant="default"
           leftSection={<IconPlayerPlay size={14} aria-hidden />}
-          why={denied || (busy(app) ? 'An operation is in progress. Auto-sync can be resumed when it has ended.' : '')}
+          why={
+            denied || (busy(app) ? t('An operation is in progress. Auto-sync can be resumed when it has ended.') : '')
+          }
           loading={resume.isPending}
           onClick={() => resume.mutate()}
         >
-          Resume auto-sync
+          {t('Resume auto-sync')}
         </ActionButton>
       </Stack>
     </Alert>
@@ -453,7 +460,7 @@ function Notices({ app }: { app: Application }) {
         </Alert>
       ))}
       {hub?.hold && (
-        <Alert color="yellow" icon={<IconPlayerPause aria-hidden />} title="Automation waits">
+        <Alert color="yellow" icon={<IconPlayerPause aria-hidden />} title={t('Automation waits')}>
           {sentence(hub.hold)}
         </Alert>
       )}

@@ -2,6 +2,7 @@ import { Popover, Stack, Text, UnstyledButton } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import type { ApplicationWindows } from '../../api/windows';
 import { exact } from '../../format/format';
+import { t } from '../../texts';
 import { StateMark } from '../../ui/badges';
 import type { Tone } from '../../ui/shapes';
 import { clock, WindowTable } from '../../ui/sync-windows';
@@ -11,10 +12,10 @@ import { appQueries } from './api';
 export function summary(w: ApplicationWindows): { word: string; tone: Tone; line: string } {
   const zone = w.assignedWindows.find((x) => x.timeZone)?.timeZone;
   const change = clock(w.automated.nextChange, zone);
-  if (w.automated.allowed) return { word: 'Open', tone: 'ok', line: change ? `closes ${change}` : 'stays open' };
-  const hand = w.canSync ? 'by hand only, ' : '';
+  if (w.automated.allowed) return { word: t('Open'), tone: 'ok', line: change ? `closes ${change}` : 'stays open' };
+  const hand = w.canSync ? t('by hand only, ') : '';
   return {
-    word: w.canSync ? 'Closed for automation' : 'Closed',
+    word: w.canSync ? t('Closed for automation') : t('Closed'),
     tone: 'attention',
     line: change ? `${hand}opens ${change}` : `${hand}no opening is in sight`,
   };
@@ -33,12 +34,14 @@ export function AppWindows({ appKey, label }: { appKey: { namespace: string; nam
       </Text>
       <Popover position="bottom-start" withArrow width="min(60rem, 95vw)">
         <Popover.Target>
-          <UnstyledButton aria-label={`${label}: ${s.word}, ${s.line}. Show them.`}>
+          <UnstyledButton
+            aria-label={t('{{label}}: {{word}}, {{line}}. Show them.', { label, word: s.word, line: s.line })}
+          >
             <StateMark look={{ label: s.word, tone: s.tone, shape: s.tone === 'ok' ? 'done' : 'hand' }} />
           </UnstyledButton>
         </Popover.Target>
         <Popover.Dropdown>
-          <WindowTable windows={w.assignedWindows} label="Sync windows of the application" />
+          <WindowTable windows={w.assignedWindows} label={t('Sync windows of the application')} />
         </Popover.Dropdown>
       </Popover>
       <Text size="xs" c="dimmed" title={exact(w.automated.nextChange)}>

@@ -4,6 +4,7 @@ import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Application } from '../../api/client';
 import { useDenied } from '../../api/session';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { type AppKey, appMutations } from './api';
 import { projectOf } from './model';
@@ -23,18 +24,22 @@ export function ApproveButton({ appKey, app }: { appKey: AppKey; app: Applicatio
         why={denied}
         onClick={() => setOpen(true)}
       >
-        Approve deletion
+        {t('Approve deletion')}
       </ActionButton>
-      <Modal opened={open} onClose={() => setOpen(false)} title={`Approve what is deleted in ${app.metadata.name}?`}>
+      <Modal
+        opened={open}
+        onClose={() => setOpen(false)}
+        title={t('Approve what is deleted in {{name}}?', { name: app.metadata.name })}
+      >
         <Stack>
           <Text>{app.status?.operationState?.message}</Text>
-          <TextInput label="Reason" value={reason} onChange={(e) => setReason(e.currentTarget.value)} />
+          <TextInput label={t('Reason')} value={reason} onChange={(e) => setReason(e.currentTarget.value)} />
           <Group justify="flex-end">
             <Button variant="default" onClick={() => setOpen(false)}>
-              Cancel
+              {t('Cancel')}
             </Button>
             <ActionButton color="red" why={denied} loading={approve.isPending} onClick={confirm}>
-              Delete these objects
+              {t('Delete these objects')}
             </ActionButton>
           </Group>
         </Stack>

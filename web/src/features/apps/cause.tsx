@@ -8,6 +8,7 @@ import { ago, exact } from '../../format/format';
 import { Shape } from '../../ui/shapes';
 import { type AppKey, appQueries } from './api';
 import './cause.css';
+import { t } from '../../texts';
 import { nodeOf, referenceOf } from './object/reference';
 import { hasLogs } from './object/summary';
 import { type AppSearch, changed } from './search';
@@ -49,7 +50,7 @@ function One({ cause, nodes, show }: { cause: Why; nodes: Node[]; show: (change:
   // What is gone has no panel.
   const node = ref && nodeOf(nodes, ref);
   return (
-    <section className="cause" data-tone={tone} aria-label="Cause" aria-live="polite">
+    <section className="cause" data-tone={tone} aria-label={t('Cause')} aria-live="polite">
       <span className="state" data-tone={tone}>
         <Shape name={waits ? 'progressing' : 'degraded'} size={16} />
       </span>
@@ -72,7 +73,9 @@ function One({ cause, nodes, show }: { cause: Why; nodes: Node[]; show: (change:
           {cause.message ? `: ${sentence(cause.message)}` : '.'} {sentence(cause.advice)}
         </p>
         {(cause.lastLines?.length ?? 0) > 0 && (
-          <pre title={`Last lines of ${cause.container ?? 'its log'}`}>{cause.lastLines?.slice(-3).join('\n')}</pre>
+          <pre title={t('Last lines of {{container}}', { container: cause.container ?? 'its log' })}>
+            {cause.lastLines?.slice(-3).join('\n')}
+          </pre>
         )}
       </div>
       {node && hasLogs(node.group, node.kind) && (
@@ -88,7 +91,7 @@ function One({ cause, nodes, show }: { cause: Why; nodes: Node[]; show: (change:
             })
           }
         >
-          Open its logs
+          {t('Open its logs')}
         </Button>
       )}
     </section>

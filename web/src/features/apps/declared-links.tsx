@@ -2,6 +2,7 @@ import { Anchor, Text, Tooltip } from '@mantine/core';
 import { IconExternalLink } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import type { Node } from '../../api/client';
+import { t } from '../../texts';
 import { safeURL } from './annotations';
 import { type AppKey, appQueries } from './api';
 
@@ -20,8 +21,8 @@ export function ObjectLinks({ appKey, node }: { appKey: AppKey; node: Node }) {
   const links = useQuery(appQueries.objectLinks(appKey, node)).data;
   if (!links?.items.length && !links?.problems?.length) return null;
   return (
-    <section aria-label="Links">
-      <h4>Links</h4>
+    <section aria-label={t('Links')}>
+      <h4>{t('Links')}</h4>
       <Links links={links} />
     </section>
   );

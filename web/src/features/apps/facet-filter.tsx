@@ -1,6 +1,7 @@
 import { Button, Group, MultiSelect, Popover, Stack } from '@mantine/core';
 import { IconFilter } from '@tabler/icons-react';
 import type { Node } from '../../api/client';
+import { t } from '../../texts';
 import { type Facet, type Facets, facets, facetValues, filtersSet } from './grouping';
 
 const titles: Record<Facet, string> = { kind: 'Kind', namespace: 'Namespace', sync: 'Sync', health: 'Health' };
@@ -21,7 +22,7 @@ export function FacetFilter({
       <Popover position="bottom-start" withArrow trapFocus>
         <Popover.Target>
           <Button size="xs" variant={set > 0 ? 'light' : 'default'} leftSection={<IconFilter size={14} aria-hidden />}>
-            {set > 0 ? `Filters (${set})` : 'Filters'}
+            {set > 0 ? t('Filters ({{set}})', { set }) : t('Filters')}
           </Button>
         </Popover.Target>
         <Popover.Dropdown>
@@ -31,7 +32,7 @@ export function FacetFilter({
                 key={facet}
                 size="xs"
                 label={titles[facet]}
-                placeholder={value[facet]?.length ? '' : 'all'}
+                placeholder={value[facet]?.length ? '' : t('all')}
                 comboboxProps={{ withinPortal: false }}
                 searchable
                 clearable
@@ -45,7 +46,7 @@ export function FacetFilter({
       </Popover>
       {set > 0 && (
         <Button size="xs" variant="subtle" onClick={() => change({})}>
-          Clear filters
+          {t('Clear filters')}
         </Button>
       )}
     </Group>

@@ -9,6 +9,7 @@ import { ActionButton } from '../../ui/action-button';
 import { Nothing, Problem, Screen } from '../../ui/states';
 import { type AppKey, appMutations, appQueries } from './api';
 import './history.css';
+import { t } from '../../texts';
 import { busy, projectOf } from './model';
 import { equal } from './object/patch';
 import { text } from './object/read';
@@ -21,22 +22,22 @@ export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
   return (
     <Screen
       query={history}
-      empty={(d) => (d.items.length === 0 ? <Nothing title="Nothing has been deployed yet." /> : undefined)}
+      empty={(d) => (d.items.length === 0 ? <Nothing title={t('Nothing has been deployed yet.')} /> : undefined)}
     >
       {(d) => (
         <>
           <div className="history-wide">
-            <Table aria-label="History" className="history-table">
+            <Table aria-label={t('History')} className="history-table">
               <Table.Thead>
                 <Table.Tr>
                   <Table.Th>#</Table.Th>
-                  <Table.Th>Revision</Table.Th>
-                  <Table.Th>Commit</Table.Th>
-                  <Table.Th>Deployed</Table.Th>
-                  <Table.Th>Took</Table.Th>
-                  <Table.Th>By</Table.Th>
-                  <Table.Th>Reason</Table.Th>
-                  <Table.Th>Action</Table.Th>
+                  <Table.Th>{t('Revision')}</Table.Th>
+                  <Table.Th>{t('Commit')}</Table.Th>
+                  <Table.Th>{t('Deployed')}</Table.Th>
+                  <Table.Th>{t('Took')}</Table.Th>
+                  <Table.Th>{t('By')}</Table.Th>
+                  <Table.Th>{t('Reason')}</Table.Th>
+                  <Table.Th>{t('Action')}</Table.Th>
                 </Table.Tr>
               </Table.Thead>
               <Table.Tbody>
@@ -62,22 +63,22 @@ export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
                       </Text>
                     </Table.Td>
                     <Table.Td>{took(h.deployStartedAt, h.deployedAt)}</Table.Td>
-                    <Table.Td>{h.initiatedBy?.automated ? 'automation' : h.initiatedBy?.username}</Table.Td>
+                    <Table.Td>{h.initiatedBy?.automated ? t('automation') : h.initiatedBy?.username}</Table.Td>
                     <Table.Td>{h.reason}</Table.Td>
                     <Table.Td>
                       {i === 0 && (
                         <Badge variant="light" color="teal">
-                          Deployed now
+                          {t('Deployed now')}
                         </Badge>
                       )}
                       {i > 0 && (
                         <ActionButton
                           size="xs"
                           variant="light"
-                          why={denied || (busy(app) ? 'An operation is in progress.' : '')}
+                          why={denied || (busy(app) ? t('An operation is in progress.') : '')}
                           onClick={() => setChosen(h)}
                         >
-                          Roll back to this
+                          {t('Roll back to this')}
                         </ActionButton>
                       )}
                     </Table.Td>
@@ -108,7 +109,7 @@ function Parameters({ entry }: { entry: HistoryEntry }) {
   if (!source) return null;
   return (
     <details>
-      <summary>Parameters</summary>
+      <summary>{t('Parameters')}</summary>
       <Code block tabIndex={0}>
         {stringify(source)}
       </Code>
@@ -119,8 +120,8 @@ function Parameters({ entry }: { entry: HistoryEntry }) {
 /** What becomes of automation when an application is rolled back. */
 export function afterRollback(app: Application): string {
   const until = 'until Git renders something else, or somebody resumes or syncs';
-  if (app.status?.capstan?.automation === 'Manual') return `The application is then paused ${until}.`;
-  return `Automation is then paused ${until}. It does not have to be switched off first.`;
+  if (app.status?.capstan?.automation === 'Manual') return t('The application is then paused {{until}}.', { until });
+  return t('Automation is then paused {{until}}. It does not have to be switched off first.', { until });
 }
 
 interface RollbackProps {
@@ -174,7 +175,7 @@ function PlannedChange({ change }: { change: ObjectChange }) {
         <span aria-hidden>{signs[change.change]}</span> {change.name}: {change.change}
       </button>
       {open && (
-        <Suspense fallback={<Text size="sm">Loading …</Text>}>
+        <Suspense fallback={<Text size="sm">{t('Loading …')}</Text>}>
           <FieldsOfChange before={change.before} after={change.after} />
         </Suspense>
       )}
@@ -187,14 +188,14 @@ function RollbackPreview({ appKey, entry, now }: { appKey: AppKey; entry: number
   const then = useQuery(appQueries.manifests(appKey, entry));
   const deployed = useQuery(appQueries.manifests(appKey, now));
   if (then.error || deployed.error)
-    return <Text size="sm">What changes cannot be listed: the manifests are not held.</Text>;
-  if (!then.data || !deployed.data) return <Text size="sm">What changes is compared …</Text>;
+    return <Text size="sm">{t('What changes cannot be listed: the manifests are not held.')}</Text>;
+  if (!then.data || !deployed.data) return <Text size="sm">{t('What changes is compared …')}</Text>;
   const changes = changesBetween(deployed.data.items, then.data.items);
-  if (changes.length === 0) return <Text size="sm">Its manifests equal those that are deployed.</Text>;
+  if (changes.length === 0) return <Text size="sm">{t('Its manifests equal those that are deployed.')}</Text>;
   return (
-    <section aria-label="What changes">
+    <section aria-label={t('What changes')}>
       <Text size="sm" fw={600}>
-        {changes.length === 1 ? '1 object changes' : `${changes.length} objects change`}
+        {changes.length === 1 ? t('1 object changes') : t('{{n}} objects change', { n: changes.length })}
       </Text>
       <ul className="rollback-changes">
         {changes.slice(0, previewed).map((c) => (
@@ -210,7 +211,12 @@ function RollbackDialog({ appKey, app, entry, denied, now, close }: RollbackProp
   const [reason, setReason] = useState('');
   const rollback = useMutation(appMutations.rollback(appKey));
   return (
-    <Modal opened onClose={close} size="lg" title={`Roll back to ${shortRevision(entry.revision)}`}>
+    <Modal
+      opened
+      onClose={close}
+      size="lg"
+      title={t('Roll back to {{revision}}', { revision: shortRevision(entry.revision) })}
+    >
       <Stack>
         {rollback.error && <Problem error={rollback.error} />}
         <Text size="sm">
@@ -218,17 +224,17 @@ function RollbackDialog({ appKey, app, entry, denied, now, close }: RollbackProp
           it.
         </Text>
         <RollbackPreview appKey={appKey} entry={entry.id} now={now} />
-        <TextInput label="Reason" value={reason} onChange={(e) => setReason(e.currentTarget.value)} />
+        <TextInput label={t('Reason')} value={reason} onChange={(e) => setReason(e.currentTarget.value)} />
         <Group justify="flex-end">
           <Button variant="default" onClick={close}>
-            Cancel
+            {t('Cancel')}
           </Button>
           <ActionButton
             why={denied}
             loading={rollback.isPending}
             onClick={() => rollback.mutate({ id: entry.id, reason }, { onSuccess: close })}
           >
-            Roll back
+            {t('Roll back')}
           </ActionButton>
         </Group>
       </Stack>

@@ -1,4 +1,5 @@
 import type { Application, Node } from '../../api/client';
+import { t } from '../../texts';
 import type { ShapeName, Tone } from '../../ui/shapes';
 
 /** What a user calls an application by, and what lists are keyed with. */
@@ -31,19 +32,19 @@ export function isStale(app: Application): boolean {
 export function agentLook(app: Application): { label: string; tone: Tone; shape: ShapeName } {
   const connection = app.status?.capstan?.connection;
   if (isStale(app)) {
-    return { label: connection === 'Connected' ? 'Behind' : 'Disconnected', tone: 'unknown', shape: 'away' };
+    return { label: connection === 'Connected' ? t('Behind') : t('Disconnected'), tone: 'unknown', shape: 'away' };
   }
   switch (connection) {
     case 'Connected':
-      return { label: 'Connected', tone: 'ok', shape: 'plug' };
+      return { label: t('Connected'), tone: 'ok', shape: 'plug' };
     case 'NeverConnected':
-      return { label: 'Never connected', tone: 'unknown', shape: 'absent' };
+      return { label: t('Never connected'), tone: 'unknown', shape: 'absent' };
     case 'NoCluster':
-      return { label: 'No cluster', tone: 'unknown', shape: 'absent' };
+      return { label: t('No cluster'), tone: 'unknown', shape: 'absent' };
     case 'Disconnected':
-      return { label: 'Disconnected', tone: 'unknown', shape: 'away' };
+      return { label: t('Disconnected'), tone: 'unknown', shape: 'away' };
     default:
-      return { label: 'Unknown', tone: 'unknown', shape: 'unknown' };
+      return { label: t('Unknown'), tone: 'unknown', shape: 'unknown' };
   }
 }
 
@@ -70,25 +71,30 @@ export interface OperationWord {
 /** The last operation in the words of the console. */
 export function operationWord(app: Application): OperationWord {
   const op = app.status?.operationState;
-  if (!op) return { word: 'Idle', tone: 'unknown', shape: 'absent', detail: 'Nothing has been deployed yet.' };
+  if (!op) return { word: t('Idle'), tone: 'unknown', shape: 'absent', detail: t('Nothing has been deployed yet.') };
   const who = op.operation?.initiatedBy?.automated
     ? 'by automation'
     : `by ${op.operation?.initiatedBy?.username ?? 'unknown'}`;
   const detail = [`${op.kind} ${who}`, op.message].filter(Boolean).join(': ');
   switch (op.phase) {
     case 'Pending':
-      return { word: 'Waiting', tone: 'working', shape: 'hand', detail: `${detail} – waiting for the agent` };
+      return {
+        word: t('Waiting'),
+        tone: 'working',
+        shape: 'hand',
+        detail: t('{{detail}} – waiting for the agent', { detail }),
+      };
     case 'Running':
-      return { word: 'Running', tone: 'working', shape: 'running', detail };
+      return { word: t('Running'), tone: 'working', shape: 'running', detail };
     case 'Terminating':
-      return { word: 'Terminating', tone: 'working', shape: 'leaving', detail };
+      return { word: t('Terminating'), tone: 'working', shape: 'leaving', detail };
     case 'Succeeded':
-      return { word: 'Succeeded', tone: 'ok', shape: 'done', detail };
+      return { word: t('Succeeded'), tone: 'ok', shape: 'done', detail };
     case 'Failed':
     case 'Error':
       return op.retryAt
-        ? { word: 'Retrying', tone: 'working', shape: 'running', detail }
-        : { word: 'Failed', tone: 'failed', shape: 'failed', detail };
+        ? { word: t('Retrying'), tone: 'working', shape: 'running', detail }
+        : { word: t('Failed'), tone: 'failed', shape: 'failed', detail };
     default:
       return op.phase satisfies never;
   }
@@ -105,14 +111,14 @@ export function nodeId(node: Node): string {
 }
 
 const conditions = new Map([
-  ['ComparisonError', 'The desired state cannot be worked out'],
-  ['SyncError', 'The last sync failed'],
-  ['InvalidSpecError', 'The application is not valid'],
-  ['DeletionError', 'The deletion does not go on'],
-  ['SharedResourceWarning', 'An object belongs to another application too'],
-  ['RepeatedResourceWarning', 'An object is there twice'],
-  ['ExcludedResourceWarning', 'Some objects are excluded'],
-  ['OrphanedResourceWarning', 'The namespace holds objects of nobody'],
+  ['ComparisonError', t('The desired state cannot be worked out')],
+  ['SyncError', t('The last sync failed')],
+  ['InvalidSpecError', t('The application is not valid')],
+  ['DeletionError', t('The deletion does not go on')],
+  ['SharedResourceWarning', t('An object belongs to another application too')],
+  ['RepeatedResourceWarning', t('An object is there twice')],
+  ['ExcludedResourceWarning', t('Some objects are excluded')],
+  ['OrphanedResourceWarning', t('The namespace holds objects of nobody')],
 ]);
 
 /** The type of a condition as a sentence; one that is not known stays as it is. */

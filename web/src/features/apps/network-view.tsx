@@ -1,6 +1,7 @@
 import { VisuallyHidden } from '@mantine/core';
 import { type KeyboardEvent, useMemo, useRef } from 'react';
 import type { Node } from '../../api/client';
+import { t } from '../../texts';
 import { HealthBadge } from '../../ui/badges';
 import { Nothing } from '../../ui/states';
 import { nodeId } from './model';
@@ -17,7 +18,7 @@ export function NetworkView(props: { nodes: Node[]; open: (node: Node) => void; 
   const { nodes, open, selected, stale } = props;
   const network = useMemo(() => networkOf(nodes), [nodes]);
   const box = useRef<HTMLDivElement>(null);
-  if (network.stops.length === 0) return <Nothing title="Nothing leads traffic to the application." />;
+  if (network.stops.length === 0) return <Nothing title={t('Nothing leads traffic to the application.')} />;
   const move = (e: KeyboardEvent) => {
     const from = document.activeElement?.getAttribute('data-stop') ?? '';
     const to = neighbour(network, from, e.key);
@@ -30,7 +31,7 @@ export function NetworkView(props: { nodes: Node[]; open: (node: Node) => void; 
   const byId = new Map(network.stops.map((s) => [s.id, s]));
   return (
     // biome-ignore lint/a11y/useSemanticElements: a group of buttons that arrow keys walk
-    <div className="network" role="group" aria-label="Ways of traffic" ref={box} onKeyDown={move}>
+    <div className="network" role="group" aria-label={t('Ways of traffic')} ref={box} onKeyDown={move}>
       <div style={{ width, height }}>
         <svg width={width} height={height} aria-hidden>
           {network.ways.map((w) => {
@@ -67,7 +68,7 @@ export function spoken(stop: Stop, network: Network): string {
   const names = (ids: string[]) => ids.map((id) => network.stops.find((s) => s.id === id)?.title ?? '').join(', ');
   const from = names(network.ways.filter((w) => w.to === stop.id).map((w) => w.from));
   const to = names(network.ways.filter((w) => w.from === stop.id).map((w) => w.to));
-  return [from && `from ${from}`, to ? `to ${to}` : stop.layer === 'service' ? 'to no pod' : '']
+  return [from && `from ${from}`, to ? `to ${to}` : stop.layer === 'service' ? t('to no pod') : '']
     .filter(Boolean)
     .join('; ');
 }

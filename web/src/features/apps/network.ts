@@ -1,4 +1,5 @@
 import type { Node } from '../../api/client';
+import { t } from '../../texts';
 import { isProblem } from './grouping';
 import { nodeId } from './model';
 
@@ -74,7 +75,7 @@ export function networkOf(nodes: readonly Node[]): Network {
       id: `absent ${kind} ${name}`,
       layer,
       title: name.replace(/^\//, ''),
-      about: `${kind} that is not part of the application`,
+      about: t('{{kind}} that is not part of the application', { kind }),
       pods: [],
       missing: true,
       problem: layer === 'service',
@@ -102,8 +103,8 @@ export function networkOf(nodes: readonly Node[]): Network {
     put({
       id: 'outside',
       layer: 'outside',
-      title: 'Outside',
-      about: 'external traffic',
+      title: t('Outside'),
+      about: t('external traffic'),
       pods: [],
       missing: false,
       problem: false,
@@ -190,7 +191,7 @@ function podStop(owner: Node, pods: Node[]): Omit<Stop, 'column' | 'row'> {
   return {
     id: `pods of ${nodeId(owner)}`,
     layer: 'pods',
-    title: `${pods.length} Pods of ${owner.name}`,
+    title: t('{{n}} Pods of {{name}}', { n: pods.length, name: owner.name }),
     about: [owner.kind, bad > 0 ? `${bad} with problems` : 'no problems'].join(' · '),
     node: owner,
     pods,

@@ -2,6 +2,7 @@ import { Button } from '@mantine/core';
 import { IconPlus } from '@tabler/icons-react';
 import { Link } from '@tanstack/react-router';
 import { useDenied } from '../../api/session';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 
 /** The way to a new application; it says which right is missing. */
@@ -11,13 +12,13 @@ export function NewApplication() {
   if (denied) {
     return (
       <ActionButton why={denied} leftSection={icon}>
-        New application
+        {t('New application')}
       </ActionButton>
     );
   }
   return (
     <Button leftSection={icon} renderRoot={(props) => <Link to="/applications/new" {...props} />}>
-      New application
+      {t('New application')}
     </Button>
   );
 }

@@ -12,6 +12,7 @@ import {
 } from '@tabler/icons-react';
 import { useState } from 'react';
 import type { Application } from '../../api/client';
+import { t } from '../../texts';
 import { type Annotated, noticeOf } from './annotations';
 import { conditionWords } from './model';
 
@@ -43,7 +44,7 @@ export function NoticeBanner({ app }: { app: Application }) {
       withCloseButton={!notice.permanent}
       closeButtonLabel="Put the notice away"
       onClose={() => setAway(notice.content)}
-      aria-label="Notice"
+      aria-label={t('Notice')}
     >
       {notice.url ? (
         <Anchor href={notice.url} target="_blank" rel="noopener noreferrer" className="breakable">
@@ -67,7 +68,7 @@ export function NoticeIcon({ app }: { app: Annotated }) {
     <Icon
       size={16}
       role="img"
-      aria-label={`Notice: ${notice.content}`}
+      aria-label={t('Notice: {{content}}', { content: notice.content })}
       color={`var(--mantine-color-${colors[notice.severity]}-6)`}
     />
   );

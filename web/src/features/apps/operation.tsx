@@ -4,6 +4,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import type { Application, ObjectResult, OperationState, SyncRequest } from '../../api/client';
 import { useDenied } from '../../api/session';
 import { ago, exact, took } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import type { Tone } from '../../ui/shapes';
 import { Nothing, Problem } from '../../ui/states';
@@ -37,7 +38,9 @@ export function stagesOf(results: readonly ObjectResult[]): Stage[] {
     groups.set(title, [...(groups.get(title) ?? []), r]);
   }
   return [...groups].map(([title, members]) => {
-    const worst = (['failed', 'working', 'ok', 'unknown'] as const).find((t) => members.some((r) => toneOf(r) === t));
+    const worst = (['failed', 'working', 'ok', 'unknown'] as const).find((item) =>
+      members.some((r) => toneOf(r) === item),
+    );
     const failedFirst = [...members].sort((a, b) => Number(toneOf(b) === 'failed') - Number(toneOf(a) === 'failed'));
     return { title, results: failedFirst, tone: worst ?? 'unknown' };
   });
@@ -58,7 +61,7 @@ export function repeated(op: OperationState): SyncRequest {
 /** The newest operation, step by step, and the attempts before it. */
 export function Operation({ appKey, app }: { appKey: AppKey; app: Application }) {
   const op = app.status?.operationState;
-  if (!op) return <Nothing title="Nothing has been deployed yet." />;
+  if (!op) return <Nothing title={t('Nothing has been deployed yet.')} />;
   return (
     <div className="operation">
       <OperationHead appKey={appKey} app={app} op={op} />
@@ -91,7 +94,7 @@ function OperationHead({ appKey, app, op }: { appKey: AppKey; app: Application; 
               loading={terminate.isPending}
               onClick={() => terminate.mutate()}
             >
-              Terminate the operation
+              {t('Terminate the operation')}
             </ActionButton>
           )}
           {failed && op.kind === 'sync' && !op.operation?.sync?.local && (
@@ -103,7 +106,7 @@ function OperationHead({ appKey, app, op }: { appKey: AppKey; app: Application; 
               loading={again.isPending}
               onClick={() => again.mutate(repeated(op))}
             >
-              Retry with the same options
+              {t('Retry with the same options')}
             </ActionButton>
           )}
         </span>
@@ -127,10 +130,10 @@ const listed = 100;
 function Stages({ results, running }: { results: ObjectResult[]; running: boolean }) {
   const stages = stagesOf(results);
   if (stages.length === 0) {
-    return <p className="quiet">{running ? 'The agent has begun no step yet.' : 'No object was touched.'}</p>;
+    return <p className="quiet">{running ? t('The agent has begun no step yet.') : t('No object was touched.')}</p>;
   }
   return (
-    <ol className="op-steps" aria-label="Phases and waves">
+    <ol className="op-steps" aria-label={t('Phases and waves')}>
       {stages.map((s) => (
         <li key={s.title} data-tone={s.tone}>
           <h4>
@@ -144,9 +147,9 @@ function Stages({ results, running }: { results: ObjectResult[]; running: boolea
             <Table aria-label={s.title}>
               <Table.Thead>
                 <Table.Tr>
-                  <Table.Th>Object</Table.Th>
-                  <Table.Th>Result</Table.Th>
-                  <Table.Th>Message</Table.Th>
+                  <Table.Th>{t('Object')}</Table.Th>
+                  <Table.Th>{t('Result')}</Table.Th>
+                  <Table.Th>{t('Message')}</Table.Th>
                 </Table.Tr>
               </Table.Thead>
               <Table.Tbody>
@@ -182,24 +185,24 @@ function Attempts({ appKey, newest }: { appKey: AppKey; newest: string }) {
   }
   if (before.length === 0) return null;
   return (
-    <section aria-label="Earlier operations">
-      <h3>Earlier operations</h3>
+    <section aria-label={t('Earlier operations')}>
+      <h3>{t('Earlier operations')}</h3>
       <div className="wide">
-        <Table aria-label="Earlier operations">
+        <Table aria-label={t('Earlier operations')}>
           <Table.Thead>
             <Table.Tr>
-              <Table.Th>Kind</Table.Th>
-              <Table.Th>Result</Table.Th>
-              <Table.Th>Started</Table.Th>
-              <Table.Th>Took</Table.Th>
-              <Table.Th>By</Table.Th>
-              <Table.Th>Message</Table.Th>
+              <Table.Th>{t('Kind')}</Table.Th>
+              <Table.Th>{t('Result')}</Table.Th>
+              <Table.Th>{t('Started')}</Table.Th>
+              <Table.Th>{t('Took')}</Table.Th>
+              <Table.Th>{t('By')}</Table.Th>
+              <Table.Th>{t('Message')}</Table.Th>
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>
             {before.map((o) => (
               <Table.Tr key={o.id}>
-                <Table.Td>{o.operation?.sync?.dryRun ? 'dry run' : o.kind}</Table.Td>
+                <Table.Td>{o.operation?.sync?.dryRun ? t('dry run') : o.kind}</Table.Td>
                 <Table.Td>
                   <Word
                     tone={
@@ -216,7 +219,7 @@ function Attempts({ appKey, newest }: { appKey: AppKey; newest: string }) {
                 <Table.Td title={exact(o.startedAt)}>{ago(o.startedAt, Date.now())}</Table.Td>
                 <Table.Td>{took(o.startedAt, o.finishedAt)}</Table.Td>
                 <Table.Td>
-                  {o.operation?.initiatedBy?.automated ? 'automation' : o.operation?.initiatedBy?.username}
+                  {o.operation?.initiatedBy?.automated ? t('automation') : o.operation?.initiatedBy?.username}
                 </Table.Td>
                 <Table.Td className="breakable">{[o.reason, o.message].filter(Boolean).join(' – ')}</Table.Td>
               </Table.Tr>

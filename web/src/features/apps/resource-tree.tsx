@@ -31,6 +31,7 @@ import { NodeLinks } from './links';
 import { isChildApplication, nodeId } from './model';
 import { shownInfo } from './network';
 import './tree.css';
+import { t } from '../../texts';
 import { moveOf, type Stop } from './tree-keys';
 
 type Box = FlowNode<{ node: Node; root: boolean; below: number; collapsed: boolean }, 'object'>;
@@ -82,7 +83,9 @@ function ObjectNode({ data }: NodeProps<Box>) {
   const box = useKeyboardFocus(nodeId(node));
   const where = node.namespace ? `${node.namespace}/${node.name}` : node.name;
   const drift = node.managed ? node.status : undefined;
-  const states = [node.health ?? 'no health rule', drift === 'OutOfSync' ? 'drifted' : ''].filter(Boolean).join(', ');
+  const states = [node.health ?? t('no health rule'), drift === 'OutOfSync' ? 'drifted' : '']
+    .filter(Boolean)
+    .join(', ');
   const label = `${node.kind} ${where}, ${states}`;
   const opens = !root && !node.orphaned;
   return (
@@ -117,7 +120,7 @@ function ObjectNode({ data }: NodeProps<Box>) {
               size="xs"
               variant="subtle"
               color="gray"
-              aria-label={`Actions of ${node.kind} ${where}`}
+              aria-label={t('Actions of {{kind}} {{where}}', { kind: node.kind, where })}
               onClick={() => open(node)}
             >
               <IconDots size={14} aria-hidden />
@@ -135,7 +138,7 @@ function ObjectNode({ data }: NodeProps<Box>) {
             <UnstyledButton
               className="nodrag nopan name collapse"
               aria-expanded={!collapsed}
-              aria-label={`${below} objects below ${node.kind} ${where}`}
+              aria-label={t('{{below}} objects below {{kind}} {{where}}', { below, kind: node.kind, where })}
               onClick={(e) => {
                 e.stopPropagation();
                 collapse(nodeId(node));
@@ -154,7 +157,7 @@ function ObjectNode({ data }: NodeProps<Box>) {
         {[
           node.kind,
           node.syncWave ? `wave ${node.syncWave}` : '',
-          node.requiresPruning ? 'to be pruned' : '',
+          node.requiresPruning ? t('to be pruned') : '',
           node.orphaned ? 'orphaned' : '',
           ...shownInfo(node),
         ]
@@ -178,7 +181,7 @@ function GroupNode({ data }: NodeProps<GroupBox>) {
       <UnstyledButton
         className="nodrag nopan name"
         aria-expanded={g.open}
-        aria-label={`${g.count} × ${g.kind} objects: ${states}`}
+        aria-label={t('{{count}} × {{kind}} objects: {{states}}', { count: g.count, kind: g.kind, states })}
         onClick={() => toggle(id)}
       >
         {g.open ? <IconChevronDown size={14} aria-hidden /> : <IconChevronRight size={14} aria-hidden />} {g.count} ×{' '}
@@ -355,8 +358,8 @@ export default function ResourceTree({
     <Act value={acts}>
       <section
         className="tree"
-        aria-label="Resource tree"
-        aria-description="Arrow keys go from object to object."
+        aria-label={t('Resource tree')}
+        aria-description={t('Arrow keys go from object to object.')}
         onKeyDown={walk}
       >
         <ReactFlow

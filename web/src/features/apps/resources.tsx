@@ -17,6 +17,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { createContext, lazy, useContext, useEffect, useRef, useState } from 'react';
 import type { Application, Node } from '../../api/client';
+import { t } from '../../texts';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
 import {
@@ -85,22 +86,22 @@ export function Resources({
       <Group gap="sm">
         <SegmentedControl
           size="xs"
-          aria-label="View"
+          aria-label={t('View')}
           value={shown}
           data={views.map((v) => ({ value: v, label: titles[v] }))}
           onChange={(v) => go(changed(search, { view: views.find((known) => known === v) ?? 'tree' }))}
         />
         <TextInput
           size="xs"
-          aria-label="Find objects"
-          placeholder="Find by kind or name"
+          aria-label={t('Find objects')}
+          placeholder={t('Find by kind or name')}
           leftSection={<IconSearch size={14} aria-hidden />}
           value={text}
           onChange={(e) => setText(e.currentTarget.value)}
         />
         <Switch
           size="xs"
-          label={`Only problems (${tree.data?.nodes.filter(isProblem).length ?? 0})`}
+          label={t('Only problems ({{n}})', { n: tree.data?.nodes.filter(isProblem).length ?? 0 })}
           checked={problems}
           onChange={(e) => go(changed(search, { problems: e.currentTarget.checked ? 'yes' : undefined }))}
         />
@@ -108,7 +109,7 @@ export function Resources({
         {shown === 'tree' && (
           <Switch
             size="xs"
-            label="Group many of a kind"
+            label={t('Group many of a kind')}
             checked={!flat}
             onChange={(e) => setFlat(!e.currentTarget.checked)}
           />
@@ -117,15 +118,15 @@ export function Resources({
       </Group>
       <Screen
         query={tree}
-        empty={(t) =>
-          t.nodes.length === 0 ? <Nothing title="The cluster holds nothing of this application." /> : undefined
+        empty={(tree) =>
+          tree.nodes.length === 0 ? <Nothing title={t('The cluster holds nothing of this application.')} /> : undefined
         }
       >
-        {(t) => {
-          const all = orphans ? t.nodes : t.nodes.filter((n) => !n.orphaned);
+        {(tree) => {
+          const all = orphans ? tree.nodes : tree.nodes.filter((n) => !n.orphaned);
           const left = matching(all, { find, problems, facets });
           if (left.length === 0) {
-            return <Nothing title={problems && !find ? 'No object has a problem.' : 'No object matches.'} />;
+            return <Nothing title={problems && !find ? t('No object has a problem.') : t('No object matches.')} />;
           }
           return shown === 'tree' ? (
             <Tree
@@ -136,19 +137,19 @@ export function Resources({
               facets={facets}
               flat={flat}
               stale={stale}
-              selected={selectedId(t.nodes, search.object)}
+              selected={selectedId(tree.nodes, search.object)}
               open={open}
             />
           ) : (
             <Stale value={stale}>
-              <Owners value={owners(t.nodes)}>
+              <Owners value={owners(tree.nodes)}>
                 <Tables
                   nodes={left}
                   all={all}
                   app={app}
                   view={shown}
                   open={open}
-                  selected={selectedId(t.nodes, search.object)}
+                  selected={selectedId(tree.nodes, search.object)}
                 />
               </Owners>
             </Stale>
@@ -170,7 +171,12 @@ function Orphans({ nodes, on, set }: { nodes: Node[]; on: boolean; set: (on: boo
   const count = nodes.filter((n) => n.orphaned).length;
   if (count === 0) return null;
   return (
-    <Switch size="xs" label={`Show orphaned (${count})`} checked={on} onChange={(e) => set(e.currentTarget.checked)} />
+    <Switch
+      size="xs"
+      label={t('Show orphaned ({{count}})', { count })}
+      checked={on}
+      onChange={(e) => set(e.currentTarget.checked)}
+    />
   );
 }
 
@@ -196,12 +202,12 @@ function Tables({ nodes, all, app, view, open, selected }: TablesProps) {
   const stale = useContext(Stale);
   const [sort, setSort] = useState<PodSort>(defaultPodSort(app));
   if (view === 'list')
-    return <Objects nodes={nodes.filter((n) => n.managed || n.orphaned)} label="Objects" open={open} />;
+    return <Objects nodes={nodes.filter((n) => n.managed || n.orphaned)} label={t('Objects')} open={open} />;
   if (view === 'network') {
     return (
       <Stack gap="sm">
         <NetworkView nodes={all} open={open} selected={selected} stale={stale} />
-        {networkNodes(nodes).length > 0 && <Objects nodes={networkNodes(nodes)} label="Network" open={open} />}
+        {networkNodes(nodes).length > 0 && <Objects nodes={networkNodes(nodes)} label={t('Network')} open={open} />}
       </Stack>
     );
   }
@@ -210,11 +216,11 @@ function Tables({ nodes, all, app, view, open, selected }: TablesProps) {
       <Select
         w={240}
         size="xs"
-        label="Pods by"
+        label={t('Pods by')}
         value={sort}
         allowDeselect={false}
         data={[
-          { value: 'topLevelResource', label: 'top object' },
+          { value: 'topLevelResource', label: t('top object') },
           { value: 'parentResource', label: 'owner' },
           { value: 'node', label: 'node' },
         ]}
@@ -226,7 +232,7 @@ function Tables({ nodes, all, app, view, open, selected }: TablesProps) {
 }
 
 function Pods({ groups, open }: { groups: [string, Node[]][]; open: Open }) {
-  if (groups.length === 0) return <Nothing title="The application has no pods." />;
+  if (groups.length === 0) return <Nothing title={t('The application has no pods.')} />;
   return groups.map(([name, pods]) => (
     <section key={name} aria-label={name}>
       <Title order={5}>
@@ -235,7 +241,7 @@ function Pods({ groups, open }: { groups: [string, Node[]][]; open: Open }) {
           {pods.length}
         </Text>
       </Title>
-      <Objects nodes={pods} label={`Pods of ${name}`} open={open} />
+      <Objects nodes={pods} label={t('Pods of {{name}}', { name })} open={open} />
     </section>
   ));
 }
@@ -245,7 +251,7 @@ const drawnWhole = 100;
 const rowHeight = 40;
 
 function Objects({ nodes, label, open }: { nodes: Node[]; label: string; open: Open }) {
-  if (nodes.length === 0) return <Nothing title="There is nothing of the kind." />;
+  if (nodes.length === 0) return <Nothing title={t('There is nothing of the kind.')} />;
   // Problems first, then as they come.
   const sorted = [...nodes].sort((a, b) => Number(isProblem(b)) - Number(isProblem(a)));
   return sorted.length > drawnWhole ? (
@@ -288,12 +294,12 @@ function ObjectTable(props: { nodes: Node[]; label: string; open: Open; before?:
     <Table aria-label={label} stickyHeader={before + after > 0}>
       <Table.Thead>
         <Table.Tr>
-          <Table.Th>Object</Table.Th>
-          <Table.Th>Drift</Table.Th>
-          <Table.Th>Health</Table.Th>
-          <Table.Th>Wave</Table.Th>
-          <Table.Th>About</Table.Th>
-          <Table.Th>Links</Table.Th>
+          <Table.Th>{t('Object')}</Table.Th>
+          <Table.Th>{t('Drift')}</Table.Th>
+          <Table.Th>{t('Health')}</Table.Th>
+          <Table.Th>{t('Wave')}</Table.Th>
+          <Table.Th>{t('About')}</Table.Th>
+          <Table.Th>{t('Links')}</Table.Th>
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>

@@ -1,4 +1,5 @@
 import type { components } from '../../api/schema.gen';
+import { t } from '../../texts';
 
 export type AgentPolicy = components['schemas']['AgentPolicy'];
 
@@ -59,12 +60,12 @@ export function policyFacts(policy: AgentPolicy): PolicyFact[] {
     list('Namespaces', 'namespaces', 'all', String),
     list('Kinds', 'allow', 'all', kindOf),
     list('Never', 'deny', 'nothing', kindOf),
-    yes('Delete objects', 'allowDelete'),
-    yes('Prune what Git no longer has', 'allowPrune'),
-    yes('Changes by people', 'allowLiveEdit'),
-    yes('Cluster-scoped objects', 'allowClusterScoped'),
-    yes("The agent's own namespace", 'allowOwnNamespace'),
-    access('Logs and events', rules['logs']),
+    yes(t('Delete objects'), 'allowDelete'),
+    yes(t('Prune what Git no longer has'), 'allowPrune'),
+    yes(t('Changes by people'), 'allowLiveEdit'),
+    yes(t('Cluster-scoped objects'), 'allowClusterScoped'),
+    yes(t("The agent's own namespace"), 'allowOwnNamespace'),
+    access(t('Logs and events'), rules['logs']),
     access('Terminals', rules['exec']),
     access('Port-forward', rules['portForward']),
   ];

@@ -3,6 +3,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Cluster } from '../../api/client';
 import { useDenied } from '../../api/session';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { Confirm } from '../../ui/page';
 import { PauseDialog } from '../../ui/pause';
@@ -55,13 +56,13 @@ function Revoke({ cluster, close }: Props) {
   const revoke = useMutation(clusterMutations.revoke(cluster.name));
   return (
     <Confirm
-      title={`Cut off the agent of ${cluster.name}?`}
+      title={t('Cut off the agent of {{name}}?', { name: cluster.name })}
       action="Cut the agent off"
       typed={cluster.name}
       effects={[
-        'Its certificates and open join tokens stop working within five seconds.',
-        'What is deployed goes on running; nothing in the cluster is changed.',
-        'Until a new agent joins with a new token, nothing is synced, and every state here grows old.',
+        t('Its certificates and open join tokens stop working within five seconds.'),
+        t('What is deployed goes on running; nothing in the cluster is changed.'),
+        t('Until a new agent joins with a new token, nothing is synced, and every state here grows old.'),
       ]}
       denied={denied}
       error={revoke.error}
@@ -78,7 +79,7 @@ function Remove({ cluster, close, gone }: Props & { gone: () => void }) {
   const remove = useMutation(clusterMutations.remove(cluster.name));
   return (
     <Confirm
-      title={`Remove ${cluster.name}?`}
+      title={t('Remove {{name}}?', { name: cluster.name })}
       action="Remove the cluster"
       typed={cluster.name}
       effects={plan.data?.effects}
@@ -102,11 +103,11 @@ function AcceptHub({ cluster, close }: Props) {
   const accept = useMutation(clusterMutations.acceptHub(cluster.name));
   return (
     <Confirm
-      title={`Accept the hub's state for ${cluster.name}?`}
+      title={t("Accept the hub's state for {{name}}?", { name: cluster.name })}
       action="Accept the state of the hub"
       effects={[
-        'The agent takes over what the hub has, although it has seen newer rows.',
-        'That deletes nothing. What was decided in the lost rows has to be decided again.',
+        t('The agent takes over what the hub has, although it has seen newer rows.'),
+        t('That deletes nothing. What was decided in the lost rows has to be decided again.'),
       ]}
       denied={denied}
       error={accept.error}
@@ -125,9 +126,9 @@ function Keep({ cluster, close }: Props) {
   const q = cluster.quarantine;
   return (
     <Confirm
-      title={`Which Kubernetes cluster is ${cluster.name}?`}
+      title={t('Which Kubernetes cluster is {{name}}?', { name: cluster.name })}
       action="Keep this one"
-      effects={['The agent of the other one is refused from now on, and needs an enrolment of its own.']}
+      effects={[t('The agent of the other one is refused from now on, and needs an enrolment of its own.')]}
       denied={chosen ? denied : denied || 'Choose one of them first.'}
       error={keep.error}
       pending={keep.isPending}
@@ -136,10 +137,16 @@ function Keep({ cluster, close }: Props) {
       close={close}
     >
       {q && (
-        <Radio.Group label="The one that keeps the identity" value={chosen} onChange={setChosen}>
+        <Radio.Group label={t('The one that keeps the identity')} value={chosen} onChange={setChosen}>
           <Stack gap="xs" mt="xs">
-            <Radio value={q.known} label={`The one that enrolled: kube-system ${q.known}`} />
-            <Radio value={q.other} label={`The later one, from ${q.address}: kube-system ${q.other}`} />
+            <Radio value={q.known} label={t('The one that enrolled: kube-system {{known}}', { known: q.known })} />
+            <Radio
+              value={q.other}
+              label={t('The later one, from {{address}}: kube-system {{other}}', {
+                address: q.address,
+                other: q.other,
+              })}
+            />
           </Stack>
         </Radio.Group>
       )}
@@ -152,7 +159,7 @@ function Upgrade({ cluster, close }: Props) {
   const [image, setImage] = useState('');
   const upgrade = useMutation(clusterMutations.upgrade(cluster.name));
   return (
-    <Modal opened onClose={close} title={`Upgrade the agent of ${cluster.name}`}>
+    <Modal opened onClose={close} title={t('Upgrade the agent of {{name}}', { name: cluster.name })}>
       <Stack>
         {upgrade.error && <Problem error={upgrade.error} />}
         <Text size="sm">
@@ -160,8 +167,8 @@ function Upgrade({ cluster, close }: Props) {
           the agent goes back by itself.
         </Text>
         <TextInput
-          label="Image"
-          description="With a tag or a digest"
+          label={t('Image')}
+          description={t('With a tag or a digest')}
           placeholder="registry.example.com/capstan-agent:v1.2.3"
           required
           value={image}
@@ -169,7 +176,7 @@ function Upgrade({ cluster, close }: Props) {
         />
         <Group justify="flex-end">
           <Button variant="default" onClick={close}>
-            Cancel
+            {t('Cancel')}
           </Button>
           <ActionButton
             why={denied}
@@ -177,7 +184,7 @@ function Upgrade({ cluster, close }: Props) {
             loading={upgrade.isPending}
             onClick={() => upgrade.mutate(image, { onSuccess: close })}
           >
-            Upgrade
+            {t('Upgrade')}
           </ActionButton>
         </Group>
       </Stack>
@@ -196,25 +203,25 @@ function Edit({ cluster, close }: Props) {
   const update = useMutation(clusterMutations.update(cluster));
   const read = readLabels(labels);
   return (
-    <Modal opened onClose={close} title={`Edit ${cluster.name}`}>
+    <Modal opened onClose={close} title={t('Edit {{name}}', { name: cluster.name })}>
       <Stack>
         {update.error && <Problem error={update.error} />}
         <TextInput
-          label="Labels"
-          description="For generators and filters, such as env=prod, region=eu"
+          label={t('Labels')}
+          description={t('For generators and filters, such as env=prod, region=eu')}
           value={labels}
           error={read.error}
           onChange={(e) => setLabels(e.currentTarget.value)}
         />
         <TextInput
-          label="Address"
-          description="A URL that destinations may name it by. The hub never dials it."
+          label={t('Address')}
+          description={t('A URL that destinations may name it by. The hub never dials it.')}
           value={server}
           onChange={(e) => setServer(e.currentTarget.value)}
         />
         <Group justify="flex-end">
           <Button variant="default" onClick={close}>
-            Cancel
+            {t('Cancel')}
           </Button>
           <ActionButton
             why={denied}
@@ -227,7 +234,7 @@ function Edit({ cluster, close }: Props) {
               )
             }
           >
-            Save
+            {t('Save')}
           </ActionButton>
         </Group>
       </Stack>

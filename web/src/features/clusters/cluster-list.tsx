@@ -6,6 +6,7 @@ import type { Cluster } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { Labels, Page } from '../../ui/page';
@@ -17,11 +18,11 @@ import { connectionLook, matches, problemOf } from './model';
 import { UpgradeLine } from './upgrade-line';
 
 const filters = [
-  { value: '', label: 'All' },
-  { value: 'connected', label: 'Connected' },
-  { value: 'disconnected', label: 'Disconnected' },
-  { value: 'never', label: 'Never connected' },
-  { value: 'problems', label: 'With a problem' },
+  { value: '', label: t('All') },
+  { value: 'connected', label: t('Connected') },
+  { value: 'disconnected', label: t('Disconnected') },
+  { value: 'never', label: t('Never connected') },
+  { value: 'problems', label: t('With a problem') },
 ];
 
 /** The clusters, the state of their agents, and the way to add one. */
@@ -46,17 +47,17 @@ export function ClusterList() {
   const away = all.filter((c) => c.connection === 'Disconnected').length;
   return (
     <Page
-      title="Clusters"
+      title={t('Clusters')}
       about={
         clusters.data && `${all.length} ${all.length === 1 ? 'cluster' : 'clusters'}${away > 0 ? `, ${away} away` : ''}`
       }
       actions={
         <>
           <ActionButton variant="default" why={override} onClick={() => set({ pause: 'all' })}>
-            Pause all automation
+            {t('Pause all automation')}
           </ActionButton>
           <ActionButton why={denied} onClick={() => set({ enroll: 'new' })}>
-            Enrol a cluster
+            {t('Enrol a cluster')}
           </ActionButton>
         </>
       }
@@ -65,14 +66,14 @@ export function ClusterList() {
         <div className="filters">
           <TextInput
             className="grow"
-            aria-label="Search clusters"
-            placeholder="Name, label, address or version"
+            aria-label={t('Search clusters')}
+            placeholder={t('Name, label, address or version')}
             leftSection={<IconSearch size={16} aria-hidden />}
             value={search.q ?? ''}
             onChange={(e) => set({ q: e.currentTarget.value })}
           />
           <SegmentedControl
-            aria-label="State"
+            aria-label={t('State')}
             size="xs"
             value={search.state ?? ''}
             data={filters}
@@ -84,13 +85,15 @@ export function ClusterList() {
         query={clusters}
         empty={(d) =>
           d.items.length === 0 ? (
-            <Nothing title="No cluster is enrolled yet.">
-              Its agent dials out to the hub; the hub needs no credential for it.
+            <Nothing title={t('No cluster is enrolled yet.')}>
+              {t('Its agent dials out to the hub; the hub needs no credential for it.')}
             </Nothing>
           ) : undefined
         }
       >
-        {() => (shown.length === 0 ? <Nothing title="No cluster matches the search." /> : <Rows clusters={shown} />)}
+        {() =>
+          shown.length === 0 ? <Nothing title={t('No cluster matches the search.')} /> : <Rows clusters={shown} />
+        }
       </Screen>
       {search.pause && <PauseDialog close={() => set({ pause: undefined })} />}
       {search.enroll && (
@@ -107,17 +110,17 @@ export function ClusterList() {
 function Rows({ clusters }: { clusters: Cluster[] }) {
   return (
     <div className="wide">
-      <Table highlightOnHover aria-label="Clusters" mt="xs">
+      <Table highlightOnHover aria-label={t('Clusters')} mt="xs">
         <Table.Thead>
           <Table.Tr>
-            <Table.Th>Name</Table.Th>
-            <Table.Th>Agent</Table.Th>
-            <Table.Th>Last seen</Table.Th>
-            <Table.Th className="second">Kubernetes</Table.Th>
-            <Table.Th className="second">Agent version</Table.Th>
-            <Table.Th className="second">Applications</Table.Th>
-            <Table.Th className="second">Objects</Table.Th>
-            <Table.Th className="second">Behind by</Table.Th>
+            <Table.Th>{t('Name')}</Table.Th>
+            <Table.Th>{t('Agent')}</Table.Th>
+            <Table.Th>{t('Last seen')}</Table.Th>
+            <Table.Th className="second">{t('Kubernetes')}</Table.Th>
+            <Table.Th className="second">{t('Agent version')}</Table.Th>
+            <Table.Th className="second">{t('Applications')}</Table.Th>
+            <Table.Th className="second">{t('Objects')}</Table.Th>
+            <Table.Th className="second">{t('Behind by')}</Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>

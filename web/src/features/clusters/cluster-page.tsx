@@ -7,6 +7,7 @@ import type { Cluster } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { DriftBadge, StateBadge, StateMark } from '../../ui/badges';
 import { Fact, Labels, Page, SectionTitle } from '../../ui/page';
@@ -19,10 +20,10 @@ import { OwnersPolicy } from './owners-policy';
 import { UpgradeLine } from './upgrade-line';
 
 const tabs = [
-  { key: 'applications', label: 'Applications' },
-  { key: 'limits', label: 'Limits' },
-  { key: 'enrolments', label: 'Enrolments' },
-  { key: 'events', label: 'Events' },
+  { key: 'applications', label: t('Applications') },
+  { key: 'limits', label: t('Limits') },
+  { key: 'enrolments', label: t('Enrolments') },
+  { key: 'events', label: t('Events') },
 ] as const;
 
 /** One cluster: its agent, its applications, what limits it, and everything that can be done to it. */
@@ -36,7 +37,7 @@ export function ClusterPage() {
       replace: true,
     });
   const cluster = useQuery(clusterQueries.one(name));
-  const tab = tabs.find((t) => t.key === search.tab)?.key ?? 'applications';
+  const tab = tabs.find((tab) => tab.key === search.tab)?.key ?? 'applications';
   const c = cluster.data;
   return (
     <Page
@@ -51,7 +52,7 @@ export function ClusterPage() {
       }
       actions={c && <Actions cluster={c} ask={(ask) => set({ ask })} />}
       facts={c && <Facts cluster={c} />}
-      tabs={tabs.map((t) => (t.key === 'applications' ? { ...t, count: c?.counts?.applications } : t))}
+      tabs={tabs.map((tab) => (tab.key === 'applications' ? { ...tab, count: c?.counts?.applications } : tab))}
       tab={tab}
       open={(next) => set({ tab: next })}
     >
@@ -83,27 +84,27 @@ function Actions({ cluster, ask }: { cluster: Cluster; ask: (ask: Ask) => void }
   return (
     <>
       <ActionButton variant="default" why={override} onClick={() => ask('pause')}>
-        Pause automation
+        {t('Pause automation')}
       </ActionButton>
       {cluster.upgradable && (
         <ActionButton why={override} onClick={() => ask('upgrade')}>
-          Upgrade agent
+          {t('Upgrade agent')}
         </ActionButton>
       )}
       <Menu position="bottom-end">
         <Menu.Target>
-          <ActionIcon variant="default" size={28} aria-label={`More about ${cluster.name}`}>
+          <ActionIcon variant="default" size={28} aria-label={t('More about {{name}}', { name: cluster.name })}>
             <IconDots size={16} aria-hidden />
           </ActionIcon>
         </Menu.Target>
         <Menu.Dropdown>
-          <Menu.Item onClick={() => ask('edit')}>Edit labels and address</Menu.Item>
+          <Menu.Item onClick={() => ask('edit')}>{t('Edit labels and address')}</Menu.Item>
           <Menu.Item renderRoot={(p) => <Link to="/clusters" search={{ enroll: cluster.name }} {...p} />}>
-            New join token
+            {t('New join token')}
           </Menu.Item>
-          <Menu.Item onClick={() => ask('revoke')}>Cut the agent off</Menu.Item>
+          <Menu.Item onClick={() => ask('revoke')}>{t('Cut the agent off')}</Menu.Item>
           <Menu.Item color="red" onClick={() => ask('remove')}>
-            Remove the cluster
+            {t('Remove the cluster')}
           </Menu.Item>
         </Menu.Dropdown>
       </Menu>
@@ -115,27 +116,35 @@ function Facts({ cluster: c }: { cluster: Cluster }) {
   return (
     <>
       <Fact
-        label="Heartbeat"
+        label={t('Heartbeat')}
         title={exact(c.lastSeen)}
-        note={c.backlog ? `${c.backlog} changes wait in the agent` : ''}
+        note={c.backlog ? t('{{backlog}} changes wait in the agent', { backlog: c.backlog }) : ''}
       >
         {ago(c.lastSeen, Date.now())}
       </Fact>
-      <Fact label="Agent" note={<UpgradeLine upgrade={c.upgrade} />}>
+      <Fact label={t('Agent')} note={<UpgradeLine upgrade={c.upgrade} />}>
         {c.agentVersion ?? '–'}
       </Fact>
-      <Fact label="Kubernetes" note={c.counts ? `${c.counts.apis} APIs` : ''}>
+      <Fact label={t('Kubernetes')} note={c.counts ? t('{{apis}} APIs', { apis: c.counts.apis }) : ''}>
         {c.kubeVersion ?? '–'}
       </Fact>
-      <Fact label="Rights" note={c.scope?.project ? `belongs to project ${c.scope.project}` : ''}>
-        {c.scope?.namespaces?.length ? `${c.scope.namespaces.length} namespaces` : 'Every namespace'}
+      <Fact
+        label={t('Rights')}
+        note={c.scope?.project ? t('belongs to project {{project}}', { project: c.scope.project }) : ''}
+      >
+        {c.scope?.namespaces?.length ? t('{{n}} namespaces', { n: c.scope.namespaces.length }) : t('Every namespace')}
       </Fact>
-      <Fact label="Objects" note={`${c.counts?.applications ?? 0} applications`}>
+      <Fact
+        label={t('Objects')}
+        note={t('{{applications}} applications', { applications: c.counts?.applications ?? 0 })}
+      >
         {c.counts?.objects ?? '–'}
       </Fact>
       <Fact
-        label="Behind by"
-        note={c.receipt ? `equal on both sides ${ago(c.receipt.at, Date.now())}` : 'no receipt yet'}
+        label={t('Behind by')}
+        note={
+          c.receipt ? t('equal on both sides {{time}}', { time: ago(c.receipt.at, Date.now()) }) : t('no receipt yet')
+        }
       >
         {behind(c)}
       </Fact>
@@ -162,7 +171,7 @@ function Trouble({ cluster: c, ask }: { cluster: Cluster; ask: (ask: Ask) => voi
               Since {exact(c.quarantine.since)}. The later one came from {c.quarantine.address}.
             </Text>
             <Button size="compact-sm" onClick={() => ask('keep')}>
-              Choose which one keeps it
+              {t('Choose which one keeps it')}
             </Button>
           </>
         )}
@@ -173,7 +182,7 @@ function Trouble({ cluster: c, ask }: { cluster: Cluster; ask: (ask: Ask) => voi
               deleted meanwhile.
             </Text>
             <Button size="compact-sm" onClick={() => ask('accept-hub')}>
-              Accept the state of the hub
+              {t('Accept the state of the hub')}
             </Button>
           </>
         )}
@@ -185,21 +194,21 @@ function Trouble({ cluster: c, ask }: { cluster: Cluster; ask: (ask: Ask) => voi
 function Applications({ name }: { name: string }) {
   const apps = useQuery(clusterQueries.applications(name));
   return (
-    <section aria-label="Applications">
+    <section aria-label={t('Applications')}>
       <SectionTitle
         right={
           <Link to="/applications" search={{ q: `cluster:${JSON.stringify(name)}` }}>
-            All on this cluster
+            {t('All on this cluster')}
           </Link>
         }
       >
-        Applications
+        {t('Applications')}
       </SectionTitle>
       <Screen
         query={apps}
         empty={(d) =>
           d.items.length === 0 ? (
-            <Nothing title="No application is deployed to this cluster.">
+            <Nothing title={t('No application is deployed to this cluster.')}>
               Name it as <code>destination.name</code> of one.
             </Nothing>
           ) : undefined
@@ -207,15 +216,15 @@ function Applications({ name }: { name: string }) {
       >
         {(d) => (
           <div className="wide">
-            <Table highlightOnHover aria-label={`Applications on ${name}`}>
+            <Table highlightOnHover aria-label={t('Applications on {{name}}', { name })}>
               <Table.Thead>
                 <Table.Tr>
-                  <Table.Th>Name</Table.Th>
-                  <Table.Th>State</Table.Th>
-                  <Table.Th>Why</Table.Th>
-                  <Table.Th className="second">Drift</Table.Th>
-                  <Table.Th className="second">Project</Table.Th>
-                  <Table.Th className="second">Namespace</Table.Th>
+                  <Table.Th>{t('Name')}</Table.Th>
+                  <Table.Th>{t('State')}</Table.Th>
+                  <Table.Th>{t('Why')}</Table.Th>
+                  <Table.Th className="second">{t('Drift')}</Table.Th>
+                  <Table.Th className="second">{t('Project')}</Table.Th>
+                  <Table.Th className="second">{t('Namespace')}</Table.Th>
                 </Table.Tr>
               </Table.Thead>
               <Table.Tbody>
@@ -258,13 +267,13 @@ function Limits({ cluster: c }: { cluster: Cluster }) {
     ['Address', c.server || 'none: destinations name it by its name'],
     ['Project', c.scope?.project || 'none: projects list it among their destinations'],
     ['Namespaces', c.scope?.namespaces?.join(', ') || 'all'],
-    ['Cluster-scoped objects', !c.scope?.namespaces?.length || c.scope.clusterResources ? 'managed' : 'left alone'],
-    ['Identity', c.fingerprint ? `kube-system ${c.fingerprint}` : 'not known before its agent connects'],
-    ['Upgrades by the hub', c.upgradable ? 'permitted by the owner' : 'not permitted by the owner'],
+    [t('Cluster-scoped objects'), !c.scope?.namespaces?.length || c.scope.clusterResources ? 'managed' : 'left alone'],
+    ['Identity', c.fingerprint ? `kube-system ${c.fingerprint}` : t('not known before its agent connects')],
+    [t('Upgrades by the hub'), c.upgradable ? t('permitted by the owner') : t('not permitted by the owner')],
   ];
   return (
-    <section aria-label="Limits">
-      <SectionTitle>Registration</SectionTitle>
+    <section aria-label={t('Limits')}>
+      <SectionTitle>{t('Registration')}</SectionTitle>
       <dl className="facts-list cluster-terms">
         {facts.map(([label, value]) => (
           <Fragment key={label}>
@@ -280,16 +289,16 @@ function Limits({ cluster: c }: { cluster: Cluster }) {
 
 function Enrolments({ cluster: c }: { cluster: Cluster }) {
   const all = c.enrolments ?? [];
-  if (all.length === 0) return <Nothing title="No join token was made for this cluster." />;
+  if (all.length === 0) return <Nothing title={t('No join token was made for this cluster.')} />;
   return (
     <div className="wide">
-      <Table aria-label="Enrolments">
+      <Table aria-label={t('Enrolments')}>
         <Table.Thead>
           <Table.Tr>
-            <Table.Th>Token</Table.Th>
-            <Table.Th>State</Table.Th>
-            <Table.Th>Made by</Table.Th>
-            <Table.Th>Attempts</Table.Th>
+            <Table.Th>{t('Token')}</Table.Th>
+            <Table.Th>{t('State')}</Table.Th>
+            <Table.Th>{t('Made by')}</Table.Th>
+            <Table.Th>{t('Attempts')}</Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
@@ -300,10 +309,10 @@ function Enrolments({ cluster: c }: { cluster: Cluster }) {
               </Table.Td>
               <Table.Td>
                 {e.usedAt
-                  ? `Used ${exact(e.usedAt)}`
+                  ? t('Used {{time}}', { time: exact(e.usedAt) })
                   : Date.parse(e.expiresAt) < Date.now()
-                    ? `Expired ${exact(e.expiresAt)}`
-                    : `Open until ${exact(e.expiresAt)}`}
+                    ? t('Expired {{time}}', { time: exact(e.expiresAt) })
+                    : t('Open until {{time}}', { time: exact(e.expiresAt) })}
               </Table.Td>
               <Table.Td>{e.createdBy}</Table.Td>
               <Table.Td>
@@ -324,20 +333,22 @@ function Enrolments({ cluster: c }: { cluster: Cluster }) {
 function Events({ name }: { name: string }) {
   const denied = useDenied('audit', 'get');
   const events = useQuery({ ...clusterQueries.events(name), enabled: !denied });
-  if (denied) return <Nothing title="You may not see who did what here.">{denied}</Nothing>;
+  if (denied) return <Nothing title={t('You may not see who did what here.')}>{denied}</Nothing>;
   return (
     <Screen
       query={events}
-      empty={(d) => (d.items.length === 0 ? <Nothing title="Nobody has done anything to this cluster." /> : undefined)}
+      empty={(d) =>
+        d.items.length === 0 ? <Nothing title={t('Nobody has done anything to this cluster.')} /> : undefined
+      }
     >
       {(d) => (
-        <Table aria-label="Events">
+        <Table aria-label={t('Events')}>
           <Table.Thead>
             <Table.Tr>
-              <Table.Th>Time</Table.Th>
-              <Table.Th>What</Table.Th>
-              <Table.Th>By</Table.Th>
-              <Table.Th className="second">Reason</Table.Th>
+              <Table.Th>{t('Time')}</Table.Th>
+              <Table.Th>{t('What')}</Table.Th>
+              <Table.Th>{t('By')}</Table.Th>
+              <Table.Th className="second">{t('Reason')}</Table.Th>
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>

@@ -12,6 +12,7 @@ import type { ShapeName, Tone } from '../../ui/shapes';
 import { Problem } from '../../ui/states';
 import { clusterMutations, clusterQueries } from './api';
 import './clusters.css';
+import { t } from '../../texts';
 import {
   commandOf,
   doctorOf,
@@ -50,7 +51,7 @@ export function EnrollDialog({ denied, again, close }: { denied: string; again?:
     <Modal
       opened
       onClose={close}
-      title={again ? `New join token for ${again}` : 'Enrol a cluster'}
+      title={again ? t('New join token for {{again}}', { again }) : t('Enrol a cluster')}
       size={enroll.data ? 900 : 'lg'}
     >
       {enroll.data ? (
@@ -73,8 +74,8 @@ export function EnrollDialog({ denied, again, close }: { denied: string; again?:
           <Stack>
             {enroll.error && <Problem error={enroll.error} />}
             <TextInput
-              label="Name"
-              description="How destinations name it: small letters, digits and dashes, such as prod-eu-1"
+              label={t('Name')}
+              description={t('How destinations name it: small letters, digits and dashes, such as prod-eu-1')}
               required
               data-autofocus
               readOnly={again !== undefined}
@@ -82,8 +83,8 @@ export function EnrollDialog({ denied, again, close }: { denied: string; again?:
               onChange={(e) => setChoice({ ...choice, name: e.currentTarget.value })}
             />
             <TextInput
-              label="Labels"
-              description="For generators and filters, such as env=prod, region=eu"
+              label={t('Labels')}
+              description={t('For generators and filters, such as env=prod, region=eu')}
               value={choice.labels}
               error={error}
               onChange={(e) => setChoice({ ...choice, labels: e.currentTarget.value })}
@@ -91,7 +92,7 @@ export function EnrollDialog({ denied, again, close }: { denied: string; again?:
             <Rights choice={choice} set={setChoice} />
             <Group justify="flex-end">
               <Button variant="default" onClick={close}>
-                Cancel
+                {t('Cancel')}
               </Button>
               <ActionButton
                 type="submit"
@@ -99,7 +100,7 @@ export function EnrollDialog({ denied, again, close }: { denied: string; again?:
                 disabled={!choice.name || error !== '' || (choice.mode === 'namespaced' && namespaces.length === 0)}
                 loading={enroll.isPending}
               >
-                Make a join token
+                {t('Make a join token')}
               </ActionButton>
             </Group>
           </Stack>
@@ -114,10 +115,10 @@ function Rights({ choice, set }: { choice: Choice; set: (choice: Choice) => void
   return (
     <div>
       <Text size="xs" fw={500} mb={4}>
-        Rights of the agent in the cluster
+        {t('Rights of the agent in the cluster')}
       </Text>
       <SegmentedControl
-        aria-label="Rights of the agent in the cluster"
+        aria-label={t('Rights of the agent in the cluster')}
         value={choice.mode}
         data={modes.map(({ value, label }) => ({ value, label }))}
         onChange={(value) => set({ ...choice, mode: modes.find((m) => m.value === value)?.value ?? 'cluster' })}
@@ -128,8 +129,8 @@ function Rights({ choice, set }: { choice: Choice; set: (choice: Choice) => void
       {choice.mode === 'namespaced' && (
         <TextInput
           mt="xs"
-          label="Namespaces"
-          description="They must exist, such as shop, payments"
+          label={t('Namespaces')}
+          description={t('They must exist, such as shop, payments')}
           required
           value={choice.namespaces}
           onChange={(e) => set({ ...choice, namespaces: e.currentTarget.value })}
@@ -167,11 +168,11 @@ function Connect(props: {
           <Group justify="space-between">
             <Text size="sm">
               {form === 'binary'
-                ? 'Run this where a kubeconfig of the cluster is'
-                : 'Run this where kubectl and helm reach the cluster'}
+                ? t('Run this where a kubeconfig of the cluster is')
+                : t('Run this where kubectl and helm reach the cluster')}
             </Text>
             <SegmentedControl
-              aria-label="Form of the command"
+              aria-label={t('Form of the command')}
               size="xs"
               value={form}
               data={forms.map((value) => ({ value, label: formLabels[value] }))}
@@ -182,7 +183,7 @@ function Connect(props: {
           <Text size="sm" c="dimmed">
             The token works once, until {exact(enrolment.expiresAt)}.{' '}
             <Button variant="subtle" size="compact-sm" loading={renewing} onClick={renew}>
-              New token
+              {t('New token')}
             </Button>
           </Text>
           {!connected && (
@@ -192,7 +193,7 @@ function Connect(props: {
               <CopyButton value={doctorOf(enrolment, form)}>
                 {({ copied, copy }) => (
                   <Button variant="subtle" size="compact-sm" onClick={copy}>
-                    {copied ? 'Copied the check' : 'Copy the check'}
+                    {copied ? t('Copied the check') : t('Copy the check')}
                   </Button>
                 )}
               </CopyButton>
@@ -203,15 +204,15 @@ function Connect(props: {
       </div>
       <Group justify="space-between">
         <Text size="sm" c="dimmed">
-          You can close this; the cluster stays in the list.
+          {t('You can close this; the cluster stays in the list.')}
         </Text>
         <Group gap="xs">
           <Button variant="default" onClick={close}>
-            Close
+            {t('Close')}
           </Button>
           {connected && (
             <Button renderRoot={(p) => <Link to="/clusters/$name" params={{ name: enrolment.cluster.name }} {...p} />}>
-              Open cluster
+              {t('Open cluster')}
             </Button>
           )}
         </Group>
@@ -221,10 +222,10 @@ function Connect(props: {
 }
 
 const stepLooks: Record<Step['state'], { label: string; tone: Tone; shape: ShapeName }> = {
-  done: { label: 'Done', tone: 'ok', shape: 'done' },
-  running: { label: 'Waiting', tone: 'working', shape: 'running' },
-  failed: { label: 'Failed', tone: 'failed', shape: 'failed' },
-  open: { label: 'Not yet', tone: 'unknown', shape: 'absent' },
+  done: { label: t('Done'), tone: 'ok', shape: 'done' },
+  running: { label: t('Waiting'), tone: 'working', shape: 'running' },
+  failed: { label: t('Failed'), tone: 'failed', shape: 'failed' },
+  open: { label: t('Not yet'), tone: 'unknown', shape: 'absent' },
 };
 
 /** How far the agent has come, as the hub sees it. */
@@ -239,9 +240,13 @@ function Progress({ cluster, made }: { cluster: Cluster | undefined; made: strin
   return (
     <div>
       <Text size="sm" fw={600} mb={4} aria-live="polite">
-        {connected ? 'The agent is connected.' : refusal ? 'The hub refused an agent.' : 'Waiting for the agent …'}
+        {connected
+          ? t('The agent is connected.')
+          : refusal
+            ? t('The hub refused an agent.')
+            : t('Waiting for the agent …')}
       </Text>
-      <ol className="enroll-steps" aria-label="Steps of the enrolment">
+      <ol className="enroll-steps" aria-label={t('Steps of the enrolment')}>
         {all.map((s) => (
           <li key={s.key} data-state={s.state} data-step={s.key}>
             <span className="state" data-tone={stepLooks[s.state].tone}>
@@ -255,7 +260,12 @@ function Progress({ cluster, made }: { cluster: Cluster | undefined; made: strin
         ))}
       </ol>
       {refusal && (
-        <Alert color="red" mt="xs" role="alert" title={`Refused at ${exact(refusal.at)} from ${refusal.address}`}>
+        <Alert
+          color="red"
+          mt="xs"
+          role="alert"
+          title={t('Refused at {{time}} from {{address}}', { time: exact(refusal.at), address: refusal.address })}
+        >
           {sentence(fixOf(refusal.stage) || refusal.message)}
         </Alert>
       )}

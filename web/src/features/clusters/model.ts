@@ -1,5 +1,6 @@
 import type { Cluster, Enrolment } from '../../api/client';
 import { took } from '../../format/format';
+import { t } from '../../texts';
 import type { ShapeName, Tone } from '../../ui/shapes';
 
 interface Look {
@@ -10,14 +11,14 @@ interface Look {
 
 /** How the connection of a cluster's agent looks. A quarantine prevails over it. */
 export function connectionLook(cluster: Cluster): Look {
-  if (cluster.quarantine) return { label: 'Quarantined', tone: 'paused', shape: 'shield' };
+  if (cluster.quarantine) return { label: t('Quarantined'), tone: 'paused', shape: 'shield' };
   switch (cluster.connection) {
     case 'Connected':
-      return { label: 'Connected', tone: 'ok', shape: 'plug' };
+      return { label: t('Connected'), tone: 'ok', shape: 'plug' };
     case 'Disconnected':
-      return { label: 'Disconnected', tone: 'failed', shape: 'away' };
+      return { label: t('Disconnected'), tone: 'failed', shape: 'away' };
     default:
-      return { label: 'Never connected', tone: 'unknown', shape: 'absent' };
+      return { label: t('Never connected'), tone: 'unknown', shape: 'absent' };
   }
 }
 
@@ -28,12 +29,12 @@ export type StateFilter = (typeof states)[number];
 /** What somebody has to look at, as one sentence; empty: nothing. */
 export function problemOf(cluster: Cluster): string {
   if (cluster.quarantine) return 'two Kubernetes clusters use its identity, and both are refused';
-  if (cluster.rewind) return 'its agent has a newer log than the hub, and waits for a decision';
+  if (cluster.rewind) return t('its agent has a newer log than the hub, and waits for a decision');
   if (cluster.refusal) return `an agent was refused: ${cluster.refusal.message}`;
   const phase = cluster.upgrade?.phase;
-  if (phase === 'RolledBack' || phase === 'Failed') return cluster.upgrade?.message || 'the last upgrade failed';
+  if (phase === 'RolledBack' || phase === 'Failed') return cluster.upgrade?.message || t('the last upgrade failed');
   if (cluster.refused) return `a second agent with its identity was refused from ${cluster.refused.address}`;
-  return cluster.connection === 'Disconnected' ? 'its agent is not connected' : '';
+  return cluster.connection === 'Disconnected' ? t('its agent is not connected') : '';
 }
 
 /** Whether a cluster is in a state and has a text in its name, labels, address or versions. */
@@ -65,18 +66,18 @@ export function readLabels(text: string): { labels: Record<string, string>; erro
 export const modes = [
   {
     value: 'cluster',
-    label: 'Whole cluster',
-    about: 'It manages every kind in every namespace. Projects and the policy of the owner narrow that.',
+    label: t('Whole cluster'),
+    about: t('It manages every kind in every namespace. Projects and the policy of the owner narrow that.'),
   },
   {
     value: 'namespaced',
-    label: 'Some namespaces',
-    about: 'It manages objects of the listed namespaces alone, and nothing of the cluster as a whole.',
+    label: t('Some namespaces'),
+    about: t('It manages objects of the listed namespaces alone, and nothing of the cluster as a whole.'),
   },
   {
     value: 'observe',
-    label: 'Observe',
-    about: 'It reads and compares; every sync is refused by the API server.',
+    label: t('Observe'),
+    about: t('It reads and compares; every sync is refused by the API server.'),
   },
 ] as const;
 export type Mode = (typeof modes)[number]['value'];
@@ -119,31 +120,35 @@ export interface Step {
 const failures: Record<string, { step: Step['key']; fix: string }> = {
   token: {
     step: 'reached',
-    fix: 'The join token is not one of this hub. Copy the whole command again, or make a new token.',
+    fix: t('The join token is not one of this hub. Copy the whole command again, or make a new token.'),
   },
-  expired: { step: 'reached', fix: 'The join token has expired. Make a new token and run the new command.' },
+  expired: { step: 'reached', fix: t('The join token has expired. Make a new token and run the new command.') },
   used: {
     step: 'reached',
-    fix: 'The join token was used before; it works once. If that was not you, remove this cluster. Otherwise make a new token.',
+    fix: t(
+      'The join token was used before; it works once. If that was not you, remove this cluster. Otherwise make a new token.',
+    ),
   },
   version: {
     step: 'reached',
-    fix: 'Hub and agent are too far apart. Use the image of the version that the hub names.',
+    fix: t('Hub and agent are too far apart. Use the image of the version that the hub names.'),
   },
   csr: {
     step: 'certificate',
-    fix: 'The certificate request is not one that the hub signs. Use an agent of this release.',
+    fix: t('The certificate request is not one that the hub signs. Use an agent of this release.'),
   },
-  store: { step: 'certificate', fix: 'The hub could not store the enrolment. The agent tries again by itself.' },
+  store: { step: 'certificate', fix: t('The hub could not store the enrolment. The agent tries again by itself.') },
   certificate: {
     step: 'connected',
-    fix: 'The certificate is not valid now. Compare the clock of the node with that of the hub, then enrol again if it has expired.',
+    fix: t(
+      'The certificate is not valid now. Compare the clock of the node with that of the hub, then enrol again if it has expired.',
+    ),
   },
-  suspended: { step: 'connected', fix: 'The tenant is suspended. A platform admin resumes it.' },
-  replaced: { step: 'connected', fix: 'Another agent has taken this identity. Make a new token for this one.' },
+  suspended: { step: 'connected', fix: t('The tenant is suspended. A platform admin resumes it.') },
+  replaced: { step: 'connected', fix: t('Another agent has taken this identity. Make a new token for this one.') },
   fingerprint: {
     step: 'connected',
-    fix: 'Another Kubernetes cluster uses this identity. Choose which one keeps it on the page of the cluster.',
+    fix: t('Another Kubernetes cluster uses this identity. Choose which one keeps it on the page of the cluster.'),
   },
 };
 
@@ -163,30 +168,30 @@ export function steps(cluster: Cluster | undefined, madeAt: string, seen?: strin
   const reached = first?.at ?? issued;
   const failed = !connected && cluster?.refusal ? failures[cluster.refusal.stage] : undefined;
   const all: { key: Step['key']; label: string; done: boolean; note: string }[] = [
-    { key: 'token', label: 'Join token made', done: true, note: '' },
+    { key: 'token', label: t('Join token made'), done: true, note: '' },
     {
       key: 'reached',
-      label: 'Agent reached the hub',
+      label: t('Agent reached the hub'),
       done: !!reached || connected,
       note: [first?.address ? `from ${first.address}` : '', took(madeAt, reached)].filter(Boolean).join(', '),
     },
     {
       key: 'certificate',
-      label: 'Certificate issued',
+      label: t('Certificate issued'),
       done: !!issued || connected,
       note: issued && reached ? took(reached, issued) : '',
     },
     {
       key: 'connected',
-      label: 'Agent connected',
+      label: t('Agent connected'),
       done: connected,
       note: connected ? [cluster?.agentVersion, took(issued, seen)].filter(Boolean).join(', ') : '',
     },
     {
       key: 'inventory',
-      label: 'Ready for applications',
+      label: t('Ready for applications'),
       done: connected && !!cluster?.kubeVersion,
-      note: cluster?.kubeVersion ? `Kubernetes ${cluster.kubeVersion}` : '',
+      note: cluster?.kubeVersion ? t('Kubernetes {{kubeVersion}}', { kubeVersion: cluster.kubeVersion }) : '',
     },
   ];
   const next = all.find((s) => !s.done)?.key;
@@ -198,16 +203,16 @@ export function steps(cluster: Cluster | undefined, madeAt: string, seen?: strin
 }
 
 const acts: Record<string, string> = {
-  create: 'Add the cluster',
-  update: 'Change the cluster',
-  delete: 'Remove the cluster',
-  enroll: 'Make a join token',
-  revoke: 'Revoke the certificates of the agent',
-  upgrade: 'Upgrade the agent',
-  pause: 'Pause automation',
-  resume: 'Resume automation',
-  keep: 'Decide which of two Kubernetes clusters keeps the identity',
-  'accept-hub': 'Accept the state of the hub',
+  create: t('Add the cluster'),
+  update: t('Change the cluster'),
+  delete: t('Remove the cluster'),
+  enroll: t('Make a join token'),
+  revoke: t('Revoke the certificates of the agent'),
+  upgrade: t('Upgrade the agent'),
+  pause: t('Pause automation'),
+  resume: t('Resume automation'),
+  keep: t('Decide which of two Kubernetes clusters keeps the identity'),
+  'accept-hub': t('Accept the state of the hub'),
 };
 
 /** The acts of the audit log on a cluster, in words; an action that is not known stays as it is. */

@@ -2,6 +2,7 @@ import { Alert, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Fragment } from 'react';
 import { sentence } from '../../api/errors';
+import { t } from '../../texts';
 import { SectionTitle } from '../../ui/page';
 import { Shape } from '../../ui/shapes';
 import { Screen } from '../../ui/states';
@@ -9,17 +10,17 @@ import { policyFacts } from './agent-policy';
 import { clusterQueries } from './api';
 
 const modes: Readonly<Record<string, string>> = {
-  cluster: 'in the whole cluster',
-  namespaced: 'in the namespaces of its chart',
-  observe: 'to look, and not to change anything',
+  cluster: t('in the whole cluster'),
+  namespaced: t('in the namespaces of its chart'),
+  observe: t('to look, and not to change anything'),
 };
 
 /** What the owner of a cluster permits its agent to do, whatever the hub says. */
 export function OwnersPolicy({ name }: { name: string }) {
   const policy = useQuery(clusterQueries.policy(name));
   return (
-    <section aria-label="Policy of the owner" className="owners-policy">
-      <SectionTitle>Policy of the owner</SectionTitle>
+    <section aria-label={t('Policy of the owner')} className="owners-policy">
+      <SectionTitle>{t('Policy of the owner')}</SectionTitle>
       <Text size="sm" c="dimmed" mb="xs">
         Its agent obeys it, whatever the hub says. It is set by <code>guard</code> in the values of the agent's chart.
       </Text>
@@ -27,12 +28,17 @@ export function OwnersPolicy({ name }: { name: string }) {
         {(p) => (
           <>
             {p.broken && (
-              <Alert color="red" role="alert" title="The policy cannot be read, so the agent permits nothing." mb="sm">
+              <Alert
+                color="red"
+                role="alert"
+                title={t('The policy cannot be read, so the agent permits nothing.')}
+                mb="sm"
+              >
                 {sentence(p.broken)}
               </Alert>
             )}
             <dl className="facts-list cluster-terms">
-              <dt>Rights in Kubernetes</dt>
+              <dt>{t('Rights in Kubernetes')}</dt>
               <dd>
                 {modes[p.mode] ?? p.mode}
                 {p.namespaces?.length ? `: ${p.namespaces.join(', ')}` : ''}
@@ -46,7 +52,7 @@ export function OwnersPolicy({ name }: { name: string }) {
                     ) : (
                       <span className="state quiet" data-tone="attention">
                         <Shape name="barred" />
-                        <span className="word">{p.broken ? 'not permitted' : f.value}</span>
+                        <span className="word">{p.broken ? t('not permitted') : f.value}</span>
                       </span>
                     )}
                   </dd>

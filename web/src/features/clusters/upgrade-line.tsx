@@ -1,12 +1,13 @@
 import { Text } from '@mantine/core';
 import type { Cluster } from '../../api/client';
 import { exact } from '../../format/format';
+import { t } from '../../texts';
 
 const words = {
-  Pending: 'waits for the agent',
-  Running: 'is under way',
+  Pending: t('waits for the agent'),
+  Running: t('is under way'),
   Succeeded: 'succeeded',
-  RolledBack: 'was taken back',
+  RolledBack: t('was taken back'),
   Failed: 'failed',
 } as const;
 
@@ -17,7 +18,11 @@ export function UpgradeLine({ upgrade }: { upgrade: Cluster['upgrade'] }) {
     <Text
       size="xs"
       c={upgrade.phase === 'RolledBack' || upgrade.phase === 'Failed' ? 'var(--failed-text)' : 'dimmed'}
-      title={`${upgrade.image}, ordered by ${upgrade.by} ${exact(upgrade.orderedAt)}`}
+      title={t('{{image}}, ordered by {{by}} {{time}}', {
+        image: upgrade.image,
+        by: upgrade.by,
+        time: exact(upgrade.orderedAt),
+      })}
     >
       Upgrade {words[upgrade.phase]}
       {upgrade.message && `: ${upgrade.message}`}

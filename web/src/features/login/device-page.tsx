@@ -4,6 +4,7 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { type FormEvent, useEffect, useState } from 'react';
 import { meQuery } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { Rich, t } from '../../texts';
 import { StateMark } from '../../ui/badges';
 import { Brand } from '../../ui/shapes';
 import { Problem } from '../../ui/states';
@@ -31,11 +32,14 @@ export function DevicePage() {
         <Brand />
         <Stack>
           <Title order={1} size="h3">
-            Sign a device in
+            {t('Sign a device in')}
           </Title>
           {me && (
             <Text size="sm">
-              You are signed in as <b>{me.username}</b> of <b>{me.tenant}</b>.
+              <Rich
+                text="You are signed in as <user/> of <tenant/>."
+                parts={{ user: <b>{me.username}</b>, tenant: <b>{me.tenant}</b> }}
+              />
             </Text>
           )}
           {decide.isSuccess && device ? (
@@ -77,8 +81,8 @@ function Typed({ problem, busy, find }: { problem: unknown; busy: boolean; find:
       <Stack>
         {problem !== null && <Problem error={problem} />}
         <TextInput
-          label="Code"
-          description="The eight letters that your terminal shows"
+          label={t('Code')}
+          description={t('The eight letters that your terminal shows')}
           placeholder="WDJB-MJHT"
           required
           autoFocus
@@ -90,7 +94,7 @@ function Typed({ problem, busy, find }: { problem: unknown; busy: boolean; find:
           onChange={(e) => setCode(e.currentTarget.value.toUpperCase())}
         />
         <Button type="submit" loading={busy}>
-          Continue
+          {t('Continue')}
         </Button>
       </Stack>
     </form>
@@ -113,32 +117,33 @@ function Decide({ device, compare, problem, busy, decide, other }: DecideProps) 
   const back = `/device?${new URLSearchParams({ user_code: user_code ?? device.userCode })}`;
   return (
     <Stack>
-      <output className="device-code" aria-label="Code">
+      <output className="device-code" aria-label={t('Code')}>
         {device.userCode}
       </output>
       <dl className="device-facts">
-        <dt>Program</dt>
-        <dd>{device.client || 'it gives no name'}</dd>
-        <dt>Asked from</dt>
+        <dt>{t('Program')}</dt>
+        <dd>{device.client || t('it gives no name')}</dd>
+        <dt>{t('Asked from')}</dt>
         <dd>
           <code>{device.address}</code>
-          {!device.sameAddress && ', which is not the address of this browser'}
+          {!device.sameAddress && t(', which is not the address of this browser')}
         </dd>
-        <dt>Asked</dt>
+        <dt>{t('Asked')}</dt>
         <dd title={exact(device.createdAt)}>{ago(device.createdAt, Date.now())}</dd>
-        <dt>It gets</dt>
-        <dd>Everything that you may do, until this sign-in of yours ends</dd>
+        <dt>{t('It gets')}</dt>
+        <dd>{t('Everything that you may do, until this sign-in of yours ends')}</dd>
       </dl>
       {!device.sameAddress && (
-        <Alert color="yellow" title="Is this your device?" role="note">
-          Approve it only if you have started this sign-in yourself, on a machine at that address. Nobody who helps you
-          ever needs you to approve a code.
+        <Alert color="yellow" title={t('Is this your device?')} role="note">
+          {t(
+            'Approve it only if you have started this sign-in yourself, on a machine at that address. Nobody who helps you ever needs you to approve a code.',
+          )}
         </Alert>
       )}
       {problem !== null && <Problem error={problem} />}
       {compare && (
         <Checkbox
-          label="I have started this sign-in, and my terminal shows exactly this code"
+          label={t('I have started this sign-in, and my terminal shows exactly this code')}
           checked={same}
           onChange={(e) => setSame(e.currentTarget.checked)}
         />
@@ -147,21 +152,21 @@ function Decide({ device, compare, problem, busy, decide, other }: DecideProps) 
         <Text size="sm">
           You have signed in more than 15 minutes ago.{' '}
           <Link to="/login" search={{ to: back, ...(tenant ? { tenant } : {}) }}>
-            Sign in again
+            {t('Sign in again')}
           </Link>{' '}
           to approve.
         </Text>
       )}
       <Group grow>
         <Button variant="default" loading={busy} onClick={() => decide(false)}>
-          Deny
+          {t('Deny')}
         </Button>
         <Button loading={busy} disabled={!device.recent || (compare && !same)} onClick={() => decide(true)}>
-          Approve
+          {t('Approve')}
         </Button>
       </Group>
       <Button variant="subtle" size="xs" onClick={other}>
-        Type another code
+        {t('Type another code')}
       </Button>
     </Stack>
   );
@@ -174,17 +179,19 @@ function Decided({ approved }: { approved: boolean }) {
       <StateMark
         look={
           approved
-            ? { label: 'Approved', tone: 'ok', shape: 'done' }
-            : { label: 'Denied', tone: 'attention', shape: 'hand' }
+            ? { label: t('Approved'), tone: 'ok', shape: 'done' }
+            : { label: t('Denied'), tone: 'attention', shape: 'hand' }
         }
       />
       <Text size="sm">
         {approved
-          ? 'The device signs in within a few seconds. You can close this page.'
-          : 'The device gets nothing. If you did not start it, somebody may have tried to use your account: tell an admin.'}
+          ? t('The device signs in within a few seconds. You can close this page.')
+          : t(
+              'The device gets nothing. If you did not start it, somebody may have tried to use your account: tell an admin.',
+            )}
       </Text>
       <Button variant="default" onClick={() => navigate({ to: '/overview' })}>
-        Go to the console
+        {t('Go to the console')}
       </Button>
     </Stack>
   );

@@ -1,6 +1,7 @@
 import { Button, Divider, Stack } from '@mantine/core';
 import { under } from '../../api/root';
 import type { components } from '../../api/schema.gen';
+import { t } from '../../texts';
 
 type Provider = components['schemas']['SignInProvider'];
 
@@ -21,11 +22,11 @@ export function ProviderButtons({ providers, text, tenant, to }: Props) {
       <Stack gap="xs">
         {redirects.map((p, i) => (
           <Button key={p.id} component="a" variant="default" href={signInAddress(p.id, tenant, to)}>
-            {(i === 0 && text) || `Sign in with ${p.name}`}
+            {(i === 0 && text) || t('Sign in with {{name}}', { name: p.name })}
           </Button>
         ))}
       </Stack>
-      <Divider label="or with a password" labelPosition="center" />
+      <Divider label={t('or with a password')} labelPosition="center" />
     </>
   );
 }

@@ -2,6 +2,7 @@ import { Button, Card, Center, PasswordInput, Stack, Text, TextInput, Title } fr
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useNavigate, useRouterState } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
+import { t } from '../../texts';
 import { Brand } from '../../ui/shapes';
 import { Nothing, Problem, Screen } from '../../ui/states';
 import { loginMutations, loginQueries } from './api';
@@ -18,8 +19,8 @@ export function SetupPage() {
       <Card withBorder w={420} maw="100%" padding="xl" component="main">
         <Brand />
         {token === '' ? (
-          <Nothing title="This setup link is not complete.">
-            Open it as the hub printed it, with the part after #.
+          <Nothing title={t('This setup link is not complete.')}>
+            {t('Open it as the hub printed it, with the part after #.')}
           </Nothing>
         ) : (
           <Screen query={check}>{(found) => <SetupForm token={token} found={found} />}</Screen>
@@ -49,7 +50,7 @@ function SetupForm({ token, found }: { token: string; found: Found }) {
     <form onSubmit={submit}>
       <Stack>
         <Title order={1} size="h3">
-          Welcome to Capstan
+          {t('Welcome to Capstan')}
         </Title>
         <Text size="sm">
           {first
@@ -58,17 +59,22 @@ function SetupForm({ token, found }: { token: string; found: Found }) {
           <b>{tenant}</b>, with the {roles.length === 1 ? 'role' : 'roles'} {roles.join(', ')}. It works once.
         </Text>
         {setup.error && <Problem error={setup.error} />}
-        <TextInput label="User name" required value={username} onChange={(e) => setUsername(e.currentTarget.value)} />
+        <TextInput
+          label={t('User name')}
+          required
+          value={username}
+          onChange={(e) => setUsername(e.currentTarget.value)}
+        />
         <PasswordInput
-          label="Password"
-          description="At least 12 characters"
+          label={t('Password')}
+          description={t('At least 12 characters')}
           required
           minLength={12}
           value={password}
           onChange={(e) => setPassword(e.currentTarget.value)}
         />
         <Button type="submit" loading={setup.isPending}>
-          Create account
+          {t('Create account')}
         </Button>
       </Stack>
     </form>

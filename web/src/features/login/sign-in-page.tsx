@@ -5,6 +5,7 @@ import { useRouter, useSearch } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
 import { worthRetrying } from '../../api/errors';
 import { under } from '../../api/root';
+import { t } from '../../texts';
 import { Brand } from '../../ui/shapes';
 import { Problem } from '../../ui/states';
 import { loginMutations, loginQueries } from './api';
@@ -45,7 +46,7 @@ export function SignInPage() {
         <form onSubmit={submit}>
           <Stack>
             <Title order={1} size="h3">
-              Sign in to Capstan
+              {t('Sign in to Capstan')}
             </Title>
             {said && !signIn.error && (
               <Alert color="red" title={said.title} role="alert">
@@ -59,19 +60,22 @@ export function SignInPage() {
             {signIn.error && <Problem error={signIn.error} />}
             {checks.length > 0 && (
               <NativeSelect
-                label="Account"
-                data={[{ value: '', label: 'Local account' }, ...checks.map((p) => ({ value: p.id, label: p.name }))]}
+                label={t('Account')}
+                data={[
+                  { value: '', label: t('Local account') },
+                  ...checks.map((p) => ({ value: p.id, label: p.name })),
+                ]}
                 {...field('provider')}
               />
             )}
-            <TextInput label="User name" autoComplete="username" required autoFocus {...field('username')} />
-            <PasswordInput label="Password" autoComplete="current-password" required {...field('password')} />
-            <TextInput label="Tenant" placeholder="default" autoComplete="organization" {...field('tenant')} />
+            <TextInput label={t('User name')} autoComplete="username" required autoFocus {...field('username')} />
+            <PasswordInput label={t('Password')} autoComplete="current-password" required {...field('password')} />
+            <TextInput label={t('Tenant')} placeholder="default" autoComplete="organization" {...field('tenant')} />
             <Button type="submit" loading={signIn.isPending}>
-              Sign in
+              {t('Sign in')}
             </Button>
             <Text size="xs" c="dimmed">
-              First time here? Open the one-time setup link that the hub printed when it started.
+              {t('First time here? Open the one-time setup link that the hub printed when it started.')}
             </Text>
           </Stack>
         </form>

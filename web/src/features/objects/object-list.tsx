@@ -11,6 +11,7 @@ import { Page } from '../../ui/page';
 import { Nothing, Screen } from '../../ui/states';
 import { type Facet, type ListedResource, objectQueries } from './api';
 import './objects.css';
+import { t } from '../../texts';
 import { type Filter, filters, filtersSet, type ObjectSearch, objectSearch, valuesOf } from './search';
 
 const titles: Record<Filter, string> = {
@@ -22,16 +23,18 @@ const titles: Record<Filter, string> = {
   health: 'Health',
 };
 
-const words: Readonly<Record<string, string>> = { Synced: 'In sync', OutOfSync: 'Drifted' };
+const words: Readonly<Record<string, string>> = { Synced: t('In sync'), OutOfSync: 'Drifted' };
 
 /** The managed objects of all applications that one may see. */
 export function ObjectList() {
   const client = useQuery(noticeQueries.client());
   const off = client.data?.features.resources === false;
   return off ? (
-    <Page title="Resources">
-      <Nothing title="The list of all objects is switched off.">
-        An admin can remove the setting ui.view.resources.disabled of argocd-cm. Each application shows its own objects.
+    <Page title={t('Resources')}>
+      <Nothing title={t('The list of all objects is switched off.')}>
+        {t(
+          'An admin can remove the setting ui.view.resources.disabled of argocd-cm. Each application shows its own objects.',
+        )}
       </Nothing>
     </Page>
   ) : (
@@ -49,7 +52,7 @@ function Objects() {
   const total = counts.data?.total ?? 0;
   const number = new Intl.NumberFormat('en').format(total);
   return (
-    <Page title="Resources" about={counts.data && `${number} ${total === 1 ? 'object' : 'objects'}`}>
+    <Page title={t('Resources')} about={counts.data && `${number} ${total === 1 ? 'object' : 'objects'}`}>
       <div className="filters">
         <Name value={search.q ?? ''} set={(q) => set({ q })} />
         {filters.map((f) => (
@@ -63,7 +66,7 @@ function Objects() {
         ))}
         {filtersSet(search) > 0 && (
           <Button variant="subtle" onClick={() => void navigate({ search: {}, replace: true })}>
-            Clear filters
+            {t('Clear filters')}
           </Button>
         )}
       </div>
@@ -72,10 +75,10 @@ function Objects() {
         empty={(d) =>
           d.pages[0]?.items.length === 0 ? (
             filtersSet(search) > 0 ? (
-              <Nothing title="No object matches the filters." />
+              <Nothing title={t('No object matches the filters.')} />
             ) : (
-              <Nothing title="There are no managed objects yet.">
-                What applications deploy is listed here, of all clusters.
+              <Nothing title={t('There are no managed objects yet.')}>
+                {t('What applications deploy is listed here, of all clusters.')}
               </Nothing>
             )
           ) : undefined
@@ -116,8 +119,8 @@ function Name({ value, set }: { value: string; set: (value: string) => void }) {
   return (
     <TextInput
       className="grow"
-      aria-label="Search objects"
-      placeholder="Part of the name"
+      aria-label={t('Search objects')}
+      placeholder={t('Part of the name')}
       leftSection={<IconSearch size={16} aria-hidden />}
       value={text}
       onChange={(e) => setText(e.currentTarget.value)}
@@ -168,17 +171,17 @@ function Rows({ objects, total, more }: { objects: ListedResource[]; total: numb
   const after = rows.getTotalSize() - (drawn.at(-1)?.end ?? 0);
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
-    <section ref={scroller} className="object-rows" tabIndex={0} aria-label={`Objects, ${total}`}>
-      <Table aria-label="Resources" aria-rowcount={total + 1} stickyHeader>
+    <section ref={scroller} className="object-rows" tabIndex={0} aria-label={t('Objects, {{total}}', { total })}>
+      <Table aria-label={t('Resources')} aria-rowcount={total + 1} stickyHeader>
         <Table.Thead>
           <Table.Tr>
-            <Table.Th>Object</Table.Th>
-            <Table.Th>Drift</Table.Th>
-            <Table.Th>Health</Table.Th>
-            <Table.Th>Application</Table.Th>
-            <Table.Th className="second">Namespace</Table.Th>
-            <Table.Th className="second">Cluster</Table.Th>
-            <Table.Th className="second">Created</Table.Th>
+            <Table.Th>{t('Object')}</Table.Th>
+            <Table.Th>{t('Drift')}</Table.Th>
+            <Table.Th>{t('Health')}</Table.Th>
+            <Table.Th>{t('Application')}</Table.Th>
+            <Table.Th className="second">{t('Namespace')}</Table.Th>
+            <Table.Th className="second">{t('Cluster')}</Table.Th>
+            <Table.Th className="second">{t('Created')}</Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
@@ -210,7 +213,7 @@ function Row({ object: o, index }: { object: ListedResource; index: number }) {
         >
           <span className="kind">{o.kind}</span> {o.name}
         </Link>
-        {o.requiresPruning ? ' · to be pruned' : ''}
+        {o.requiresPruning ? t(' · to be pruned') : ''}
       </Table.Td>
       <Table.Td>
         <DriftBadge status={o.status} stale={stale} weight="quiet" />

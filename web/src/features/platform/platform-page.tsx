@@ -5,6 +5,7 @@ import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { Confirm, Once, Page } from '../../ui/page';
@@ -14,10 +15,10 @@ import { Nothing, Problem, Screen } from '../../ui/states';
 import { type Tenant, tenantMutations, tenantQueries } from './api';
 
 /** How a tenant is. */
-function lookOf(t: Tenant): { label: string; tone: Tone; shape: ShapeName } {
-  if (t.deletedAt) return { label: 'Being deleted', tone: 'failed', shape: 'leaving' };
-  if (t.suspended) return { label: 'Suspended', tone: 'paused', shape: 'suspended' };
-  return { label: 'In service', tone: 'ok', shape: 'done' };
+function lookOf(tenant: Tenant): { label: string; tone: Tone; shape: ShapeName } {
+  if (tenant.deletedAt) return { label: t('Being deleted'), tone: 'failed', shape: 'leaving' };
+  if (tenant.suspended) return { label: t('Suspended'), tone: 'paused', shape: 'suspended' };
+  return { label: t('In service'), tone: 'ok', shape: 'done' };
 }
 
 /** The tenants of the hub: made, suspended, limited and deleted by platform admins. */
@@ -29,22 +30,22 @@ export function PlatformPage() {
   const tenants = useQuery({ ...tenantQueries.list(), enabled: !denied });
   const set = (change: { ask?: string | undefined; tenant?: string | undefined }) =>
     void navigate({ search: Object.fromEntries(Object.entries(change).filter(([, v]) => v)), replace: true });
-  const chosen = tenants.data?.items.find((t) => t.name === search.tenant);
+  const chosen = tenants.data?.items.find((tenant) => tenant.name === search.tenant);
   const close = () => set({});
   return (
     <Page
-      title="Platform"
-      about="The tenants of this hub"
+      title={t('Platform')}
+      about={t('The tenants of this hub')}
       actions={
         !denied && (
           <ActionButton why={noCreate} onClick={() => set({ ask: 'create' })}>
-            New tenant
+            {t('New tenant')}
           </ActionButton>
         )
       }
     >
       {denied ? (
-        <Nothing title="You may not see the tenants.">{denied}</Nothing>
+        <Nothing title={t('You may not see the tenants.')}>{denied}</Nothing>
       ) : (
         <Screen query={tenants}>{(d) => <Rows tenants={d.items} ask={(ask, tenant) => set({ ask, tenant })} />}</Screen>
       )}
@@ -62,51 +63,57 @@ function Rows({ tenants, ask }: { tenants: Tenant[]; ask: (ask: string, tenant: 
   const link = useMutation(tenantMutations.setupLink());
   return (
     <>
-      <Table highlightOnHover aria-label="Tenants">
+      <Table highlightOnHover aria-label={t('Tenants')}>
         <Table.Thead>
           <Table.Tr>
-            <Table.Th>Name</Table.Th>
-            <Table.Th>State</Table.Th>
-            <Table.Th className="second">Since</Table.Th>
-            <Table.Th aria-label="Actions" />
+            <Table.Th>{t('Name')}</Table.Th>
+            <Table.Th>{t('State')}</Table.Th>
+            <Table.Th className="second">{t('Since')}</Table.Th>
+            <Table.Th aria-label={t('Actions')} />
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
-          {tenants.map((t) => (
-            <Table.Tr key={t.id}>
+          {tenants.map((tenant) => (
+            <Table.Tr key={tenant.id}>
               <Table.Td>
-                <b>{t.name}</b>
-                {t.displayName && <div className="note">{t.displayName}</div>}
+                <b>{tenant.name}</b>
+                {tenant.displayName && <div className="note">{tenant.displayName}</div>}
               </Table.Td>
               <Table.Td>
-                <StateMark look={lookOf(t)} weight="quiet" />
+                <StateMark look={lookOf(tenant)} weight="quiet" />
                 <Text size="xs" c="dimmed">
-                  {t.deletedAt ? `everything is removed ${exact(t.purgeAt)}` : t.suspendedReason}
+                  {tenant.deletedAt
+                    ? t('everything is removed {{time}}', { time: exact(tenant.purgeAt) })
+                    : tenant.suspendedReason}
                 </Text>
               </Table.Td>
-              <Table.Td className="second" title={exact(t.createdAt)}>
-                {ago(t.createdAt, Date.now())}
+              <Table.Td className="second" title={exact(tenant.createdAt)}>
+                {ago(tenant.createdAt, Date.now())}
               </Table.Td>
               <Table.Td>
                 <Menu position="bottom-end">
                   <Menu.Target>
-                    <ActionIcon variant="subtle" color="gray" aria-label={`Actions for ${t.name}`}>
+                    <ActionIcon
+                      variant="subtle"
+                      color="gray"
+                      aria-label={t('Actions for {{name}}', { name: tenant.name })}
+                    >
                       <IconDots size={16} aria-hidden />
                     </ActionIcon>
                   </Menu.Target>
                   <Menu.Dropdown>
-                    <Menu.Item onClick={() => ask('quotas', t.name)}>Quotas and usage</Menu.Item>
-                    <Menu.Item onClick={() => link.mutate(t.name)}>New setup link</Menu.Item>
-                    {t.suspended ? (
-                      <Menu.Item onClick={() => resume.mutate(t.name)}>Resume</Menu.Item>
+                    <Menu.Item onClick={() => ask('quotas', tenant.name)}>{t('Quotas and usage')}</Menu.Item>
+                    <Menu.Item onClick={() => link.mutate(tenant.name)}>{t('New setup link')}</Menu.Item>
+                    {tenant.suspended ? (
+                      <Menu.Item onClick={() => resume.mutate(tenant.name)}>{t('Resume')}</Menu.Item>
                     ) : (
-                      <Menu.Item onClick={() => ask('suspend', t.name)}>Suspend</Menu.Item>
+                      <Menu.Item onClick={() => ask('suspend', tenant.name)}>{t('Suspend')}</Menu.Item>
                     )}
-                    {t.deletedAt ? (
-                      <Menu.Item onClick={() => restore.mutate(t.name)}>Take the deletion back</Menu.Item>
+                    {tenant.deletedAt ? (
+                      <Menu.Item onClick={() => restore.mutate(tenant.name)}>{t('Take the deletion back')}</Menu.Item>
                     ) : (
-                      <Menu.Item color="red" onClick={() => ask('delete', t.name)}>
-                        Delete
+                      <Menu.Item color="red" onClick={() => ask('delete', tenant.name)}>
+                        {t('Delete')}
                       </Menu.Item>
                     )}
                   </Menu.Dropdown>
@@ -142,7 +149,7 @@ function Create({ denied, close }: { denied: string; close: () => void }) {
     );
   }
   return (
-    <Modal opened onClose={close} title="New tenant">
+    <Modal opened onClose={close} title={t('New tenant')}>
       <form
         onSubmit={(e) => {
           e.preventDefault();
@@ -152,24 +159,24 @@ function Create({ denied, close }: { denied: string; close: () => void }) {
         <Stack>
           {create.error && <Problem error={create.error} />}
           <TextInput
-            label="Name"
-            description="Small letters, digits and dashes; it stays"
+            label={t('Name')}
+            description={t('Small letters, digits and dashes; it stays')}
             required
             data-autofocus
             value={name}
             onChange={(e) => setName(e.currentTarget.value)}
           />
           <TextInput
-            label="Name for people"
+            label={t('Name for people')}
             value={displayName}
             onChange={(e) => setDisplayName(e.currentTarget.value)}
           />
           <Group justify="flex-end">
             <Button variant="default" onClick={close}>
-              Cancel
+              {t('Cancel')}
             </Button>
             <ActionButton type="submit" why={denied} disabled={!name} loading={create.isPending}>
-              Create
+              {t('Create')}
             </ActionButton>
           </Group>
         </Stack>
@@ -184,13 +191,13 @@ function Suspend({ tenant, close }: { tenant: Tenant; close: () => void }) {
   const suspend = useMutation(tenantMutations.suspend(tenant.name));
   return (
     <Confirm
-      title={`Suspend ${tenant.name}?`}
+      title={t('Suspend {{name}}?', { name: tenant.name })}
       action="Suspend the tenant"
       typed={tenant.name}
       effects={[
-        'Nobody of it signs in, and its tokens are refused.',
-        'Nothing is rendered or synced, and its agents are not connected.',
-        'What is deployed goes on running. It can be resumed at any time.',
+        t('Nobody of it signs in, and its tokens are refused.'),
+        t('Nothing is rendered or synced, and its agents are not connected.'),
+        t('What is deployed goes on running. It can be resumed at any time.'),
       ]}
       denied={denied}
       error={suspend.error}
@@ -198,7 +205,7 @@ function Suspend({ tenant, close }: { tenant: Tenant; close: () => void }) {
       run={() => suspend.mutate(reason, { onSuccess: close })}
       close={close}
     >
-      <TextInput label="Reason" value={reason} onChange={(e) => setReason(e.currentTarget.value)} />
+      <TextInput label={t('Reason')} value={reason} onChange={(e) => setReason(e.currentTarget.value)} />
     </Confirm>
   );
 }
@@ -210,7 +217,7 @@ function Remove({ tenant, close }: { tenant: Tenant; close: () => void }) {
   const counts = plan.data?.counts;
   return (
     <Confirm
-      title={`Delete ${tenant.name}?`}
+      title={t('Delete {{name}}?', { name: tenant.name })}
       action="Delete the tenant"
       typed={tenant.name}
       effects={plan.data?.effects}
@@ -238,7 +245,7 @@ function Quotas({ tenant, close }: { tenant: Tenant; close: () => void }) {
   const change = useMutation(tenantMutations.quota(tenant.name));
   const done = () => setEdited(undefined);
   return (
-    <Modal opened onClose={close} title={`Quotas and usage of ${tenant.name}`} size="xl">
+    <Modal opened onClose={close} title={t('Quotas and usage of {{name}}', { name: tenant.name })} size="xl">
       <Stack>
         {change.error && <Problem error={change.error} />}
         <Screen query={usage}>
@@ -250,13 +257,13 @@ function Quotas({ tenant, close }: { tenant: Tenant; close: () => void }) {
                   why={denied}
                   size="compact-sm"
                   variant="default"
-                  aria-label={`Change ${i.quota}`}
+                  aria-label={t('Change {{quota}}', { quota: i.quota })}
                   onClick={() => {
                     setEdited(i.quota);
                     setLimit(String(i.limit ?? ''));
                   }}
                 >
-                  Change
+                  {t('Change')}
                 </ActionButton>
               )}
             />
@@ -265,8 +272,8 @@ function Quotas({ tenant, close }: { tenant: Tenant; close: () => void }) {
         {edited && (
           <Group align="flex-end" gap="xs">
             <TextInput
-              label={`Limit of ${edited}`}
-              description="0 limits nothing; empty: the default of the hub"
+              label={t('Limit of {{edited}}', { edited })}
+              description={t('0 limits nothing; empty: the default of the hub')}
               inputMode="numeric"
               value={limit}
               onChange={(e) => setLimit(e.currentTarget.value.replace(/\D/g, ''))}
@@ -277,7 +284,7 @@ function Quotas({ tenant, close }: { tenant: Tenant; close: () => void }) {
                 change.mutate({ quota: edited, limit: limit === '' ? undefined : Number(limit) }, { onSuccess: done })
               }
             >
-              Save
+              {t('Save')}
             </Button>
           </Group>
         )}

@@ -1,5 +1,6 @@
 import { Text } from '@mantine/core';
 import type { SyncWindow } from '../../api/windows';
+import { t } from '../../texts';
 import { clock, concerns } from '../../ui/sync-windows';
 import './projects.css';
 
@@ -10,7 +11,7 @@ export function Calendar({ windows }: { windows: SyncWindow[] }) {
   const now = Date.now();
   const days = Array.from({ length: 7 }, (_, i) => new Date(now + i * 86_400_000));
   return (
-    <section aria-label="The next seven days">
+    <section aria-label={t('The next seven days')}>
       <div className="calendar">
         <div className="days" aria-hidden>
           {days.map((d) => (

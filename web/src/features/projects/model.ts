@@ -1,4 +1,5 @@
 import { parseDocument, stringify } from 'yaml';
+import { t } from '../../texts';
 import type { AppProject } from './api';
 
 /** Where the sources of a project's applications may be, in words. */
@@ -47,7 +48,7 @@ export function textOf(p: AppProject): string {
 export function readText(text: string, based: AppProject): { project?: AppProject; error: string } {
   const doc = parseDocument(text);
   const first = doc.errors[0];
-  if (first) return { error: first.message.split('\n')[0] ?? 'it is not YAML' };
+  if (first) return { error: first.message.split('\n')[0] ?? t('it is not YAML') };
   const raw: unknown = doc.toJS();
   if (
     typeof raw !== 'object' ||
@@ -56,11 +57,11 @@ export function readText(text: string, based: AppProject): { project?: AppProjec
     typeof raw.spec !== 'object' ||
     raw.spec === null
   ) {
-    return { error: 'It has no spec.' };
+    return { error: t('It has no spec.') };
   }
   const metadata = 'metadata' in raw && typeof raw.metadata === 'object' ? raw.metadata : {};
   if (metadata && 'name' in metadata && metadata.name !== based.metadata.name) {
-    return { error: `The name stays ${based.metadata.name}; make another project instead.` };
+    return { error: t('The name stays {{name}}; make another project instead.', { name: based.metadata.name }) };
   }
   return {
     error: '',

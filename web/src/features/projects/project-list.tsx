@@ -4,6 +4,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { useDenied } from '../../api/session';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { Page } from '../../ui/page';
 import { Nothing, Problem, Screen } from '../../ui/states';
@@ -22,17 +23,17 @@ export function ProjectList() {
   );
   return (
     <Page
-      title="Projects"
-      about="What applications may use, and where they may go"
+      title={t('Projects')}
+      about={t('What applications may use, and where they may go')}
       actions={
         <ActionButton why={denied} onClick={() => setAdding(true)}>
-          New project
+          {t('New project')}
         </ActionButton>
       }
     >
       <TextInput
-        aria-label="Search projects"
-        placeholder="Name or description"
+        aria-label={t('Search projects')}
+        placeholder={t('Name or description')}
         leftSection={<IconSearch size={16} aria-hidden />}
         value={search.q ?? ''}
         onChange={(e) => {
@@ -43,10 +44,14 @@ export function ProjectList() {
       <Screen
         query={projects}
         empty={(d) =>
-          d.items.length === 0 ? <Nothing title="You may see no project.">Ask an admin.</Nothing> : undefined
+          d.items.length === 0 ? (
+            <Nothing title={t('You may see no project.')}>{t('Ask an admin.')}</Nothing>
+          ) : undefined
         }
       >
-        {() => (shown.length === 0 ? <Nothing title="No project matches the search." /> : <Rows projects={shown} />)}
+        {() =>
+          shown.length === 0 ? <Nothing title={t('No project matches the search.')} /> : <Rows projects={shown} />
+        }
       </Screen>
       {adding && <Create denied={denied} close={() => setAdding(false)} />}
     </Page>
@@ -55,14 +60,14 @@ export function ProjectList() {
 
 function Rows({ projects }: { projects: AppProject[] }) {
   return (
-    <Table highlightOnHover aria-label="Projects" mt="xs">
+    <Table highlightOnHover aria-label={t('Projects')} mt="xs">
       <Table.Thead>
         <Table.Tr>
-          <Table.Th>Name</Table.Th>
-          <Table.Th>Sources</Table.Th>
-          <Table.Th>Destinations</Table.Th>
-          <Table.Th className="second">Roles</Table.Th>
-          <Table.Th className="second">Sync windows</Table.Th>
+          <Table.Th>{t('Name')}</Table.Th>
+          <Table.Th>{t('Sources')}</Table.Th>
+          <Table.Th>{t('Destinations')}</Table.Th>
+          <Table.Th className="second">{t('Roles')}</Table.Th>
+          <Table.Th className="second">{t('Sync windows')}</Table.Th>
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
@@ -91,7 +96,7 @@ function Create({ denied, close }: { denied: string; close: () => void }) {
   const navigate = useNavigate();
   const create = useMutation(projectMutations.create());
   return (
-    <Modal opened onClose={close} title="New project">
+    <Modal opened onClose={close} title={t('New project')}>
       <form
         onSubmit={(e) => {
           e.preventDefault();
@@ -110,19 +115,23 @@ function Create({ denied, close }: { denied: string; close: () => void }) {
         <Stack>
           {create.error && <Problem error={create.error} />}
           <TextInput
-            label="Name"
+            label={t('Name')}
             required
             data-autofocus
             value={name}
             onChange={(e) => setName(e.currentTarget.value)}
           />
-          <TextInput label="Description" value={description} onChange={(e) => setDescription(e.currentTarget.value)} />
+          <TextInput
+            label={t('Description')}
+            value={description}
+            onChange={(e) => setDescription(e.currentTarget.value)}
+          />
           <Group justify="flex-end">
             <Button variant="default" onClick={close}>
-              Cancel
+              {t('Cancel')}
             </Button>
             <ActionButton type="submit" why={denied} disabled={!name} loading={create.isPending}>
-              Create
+              {t('Create')}
             </ActionButton>
           </Group>
         </Stack>

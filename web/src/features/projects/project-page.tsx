@@ -5,6 +5,7 @@ import { Fragment, useState } from 'react';
 import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { CodeEditor } from '../../ui/code-editor';
 import { Confirm, Once, Page, SectionTitle } from '../../ui/page';
@@ -15,11 +16,11 @@ import { Calendar } from './calendar';
 import { destinationsOf, kindsOf, readText, simpleOf, sourcesOf, textOf, withSimple } from './model';
 
 const tabs = [
-  { key: 'summary', label: 'Summary' },
-  { key: 'roles', label: 'Roles' },
-  { key: 'windows', label: 'Sync windows' },
-  { key: 'events', label: 'Events' },
-  { key: 'edit', label: 'Edit' },
+  { key: 'summary', label: t('Summary') },
+  { key: 'roles', label: t('Roles') },
+  { key: 'windows', label: t('Sync windows') },
+  { key: 'events', label: t('Events') },
+  { key: 'edit', label: t('Edit') },
 ] as const;
 
 /** One project: what it permits, its roles with tokens, its windows, and who changed it. */
@@ -33,7 +34,7 @@ export function ProjectPage() {
       replace: true,
     });
   const project = useQuery(projectQueries.detailed(name));
-  const tab = tabs.find((t) => t.key === search.tab)?.key ?? 'summary';
+  const tab = tabs.find((tab) => tab.key === search.tab)?.key ?? 'summary';
   const noDelete = useDenied('projects', 'delete', name);
   const d = project.data;
   return (
@@ -46,17 +47,17 @@ export function ProjectPage() {
             variant="default"
             renderRoot={(p) => <Link to="/applications" search={{ q: `project:${JSON.stringify(name)}` }} {...p} />}
           >
-            Its applications
+            {t('Its applications')}
           </Button>
           <ActionButton why={noDelete} variant="outline" color="red" onClick={() => set({ ask: 'remove' })}>
-            Delete
+            {t('Delete')}
           </ActionButton>
         </>
       }
-      tabs={tabs.map((t) => {
-        if (t.key === 'roles') return { ...t, count: d?.project.spec.roles?.length };
-        if (t.key === 'windows') return { ...t, count: d?.project.spec.syncWindows?.length };
-        return t;
+      tabs={tabs.map((tab) => {
+        if (tab.key === 'roles') return { ...tab, count: d?.project.spec.roles?.length };
+        if (tab.key === 'windows') return { ...tab, count: d?.project.spec.syncWindows?.length };
+        return tab;
       })}
       tab={tab}
       open={(next) => set({ tab: next })}
@@ -100,13 +101,13 @@ function Summary(props: { project: AppProject; inherits: string[]; repositories:
   const facts: [string, string][] = [
     ['Sources', sourcesOf(p)],
     ['Destinations', destinationsOf(p)],
-    ['Cluster-scoped kinds', kindsOf(p.spec.clusterResourceWhitelist, 'none')],
+    [t('Cluster-scoped kinds'), kindsOf(p.spec.clusterResourceWhitelist, 'none')],
     ['… but never', kindsOf(p.spec.clusterResourceBlacklist, '')],
-    ['Namespaced kinds', kindsOf(p.spec.namespaceResourceWhitelist, 'every kind')],
+    [t('Namespaced kinds'), kindsOf(p.spec.namespaceResourceWhitelist, 'every kind')],
     ['… but never', kindsOf(p.spec.namespaceResourceBlacklist, '')],
-    ['Inherits from', inherits.join(', ')],
-    ['Own repositories', repositories.join(', ')],
-    ['Own clusters', clusters.join(', ')],
+    [t('Inherits from'), inherits.join(', ')],
+    [t('Own repositories'), repositories.join(', ')],
+    [t('Own clusters'), clusters.join(', ')],
   ];
   return (
     <>
@@ -121,8 +122,8 @@ function Summary(props: { project: AppProject; inherits: string[]; repositories:
           ))}
       </dl>
       {links.data && links.data.items.length > 0 && (
-        <section aria-label="Links">
-          <SectionTitle>Links</SectionTitle>
+        <section aria-label={t('Links')}>
+          <SectionTitle>{t('Links')}</SectionTitle>
           {links.data.items.map((l) => (
             <Text key={l.url}>
               <Anchor href={l.url} target="_blank" rel="noreferrer">
@@ -148,16 +149,16 @@ function Roles({ project: p }: { project: AppProject }) {
   const roles = p.spec.roles ?? [];
   if (roles.length === 0)
     return (
-      <Nothing title="The project has no roles.">
-        A role gives groups and tokens rights on the applications of this project alone.
+      <Nothing title={t('The project has no roles.')}>
+        {t('A role gives groups and tokens rights on the applications of this project alone.')}
       </Nothing>
     );
   return roles.map((r) => (
-    <section key={r.name} aria-label={`Role ${r.name}`}>
+    <section key={r.name} aria-label={t('Role {{name}}', { name: r.name })}>
       <SectionTitle>{r.name}</SectionTitle>
       <Text c="dimmed">{r.description}</Text>
       <Text size="sm">Groups: {r.groups?.join(', ') || 'none'}</Text>
-      <pre className="policies">{(r.policies ?? []).join('\n') || 'no rules'}</pre>
+      <pre className="policies">{(r.policies ?? []).join('\n') || t('no rules')}</pre>
       <Tokens name={p.metadata.name} role={r.name} />
     </section>
   ));
@@ -175,25 +176,25 @@ function Tokens({ name, role }: { name: string; role: string }) {
       <Screen query={tokens}>
         {(d) =>
           d.items.length === 0 ? (
-            <Text c="dimmed">No tokens.</Text>
+            <Text c="dimmed">{t('No tokens.')}</Text>
           ) : (
-            <Table aria-label={`Tokens of ${role}`}>
+            <Table aria-label={t('Tokens of {{role}}', { role })}>
               <Table.Tbody>
-                {d.items.map((t) => (
-                  <Table.Tr key={t.id}>
-                    <Table.Td>{t.name}</Table.Td>
-                    <Table.Td title={exact(t.usedAt)}>used {ago(t.usedAt, Date.now())}</Table.Td>
-                    <Table.Td>ends {exact(t.expiresAt)}</Table.Td>
+                {d.items.map((token) => (
+                  <Table.Tr key={token.id}>
+                    <Table.Td>{token.name}</Table.Td>
+                    <Table.Td title={exact(token.usedAt)}>used {ago(token.usedAt, Date.now())}</Table.Td>
+                    <Table.Td>ends {exact(token.expiresAt)}</Table.Td>
                     <Table.Td>
                       <ActionButton
                         why={denied}
                         size="compact-sm"
                         variant="subtle"
                         color="red"
-                        aria-label={`Revoke ${t.name}`}
-                        onClick={() => revoke.mutate(t.id)}
+                        aria-label={t('Revoke {{name}}', { name: token.name })}
+                        onClick={() => revoke.mutate(token.id)}
                       >
-                        Revoke
+                        {t('Revoke')}
                       </ActionButton>
                     </Table.Td>
                   </Table.Tr>
@@ -205,7 +206,7 @@ function Tokens({ name, role }: { name: string; role: string }) {
       </Screen>
       <Group align="flex-end" gap="xs">
         <TextInput
-          label={`Name of a new token of ${role}`}
+          label={t('Name of a new token of {{role}}', { role })}
           value={label}
           onChange={(e) => setLabel(e.currentTarget.value)}
         />
@@ -216,7 +217,7 @@ function Tokens({ name, role }: { name: string; role: string }) {
           loading={create.isPending}
           onClick={() => create.mutate({ name: label }, { onSuccess: () => setLabel('') })}
         >
-          Make a token
+          {t('Make a token')}
         </ActionButton>
       </Group>
       {create.data && (
@@ -233,14 +234,14 @@ function Windows({ name }: { name: string }) {
       query={windows}
       empty={(d) =>
         d.all.length === 0 ? (
-          <Nothing title="No sync windows: its applications may be synchronised at any time." />
+          <Nothing title={t('No sync windows: its applications may be synchronised at any time.')} />
         ) : undefined
       }
     >
       {(d) => (
         <Stack>
           <Calendar windows={d.all} />
-          <WindowTable windows={d.all} label={`Sync windows of ${name}`} />
+          <WindowTable windows={d.all} label={t('Sync windows of {{name}}', { name })} />
         </Stack>
       )}
     </Screen>
@@ -250,19 +251,19 @@ function Windows({ name }: { name: string }) {
 function Events({ name }: { name: string }) {
   const denied = useDenied('audit', 'get');
   const events = useQuery({ ...projectQueries.events(name), enabled: !denied });
-  if (denied) return <Nothing title="You may not see who did what here.">{denied}</Nothing>;
+  if (denied) return <Nothing title={t('You may not see who did what here.')}>{denied}</Nothing>;
   return (
     <Screen
       query={events}
-      empty={(d) => (d.items.length === 0 ? <Nothing title="Nobody has changed this project." /> : undefined)}
+      empty={(d) => (d.items.length === 0 ? <Nothing title={t('Nobody has changed this project.')} /> : undefined)}
     >
       {(d) => (
-        <Table aria-label="Events">
+        <Table aria-label={t('Events')}>
           <Table.Thead>
             <Table.Tr>
-              <Table.Th>Time</Table.Th>
-              <Table.Th>What</Table.Th>
-              <Table.Th>By</Table.Th>
+              <Table.Th>{t('Time')}</Table.Th>
+              <Table.Th>{t('What')}</Table.Th>
+              <Table.Th>{t('By')}</Table.Th>
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>
@@ -318,12 +319,12 @@ function Edit({
       ))}
       <Group justify="space-between">
         <SegmentedControl
-          aria-label="Form or text"
+          aria-label={t('Form or text')}
           size="xs"
           value={yaml ? 'yaml' : 'form'}
           data={[
-            { value: 'form', label: 'Form' },
-            { value: 'yaml', label: 'YAML' },
+            { value: 'form', label: t('Form') },
+            { value: 'yaml', label: t('YAML') },
           ]}
           onChange={(next) => open(next === 'yaml' ? 'yaml' : undefined)}
         />
@@ -333,30 +334,35 @@ function Edit({
           loading={update.isPending}
           onClick={() => update.mutate(draft)}
         >
-          Save project
+          {t('Save project')}
         </ActionButton>
       </Group>
       {yaml ? (
         <>
-          <CodeEditor label="Project as YAML" language="yaml" value={text} {...(denied ? {} : { change: write })} />
+          <CodeEditor
+            label={t('Project as YAML')}
+            language="yaml"
+            value={text}
+            {...(denied ? {} : { change: write })}
+          />
           {problem && <Text role="alert">{sentence(problem)}</Text>}
         </>
       ) : (
         <>
           <TextInput
-            label="Description"
+            label={t('Description')}
             value={simple.description}
             onChange={(e) => change(withSimple(draft, { ...simple, description: e.currentTarget.value }))}
           />
           <List
-            label="Sources"
-            description="A repository on each line; * stands for any text, ! before it denies"
+            label={t('Sources')}
+            description={t('A repository on each line; * stands for any text, ! before it denies')}
             value={simple.sources}
             change={(sources) => change(withSimple(draft, { ...simple, sources }))}
           />
           <List
-            label="Destinations"
-            description="A cluster and a namespace on each line, such as prod-eu-1 shop-*"
+            label={t('Destinations')}
+            description={t('A cluster and a namespace on each line, such as prod-eu-1 shop-*')}
             value={simple.destinations}
             change={(destinations) => change(withSimple(draft, { ...simple, destinations }))}
           />
@@ -389,10 +395,13 @@ function Remove({ name, denied, close, gone }: { name: string; denied: string; c
   const remove = useMutation(projectMutations.remove(name));
   return (
     <Confirm
-      title={`Delete project ${name}?`}
+      title={t('Delete project {{name}}?', { name })}
       action="Delete the project"
       typed={name}
-      effects={['Its roles and their tokens stop working.', 'It is refused while an application uses the project.']}
+      effects={[
+        t('Its roles and their tokens stop working.'),
+        t('It is refused while an application uses the project.'),
+      ]}
       denied={denied}
       error={remove.error}
       pending={remove.isPending}

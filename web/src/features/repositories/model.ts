@@ -1,4 +1,5 @@
 import type { Repository } from '../../api/client';
+import { t } from '../../texts';
 import type { RepositoryInput } from './api';
 
 /** Says whether an address is fetched over SSH: ssh://… or the short form user@host:path. */
@@ -36,66 +37,70 @@ const secret = (key: Field['key'], label: string): Field => ({ key, label, kind:
 const block = (key: Field['key'], label: string, about: string): Field => ({ key, label, kind: 'block', about });
 
 export const kinds: readonly CredentialKind[] = [
-  { key: 'none', label: 'None: it is public, or a template has it', over: 'https', fields: [] },
+  { key: 'none', label: t('None: it is public, or a template has it'), over: 'https', fields: [] },
   {
     key: 'password',
-    label: 'User name and password or token',
+    label: t('User name and password or token'),
     over: 'https',
-    fields: [text('username', 'User name'), secret('password', 'Password or token')],
+    fields: [text('username', t('User name')), secret('password', t('Password or token'))],
   },
-  { key: 'bearer', label: 'Bearer token', over: 'https', gitOnly: true, fields: [secret('bearerToken', 'Token')] },
+  { key: 'bearer', label: t('Bearer token'), over: 'https', gitOnly: true, fields: [secret('bearerToken', 'Token')] },
   {
     key: 'ssh',
-    label: 'SSH key',
+    label: t('SSH key'),
     over: 'ssh',
-    fields: [block('sshPrivateKey', 'SSH private key', 'Without a passphrase.')],
+    fields: [block('sshPrivateKey', t('SSH private key'), t('Without a passphrase.'))],
   },
   {
     key: 'tls',
-    label: 'Client certificate',
+    label: t('Client certificate'),
     over: 'https',
     fields: [
       block('tlsClientCertData', 'Certificate', 'In PEM.'),
-      block('tlsClientCertKey', 'Private key', 'In PEM, without a passphrase.'),
+      block('tlsClientCertKey', t('Private key'), t('In PEM, without a passphrase.')),
     ],
   },
   {
     key: 'github',
-    label: 'GitHub App',
+    label: t('GitHub App'),
     over: 'https',
     gitOnly: true,
     fields: [
-      { key: 'githubAppID', label: 'App id', kind: 'number' },
-      { key: 'githubAppInstallationID', label: 'Installation id', kind: 'number', about: 'Empty: it is found.' },
-      block('githubAppPrivateKey', 'Private key of the app', 'In PEM.'),
-      text('githubAppEnterpriseBaseUrl', 'API of GitHub Enterprise', 'Such as https://github.example.com/api/v3.'),
+      { key: 'githubAppID', label: t('App id'), kind: 'number' },
+      { key: 'githubAppInstallationID', label: t('Installation id'), kind: 'number', about: t('Empty: it is found.') },
+      block('githubAppPrivateKey', t('Private key of the app'), 'In PEM.'),
+      text(
+        'githubAppEnterpriseBaseUrl',
+        t('API of GitHub Enterprise'),
+        t('Such as https://github.example.com/api/v3.'),
+      ),
     ],
   },
   {
     key: 'google',
-    label: 'Google service account',
+    label: t('Google service account'),
     over: 'https',
     gitOnly: true,
-    fields: [block('gcpServiceAccountKey', 'Key of the account', 'The JSON file.')],
+    fields: [block('gcpServiceAccountKey', t('Key of the account'), t('The JSON file.'))],
   },
   {
     key: 'azure-principal',
-    label: 'Azure service principal',
+    label: t('Azure service principal'),
     over: 'https',
     gitOnly: true,
     fields: [
-      text('azureServicePrincipalTenantId', 'Tenant id'),
-      text('azureServicePrincipalClientId', 'Client id'),
-      secret('azureServicePrincipalClientSecret', 'Client secret'),
-      text('azureActiveDirectoryEndpoint', 'Endpoint of the directory', 'Empty: the public cloud.'),
+      text('azureServicePrincipalTenantId', t('Tenant id')),
+      text('azureServicePrincipalClientId', t('Client id')),
+      secret('azureServicePrincipalClientSecret', t('Client secret')),
+      text('azureActiveDirectoryEndpoint', t('Endpoint of the directory'), t('Empty: the public cloud.')),
     ],
   },
   {
     key: 'azure',
-    label: 'Workload identity in Azure',
+    label: t('Workload identity in Azure'),
     over: 'https',
     gitOnly: true,
-    fields: [{ key: 'useAzureWorkloadIdentity', label: 'Use the identity of the hub', kind: 'switch' }],
+    fields: [{ key: 'useAzureWorkloadIdentity', label: t('Use the identity of the hub'), kind: 'switch' }],
   },
 ];
 

@@ -15,6 +15,7 @@ import { useState } from 'react';
 import type { Repository } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { Problem } from '../../ui/states';
 import { repositoryMutations } from './api';
@@ -39,7 +40,7 @@ export function RepositoryDialog({ repository, close }: { repository: Repository
     offered.find((k) => k.key === chosen) ?? offered.find((k) => k.key === (repository ? 'none' : preferred(url)));
   const input = inputOf(form, kind);
   return (
-    <Modal opened onClose={close} title={repository ? 'Edit the repository' : 'Add a repository'} size="lg">
+    <Modal opened onClose={close} title={repository ? t('Edit the repository') : t('Add a repository')} size="lg">
       <form
         onSubmit={(e) => {
           e.preventDefault();
@@ -49,7 +50,7 @@ export function RepositoryDialog({ repository, close }: { repository: Repository
         <Stack>
           {(put.error ?? validate.error) && <Problem error={put.error ?? validate.error} />}
           <TextInput
-            label="URL"
+            label={t('URL')}
             placeholder="https://git.example.com/team/manifests.git"
             required
             readOnly={repository !== undefined}
@@ -59,30 +60,30 @@ export function RepositoryDialog({ repository, close }: { repository: Repository
           />
           <Group grow align="flex-start">
             <NativeSelect
-              label="Type"
+              label={t('Type')}
               value={String(form.type)}
               data={[
-                { value: 'git', label: 'Git' },
-                { value: 'helm', label: 'Charts' },
-                { value: 'oci', label: 'OCI registry' },
+                { value: 'git', label: t('Git') },
+                { value: 'helm', label: t('Charts') },
+                { value: 'oci', label: t('OCI registry') },
               ]}
               onChange={(e) => set('type', e.currentTarget.value)}
             />
             <TextInput
-              label="Project"
-              description="Only its applications use it; empty: all"
+              label={t('Project')}
+              description={t('Only its applications use it; empty: all')}
               readOnly={repository !== undefined}
               value={String(form.project ?? '')}
               onChange={(e) => set('project', e.currentTarget.value)}
             />
           </Group>
           <NativeSelect
-            label="Credential"
-            description={repository?.hasCredential ? 'What is stored stays unless another one is given.' : undefined}
+            label={t('Credential')}
+            description={repository?.hasCredential ? t('What is stored stays unless another one is given.') : undefined}
             value={kind?.key ?? 'none'}
             data={offered.map((k) => ({
               value: k.key,
-              label: k.key === 'none' && repository?.hasCredential ? 'As it is stored' : k.label,
+              label: k.key === 'none' && repository?.hasCredential ? t('As it is stored') : k.label,
             }))}
             onChange={(e) => setChosen(e.currentTarget.value)}
           />
@@ -96,10 +97,10 @@ export function RepositoryDialog({ repository, close }: { repository: Repository
               color={validate.data.connection.status === 'Failed' ? 'red' : 'teal'}
               title={
                 validate.data.connection.status === 'Successful'
-                  ? 'It can be reached.'
+                  ? t('It can be reached.')
                   : validate.data.connection.status === 'Failed'
-                    ? 'It cannot be reached.'
-                    : 'This type is not tested before it is stored.'
+                    ? t('It cannot be reached.')
+                    : t('This type is not tested before it is stored.')
               }
             >
               {sentence(validate.data.connection.message ?? '')}
@@ -107,7 +108,7 @@ export function RepositoryDialog({ repository, close }: { repository: Repository
           )}
           <Group justify="flex-end">
             <Button variant="default" onClick={close}>
-              Cancel
+              {t('Cancel')}
             </Button>
             <ActionButton
               why={denied}
@@ -116,10 +117,10 @@ export function RepositoryDialog({ repository, close }: { repository: Repository
               loading={validate.isPending}
               onClick={() => validate.mutate(input)}
             >
-              Test
+              {t('Test')}
             </ActionButton>
             <ActionButton type="submit" why={denied} disabled={!url} loading={put.isPending}>
-              {repository ? 'Save' : 'Add'}
+              {repository ? t('Save') : t('Add')}
             </ActionButton>
           </Group>
         </Stack>
@@ -187,30 +188,30 @@ export function Input({ field, form, set }: { field: Field; form: Form; set: Set
 }
 
 const always: readonly Field[] = [
-  { key: 'name', label: 'Name', kind: 'text', about: 'For people.' },
+  { key: 'name', label: t('Name'), kind: 'text', about: t('For people.') },
   {
     key: 'insecure',
-    label: 'Do not verify the server',
+    label: t('Do not verify the server'),
     kind: 'switch',
-    about: 'Neither its certificate nor its host key.',
+    about: t('Neither its certificate nor its host key.'),
   },
-  { key: 'proxy', label: 'Proxy', kind: 'text', about: 'One that the operator of the hub permits.' },
-  { key: 'noProxy', label: 'Without the proxy', kind: 'text', about: 'Hosts and networks, separated by commas.' },
+  { key: 'proxy', label: t('Proxy'), kind: 'text', about: t('One that the operator of the hub permits.') },
+  { key: 'noProxy', label: t('Without the proxy'), kind: 'text', about: t('Hosts and networks, separated by commas.') },
 ];
 const ofGit: readonly Field[] = [
-  { key: 'enableLfs', label: 'Fetch the contents of files in Git LFS', kind: 'switch' },
-  { key: 'depth', label: 'Commits of each branch', kind: 'number', about: 'Empty: all.' },
+  { key: 'enableLfs', label: t('Fetch the contents of files in Git LFS'), kind: 'switch' },
+  { key: 'depth', label: t('Commits of each branch'), kind: 'number', about: t('Empty: all.') },
 ];
 const ofCharts: readonly Field[] = [
-  { key: 'enableOCI', label: 'Charts come from an OCI registry', kind: 'switch' },
-  { key: 'insecureOCIForceHttp', label: 'Contact the registry without TLS', kind: 'switch' },
+  { key: 'enableOCI', label: t('Charts come from an OCI registry'), kind: 'switch' },
+  { key: 'insecureOCIForceHttp', label: t('Contact the registry without TLS'), kind: 'switch' },
 ];
 
 function More({ form, set }: { form: Form; set: Set }) {
   const fields = [...always, ...(form.type === 'git' ? ofGit : ofCharts)];
   return (
     <details>
-      <summary>More</summary>
+      <summary>{t('More')}</summary>
       <Stack mt="xs">
         {fields.map((f) => (
           <Input key={f.key} field={f} form={form} set={set} />

@@ -6,6 +6,7 @@ import type { Repository } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { Confirm, Page } from '../../ui/page';
@@ -18,17 +19,17 @@ import { Templates } from './templates';
 import { Certificates, Keys } from './trust';
 
 const looks: Record<Repository['connection']['status'], { label: string; tone: Tone; shape: ShapeName }> = {
-  Successful: { label: 'Successful', tone: 'ok', shape: 'done' },
-  Failed: { label: 'Failed', tone: 'failed', shape: 'failed' },
-  Unknown: { label: 'Not fetched', tone: 'unknown', shape: 'unknown' },
+  Successful: { label: t('Successful'), tone: 'ok', shape: 'done' },
+  Failed: { label: t('Failed'), tone: 'failed', shape: 'failed' },
+  Unknown: { label: t('Not fetched'), tone: 'unknown', shape: 'unknown' },
 };
 
 const tabs = [
-  { key: 'repositories', label: 'Repositories' },
-  { key: 'templates', label: 'Credential templates' },
-  { key: 'hosts', label: 'Known hosts' },
-  { key: 'certificates', label: 'Certificates' },
-  { key: 'keys', label: 'GnuPG keys' },
+  { key: 'repositories', label: t('Repositories') },
+  { key: 'templates', label: t('Credential templates') },
+  { key: 'hosts', label: t('Known hosts') },
+  { key: 'certificates', label: t('Certificates') },
+  { key: 'keys', label: t('GnuPG keys') },
 ] as const;
 
 /** The repositories, what they are reached with, and whom the hub trusts. */
@@ -42,22 +43,22 @@ export function RepositoryList() {
     });
   const denied = useDenied('repositories', 'create');
   const repositories = useQuery(repositoryQueries.list());
-  const tab = tabs.find((t) => t.key === search.tab)?.key ?? 'repositories';
+  const tab = tabs.find((tab) => tab.key === search.tab)?.key ?? 'repositories';
   const all = repositories.data?.items ?? [];
   const edited = all.find((r) => r.id === search.edit);
   const removed = all.find((r) => r.id === search.remove);
   return (
     <Page
-      title="Repositories"
-      about="Where manifests and charts come from"
+      title={t('Repositories')}
+      about={t('Where manifests and charts come from')}
       actions={
         tab === 'repositories' && (
           <ActionButton why={denied} onClick={() => set({ edit: 'new' })}>
-            Add a repository
+            {t('Add a repository')}
           </ActionButton>
         )
       }
-      tabs={tabs.map((t) => (t.key === 'repositories' ? { ...t, count: repositories.data?.items.length } : t))}
+      tabs={tabs.map((tab) => (tab.key === 'repositories' ? { ...tab, count: repositories.data?.items.length } : tab))}
       tab={tab}
       open={(next) => set({ tab: next, q: undefined, edit: undefined, remove: undefined })}
     >
@@ -65,8 +66,8 @@ export function RepositoryList() {
         <>
           {all.length > 0 && (
             <TextInput
-              aria-label="Search repositories"
-              placeholder="URL, name or project"
+              aria-label={t('Search repositories')}
+              placeholder={t('URL, name or project')}
               leftSection={<IconSearch size={16} aria-hidden />}
               value={search.q ?? ''}
               onChange={(e) => set({ q: e.currentTarget.value })}
@@ -76,8 +77,8 @@ export function RepositoryList() {
             query={repositories}
             empty={(d) =>
               d.items.length === 0 ? (
-                <Nothing title="No repository is known yet.">
-                  One appears with the first application that uses it.
+                <Nothing title={t('No repository is known yet.')}>
+                  {t('One appears with the first application that uses it.')}
                 </Nothing>
               ) : undefined
             }
@@ -109,18 +110,18 @@ export function RepositoryList() {
 function Rows(props: { repositories: Repository[]; edit: (id: string) => void; remove: (id: string) => void }) {
   const { repositories, edit, remove } = props;
   const refresh = useMutation(repositoryMutations.refresh());
-  if (repositories.length === 0) return <Nothing title="No repository matches the search." />;
+  if (repositories.length === 0) return <Nothing title={t('No repository matches the search.')} />;
   return (
     <div className="wide">
-      <Table highlightOnHover aria-label="Repositories" mt="xs">
+      <Table highlightOnHover aria-label={t('Repositories')} mt="xs">
         <Table.Thead>
           <Table.Tr>
-            <Table.Th>URL</Table.Th>
-            <Table.Th className="second">Type</Table.Th>
-            <Table.Th>Connection</Table.Th>
-            <Table.Th className="second">Fetched</Table.Th>
-            <Table.Th className="second">Credential</Table.Th>
-            <Table.Th aria-label="Actions" />
+            <Table.Th>{t('URL')}</Table.Th>
+            <Table.Th className="second">{t('Type')}</Table.Th>
+            <Table.Th>{t('Connection')}</Table.Th>
+            <Table.Th className="second">{t('Fetched')}</Table.Th>
+            <Table.Th className="second">{t('Credential')}</Table.Th>
+            <Table.Th aria-label={t('Actions')} />
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
@@ -148,24 +149,28 @@ function Rows(props: { repositories: Repository[]; edit: (id: string) => void; r
                 {ago(r.connection.fetchedAt, Date.now())}
               </Table.Td>
               <Table.Td className="second">
-                {r.hasCredential ? (r.username ?? 'stored') : r.registered ? 'none' : 'none; an application names it'}
+                {r.hasCredential
+                  ? (r.username ?? t('stored'))
+                  : r.registered
+                    ? t('none')
+                    : t('none; an application names it')}
               </Table.Td>
               <Table.Td>
                 <Menu position="bottom-end">
                   <Menu.Target>
-                    <ActionIcon variant="subtle" color="gray" aria-label={`Actions for ${r.url}`}>
+                    <ActionIcon variant="subtle" color="gray" aria-label={t('Actions for {{url}}', { url: r.url })}>
                       <IconDots size={16} aria-hidden />
                     </ActionIcon>
                   </Menu.Target>
                   <Menu.Dropdown>
-                    <Menu.Item onClick={() => refresh.mutate(r.id)}>Fetch now</Menu.Item>
+                    <Menu.Item onClick={() => refresh.mutate(r.id)}>{t('Fetch now')}</Menu.Item>
                     <Menu.Item renderRoot={(p) => <Link to="/applications" search={{ q: `repo:"${r.url}"` }} {...p} />}>
-                      Its applications
+                      {t('Its applications')}
                     </Menu.Item>
-                    <Menu.Item onClick={() => edit(r.id)}>{r.registered ? 'Edit' : 'Register'}</Menu.Item>
+                    <Menu.Item onClick={() => edit(r.id)}>{r.registered ? t('Edit') : t('Register')}</Menu.Item>
                     {r.registered && (
                       <Menu.Item color="red" onClick={() => remove(r.id)}>
-                        Remove
+                        {t('Remove')}
                       </Menu.Item>
                     )}
                   </Menu.Dropdown>
@@ -185,7 +190,7 @@ function Remove({ repository, close }: { repository: Repository; close: () => vo
   const remove = useMutation(repositoryMutations.remove());
   return (
     <Confirm
-      title="Remove the repository?"
+      title={t('Remove the repository?')}
       action="Remove"
       effects={plan.data?.effects}
       denied={denied}

@@ -3,6 +3,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { Confirm } from '../../ui/page';
 import { Nothing, Problem, Screen } from '../../ui/states';
@@ -22,35 +23,35 @@ export function Templates() {
     <Stack>
       <Group justify="space-between">
         <Text c="dimmed">
-          The template with the longest matching beginning is used for a repository without a credential.
+          {t('The template with the longest matching beginning is used for a repository without a credential.')}
         </Text>
         <ActionButton why={denied} onClick={() => setAdding(true)}>
-          Add a template
+          {t('Add a template')}
         </ActionButton>
       </Group>
       <Screen
         query={templates}
-        empty={(d) => (d.items.length === 0 ? <Nothing title="There is no credential template." /> : undefined)}
+        empty={(d) => (d.items.length === 0 ? <Nothing title={t('There is no credential template.')} /> : undefined)}
       >
         {(d) => (
-          <Table aria-label="Credential templates">
+          <Table aria-label={t('Credential templates')}>
             <Table.Thead>
               <Table.Tr>
-                <Table.Th>URLs that begin with</Table.Th>
-                <Table.Th>Type</Table.Th>
-                <Table.Th className="second">User name</Table.Th>
-                <Table.Th className="second">Since</Table.Th>
-                <Table.Th aria-label="Actions" />
+                <Table.Th>{t('URLs that begin with')}</Table.Th>
+                <Table.Th>{t('Type')}</Table.Th>
+                <Table.Th className="second">{t('User name')}</Table.Th>
+                <Table.Th className="second">{t('Since')}</Table.Th>
+                <Table.Th aria-label={t('Actions')} />
               </Table.Tr>
             </Table.Thead>
             <Table.Tbody>
-              {d.items.map((t) => (
-                <Table.Tr key={t.id}>
-                  <Table.Td className="breakable">{t.url}</Table.Td>
-                  <Table.Td>{t.type}</Table.Td>
-                  <Table.Td className="second">{t.username || '–'}</Table.Td>
-                  <Table.Td className="second" title={exact(t.createdAt)}>
-                    {ago(t.createdAt, Date.now())}
+              {d.items.map((template) => (
+                <Table.Tr key={template.id}>
+                  <Table.Td className="breakable">{template.url}</Table.Td>
+                  <Table.Td>{template.type}</Table.Td>
+                  <Table.Td className="second">{template.username || '–'}</Table.Td>
+                  <Table.Td className="second" title={exact(template.createdAt)}>
+                    {ago(template.createdAt, Date.now())}
                   </Table.Td>
                   <Table.Td>
                     <ActionButton
@@ -58,10 +59,10 @@ export function Templates() {
                       size="compact-sm"
                       variant="subtle"
                       color="red"
-                      aria-label={`Remove the template for ${t.url}`}
-                      onClick={() => setRemoving(t)}
+                      aria-label={t('Remove the template for {{url}}', { url: template.url })}
+                      onClick={() => setRemoving(template)}
                     >
-                      Remove
+                      {t('Remove')}
                     </ActionButton>
                   </Table.Td>
                 </Table.Tr>
@@ -73,10 +74,12 @@ export function Templates() {
       {adding && <Add denied={denied} close={() => setAdding(false)} />}
       {removing && (
         <Confirm
-          title="Remove the credential template?"
+          title={t('Remove the credential template?')}
           action="Remove"
           effects={[
-            `Repositories under ${removing.url} that have no credential of their own cannot be fetched any more.`,
+            t('Repositories under {{url}} that have no credential of their own cannot be fetched any more.', {
+              url: removing.url,
+            }),
           ]}
           denied={noDelete}
           error={remove.error}
@@ -98,7 +101,7 @@ function Add({ denied, close }: { denied: string; close: () => void }) {
   const kind = offered.find((k) => k.key === chosen) ?? offered[0];
   const set = (key: keyof Form, value: string | boolean) => setForm((f) => ({ ...f, [key]: value }));
   return (
-    <Modal opened onClose={close} title="Add a credential template" size="lg">
+    <Modal opened onClose={close} title={t('Add a credential template')} size="lg">
       <form
         onSubmit={(e) => {
           e.preventDefault();
@@ -108,21 +111,21 @@ function Add({ denied, close }: { denied: string; close: () => void }) {
         <Stack>
           {put.error && <Problem error={put.error} />}
           <TextInput
-            label="Name"
+            label={t('Name')}
             required
             data-autofocus
             value={name}
             onChange={(e) => setName(e.currentTarget.value)}
           />
           <TextInput
-            label="URLs that begin with"
+            label={t('URLs that begin with')}
             placeholder="https://git.example.com/team/"
             required
             value={String(form.url)}
             onChange={(e) => set('url', e.currentTarget.value)}
           />
           <NativeSelect
-            label="Credential"
+            label={t('Credential')}
             value={kind?.key ?? ''}
             data={offered.map((k) => ({ value: k.key, label: k.label }))}
             onChange={(e) => setChosen(e.currentTarget.value)}
@@ -132,10 +135,10 @@ function Add({ denied, close }: { denied: string; close: () => void }) {
           ))}
           <Group justify="flex-end">
             <Button variant="default" onClick={close}>
-              Cancel
+              {t('Cancel')}
             </Button>
             <ActionButton type="submit" why={denied} disabled={!name || !form.url} loading={put.isPending}>
-              Add
+              {t('Add')}
             </ActionButton>
           </Group>
         </Stack>

@@ -3,6 +3,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useDenied } from '../../api/session';
 import { exact } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { Confirm } from '../../ui/page';
@@ -11,16 +12,16 @@ import { type Certificate, repositoryMutations, repositoryQueries } from './api'
 
 const words = {
   ssh: {
-    add: 'Add known hosts',
-    title: 'Known hosts',
-    about: 'The keys by which SSH servers are recognised. A key of your own takes the place of a built-in one.',
-    none: 'No SSH server is known.',
+    add: t('Add known hosts'),
+    title: t('Known hosts'),
+    about: t('The keys by which SSH servers are recognised. A key of your own takes the place of a built-in one.'),
+    none: t('No SSH server is known.'),
   },
   https: {
-    add: 'Add a certificate',
-    title: 'Certificates',
-    about: 'The authorities that Git servers over https must come from, if not those of the hub.',
-    none: 'No certificate is stored; those of the hub are used.',
+    add: t('Add a certificate'),
+    title: t('Certificates'),
+    about: t('The authorities that Git servers over https must come from, if not those of the hub.'),
+    none: t('No certificate is stored; those of the hub are used.'),
   },
 } as const;
 
@@ -50,11 +51,11 @@ export function Certificates({ type }: { type: 'ssh' | 'https' }) {
             <Table aria-label={own.title}>
               <Table.Thead>
                 <Table.Tr>
-                  <Table.Th>Server</Table.Th>
-                  <Table.Th>Kind of key</Table.Th>
-                  <Table.Th className="second">Fingerprint</Table.Th>
-                  <Table.Th className="second">{type === 'ssh' ? 'From' : 'Ends'}</Table.Th>
-                  <Table.Th aria-label="Actions" />
+                  <Table.Th>{t('Server')}</Table.Th>
+                  <Table.Th>{t('Kind of key')}</Table.Th>
+                  <Table.Th className="second">{t('Fingerprint')}</Table.Th>
+                  <Table.Th className="second">{type === 'ssh' ? t('From') : t('Ends')}</Table.Th>
+                  <Table.Th aria-label={t('Actions')} />
                 </Table.Tr>
               </Table.Thead>
               <Table.Tbody>
@@ -75,7 +76,7 @@ export function Certificates({ type }: { type: 'ssh' | 'https' }) {
                         <code>{c.fingerprint}</code>
                       </Table.Td>
                       <Table.Td className="second">
-                        {type === 'https' ? exact(c.expiresAt) : c.builtIn ? 'this release' : exact(c.createdAt)}
+                        {type === 'https' ? exact(c.expiresAt) : c.builtIn ? t('this release') : exact(c.createdAt)}
                       </Table.Td>
                       <Table.Td>
                         {!c.builtIn && (
@@ -84,10 +85,13 @@ export function Certificates({ type }: { type: 'ssh' | 'https' }) {
                             size="compact-sm"
                             variant="subtle"
                             color="red"
-                            aria-label={`Forget ${c.serverName} ${c.subType}`}
+                            aria-label={t('Forget {{serverName}} {{subType}}', {
+                              serverName: c.serverName,
+                              subType: c.subType,
+                            })}
                             onClick={() => setRemoving(c)}
                           >
-                            Forget
+                            {t('Forget')}
                           </ActionButton>
                         )}
                       </Table.Td>
@@ -101,9 +105,11 @@ export function Certificates({ type }: { type: 'ssh' | 'https' }) {
       {adding && <Add type={type} denied={denied} close={() => setAdding(false)} />}
       {removing && (
         <Confirm
-          title={`Forget ${removing.serverName}?`}
+          title={t('Forget {{serverName}}?', { serverName: removing.serverName })}
           action="Forget"
-          effects={['Repositories on this server cannot be fetched until it is trusted again, or a built-in key fits.']}
+          effects={[
+            t('Repositories on this server cannot be fetched until it is trusted again, or a built-in key fits.'),
+          ]}
           denied={noDelete}
           error={remove.error}
           pending={remove.isPending}
@@ -132,19 +138,19 @@ function Add({ type, denied, close }: { type: 'ssh' | 'https'; denied: string; c
           {add.error && <Problem error={add.error} />}
           {type === 'https' && (
             <TextInput
-              label="Server"
-              description="The host as in the URL, without a port"
+              label={t('Server')}
+              description={t('The host as in the URL, without a port')}
               required
               value={server}
               onChange={(e) => setServer(e.currentTarget.value)}
             />
           )}
           <Textarea
-            label={type === 'ssh' ? 'Lines of known_hosts' : 'Certificates'}
+            label={type === 'ssh' ? t('Lines of known_hosts') : t('Certificates')}
             description={
               type === 'ssh'
-                ? 'Such as ssh-keyscan prints; compare its fingerprints with those that the server publishes.'
-                : 'One or more in PEM.'
+                ? t('Such as ssh-keyscan prints; compare its fingerprints with those that the server publishes.')
+                : t('One or more in PEM.')
             }
             required
             rows={8}
@@ -154,10 +160,10 @@ function Add({ type, denied, close }: { type: 'ssh' | 'https'; denied: string; c
           />
           <Group justify="flex-end">
             <Button variant="default" onClick={close}>
-              Cancel
+              {t('Cancel')}
             </Button>
             <ActionButton type="submit" why={denied} disabled={!data} loading={add.isPending}>
-              Add
+              {t('Add')}
             </ActionButton>
           </Group>
         </Stack>
@@ -179,21 +185,24 @@ export function Keys() {
   return (
     <Stack>
       <Group justify="space-between">
-        <Text c="dimmed">Projects name the keys that their commits must be signed with.</Text>
+        <Text c="dimmed">{t('Projects name the keys that their commits must be signed with.')}</Text>
         <ActionButton why={denied} onClick={() => setAdding(true)}>
-          Add keys
+          {t('Add keys')}
         </ActionButton>
       </Group>
-      <Screen query={keys} empty={(d) => (d.items.length === 0 ? <Nothing title="No key is stored." /> : undefined)}>
+      <Screen
+        query={keys}
+        empty={(d) => (d.items.length === 0 ? <Nothing title={t('No key is stored.')} /> : undefined)}
+      >
         {(d) => (
-          <Table aria-label="GnuPG keys">
+          <Table aria-label={t('GnuPG keys')}>
             <Table.Thead>
               <Table.Tr>
-                <Table.Th>Key</Table.Th>
-                <Table.Th>Owner</Table.Th>
-                <Table.Th className="second">Kind</Table.Th>
-                <Table.Th>State</Table.Th>
-                <Table.Th aria-label="Actions" />
+                <Table.Th>{t('Key')}</Table.Th>
+                <Table.Th>{t('Owner')}</Table.Th>
+                <Table.Th className="second">{t('Kind')}</Table.Th>
+                <Table.Th>{t('State')}</Table.Th>
+                <Table.Th aria-label={t('Actions')} />
               </Table.Tr>
             </Table.Thead>
             <Table.Tbody>
@@ -208,12 +217,12 @@ export function Keys() {
                     <StateMark
                       look={
                         k.revoked
-                          ? { label: 'Revoked', tone: 'failed', shape: 'barred' }
+                          ? { label: t('Revoked'), tone: 'failed', shape: 'barred' }
                           : k.expiresAt && Date.parse(k.expiresAt) < Date.now()
-                            ? { label: 'Expired', tone: 'attention', shape: 'waiting' }
-                            : { label: 'Valid', tone: 'ok', shape: 'done' }
+                            ? { label: t('Expired'), tone: 'attention', shape: 'waiting' }
+                            : { label: t('Valid'), tone: 'ok', shape: 'done' }
                       }
-                      hint={k.expiresAt ? `until ${exact(k.expiresAt)}` : 'without an end'}
+                      hint={k.expiresAt ? t('until {{time}}', { time: exact(k.expiresAt) }) : t('without an end')}
                       weight="quiet"
                     />
                   </Table.Td>
@@ -223,10 +232,10 @@ export function Keys() {
                       size="compact-sm"
                       variant="subtle"
                       color="red"
-                      aria-label={`Delete the key ${k.keyID}`}
+                      aria-label={t('Delete the key {{keyID}}', { keyID: k.keyID })}
                       onClick={() => setRemoving(k.keyID)}
                     >
-                      Delete
+                      {t('Delete')}
                     </ActionButton>
                   </Table.Td>
                 </Table.Tr>
@@ -235,12 +244,12 @@ export function Keys() {
           </Table>
         )}
       </Screen>
-      <Modal opened={adding} onClose={() => setAdding(false)} title="Add keys" size="lg">
+      <Modal opened={adding} onClose={() => setAdding(false)} title={t('Add keys')} size="lg">
         <Stack>
           {add.error && <Problem error={add.error} />}
           <Textarea
-            label="Public keys"
-            description="What gpg --armor --export prints"
+            label={t('Public keys')}
+            description={t('What gpg --armor --export prints')}
             rows={10}
             spellCheck={false}
             value={data}
@@ -260,16 +269,16 @@ export function Keys() {
                 })
               }
             >
-              Add
+              {t('Add')}
             </ActionButton>
           </Group>
         </Stack>
       </Modal>
       {removing && (
         <Confirm
-          title={`Delete the key ${removing}?`}
+          title={t('Delete the key {{removing}}?', { removing })}
           action="Delete"
-          effects={['Commits that are signed with it are no longer accepted where a project demands signatures.']}
+          effects={[t('Commits that are signed with it are no longer accepted where a project demands signatures.')]}
           denied={noDelete}
           error={remove.error}
           pending={remove.isPending}

@@ -2,6 +2,7 @@ import { Alert, Button, Code, Group, Modal, Stack, Text, Textarea, TextInput } f
 import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useDenied } from '../../api/session';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { Problem } from '../../ui/states';
 import { settingMutations } from './api';
@@ -26,7 +27,7 @@ export function Editor({ row, version, close }: { row: Row; version: number; clo
   };
   const ready = !row.family || kind.trim() !== '';
   return (
-    <Modal opened onClose={close} title={row.setting ? 'Edit a setting' : 'Set a setting'} size="xl">
+    <Modal opened onClose={close} title={row.setting ? t('Edit a setting') : t('Set a setting')} size="xl">
       <Stack>
         <Text size="sm">
           <Code>{key}</Code> of {row.map}
@@ -44,9 +45,9 @@ export function Editor({ row, version, close }: { row: Row; version: number; clo
           />
         )}
         <Textarea
-          label="Value"
+          label={t('Value')}
           description={
-            row.setting?.secret ? 'What is stored is sealed and never shown; a new value replaces it.' : undefined
+            row.setting?.secret ? t('What is stored is sealed and never shown; a new value replaces it.') : undefined
           }
           placeholder={row.sample}
           rows={12}
@@ -61,7 +62,7 @@ export function Editor({ row, version, close }: { row: Row; version: number; clo
           <Group gap="xs">
             {row.sample && value === '' && (
               <Button variant="subtle" onClick={() => edit(row.sample)}>
-                Begin with the sample
+                {t('Begin with the sample')}
               </Button>
             )}
             {row.setting && (
@@ -72,16 +73,16 @@ export function Editor({ row, version, close }: { row: Row; version: number; clo
                 loading={change.isPending}
                 onClick={() => store(null)}
               >
-                Remove
+                {t('Remove')}
               </ActionButton>
             )}
           </Group>
           <Group gap="xs">
             <ActionButton why={denied} variant="default" disabled={!ready} loading={change.isPending} onClick={check}>
-              Check
+              {t('Check')}
             </ActionButton>
             <ActionButton why={denied} disabled={!ready} loading={change.isPending} onClick={() => store(value)}>
-              Save
+              {t('Save')}
             </ActionButton>
           </Group>
         </Group>

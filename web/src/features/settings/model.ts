@@ -1,4 +1,5 @@
 import type { KnownSetting, Setting } from '../../api/client';
+import { t } from '../../texts';
 
 /** One line of the page: a key that is set, or one that could be. */
 export interface Row {
@@ -23,21 +24,21 @@ export interface Rest {
 }
 
 const kinds: Rest = {
-  label: 'Kind',
+  label: t('Kind'),
   short: 'group_Kind',
-  description: 'group_Kind, or Kind alone for the core group',
+  description: t('group_Kind, or Kind alone for the core group'),
   example: 'cert-manager.io_Certificate',
 };
 const versions: Rest = {
-  label: 'Version',
+  label: t('Version'),
   short: 'version',
-  description: 'As sources name it in kustomize.version',
+  description: t('As sources name it in kustomize.version'),
   example: 'v5.4.1',
 };
 const hosts: Rest = {
-  label: 'Host',
+  label: t('Host'),
   short: 'host',
-  description: 'The name of the server, without a port',
+  description: t('The name of the server, without a port'),
   example: 'git.example.com',
 };
 
@@ -45,9 +46,9 @@ const hosts: Rest = {
 const anyKey = '*';
 
 const publicKeys: Rest = {
-  label: 'Key',
+  label: t('Key'),
   short: 'key ID',
-  description: 'The ID of the public key',
+  description: t('The ID of the public key'),
   example: '4AEE18F83AFDEB23',
 };
 

@@ -4,6 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
+import { t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { Page, SectionTitle } from '../../ui/page';
@@ -15,10 +16,10 @@ import { glimpse, has, type Row, rows } from './model';
 import { topicOf, topics } from './topics';
 
 const tabs = [
-  { key: 'all', label: 'All keys' },
+  { key: 'all', label: t('All keys') },
   ...topics.map(({ key, label }) => ({ key: key as string, label: label as string })),
-  { key: 'advanced', label: 'Advanced' },
-  { key: 'quotas', label: 'Quotas' },
+  { key: 'advanced', label: t('Advanced') },
+  { key: 'quotas', label: t('Quotas') },
 ];
 
 /** The settings of the tenant, in the words of Argo CD's ConfigMaps. */
@@ -32,12 +33,12 @@ export function SettingsPage() {
     });
   const denied = useDenied('settings', 'get');
   const settings = useQuery({ ...settingQueries.list(), enabled: !denied });
-  const tab = tabs.find((t) => t.key === search.tab)?.key ?? 'all';
+  const tab = tabs.find((tab) => tab.key === search.tab)?.key ?? 'all';
   const all = settings.data ? rows(settings.data.items, settings.data.known) : [];
   const open = all.find((r) => keyOf(r) === search.edit);
   return (
     <Page
-      title="Settings"
+      title={t('Settings')}
       about={
         <>
           They keep the names of Argo CD: <code>capstan apply -f</code> takes its ConfigMaps as they are.
@@ -48,15 +49,15 @@ export function SettingsPage() {
       open={(next) => set({ tab: next, edit: undefined })}
     >
       {denied ? (
-        <Nothing title="You may not see the settings.">{denied}</Nothing>
+        <Nothing title={t('You may not see the settings.')}>{denied}</Nothing>
       ) : tab === 'quotas' ? (
         <Quotas />
       ) : (
         <Stack>
           {tab === 'appearance' && <Look />}
           <TextInput
-            aria-label="Search"
-            placeholder="A key, or what it is about"
+            aria-label={t('Search')}
+            placeholder={t('A key, or what it is about')}
             leftSection={<IconSearch size={16} aria-hidden />}
             value={search.q ?? ''}
             onChange={(e) => set({ q: e.currentTarget.value })}
@@ -85,15 +86,15 @@ const keyOf = (row: Row) => `${row.map}/${row.key}${row.family ? '*' : ''}`;
 function Look() {
   const scheme = useMantineColorScheme();
   return (
-    <section aria-label="This browser">
-      <SectionTitle>This browser</SectionTitle>
+    <section aria-label={t('This browser')}>
+      <SectionTitle>{t('This browser')}</SectionTitle>
       <SegmentedControl
-        aria-label="Colours"
+        aria-label={t('Colours')}
         value={scheme.colorScheme}
         data={[
-          { value: 'auto', label: 'As the system' },
-          { value: 'light', label: 'Light' },
-          { value: 'dark', label: 'Dark' },
+          { value: 'auto', label: t('As the system') },
+          { value: 'light', label: t('Light') },
+          { value: 'dark', label: t('Dark') },
         ]}
         onChange={(v) => scheme.setColorScheme(v === 'light' || v === 'dark' ? v : 'auto')}
       />
@@ -108,7 +109,7 @@ function Quotas() {
       {(d) => (
         <Stack>
           <Text c="dimmed">
-            Platform admins set the limits. At a limit nothing can be added; what is there goes on.
+            {t('Platform admins set the limits. At a limit nothing can be added; what is there goes on.')}
           </Text>
           <QuotaTable items={d.items} />
         </Stack>
@@ -119,17 +120,17 @@ function Quotas() {
 
 function Keys({ all, open }: { all: Row[]; open: (row: Row) => void }) {
   const denied = useDenied('settings', 'update');
-  if (all.length === 0) return <Nothing title="No key matches." />;
+  if (all.length === 0) return <Nothing title={t('No key matches.')} />;
   return (
     <div className="wide">
-      <Table highlightOnHover aria-label="Settings">
+      <Table highlightOnHover aria-label={t('Settings')}>
         <Table.Thead>
           <Table.Tr>
-            <Table.Th>Key</Table.Th>
-            <Table.Th className="second">Value</Table.Th>
-            <Table.Th>State</Table.Th>
-            <Table.Th className="second">Changed</Table.Th>
-            <Table.Th aria-label="Actions" />
+            <Table.Th>{t('Key')}</Table.Th>
+            <Table.Th className="second">{t('Value')}</Table.Th>
+            <Table.Th>{t('State')}</Table.Th>
+            <Table.Th className="second">{t('Changed')}</Table.Th>
+            <Table.Th aria-label={t('Actions')} />
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
@@ -166,19 +167,20 @@ function Line({ row, denied, open }: { row: Row; denied: string; open: () => voi
           <StateMark
             look={
               row.used
-                ? { label: 'In use', tone: 'ok', shape: 'done' }
-                : { label: 'No effect', tone: 'unknown', shape: 'absent' }
+                ? { label: t('In use'), tone: 'ok', shape: 'done' }
+                : { label: t('No effect'), tone: 'unknown', shape: 'absent' }
             }
             weight="quiet"
           />
         ) : (
           <Text size="xs" c="dimmed">
-            {row.family ? `One per ${row.rest.label.toLowerCase()}` : 'Default'}
+            {row.family ? `One per ${row.rest.label.toLowerCase()}` : t('Default')}
           </Text>
         )}
       </Table.Td>
       <Table.Td className="second" title={exact(setting?.updatedAt)}>
-        {setting && `${ago(setting.updatedAt, Date.now())} by ${setting.updatedBy}`}
+        {setting &&
+          t('{{time}} by {{updatedBy}}', { time: ago(setting.updatedAt, Date.now()), updatedBy: setting.updatedBy })}
       </Table.Td>
       <Table.Td>
         <ActionButton
@@ -188,7 +190,7 @@ function Line({ row, denied, open }: { row: Row; denied: string; open: () => voi
           aria-label={`${setting ? 'Edit' : 'Set'} ${row.key || row.map}`}
           onClick={open}
         >
-          {setting ? 'Edit' : 'Set'}
+          {setting ? t('Edit') : t('Set')}
         </ActionButton>
       </Table.Td>
     </Table.Tr>

@@ -1,5 +1,6 @@
 import { useMemo, useState } from 'react';
 import './diff.css';
+import { t } from '../../../texts';
 import { type Block, type Comparison, compare, fold, foldTitle, type Line, type Piece } from './lines';
 
 export type Mode = 'split' | 'unified';
@@ -10,7 +11,7 @@ const context = 3;
 /** Two texts beside each other, or below each other, with what differs. */
 export function ComparisonView({ left, right, mode }: { left: string; right: string; mode: Mode }) {
   const found = useMemo(() => compare(left, right), [left, right]);
-  if (found.changes === 0) return <p className="quiet diff-equal">Nothing differs.</p>;
+  if (found.changes === 0) return <p className="quiet diff-equal">{t('Nothing differs.')}</p>;
   return <Rows found={found} mode={mode} />;
 }
 
@@ -28,13 +29,13 @@ export function Rows({ found, mode }: { found: Comparison; mode: Mode }) {
       <thead>
         <tr>
           <th className="sr-only" scope="col">
-            Line
+            {t('Line')}
           </th>
-          <th scope="col">{mode === 'split' ? 'Live' : ''}</th>
+          <th scope="col">{mode === 'split' ? t('Live') : ''}</th>
           <th className="sr-only" scope="col">
-            Line
+            {t('Line')}
           </th>
-          {mode === 'split' && <th scope="col">Desired</th>}
+          {mode === 'split' && <th scope="col">{t('Desired')}</th>}
         </tr>
       </thead>
       <tbody>
@@ -59,7 +60,7 @@ function Fold({ title, wide, open }: { title: string; wide: boolean; open: () =>
   return (
     <tr className="diff-fold">
       <td colSpan={wide ? 4 : 3}>
-        <button type="button" onClick={open} aria-label={`Show ${title}`}>
+        <button type="button" onClick={open} aria-label={t('Show {{title}}', { title })}>
           <span aria-hidden>⋯</span> {title}
         </button>
       </td>

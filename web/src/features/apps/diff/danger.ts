@@ -1,3 +1,4 @@
+import { t } from '../../../texts';
 import { equal } from '../object/patch';
 import { at, list, number, text } from '../object/read';
 
@@ -26,11 +27,11 @@ const immutable: Readonly<Record<string, readonly string[]>> = {
 
 /** What deleting an object of a kind takes with it. */
 const losses: Readonly<Record<string, string>> = {
-  '/PersistentVolumeClaim': 'Deletes a volume claim: its data may be lost.',
-  '/PersistentVolume': 'Deletes a volume: its data may be lost.',
-  '/Namespace': 'Deletes a namespace with all that is in it.',
-  'apiextensions.k8s.io/CustomResourceDefinition': 'Deletes a kind with all objects of it, in every namespace.',
-  'apps/StatefulSet': 'Deletes a StatefulSet: its pods end.',
+  '/PersistentVolumeClaim': t('Deletes a volume claim: its data may be lost.'),
+  '/PersistentVolume': t('Deletes a volume: its data may be lost.'),
+  '/Namespace': t('Deletes a namespace with all that is in it.'),
+  'apiextensions.k8s.io/CustomResourceDefinition': t('Deletes a kind with all objects of it, in every namespace.'),
+  'apps/StatefulSet': t('Deletes a StatefulSet: its pods end.'),
 };
 
 const verbs = (rule: unknown, field: string) => list(rule, field).map((v) => text(v));
@@ -69,23 +70,24 @@ function widened(c: Change): string[] {
       : [];
   }
   const more = added(subjects(c.live), subjects(c.desired));
-  return more.length > 0 ? [`Grants rights to ${more.join(', ')}.`] : [];
+  return more.length > 0 ? [t('Grants rights to {{names}}.', { names: more.join(', ') })] : [];
 }
 
 /** Why somebody should look at a change before it is applied; the list is empty where nothing is dangerous. */
 export function dangers(c: Change): string[] {
   const kind = `${c.group}/${c.kind}`;
-  if (!c.desired) return c.live ? [losses[kind] ?? 'Deletes the object.'] : [];
+  if (!c.desired) return c.live ? [losses[kind] ?? t('Deletes the object.')] : [];
   const out = widened(c);
   if (!c.live) return out;
   for (const field of immutable[kind] ?? []) {
     const wanted = at(c.desired, field);
     if (wanted !== undefined && at(c.live, field) !== undefined && !covered(wanted, at(c.live, field))) {
-      out.push(`Changes ${field}, which cannot be changed: the object has to be replaced.`);
+      out.push(t('Changes {{field}}, which cannot be changed: the object has to be replaced.', { field }));
     }
   }
   const asked = at(c.desired, 'spec.replicas');
-  if (asked === 0 && number(c.live, 'spec.replicas', 1) > 0) out.push('Scales to 0 replicas: nothing runs any more.');
+  if (asked === 0 && number(c.live, 'spec.replicas', 1) > 0)
+    out.push(t('Scales to 0 replicas: nothing runs any more.'));
   return out;
 }
 

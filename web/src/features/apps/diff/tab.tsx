@@ -6,6 +6,7 @@ import { useEffect, useMemo, useRef, useState } from 'react';
 import type { Application } from '../../../api/client';
 import { sentence } from '../../../api/errors';
 import { shortRevision } from '../../../format/format';
+import { t } from '../../../texts';
 import { Nothing, Screen } from '../../../ui/states';
 import { type AppKey, appQueries } from '../api';
 import { type AppSearch, changed } from '../search';
@@ -37,7 +38,9 @@ function Equal({ app }: { app: Application }) {
   if (paused) {
     return (
       <Nothing
-        title={`The cluster equals revision ${shortRevision(paused.revision)}, at which the application is paused.`}
+        title={t('The cluster equals revision {{revision}}, at which the application is paused.', {
+          revision: shortRevision(paused.revision),
+        })}
       >
         {sentence(paused.message)}
         {app.status?.sync?.status === 'OutOfSync' && ' Git asks for something else.'}
@@ -46,12 +49,12 @@ function Equal({ app }: { app: Application }) {
   }
   if (app.status?.sync?.status === 'Unknown') {
     return (
-      <Nothing title="Nothing differs from what was rendered last.">
+      <Nothing title={t('Nothing differs from what was rendered last.')}>
         It cannot be compared with Git now: {app.status.capstan?.stale?.message}.
       </Nothing>
     );
   }
-  return <Nothing title="No differences: live state matches Git." />;
+  return <Nothing title={t('No differences: live state matches Git.')} />;
 }
 
 /** Where one is among all changes: in which object, and at which of its changes. */
@@ -95,32 +98,32 @@ function Changes({ items, search, go }: List & Pick<Props, 'search' | 'go'>) {
       <div className="diff-head">
         <Totals changes={all} compared={compared} />
         <span className="diff-place" role="status">
-          {at >= 0 ? `Change ${at + 1} of ${places.length}` : `${places.length} changes`}
+          {at >= 0 ? `Change ${at + 1} of ${places.length}` : t('{{n}} changes', { n: places.length })}
         </span>
-        <Step label="Previous change (k)" act={() => step(-1)} up />
-        <Step label="Next change (j)" act={() => step(1)} />
+        <Step label={t('Previous change (k)')} act={() => step(-1)} up />
+        <Step label={t('Next change (j)')} act={() => step(1)} />
         <SegmentedControl
           size="xs"
-          aria-label="How changes are shown"
+          aria-label={t('How changes are shown')}
           value={mode}
           data={[
-            { value: 'split', label: 'Split' },
-            { value: 'unified', label: 'Unified' },
+            { value: 'split', label: t('Split') },
+            { value: 'unified', label: t('Unified') },
           ]}
           onChange={(v) => go(changed(search, { mode: v === 'unified' ? v : undefined }))}
         />
         <Switch
           size="xs"
-          label="Only fields from Git"
+          label={t('Only fields from Git')}
           checked={!whole}
           onChange={(e) => go(changed(search, { whole: e.currentTarget.checked ? undefined : 'yes' }))}
         />
       </div>
-      <nav className="diff-list" aria-label="Objects that differ">
+      <nav className="diff-list" aria-label={t('Objects that differ')}>
         <TextInput
           size="xs"
-          aria-label="Find changes"
-          placeholder="Kind, name, field"
+          aria-label={t('Find changes')}
+          placeholder={t('Kind, name, field')}
           leftSection={<IconSearch size={14} aria-hidden />}
           value={text}
           onChange={(e) => setText(e.currentTarget.value)}
@@ -139,7 +142,7 @@ function Changes({ items, search, go }: List & Pick<Props, 'search' | 'go'>) {
       </nav>
       <div className="diff-objects">
         <Dangers changes={shown} open={(id) => to({ id, change: 0 })} />
-        {shown.length === 0 && <Nothing title="No change matches." />}
+        {shown.length === 0 && <Nothing title={t('No change matches.')} />}
         {shown.map((c) => (
           <Section
             key={c.id}
@@ -170,7 +173,7 @@ function Totals({ changes, compared }: { changes: ObjectChange[]; compared: Read
   const sums = [...compared.values()];
   return (
     <span className="diff-totals">
-      <b>{changes.length === 1 ? '1 object' : `${changes.length} objects`}</b> {parts.join(', ')}{' '}
+      <b>{changes.length === 1 ? t('1 object') : t('{{n}} objects', { n: changes.length })}</b> {parts.join(', ')}{' '}
       <Counts added={sums.reduce((n, c) => n + c.added, 0)} removed={sums.reduce((n, c) => n + c.removed, 0)} />
     </span>
   );
@@ -198,7 +201,7 @@ function Entry({ change, compared, current, open }: EntryProps) {
       <button type="button" aria-current={current} onClick={open}>
         <span className="diff-name">
           {change.dangers.length > 0 && (
-            <IconAlertTriangle size={14} aria-label="Dangerous" className="diff-danger-mark" />
+            <IconAlertTriangle size={14} aria-label={t('Dangerous')} className="diff-danger-mark" />
           )}
           {object.name}
         </span>
@@ -218,9 +221,9 @@ function Dangers({ changes, open }: { changes: ObjectChange[]; open: (id: string
   if (bad.length === 0) return null;
   const listed = 5;
   return (
-    <section className="diff-dangers" aria-label="Look at these first">
+    <section className="diff-dangers" aria-label={t('Look at these first')}>
       <h3>
-        <IconAlertTriangle size={16} aria-hidden /> Look at these first
+        <IconAlertTriangle size={16} aria-hidden /> {t('Look at these first')}
       </h3>
       <ul>
         {bad.slice(0, listed).map((c) => (
@@ -272,13 +275,15 @@ function Section({ change, compared, mode, place }: SectionProps) {
           type="button"
           aria-expanded={!closed}
           onClick={() => setClosed(!closed)}
-          aria-label={`Lines of ${title}`}
+          aria-label={t('Lines of {{title}}', { title })}
         >
           {closed ? <IconChevronDown size={14} aria-hidden /> : <IconChevronUp size={14} aria-hidden />}
         </button>
         <b>{object.name}</b> <span className="quiet">{object.kind}</span>
         {sort !== 'changed' && (
-          <span className={`diff-sort ${sort}`}>{sort === 'new' ? 'not in the cluster' : 'no longer in Git'}</span>
+          <span className={`diff-sort ${sort}`}>
+            {sort === 'new' ? t('not in the cluster') : t('no longer in Git')}
+          </span>
         )}
         {compared && <Counts added={compared.added} removed={compared.removed} />}
         {object.summary && <span className="quiet diff-summary">{object.summary}</span>}

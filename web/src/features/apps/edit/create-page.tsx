@@ -3,6 +3,7 @@ import { useMutation } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import { useDenied } from '../../../api/session';
+import { t } from '../../../texts';
 import { ActionButton } from '../../../ui/action-button';
 import { Page } from '../../../ui/page';
 import { at, text } from '../object/read';
@@ -23,12 +24,12 @@ export default function CreatePage() {
     if (made) navigate({ to: '/applications/$namespace/$name', params: made });
   }, [made]);
   return (
-    <Page title="New application" about="What to deploy, from where, and to which cluster">
+    <Page title={t('New application')} about={t('What to deploy, from where, and to which cluster')}>
       <Editor
         text={written}
-        change={(t) => {
+        change={(tree) => {
           create.reset();
-          setWritten(t);
+          setWritten(tree);
         }}
         begun={made ? written : begun}
         fresh
@@ -41,7 +42,7 @@ export default function CreatePage() {
           return (
             <>
               {manual && (
-                <Checkbox label="Sync it once" checked={sync} onChange={(e) => setSync(e.currentTarget.checked)} />
+                <Checkbox label={t('Sync it once')} checked={sync} onChange={(e) => setSync(e.currentTarget.checked)} />
               )}
               <Create
                 project={project}
@@ -60,7 +61,7 @@ function Create(props: { project: string; loading: boolean; run: () => void }) {
   const denied = useDenied('applications', 'create', props.project);
   return (
     <ActionButton why={denied} loading={props.loading} onClick={props.run}>
-      Create
+      {t('Create')}
     </ActionButton>
   );
 }

@@ -1,5 +1,6 @@
 import { isMap, parseDocument, stringify } from 'yaml';
 import type { Application } from '../../../api/client';
+import { t } from '../../../texts';
 import { at, fields, list, text } from '../object/read';
 
 /** Where something stands in an application, such as ['spec', 'source', 'path']. */
@@ -19,13 +20,13 @@ export function read(source: string): Draft {
   const first = doc.errors[0];
   if (first) {
     const line = first.linePos?.[0].line;
-    return { text: source, value: {}, problem: first.message.split('\n')[0] ?? 'it is no YAML', line };
+    return { text: source, value: {}, problem: first.message.split('\n')[0] ?? t('it is no YAML'), line };
   }
   if (!isMap(doc.contents)) {
     return {
       text: source,
       value: {},
-      problem: 'It is no object: it begins with apiVersion, kind, metadata and spec.',
+      problem: t('It is no object: it begins with apiVersion, kind, metadata and spec.'),
       line: 1,
     };
   }
@@ -176,16 +177,16 @@ export function problemsOf(value: unknown): FieldProblem[] {
   const out: FieldProblem[] = [];
   const add = (path: Path, message: string) => out.push({ path, message });
   const name = text(value, 'metadata.name');
-  if (!name) add(['metadata', 'name'], 'Give it a name.');
-  else if (!dnsName.test(name)) add(['metadata', 'name'], 'Use lower-case letters, digits, hyphens and dots.');
+  if (!name) add(['metadata', 'name'], t('Give it a name.'));
+  else if (!dnsName.test(name)) add(['metadata', 'name'], t('Use lower-case letters, digits, hyphens and dots.'));
   for (const path of sourcePaths(value)) {
     const s = valueAt(value, path);
-    if (!text(s, 'repoURL')) add([...path, 'repoURL'], 'Choose a repository.');
-    if (at(s, 'chart') !== undefined && !text(s, 'chart')) add([...path, 'chart'], 'Choose a chart.');
-    if (text(s, 'path').startsWith('/')) add([...path, 'path'], 'Write it relative to the root of the repository.');
+    if (!text(s, 'repoURL')) add([...path, 'repoURL'], t('Choose a repository.'));
+    if (at(s, 'chart') !== undefined && !text(s, 'chart')) add([...path, 'chart'], t('Choose a chart.'));
+    if (text(s, 'path').startsWith('/')) add([...path, 'path'], t('Write it relative to the root of the repository.'));
   }
   const cluster = text(value, 'spec.destination.name') || text(value, 'spec.destination.server');
-  if (!cluster) add(['spec', 'destination', 'name'], 'Choose a cluster.');
+  if (!cluster) add(['spec', 'destination', 'name'], t('Choose a cluster.'));
   return out;
 }
 

@@ -10,6 +10,7 @@ import { fields } from '../object/read';
 import { editMutations } from './api';
 import { fieldOf, lineOf, type Path, problemsOf, read, samePath, write } from './document';
 import './edit.css';
+import { t } from '../../../texts';
 import type { Form } from './fields';
 import { Preview } from './preview';
 import { SpecForm } from './spec-form';
@@ -68,7 +69,7 @@ export function Editor(props: Props) {
     ...(blamed ? [lineOf(text, blamed)] : []),
     ...(asked ? problems.map((p) => lineOf(text, p.path)) : []),
   ].filter((n) => n !== undefined);
-  const why = draft.problem ? 'The YAML cannot be read.' : (problems[0]?.message ?? '');
+  const why = draft.problem ? t('The YAML cannot be read.') : (problems[0]?.message ?? '');
   const app = applicationOf(draft.value);
   const attempt = (run: () => void) => {
     setAsked(true);
@@ -87,18 +88,18 @@ export function Editor(props: Props) {
       <SegmentedControl
         className="edit-show"
         fullWidth
-        aria-label="Form or YAML"
+        aria-label={t('Form or YAML')}
         value={show === 'yaml' ? 'yaml' : 'form'}
         data={[
-          { value: 'form', label: 'Form' },
-          { value: 'yaml', label: 'YAML' },
+          { value: 'form', label: t('Form') },
+          { value: 'yaml', label: t('YAML') },
         ]}
         onChange={(v) => setShow(v === 'yaml' ? 'yaml' : undefined)}
       />
       <div className="edit-sides">
         <div className="edit-left">
           {draft.problem ? (
-            <Alert color="yellow" role="status" title="The form waits">
+            <Alert color="yellow" role="status" title={t('The form waits')}>
               The YAML cannot be read{draft.line ? ` at line ${draft.line}` : ''}: {draft.problem} The form goes on when
               that is mended.
             </Alert>
@@ -107,14 +108,20 @@ export function Editor(props: Props) {
           )}
         </div>
         <div className="edit-right" data-previewed={preview.data !== undefined}>
-          <section className="edit-yaml" aria-label="YAML">
-            <CodeEditor label="YAML of the application" language="yaml" value={text} change={change} marks={marks} />
+          <section className="edit-yaml" aria-label={t('YAML')}>
+            <CodeEditor
+              label={t('YAML of the application')}
+              language="yaml"
+              value={text}
+              change={change}
+              marks={marks}
+            />
           </section>
           {preview.data && (
             <>
               {previewed !== text && (
                 <p className="edit-old" role="status">
-                  It was changed since this preview.
+                  {t('It was changed since this preview.')}
                 </p>
               )}
               <Preview preview={preview.data} />
@@ -127,7 +134,7 @@ export function Editor(props: Props) {
           {asked && why}
         </span>
         <Button variant="default" loading={preview.isPending} onClick={look}>
-          Preview
+          {t('Preview')}
         </Button>
         <span className="edit-actions">{actions({ app, attempt })}</span>
       </footer>
@@ -145,14 +152,14 @@ function Leaving({ dirty }: { dirty: boolean }) {
   });
   if (blocker.status !== 'blocked') return null;
   return (
-    <Modal opened onClose={blocker.reset} title="Leave without saving?">
-      <p>What you have changed here is not saved.</p>
+    <Modal opened onClose={blocker.reset} title={t('Leave without saving?')}>
+      <p>{t('What you have changed here is not saved.')}</p>
       <Group justify="flex-end">
         <Button variant="default" data-autofocus onClick={blocker.reset}>
-          Stay
+          {t('Stay')}
         </Button>
         <Button color="red" variant="outline" onClick={blocker.proceed}>
-          Leave
+          {t('Leave')}
         </Button>
       </Group>
     </Modal>

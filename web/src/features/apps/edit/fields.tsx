@@ -1,5 +1,6 @@
 import { Autocomplete, Switch, Textarea, TextInput } from '@mantine/core';
 import { type ReactNode, useEffect, useState } from 'react';
+import { t } from '../../../texts';
 import { text } from '../object/read';
 import { type Path, valueAt } from './document';
 
@@ -129,7 +130,7 @@ export const mapLines = {
     const out: Record<string, string> = {};
     for (const line of lines) {
       const cut = line.indexOf('=');
-      if (cut < 1) return { error: `Write “${line}” as key=value.` };
+      if (cut < 1) return { error: t('Write “{{line}}” as key=value.', { line }) };
       out[line.slice(0, cut).trim()] = line.slice(cut + 1).trim();
     }
     return { value: lines.length > 0 ? out : undefined, error: '' };

@@ -1,3 +1,4 @@
+import { t } from '../../../texts';
 import { fields, list, text } from '../object/read';
 
 /** Whether a glob of a project, such as https://git.example.com/*, fits. */
@@ -20,7 +21,9 @@ export function refusesSource(project: unknown, url: string): string {
   const all = list(project, 'spec.sourceRepos').map((s) => text(s));
   const bare = (u: string) => u.replace(/\.git$/, '');
   if (!url || permits(all, url) || permits(all.map(bare), bare(url))) return '';
-  return all.length === 0 ? 'The project permits no repository.' : `The project permits only: ${all.join(', ')}.`;
+  return all.length === 0
+    ? t('The project permits no repository.')
+    : t('The project permits only: {{names}}.', { names: all.join(', ') });
 }
 
 /** The same of a destination; a cluster may be named by name or by address. */
@@ -39,8 +42,10 @@ export function refusesDestination(project: unknown, to: { names: readonly strin
   if (names.length === 0) return '';
   const may = all.some((d) => names.some((n) => fits(d.cluster, n)) && fits(d.namespace, to.namespace));
   if (may && !denied) return '';
-  if (all.length === 0) return 'The project permits no destination.';
-  return `The project permits only: ${all.map((d) => `${d.namespace} on ${d.cluster}`).join(', ')}.`;
+  if (all.length === 0) return t('The project permits no destination.');
+  return t('The project permits only: {{names}}.', {
+    names: all.map((d) => `${d.namespace} on ${d.cluster}`).join(', '),
+  });
 }
 
 /** What a project says of itself in one line. */

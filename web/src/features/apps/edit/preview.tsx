@@ -4,6 +4,7 @@ import { stringify } from 'yaml';
 import type { ObjectDiff } from '../../../api/client';
 import { sentence } from '../../../api/errors';
 import { shortRevision } from '../../../format/format';
+import { t } from '../../../texts';
 import { ComparisonView } from '../diff/comparison';
 import { text } from '../object/read';
 import { yamlOf } from '../object/yaml';
@@ -17,7 +18,7 @@ export function Preview({ preview }: { preview: ApplicationPreview }) {
   const { objects, items, warnings, revisions, uncompared, cluster } = preview;
   const from = revisions.filter(Boolean).map(shortRevision).join(', ');
   return (
-    <section className="edit-preview" aria-label="Preview">
+    <section className="edit-preview" aria-label={t('Preview')}>
       <header>
         <b role="status">
           {objects.length === 1 ? '1 object' : `${objects.length} objects`}
@@ -34,10 +35,10 @@ export function Preview({ preview }: { preview: ApplicationPreview }) {
           {sentence(w)}
         </Alert>
       ))}
-      {objects.length === 0 && <p className="quiet">Nothing is rendered: the source has no manifests.</p>}
+      {objects.length === 0 && <p className="quiet">{t('Nothing is rendered: the source has no manifests.')}</p>}
       {items && items.length > 0 && (
         <>
-          <h4>What a sync would change</h4>
+          <h4>{t('What a sync would change')}</h4>
           <ul>
             {items.slice(0, listed).map((d) => (
               <Difference key={[d.group, d.kind, d.namespace, d.name].join('/')} item={d} />
@@ -45,8 +46,8 @@ export function Preview({ preview }: { preview: ApplicationPreview }) {
           </ul>
         </>
       )}
-      {items && items.length === 0 && <p className="quiet">Nothing differs from the cluster.</p>}
-      {objects.length > 0 && <h4>Objects</h4>}
+      {items && items.length === 0 && <p className="quiet">{t('Nothing differs from the cluster.')}</p>}
+      {objects.length > 0 && <h4>{t('Objects')}</h4>}
       <ul>
         {objects.slice(0, listed).map((o, i) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: rendered objects have no identity but their place

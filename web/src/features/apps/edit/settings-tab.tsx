@@ -8,6 +8,7 @@ import { HubError } from '../../../api/errors';
 import { noticeQueries } from '../../../api/notices';
 import { under } from '../../../api/root';
 import { meQuery, useDenied } from '../../../api/session';
+import { t } from '../../../texts';
 import { ActionButton } from '../../../ui/action-button';
 import { Command } from '../../../ui/page';
 import { safeURL } from '../annotations';
@@ -66,9 +67,9 @@ export default function SettingsTab({ appKey, app, search, go }: Props) {
     <div className="edit-settings">
       <Editor
         text={written}
-        change={(t) => {
+        change={(tree) => {
           if (!isStale) save.reset();
-          setWritten(t);
+          setWritten(tree);
         }}
         begun={begun}
         fresh={false}
@@ -78,7 +79,7 @@ export default function SettingsTab({ appKey, app, search, go }: Props) {
         head={
           <>
             {parent && (
-              <Alert color="yellow" role="status" title="Managed by another application">
+              <Alert color="yellow" role="status" title={t('Managed by another application')}>
                 <Link to="/applications/$namespace/$name" params={parent}>
                   {parent.name}
                 </Link>{' '}
@@ -86,15 +87,15 @@ export default function SettingsTab({ appKey, app, search, go }: Props) {
               </Alert>
             )}
             {newer && dirty && (
-              <Alert color="yellow" role="alert" title="Somebody else has changed it since you began">
+              <Alert color="yellow" role="alert" title={t('Somebody else has changed it since you began')}>
                 <Button size="xs" variant="default" onClick={() => setMerging(true)}>
-                  Compare and merge
+                  {t('Compare and merge')}
                 </Button>
               </Alert>
             )}
             {save.isSuccess && !dirty && (
               <Alert color="teal" role="status">
-                Saved.
+                {t('Saved.')}
               </Alert>
             )}
           </>
@@ -102,15 +103,15 @@ export default function SettingsTab({ appKey, app, search, go }: Props) {
         actions={({ app: edited, attempt }) => (
           <>
             <Button variant="default" disabled={!dirty} onClick={() => begin(app)}>
-              Discard changes
+              {t('Discard changes')}
             </Button>
             <ActionButton
               why={
                 denied ||
                 (edited.metadata.name === app.metadata.name
                   ? ''
-                  : `The name stays ${app.metadata.name}: create another application instead.`) ||
-                (dirty ? '' : 'Nothing is changed yet.')
+                  : t('The name stays {{name}}: create another application instead.', { name: app.metadata.name })) ||
+                (dirty ? '' : t('Nothing is changed yet.'))
               }
               loading={save.isPending}
               onClick={() =>
@@ -122,7 +123,7 @@ export default function SettingsTab({ appKey, app, search, go }: Props) {
                 )
               }
             >
-              Save
+              {t('Save')}
             </ActionButton>
           </>
         )}
@@ -168,19 +169,19 @@ function Merge({ base, mine, theirs, take, close }: MergeProps) {
   const result = () =>
     conflicts.reduce((v, c) => (chosen[nameOf(c.path)] === 'mine' ? withValue(v, c.path, c.mine) : v), value);
   return (
-    <Modal opened onClose={close} size="xl" title="Merge two changes" classNames={{ body: 'edit-merge' }}>
-      <Changes title="Changed by somebody else" changes={changesOf(base, theirs)} />
-      <Changes title="Changed by you" changes={changesOf(base, mine)} />
+    <Modal opened onClose={close} size="xl" title={t('Merge two changes')} classNames={{ body: 'edit-merge' }}>
+      <Changes title={t('Changed by somebody else')} changes={changesOf(base, theirs)} />
+      <Changes title={t('Changed by you')} changes={changesOf(base, mine)} />
       {conflicts.length > 0 && (
-        <section aria-label="Changed by both">
-          <h3>Changed by both</h3>
+        <section aria-label={t('Changed by both')}>
+          <h3>{t('Changed by both')}</h3>
           <table>
             <thead>
               <tr>
-                <th scope="col">Field</th>
-                <th scope="col">Yours</th>
-                <th scope="col">Theirs</th>
-                <th scope="col">What is kept</th>
+                <th scope="col">{t('Field')}</th>
+                <th scope="col">{t('Yours')}</th>
+                <th scope="col">{t('Theirs')}</th>
+                <th scope="col">{t('What is kept')}</th>
               </tr>
             </thead>
             <tbody>
@@ -195,8 +196,8 @@ function Merge({ base, mine, theirs, take, close }: MergeProps) {
                       aria-label={`What is kept of ${nameOf(c.path)}`}
                       value={chosen[nameOf(c.path)] ?? ''}
                       data={[
-                        { value: 'mine', label: 'Yours' },
-                        { value: 'theirs', label: 'Theirs' },
+                        { value: 'mine', label: t('Yours') },
+                        { value: 'theirs', label: t('Theirs') },
                       ]}
                       onChange={(v) => setChosen((held) => ({ ...held, [nameOf(c.path)]: v }))}
                     />
@@ -209,13 +210,13 @@ function Merge({ base, mine, theirs, take, close }: MergeProps) {
       )}
       <footer className="edit-actions">
         <Button variant="default" onClick={close}>
-          Cancel
+          {t('Cancel')}
         </Button>
         <ActionButton
           why={open.length > 0 ? `Choose what is kept of ${nameOf(open[0]?.path ?? [])}.` : ''}
           onClick={() => take(result())}
         >
-          Merge
+          {t('Merge')}
         </ActionButton>
       </footer>
     </Modal>
@@ -256,24 +257,24 @@ function Snippets({ appKey, app }: { appKey: AppKey; app: Application }) {
   });
   return (
     <div className="edit-facts">
-      <section aria-label="Badge">
-        <h3>Badge</h3>
+      <section aria-label={t('Badge')}>
+        <h3>{t('Badge')}</h3>
         {settings.data?.features.statusBadge ? (
           <>
-            <img src={under(`/api/badge?${query}`)} alt={`Status of ${app.metadata.name}`} />
-            <Command label="Copy as Markdown" text={`[![${app.metadata.name}](${picture})](${page})`} />
+            <img src={under(`/api/badge?${query}`)} alt={t('Status of {{name}}', { name: app.metadata.name })} />
+            <Command label={t('Copy as Markdown')} text={`[![${app.metadata.name}](${picture})](${page})`} />
             <Command
-              label="Copy as HTML"
+              label={t('Copy as HTML')}
               text={`<a href="${page}"><img src="${picture.replace(/&/g, '&amp;')}" alt="${app.metadata.name}"></a>`}
             />
           </>
         ) : (
-          <p className="quiet">An admin shows it to everybody with the setting statusbadge.enabled.</p>
+          <p className="quiet">{t('An admin shows it to everybody with the setting statusbadge.enabled.')}</p>
         )}
       </section>
-      <section aria-label="Deep links">
-        <h3>Deep links</h3>
-        {all.length === 0 && <p className="quiet">The setting application.links declares none for it.</p>}
+      <section aria-label={t('Deep links')}>
+        <h3>{t('Deep links')}</h3>
+        {all.length === 0 && <p className="quiet">{t('The setting application.links declares none for it.')}</p>}
         <ul>
           {all.map((l) => (
             <li key={l.title + l.url}>

@@ -7,6 +7,7 @@ import type { Repository } from '../../../api/client';
 import { sentence, words } from '../../../api/errors';
 import { useDenied } from '../../../api/session';
 import { ago, shortRevision } from '../../../format/format';
+import { t } from '../../../texts';
 import { ActionButton } from '../../../ui/action-button';
 import { Problem } from '../../../ui/states';
 import { at } from '../object/read';
@@ -47,8 +48,8 @@ export function SourceForm({ form, path, limit }: { form: Form; path: Path; limi
   const kind = kindOf(repository, url, source);
   const choose = (next: string) => {
     const chosen = known(repositories.data ?? [], next, textAt(form, ['spec', 'project']));
-    form.edit((t) => {
-      let out = write(t, [...path, 'repoURL'], next);
+    form.edit((tree) => {
+      let out = write(tree, [...path, 'repoURL'], next);
       const wanted = kindOf(chosen, next, chosen ? {} : source);
       if (wanted === 'chart' && at(source, 'chart') === undefined) {
         out = write(
@@ -76,7 +77,7 @@ export function SourceForm({ form, path, limit }: { form: Form; path: Path; limi
       <FoundField
         form={limited}
         path={[...path, 'repoURL']}
-        label="Repository"
+        label={t('Repository')}
         placeholder="https://git.example.com/team/manifests.git"
         required
         found={(repositories.data ?? []).map((r) => r.url)}
@@ -109,18 +110,18 @@ function Connection({
   const denied = useDenied('repositories', 'create');
   const connect = useMutation(editMutations.connect());
   const [type, setType] = useState<'git' | 'helm' | 'oci'>(url.startsWith('oci://') ? 'oci' : 'git');
-  if (loading) return <p className="quiet">The repositories are listed …</p>;
+  if (loading) return <p className="quiet">{t('The repositories are listed …')}</p>;
   if (!repository) {
     return (
       <div className="edit-connect">
-        <p>The hub does not know this repository yet.</p>
+        <p>{t('The hub does not know this repository yet.')}</p>
         <NativeSelect
-          aria-label="Type of the repository"
+          aria-label={t('Type of the repository')}
           value={type}
           data={[
-            { value: 'git', label: 'Git' },
-            { value: 'helm', label: 'Charts' },
-            { value: 'oci', label: 'OCI registry' },
+            { value: 'git', label: t('Git') },
+            { value: 'helm', label: t('Charts') },
+            { value: 'oci', label: t('OCI registry') },
           ]}
           onChange={(e) =>
             setType(e.currentTarget.value === 'helm' ? 'helm' : e.currentTarget.value === 'oci' ? 'oci' : 'git')
@@ -132,7 +133,7 @@ function Connection({
           loading={connect.isPending}
           onClick={() => connect.mutate({ url, type })}
         >
-          Connect
+          {t('Connect')}
         </ActionButton>
         {connect.error && <Problem error={connect.error} />}
       </div>
@@ -142,9 +143,9 @@ function Connection({
   if (status === 'Failed') {
     return (
       <p className="edit-failed" role="alert">
-        It cannot be reached: {sentence(message ?? 'the reason is not known')}{' '}
+        It cannot be reached: {sentence(message ?? t('the reason is not known'))}{' '}
         <Link to="/repositories" search={{ q: repository.url }}>
-          Give it a credential
+          {t('Give it a credential')}
         </Link>
       </p>
     );
@@ -153,7 +154,7 @@ function Connection({
     <p className="quiet" role="status">
       {status === 'Successful'
         ? `Reached${fetchedAt ? `, fetched ${ago(fetchedAt, Date.now())}` : ''}.`
-        : 'It is being reached …'}
+        : t('It is being reached …')}
     </p>
   );
 }
@@ -179,13 +180,13 @@ function DirectoryFields({ form, path, repository }: Browsing) {
       <FoundField
         form={form}
         path={[...path, 'targetRevision']}
-        label="Revision"
+        label={t('Revision')}
         description={
           commit
-            ? `Now ${shortRevision(commit)}`
+            ? t('Now {{revision}}', { revision: shortRevision(commit) })
             : refs.data
               ? `${counted(refs.data.branches.length, 'branch', 'branches')}, ${counted(refs.data.tags.length, 'tag', 'tags')}`
-              : 'A branch, a tag or a commit'
+              : t('A branch, a tag or a commit')
         }
         placeholder="HEAD"
         found={names.map((r) => r.name)}
@@ -193,8 +194,8 @@ function DirectoryFields({ form, path, repository }: Browsing) {
       <FoundField
         form={form}
         path={[...path, 'path']}
-        label="Path"
-        description="A directory, from the root of the repository"
+        label={t('Path')}
+        description={t('A directory, from the root of the repository')}
         placeholder="apps/web"
         found={(apps.data ?? []).map((a) => a.path)}
       />
@@ -216,13 +217,15 @@ function Found(props: { apps: { path: string; type: string }[]; now: string; cho
   const shown = exact || !now ? apps : apps.filter((a) => a.path.includes(now));
   if (apps.length === 0) {
     return (
-      <p className="quiet">No chart, kustomization or plugin was found. Any directory with manifests can be typed.</p>
+      <p className="quiet">
+        {t('No chart, kustomization or plugin was found. Any directory with manifests can be typed.')}
+      </p>
     );
   }
   return (
     <fieldset className="edit-found">
       <legend>
-        Found in it <span className="quiet">{apps.length}</span>
+        {t('Found in it')} <span className="quiet">{apps.length}</span>
       </legend>
       <div>
         {shown.slice(0, listed).map((a) => (
@@ -256,15 +259,15 @@ function ChartFields({ form, path, repository }: Browsing) {
   });
   const versions = index
     ? (charts.data?.find((c) => c.name === chart)?.versions ?? [])
-    : (refs.data?.tags ?? []).map((t) => t.name);
+    : (refs.data?.tags ?? []).map((tag) => tag.name);
   const error = charts.error ?? refs.error;
   return (
     <>
       <FoundField
         form={form}
         path={[...path, 'chart']}
-        label="Chart"
-        description={charts.data ? counted(charts.data.length, 'chart', 'charts') : 'Its name'}
+        label={t('Chart')}
+        description={charts.data ? counted(charts.data.length, 'chart', 'charts') : t('Its name')}
         required
         found={(charts.data ?? []).map((c) => c.name)}
       />
@@ -272,18 +275,18 @@ function ChartFields({ form, path, repository }: Browsing) {
       <FoundField
         form={form}
         path={[...path, 'targetRevision']}
-        label="Version"
+        label={t('Version')}
         description={
           versions.length > 0
             ? `Newest ${versions[0]}; a range such as ^1.2 follows it`
-            : 'A version, or a range such as ^1.2'
+            : t('A version, or a range such as ^1.2')
         }
         found={versions}
       />
       <TextField
         form={form}
         path={[...path, 'helm', 'releaseName']}
-        label="Release name"
+        label={t('Release name')}
         placeholder={textAt(form, ['metadata', 'name'])}
       />
       {chart && versions.length > 0 && <Badge variant="light">{counted(versions.length, 'version', 'versions')}</Badge>}

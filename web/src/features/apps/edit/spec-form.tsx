@@ -2,6 +2,7 @@ import { Button, NumberInput, SegmentedControl, Switch } from '@mantine/core';
 import { IconPlus, IconTrash } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { HubError } from '../../../api/errors';
+import { t } from '../../../texts';
 import { Problem } from '../../../ui/states';
 import { at, fields, list, text } from '../object/read';
 import { editQueries } from './api';
@@ -34,14 +35,14 @@ export function SpecForm({ form, fresh }: { form: Form; fresh: boolean }) {
   return (
     <div className="edit-form">
       {failed[0] && <Problem error={failed[0].error} retry={() => failed.forEach((q) => void q.refetch())} />}
-      <Part title="Application">
+      <Part title={t('Application')}>
         {fresh && (
           <div className="edit-two">
-            <TextField form={form} path={['metadata', 'name']} label="Name" placeholder="web" required />
+            <TextField form={form} path={['metadata', 'name']} label={t('Name')} placeholder="web" required />
             <TextField
               form={form}
               path={['metadata', 'namespace']}
-              label="Namespace of the application"
+              label={t('Namespace of the application')}
               placeholder="argocd"
             />
           </div>
@@ -49,8 +50,8 @@ export function SpecForm({ form, fresh }: { form: Form; fresh: boolean }) {
         <FoundField
           form={form}
           path={['spec', 'project']}
-          label="Project"
-          description={project ? aboutProject(project) : projects.data ? 'There is none of that name.' : ''}
+          label={t('Project')}
+          description={project ? aboutProject(project) : projects.data ? t('There is none of that name.') : ''}
           found={(projects.data ?? []).map((p) => p.metadata.name)}
         />
       </Part>
@@ -70,7 +71,7 @@ function SourcesPart({ form, limit }: { form: Form; limit: (url: string) => stri
       {paths.map((path, i) => (
         <Part
           key={path.join('.')}
-          title={several ? `Source ${i + 1}` : 'Source'}
+          title={several ? `Source ${i + 1}` : t('Source')}
           about={text(valueAt(form.value, path), 'name')}
         >
           <SourceForm form={form} path={path} limit={limit} />
@@ -79,10 +80,10 @@ function SourcesPart({ form, limit }: { form: Form; limit: (url: string) => stri
               <TextField
                 form={form}
                 path={[...path, 'ref']}
-                label="Ref"
-                description="Others take values from it as $ref"
+                label={t('Ref')}
+                description={t('Others take values from it as $ref')}
               />
-              <TextField form={form} path={[...path, 'name']} label="Name of the source" />
+              <TextField form={form} path={[...path, 'name']} label={t('Name of the source')} />
             </div>
           )}
           {several && (
@@ -90,7 +91,7 @@ function SourcesPart({ form, limit }: { form: Form; limit: (url: string) => stri
               variant="default"
               size="xs"
               leftSection={<IconTrash size={14} aria-hidden />}
-              onClick={() => form.edit((t) => removeSource(t, i))}
+              onClick={() => form.edit((tree) => removeSource(tree, i))}
             >
               Remove source {i + 1}
             </Button>
@@ -103,7 +104,7 @@ function SourcesPart({ form, limit }: { form: Form; limit: (url: string) => stri
         leftSection={<IconPlus size={14} aria-hidden />}
         onClick={() => form.edit(addSource)}
       >
-        Add a source
+        {t('Add a source')}
       </Button>
     </>
   );
@@ -125,25 +126,27 @@ function DestinationPart({ form, project }: { form: Form; project: unknown }) {
     problem: (p) => form.problem(p) ?? (refused && p.at(-1) === 'name' ? refused : undefined),
   };
   const take = (v: string) =>
-    form.edit((t) => write(write(t, ['spec', 'destination', 'server'], undefined), ['spec', 'destination', 'name'], v));
+    form.edit((tree) =>
+      write(write(tree, ['spec', 'destination', 'server'], undefined), ['spec', 'destination', 'name'], v),
+    );
   return (
-    <Part title="Destination">
+    <Part title={t('Destination')}>
       <div className="edit-two">
         {server ? (
           <FoundField
             form={form}
             path={['spec', 'destination', 'server']}
-            label="Address of the cluster"
-            description="A cluster can be named instead: empty this"
+            label={t('Address of the cluster')}
+            description={t('A cluster can be named instead: empty this')}
             found={(clusters.data ?? []).flatMap((c) => (c.server ? [c.server] : []))}
           />
         ) : (
           <FoundField
             form={limited}
             path={['spec', 'destination', 'name']}
-            label="Cluster"
+            label={t('Cluster')}
             description={
-              on ? `${on.connection}${on.kubeVersion ? `, Kubernetes ${on.kubeVersion}` : ''}` : 'By its name'
+              on ? `${on.connection}${on.kubeVersion ? `, Kubernetes ${on.kubeVersion}` : ''}` : t('By its name')
             }
             required
             found={(clusters.data ?? []).map((c) => c.name)}
@@ -153,8 +156,8 @@ function DestinationPart({ form, project }: { form: Form; project: unknown }) {
         <TextField
           form={form}
           path={['spec', 'destination', 'namespace']}
-          label="Namespace in the cluster"
-          description="For objects that name none"
+          label={t('Namespace in the cluster')}
+          description={t('For objects that name none')}
           placeholder="web"
         />
       </div>
@@ -164,12 +167,12 @@ function DestinationPart({ form, project }: { form: Form; project: unknown }) {
 
 /** The sync options that a form switches; others stay as they are written. */
 const options = [
-  { name: 'CreateNamespace', label: 'Create the namespace' },
-  { name: 'PruneLast', label: 'Prune last' },
-  { name: 'ApplyOutOfSyncOnly', label: 'Apply only what differs' },
-  { name: 'ServerSideApply', label: 'Server-side apply' },
-  { name: 'RespectIgnoreDifferences', label: 'Leave ignored fields alone' },
-  { name: 'FailOnSharedResource', label: 'Fail if another application has an object' },
+  { name: 'CreateNamespace', label: t('Create the namespace') },
+  { name: 'PruneLast', label: t('Prune last') },
+  { name: 'ApplyOutOfSyncOnly', label: t('Apply only what differs') },
+  { name: 'ServerSideApply', label: t('Server-side apply') },
+  { name: 'RespectIgnoreDifferences', label: t('Leave ignored fields alone') },
+  { name: 'FailOnSharedResource', label: t('Fail if another application has an object') },
 ] as const;
 
 function SyncPart({ form }: { form: Form }) {
@@ -184,13 +187,13 @@ function SyncPart({ form }: { form: Form }) {
   };
   const retry = valueAt(form.value, ['spec', 'syncPolicy', 'retry']);
   return (
-    <Part title="Sync policy" about={form.problem(['spec', 'syncPolicy'])}>
+    <Part title={t('Sync policy')} about={form.problem(['spec', 'syncPolicy'])}>
       <SegmentedControl
-        aria-label="Automation"
+        aria-label={t('Automation')}
         value={on ? 'auto' : 'manual'}
         data={[
-          { value: 'manual', label: 'Manual: people sync' },
-          { value: 'auto', label: 'Automatic: each revision' },
+          { value: 'manual', label: t('Manual: people sync') },
+          { value: 'auto', label: t('Automatic: each revision') },
         ]}
         onChange={(v) => {
           if (v !== 'auto') form.set(place, undefined);
@@ -203,20 +206,20 @@ function SyncPart({ form }: { form: Form }) {
           <SwitchField
             form={form}
             path={[...place, 'prune']}
-            label="Prune"
-            description="Delete what is no longer in the source"
+            label={t('Prune')}
+            description={t('Delete what is no longer in the source')}
           />
           <SwitchField
             form={form}
             path={[...place, 'selfHeal']}
-            label="Self-heal"
-            description="Undo changes that others make in the cluster"
+            label={t('Self-heal')}
+            description={t('Undo changes that others make in the cluster')}
           />
           <SwitchField
             form={form}
             path={[...place, 'allowEmpty']}
-            label="Allow empty"
-            description="Prune even if nothing is rendered"
+            label={t('Allow empty')}
+            description={t('Prune even if nothing is rendered')}
           />
         </div>
       )}
@@ -231,8 +234,8 @@ function SyncPart({ form }: { form: Form }) {
         ))}
       </div>
       <NumberInput
-        label="Attempts after a failure"
-        description="0: none. Back-off stands in the YAML"
+        label={t('Attempts after a failure')}
+        description={t('0: none. Back-off stands in the YAML')}
         min={0}
         max={100}
         value={retry === undefined ? 0 : Number(fields(retry)['limit'] ?? 0)}
@@ -275,12 +278,12 @@ function AboutPart({ form }: { form: Form }) {
   const rest = Object.entries(held).filter(([k]) => !k.startsWith(linkPrefix));
   const put = (all: [string, unknown][]) => form.set(annotations, all.length > 0 ? Object.fromEntries(all) : undefined);
   return (
-    <Part title="About it">
+    <Part title={t('About it')}>
       <LinesField
         form={form}
         path={['metadata', 'labels']}
-        label="Labels"
-        description="key=value, one on each line"
+        label={t('Labels')}
+        description={t('key=value, one on each line')}
         show={mapLines.show}
         parse={mapLines.parse}
         rows={2}
@@ -288,8 +291,8 @@ function AboutPart({ form }: { form: Form }) {
       <LinesField
         form={form}
         path={annotations}
-        label="Annotations"
-        description="key=value, one on each line"
+        label={t('Annotations')}
+        description={t('key=value, one on each line')}
         show={plainLines.show}
         parse={plainLines.parse}
         rows={2}
@@ -298,8 +301,8 @@ function AboutPart({ form }: { form: Form }) {
       <LinesField
         form={form}
         path={annotations}
-        label="Links"
-        description="title=https://…, one on each line"
+        label={t('Links')}
+        description={t('title=https://…, one on each line')}
         show={linkLines.show}
         parse={linkLines.parse}
         rows={2}
@@ -310,8 +313,8 @@ function AboutPart({ form }: { form: Form }) {
       <LinesField
         form={form}
         path={['spec', 'info']}
-        label="Info"
-        description="name=value, shown to people"
+        label={t('Info')}
+        description={t('name=value, shown to people')}
         show={pairLines.show}
         parse={pairLines.parse}
         rows={2}
@@ -319,8 +322,8 @@ function AboutPart({ form }: { form: Form }) {
       <LinesField
         form={form}
         path={['metadata', 'finalizers']}
-        label="Finalizers"
-        description="resources-finalizer.argocd.argoproj.io: its objects go with it"
+        label={t('Finalizers')}
+        description={t('resources-finalizer.argocd.argoproj.io: its objects go with it')}
         show={textLines.show}
         parse={textLines.parse}
         rows={1}

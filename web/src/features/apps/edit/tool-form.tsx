@@ -5,6 +5,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Repository } from '../../../api/client';
 import { words } from '../../../api/errors';
+import { t } from '../../../texts';
 import { at, fields, list, text } from '../object/read';
 import { type AppDetails, editQueries } from './api';
 import { type Path, valueAt } from './document';
@@ -58,7 +59,7 @@ export function ToolForm({ form, path, repository }: { form: Form; path: Path; r
           {words(details.error).title}
         </p>
       )}
-      {details.isFetching && <p className="quiet">The parameters are looked for …</p>}
+      {details.isFetching && <p className="quiet">{t('The parameters are looked for …')}</p>}
       {tool && (
         <fieldset className="edit-tool">
           <legend>{tool === 'Plugin' ? `Plugin ${details.data?.plugin?.name ?? ''}` : tool} parameters</legend>
@@ -81,8 +82,8 @@ function HelmForm({ form, path, details }: Props) {
   return (
     <>
       <TagsInput
-        label="Value files"
-        description="From the chart's directory, in their order; $ref/file of another source"
+        label={t('Value files')}
+        description={t("From the chart's directory, in their order; $ref/file of another source")}
         data={details?.helm?.valueFiles ?? []}
         value={texts(valueAt(form.value, files))}
         onChange={(v) => form.set(files, v.length > 0 ? v : undefined)}
@@ -90,11 +91,11 @@ function HelmForm({ form, path, details }: Props) {
       />
       <Overrides form={form} path={path} found={details?.helm?.parameters ?? []} />
       {structured ? (
-        <p className="quiet">Its values are an object: change them in the YAML.</p>
+        <p className="quiet">{t('Its values are an object: change them in the YAML.')}</p>
       ) : (
         <Textarea
-          label="Values"
-          description="YAML that overrides the value files"
+          label={t('Values')}
+          description={t('YAML that overrides the value files')}
           autosize
           minRows={2}
           maxRows={14}
@@ -107,9 +108,9 @@ function HelmForm({ form, path, details }: Props) {
       <SwitchField
         form={form}
         path={[...path, 'helm', 'ignoreMissingValueFiles']}
-        label="Skip value files that are missing"
+        label={t('Skip value files that are missing')}
       />
-      <SwitchField form={form} path={[...path, 'helm', 'skipCrds']} label="Leave out CRDs" />
+      <SwitchField form={form} path={[...path, 'helm', 'skipCrds']} label={t('Leave out CRDs')} />
     </>
   );
 }
@@ -148,11 +149,13 @@ function Overrides({
     form.set(place, next.length > 0 ? next : undefined);
   };
   return (
-    <section className="edit-overrides" aria-label="Values of the chart">
+    <section className="edit-overrides" aria-label={t('Values of the chart')}>
       <TextInput
-        label={`Values of the chart, ${all.length}`}
-        description={held.size > 0 ? `${held.size} set here` : 'What is left empty stays as the chart says'}
-        placeholder="Find a value"
+        label={t('Values of the chart, {{n}}', { n: all.length })}
+        description={
+          held.size > 0 ? t('{{size}} set here', { size: held.size }) : t('What is left empty stays as the chart says')
+        }
+        placeholder={t('Find a value')}
         value={search}
         onChange={(e) => setSearch(e.currentTarget.value)}
       />
@@ -172,7 +175,7 @@ function Overrides({
                     variant="subtle"
                     color="gray"
                     size="sm"
-                    aria-label={`Reset ${p.name}`}
+                    aria-label={t('Reset {{name}}', { name: p.name })}
                     onClick={() => change(p.name, undefined)}
                   >
                     <IconX size={14} aria-hidden />
@@ -193,17 +196,17 @@ function KustomizeForm({ form, path, details }: Props) {
   return (
     <>
       <TagsInput
-        label="Images"
-        description="name:tag or name=other:tag; those that it uses are offered"
+        label={t('Images')}
+        description={t('name:tag or name=other:tag; those that it uses are offered')}
         data={details?.kustomize?.images ?? []}
         value={texts(valueAt(form.value, images))}
         onChange={(v) => form.set(images, v.length > 0 ? v : undefined)}
       />
       <div className="edit-two">
-        <TextField form={form} path={[...path, 'kustomize', 'namePrefix']} label="Name prefix" />
-        <TextField form={form} path={[...path, 'kustomize', 'nameSuffix']} label="Name suffix" />
+        <TextField form={form} path={[...path, 'kustomize', 'namePrefix']} label={t('Name prefix')} />
+        <TextField form={form} path={[...path, 'kustomize', 'nameSuffix']} label={t('Name suffix')} />
       </div>
-      <TextField form={form} path={[...path, 'kustomize', 'namespace']} label="Namespace" />
+      <TextField form={form} path={[...path, 'kustomize', 'namespace']} label={t('Namespace')} />
     </>
   );
 }
@@ -211,13 +214,13 @@ function KustomizeForm({ form, path, details }: Props) {
 function DirectoryForm({ form, path }: Props) {
   return (
     <>
-      <SwitchField form={form} path={[...path, 'directory', 'recurse']} label="With its subdirectories" />
+      <SwitchField form={form} path={[...path, 'directory', 'recurse']} label={t('With its subdirectories')} />
       <div className="edit-two">
-        <TextField form={form} path={[...path, 'directory', 'include']} label="Only files" placeholder="*.yaml" />
+        <TextField form={form} path={[...path, 'directory', 'include']} label={t('Only files')} placeholder="*.yaml" />
         <TextField
           form={form}
           path={[...path, 'directory', 'exclude']}
-          label="Not files"
+          label={t('Not files')}
           placeholder="{test,draft}-*.yaml"
         />
       </div>
@@ -244,8 +247,8 @@ function PluginForm({ form, path, details }: Props) {
       <FoundField
         form={form}
         path={[...path, 'plugin', 'name']}
-        label="Plugin"
-        description="Empty: the one that finds the directory"
+        label={t('Plugin')}
+        description={t('Empty: the one that finds the directory')}
         found={(plugins.data?.items ?? []).map((p) => p.name)}
       />
       {(details?.plugin?.parameters ?? []).map((p) =>
@@ -268,8 +271,8 @@ function PluginForm({ form, path, details }: Props) {
       <LinesField
         form={form}
         path={[...path, 'plugin', 'env']}
-        label="Environment"
-        description="NAME=value, one on each line"
+        label={t('Environment')}
+        description={t('NAME=value, one on each line')}
         show={pairLines.show}
         parse={pairLines.parse}
         rows={2}

@@ -3,6 +3,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { sentence } from '../../../api/errors';
 import { useDenied } from '../../../api/session';
+import { t } from '../../../texts';
 import { ActionButton } from '../../../ui/action-button';
 import { Problem, Screen } from '../../../ui/states';
 import { type Bulk, type BulkAction, type BulkRequest, bulkMutations, bulkQueries, type Row } from './api';
@@ -29,7 +30,7 @@ export function Pick({ row, picked, setPicked }: { row: Row; picked: Picked; set
     <Checkbox
       size="xs"
       className="pick"
-      aria-label={`Select ${row.name}`}
+      aria-label={t('Select {{name}}', { name: row.name })}
       checked={on}
       disabled={picked.all || (!on && picked.names.length >= mostNames)}
       onChange={() =>
@@ -46,7 +47,7 @@ export function PickAll(props: { picked: Picked; setPicked: (picked: Picked) => 
     <Checkbox
       size="xs"
       className="pick"
-      aria-label={`Select all ${total} that match`}
+      aria-label={t('Select all {{total}} that match', { total })}
       checked={picked.all}
       indeterminate={!picked.all && picked.names.length > 0}
       onChange={() => setPicked(picked.all ? nonePicked : { all: true, names: [] })}
@@ -63,11 +64,11 @@ const rights: Record<BulkAction, string> = {
 };
 
 const words: Record<BulkAction, { title: string; act: string; done: string }> = {
-  sync: { title: 'Sync', act: 'Sync', done: 'Syncs that have begun' },
-  refresh: { title: 'Refresh', act: 'Refresh', done: 'Refreshes asked for' },
-  pause: { title: 'Pause automation', act: 'Pause', done: 'Paused' },
-  resume: { title: 'Resume automation', act: 'Resume', done: 'Resumed' },
-  delete: { title: 'Delete', act: 'Delete', done: 'Deletions that have begun' },
+  sync: { title: t('Sync'), act: t('Sync'), done: t('Syncs that have begun') },
+  refresh: { title: t('Refresh'), act: t('Refresh'), done: t('Refreshes asked for') },
+  pause: { title: t('Pause automation'), act: t('Pause'), done: t('Paused') },
+  resume: { title: t('Resume automation'), act: t('Resume'), done: t('Resumed') },
+  delete: { title: t('Delete'), act: t('Delete'), done: t('Deletions that have begun') },
 };
 
 const actions: BulkAction[] = ['sync', 'refresh', 'pause', 'resume', 'delete'];
@@ -86,7 +87,7 @@ export function BulkBar(props: {
   const [asked, setAsked] = useState<BulkAction>();
   if (!picked.all && picked.names.length === 0) return null;
   return (
-    <section className="bulk-bar" aria-label="Do to the selected applications">
+    <section className="bulk-bar" aria-label={t('Do to the selected applications')}>
       <span aria-live="polite">
         {picked.all ? (
           <b>All {total.toLocaleString('en')} that match</b>
@@ -100,7 +101,7 @@ export function BulkBar(props: {
         <Act key={action} action={action} ask={setAsked} />
       ))}
       <Button variant="subtle" color="gray" onClick={clear}>
-        Clear selection
+        {t('Clear selection')}
       </Button>
       {asked && (
         <Ask
@@ -157,7 +158,7 @@ function Ask(props: {
   const n = plan.data?.counts.pending ?? 0;
   const sure = action !== 'delete' || typed === String(n);
   return (
-    <Modal opened onClose={close} title={`${words[action].title}: what will be done`} size="lg">
+    <Modal opened onClose={close} title={t('{{title}}: what will be done', { title: words[action].title })} size="lg">
       <Screen query={plan}>
         {(d) => (
           <Stack>
@@ -168,14 +169,14 @@ function Ask(props: {
             <Refused bulk={d} />
             {action === 'sync' && (
               <Checkbox
-                label="Also delete what Git no longer has (prune)"
+                label={t('Also delete what Git no longer has (prune)')}
                 checked={on}
                 onChange={(e) => setOn(e.currentTarget.checked)}
               />
             )}
             {action === 'refresh' && (
               <Checkbox
-                label="Render anew even if nothing has changed (hard)"
+                label={t('Render anew even if nothing has changed (hard)')}
                 checked={on}
                 onChange={(e) => setOn(e.currentTarget.checked)}
               />
@@ -183,12 +184,12 @@ function Ask(props: {
             {action === 'delete' && (
               <>
                 <Checkbox
-                  label="Also delete their objects in the clusters (cascade)"
+                  label={t('Also delete their objects in the clusters (cascade)')}
                   checked={on}
                   onChange={(e) => setOn(e.currentTarget.checked)}
                 />
                 <TextInput
-                  label={`Type ${n} to go on`}
+                  label={t('Type {{n}} to go on', { n })}
                   autoComplete="off"
                   value={typed}
                   onChange={(e) => setTyped(e.currentTarget.value)}
@@ -197,7 +198,7 @@ function Ask(props: {
             )}
             {action !== 'refresh' && action !== 'delete' && (
               <TextInput
-                label="Reason, for the activity"
+                label={t('Reason, for the activity')}
                 maxLength={1000}
                 value={reason}
                 onChange={(e) => setReason(e.currentTarget.value)}
@@ -205,7 +206,7 @@ function Ask(props: {
             )}
             <Group justify="flex-end">
               <Button variant="default" onClick={close}>
-                Cancel
+                {t('Cancel')}
               </Button>
               <Button
                 disabled={n === 0 || !sure}
@@ -270,7 +271,7 @@ export function Progress({ id, close }: { id: string; close: () => void }) {
     <Modal
       opened
       onClose={close}
-      title={bulk.data ? `${words[bulk.data.action].title}: ${many(bulk.data.total)}` : 'Progress'}
+      title={bulk.data ? `${words[bulk.data.action].title}: ${many(bulk.data.total)}` : t('Progress')}
       size="lg"
     >
       <Screen query={bulk}>
@@ -279,32 +280,38 @@ export function Progress({ id, close }: { id: string; close: () => void }) {
           const gone = b.total - pending;
           return (
             <Stack>
-              <Meter value={b.total > 0 ? (gone / b.total) * 100 : 100} aria-label={`${gone} of ${b.total} are done`} />
+              <Meter
+                value={b.total > 0 ? (gone / b.total) * 100 : 100}
+                aria-label={t('{{gone}} of {{total}} are done', { gone, total: b.total })}
+              />
               <Text aria-live="polite">
                 {b.cancelled
                   ? sentence(b.cancelled)
                   : b.finishedAt
-                    ? 'All are done.'
-                    : `${gone.toLocaleString('en')} of ${b.total.toLocaleString('en')} are done …`}
+                    ? t('All are done.')
+                    : t('{{n}} of {{n2}} are done …', {
+                        n: gone.toLocaleString('en'),
+                        n2: b.total.toLocaleString('en'),
+                      })}
               </Text>
               <dl className="facts-list bulk-counts">
                 <dt>{words[b.action].done}</dt>
                 <dd>{done}</dd>
                 {failed > 0 && (
                   <>
-                    <dt>Failed</dt>
+                    <dt>{t('Failed')}</dt>
                     <dd>{failed}</dd>
                   </>
                 )}
                 {refused > 0 && (
                   <>
-                    <dt>Not permitted</dt>
+                    <dt>{t('Not permitted')}</dt>
                     <dd>{refused}</dd>
                   </>
                 )}
                 {cancelled > 0 && (
                   <>
-                    <dt>Cancelled</dt>
+                    <dt>{t('Cancelled')}</dt>
                     <dd>{cancelled}</dd>
                   </>
                 )}
@@ -313,10 +320,10 @@ export function Progress({ id, close }: { id: string; close: () => void }) {
               <Group justify="flex-end">
                 {!b.finishedAt && (
                   <Button variant="default" loading={cancel.isPending} onClick={() => cancel.mutate()}>
-                    Cancel the rest
+                    {t('Cancel the rest')}
                   </Button>
                 )}
-                <Button onClick={close}>Close</Button>
+                <Button onClick={close}>{t('Close')}</Button>
               </Group>
             </Stack>
           );

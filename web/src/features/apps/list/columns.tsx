@@ -2,6 +2,7 @@ import { Text } from '@mantine/core';
 import type { ReactNode } from 'react';
 import { sentence } from '../../../api/errors';
 import { ago, exact, shortRevision } from '../../../format/format';
+import { t } from '../../../texts';
 import { automationLooks, DriftBadge, HealthBadge, StateBadge } from '../../../ui/badges';
 import { repositoryName } from '../source';
 import type { Row } from './api';
@@ -86,16 +87,16 @@ const labelsOf = (row: Row) => Object.entries(row.labels ?? {}).map(([k, v]) => 
 export const columns: readonly Column[] = [
   {
     key: 'health',
-    title: 'Health',
+    title: t('Health'),
     sort: 'health',
     width: 'w-state',
     first: true,
     cell: (row) => <HealthCell row={row} />,
   },
-  { key: 'why', title: 'Why', sort: 'state', width: 'w-why', cell: (row) => <WhyCell row={row} /> },
+  { key: 'why', title: t('Why'), sort: 'state', width: 'w-why', cell: (row) => <WhyCell row={row} /> },
   {
     key: 'drift',
-    title: 'Drift',
+    title: t('Drift'),
     sort: 'sync',
     width: 'w-state',
     first: true,
@@ -103,15 +104,15 @@ export const columns: readonly Column[] = [
   },
   {
     key: 'source',
-    title: 'Source',
+    title: t('Source'),
     width: 'w-source',
     cell: (row) => <SourceCell row={row} />,
     hint: (row) => [row.subject, row.author, row.repoURL, row.path ?? row.chart].filter(Boolean).join('\n'),
   },
-  { key: 'project', title: 'Project', sort: 'project', width: 'w-project', cell: (row) => row.project },
+  { key: 'project', title: t('Project'), sort: 'project', width: 'w-project', cell: (row) => row.project },
   {
     key: 'destination',
-    title: 'Destination',
+    title: t('Destination'),
     width: 'w-destination',
     cell: (row) => (
       <>
@@ -123,25 +124,25 @@ export const columns: readonly Column[] = [
   },
   {
     key: 'repository',
-    title: 'Repository',
+    title: t('Repository'),
     width: 'w-source',
     cell: (row) => (row.repoURL ? repositoryName(row.repoURL) : ''),
     hint: (row) => row.repoURL ?? '',
   },
-  { key: 'target', title: 'Target', width: 'w-project', cell: (row) => row.targetRevision ?? '' },
-  { key: 'operation', title: 'Operation', width: 'w-state', cell: (row) => row.operation ?? '' },
-  { key: 'automation', title: 'Automation', width: 'w-state', cell: automationWord },
-  { key: 'owner', title: 'Owner', width: 'w-project', cell: (row) => row.owner ?? '' },
+  { key: 'target', title: t('Target'), width: 'w-project', cell: (row) => row.targetRevision ?? '' },
+  { key: 'operation', title: t('Operation'), width: 'w-state', cell: (row) => row.operation ?? '' },
+  { key: 'automation', title: t('Automation'), width: 'w-state', cell: automationWord },
+  { key: 'owner', title: t('Owner'), width: 'w-project', cell: (row) => row.owner ?? '' },
   {
     key: 'labels',
-    title: 'Labels',
+    title: t('Labels'),
     width: 'w-source',
     cell: (row) => labelsOf(row).join(' '),
     hint: (row) => labelsOf(row).join('\n'),
   },
   {
     key: 'created',
-    title: 'Created',
+    title: t('Created'),
     sort: 'created',
     width: 'w-changed',
     cell: (row) => (row.createdAt ? ago(row.createdAt, Date.now()) : ''),
@@ -149,7 +150,7 @@ export const columns: readonly Column[] = [
   },
   {
     key: 'changed',
-    title: 'Changed',
+    title: t('Changed'),
     sort: 'changed',
     width: 'w-changed',
     cell: (row) => ago(row.changedAt, Date.now()),

@@ -1,4 +1,5 @@
 import { memo, type ReactNode, useState } from 'react';
+import { t } from '../../../texts';
 import { healthOrder, operationOrder, StateMark, stateOrder, syncOrder } from '../../../ui/badges';
 import { type Facet, valuesOf } from './api';
 import { chosen, toggled } from './terms';
@@ -22,16 +23,16 @@ export const facetNames = [
 const titles: Record<string, string> = {
   health: 'Health',
   sync: 'Drift',
-  state: 'Needs somebody',
-  operation: 'Last operation',
+  state: t('Needs somebody'),
+  operation: t('Last operation'),
   auto: 'Automation',
   cluster: 'Cluster',
   project: 'Project',
   namespace: 'Namespace',
   repo: 'Repository',
-  revision: 'Target revision',
+  revision: t('Target revision'),
   owner: 'Owner',
-  label: 'Labels',
+  label: t('Labels'),
 };
 
 /** How many values are listed at first. */
@@ -59,7 +60,7 @@ function Value({ facet, value }: { facet: string; value: string }) {
   if (mark) return mark;
   return (
     <span className="word" title={value}>
-      {value === '' ? 'none' : ((facet === 'auto' ? words[value] : undefined) ?? value)}
+      {value === '' ? t('none') : ((facet === 'auto' ? words[value] : undefined) ?? value)}
     </span>
   );
 }
@@ -82,7 +83,7 @@ export const Facets = memo(function Facets({
 }) {
   const keys = facets.filter((f) => f.field.startsWith('label:'));
   return (
-    <aside className="facets" aria-label="Filter applications" data-open={open}>
+    <aside className="facets" aria-label={t('Filter applications')} data-open={open}>
       {facetNames.map((name) => (
         <Group key={name} facet={name} title={titles[name] ?? name} query={query} facets={facets} change={change} />
       ))}
@@ -136,8 +137,8 @@ function Group(props: {
             type="button"
             className="bar"
             aria-pressed={barred.includes(value)}
-            aria-label={`Exclude ${value || 'none'} of ${title}`}
-            title="Exclude"
+            aria-label={t('Exclude {{value}} of {{title}}', { value: value || 'none', title })}
+            title={t('Exclude')}
             onClick={() => change(toggled(query, facet, value, true))}
           >
             −

@@ -1,6 +1,7 @@
 import { ActionIcon, CopyButton, Popover, Text, TextInput, Tooltip } from '@mantine/core';
 import { IconHelpCircle, IconRegex, IconSearch, IconTerminal2, IconX } from '@tabler/icons-react';
 import { memo, useEffect, useRef, useState } from 'react';
+import { t } from '../../../texts';
 import { byPattern, fields, patternToggled } from './terms';
 
 /** How long a pause in typing is, after which the list is read although what was asked before has not come yet. */
@@ -84,8 +85,8 @@ export const QueryBar = memo(function QueryBar({
     <div className="query-bar">
       <TextInput
         ref={input}
-        aria-label="Search applications"
-        placeholder={'Part of a name, health:degraded, project:shop, -cluster:prod, label:team=a'}
+        aria-label={t('Search applications')}
+        placeholder={t('Part of a name, health:degraded, project:shop, -cluster:prod, label:team=a')}
         spellCheck={false}
         autoComplete="off"
         leftSection={<IconSearch size={16} aria-hidden />}
@@ -99,15 +100,15 @@ export const QueryBar = memo(function QueryBar({
         }}
       />
       {text !== '' && (
-        <ActionIcon variant="subtle" color="gray" aria-label="Clear the filter" onClick={() => set('')}>
+        <ActionIcon variant="subtle" color="gray" aria-label={t('Clear the filter')} onClick={() => set('')}>
           <IconX size={16} aria-hidden />
         </ActionIcon>
       )}
-      <Tooltip label="Look for the name by a regular expression">
+      <Tooltip label={t('Look for the name by a regular expression')}>
         <ActionIcon
           variant={expression ? 'light' : 'subtle'}
           color={expression ? 'teal' : 'gray'}
-          aria-label="Regular expression"
+          aria-label={t('Regular expression')}
           aria-pressed={expression}
           onClick={() => set(patternToggled(text))}
         >
@@ -116,8 +117,8 @@ export const QueryBar = memo(function QueryBar({
       </Tooltip>
       <CopyButton value={`capstan app list${query ? ` --query '${query.replaceAll("'", "'\\''")}'` : ''}`}>
         {({ copied, copy }) => (
-          <Tooltip label={copied ? 'Copied' : 'Copy as a command'}>
-            <ActionIcon variant="subtle" color="gray" aria-label="Copy as a command" onClick={copy}>
+          <Tooltip label={copied ? t('Copied') : t('Copy as a command')}>
+            <ActionIcon variant="subtle" color="gray" aria-label={t('Copy as a command')} onClick={copy}>
               <IconTerminal2 size={16} aria-hidden />
             </ActionIcon>
           </Tooltip>
@@ -125,7 +126,7 @@ export const QueryBar = memo(function QueryBar({
       </CopyButton>
       <Popover position="bottom-end" width={420} withinPortal>
         <Popover.Target>
-          <ActionIcon variant="subtle" color="gray" aria-label="How to filter">
+          <ActionIcon variant="subtle" color="gray" aria-label={t('How to filter')}>
             <IconHelpCircle size={16} aria-hidden />
           </ActionIcon>
         </Popover.Target>

@@ -1,3 +1,4 @@
+import { t } from '../../../texts';
 import { healthOrder, operationOrder, StateMark, stateOrder, syncOrder } from '../../../ui/badges';
 import { type Facet, valuesOf } from './api';
 import { toggled } from './terms';
@@ -45,7 +46,7 @@ function Ring({ slices, title }: { slices: Slice[]; title: string }) {
 const orders = [
   ['health', 'Health', healthOrder],
   ['sync', 'Drift', syncOrder],
-  ['operation', 'Last operation', operationOrder],
+  ['operation', t('Last operation'), operationOrder],
 ] as const;
 
 /** How all applications of the query are, in numbers. Each leads to the list of them. */
@@ -60,7 +61,7 @@ export function Summary({
 }) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
-    <section className="list summary" aria-label="Applications in numbers" tabIndex={0}>
+    <section className="list summary" aria-label={t('Applications in numbers')} tabIndex={0}>
       {orders.map(([facet, title, order]) => {
         const counts = valuesOf(facets, facet);
         const slices = order
@@ -91,10 +92,10 @@ export function Summary({
           </section>
         );
       })}
-      <Bars facet="state" title="Needs somebody" query={query} facets={facets} open={open} names={stateNames} />
-      <Bars facet="cluster" title="Clusters" query={query} facets={facets} open={open} />
-      <Bars facet="project" title="Projects" query={query} facets={facets} open={open} />
-      <Bars facet="namespace" title="Namespaces" query={query} facets={facets} open={open} />
+      <Bars facet="state" title={t('Needs somebody')} query={query} facets={facets} open={open} names={stateNames} />
+      <Bars facet="cluster" title={t('Clusters')} query={query} facets={facets} open={open} />
+      <Bars facet="project" title={t('Projects')} query={query} facets={facets} open={open} />
+      <Bars facet="namespace" title={t('Namespaces')} query={query} facets={facets} open={open} />
     </section>
   );
 }
@@ -125,7 +126,7 @@ function Bars(props: {
         {all.slice(0, most).map(([value, n]) => (
           <li key={value}>
             <button type="button" onClick={() => open(toggled(query, facet, value))}>
-              <span className="word">{names?.get(value) ?? (value || 'none')}</span>
+              <span className="word">{names?.get(value) ?? (value || t('none'))}</span>
               <span className="track" aria-hidden>
                 <i style={{ width: `${(n / largest) * 100}%` }} />
               </span>

@@ -2,6 +2,7 @@ import { Anchor, Table } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { type CSSProperties, memo, useMemo, useRef } from 'react';
+import { t } from '../../../texts';
 import { NoticeIcon } from '../notice';
 import type { Row, Spec } from './api';
 import { isPicked, Pick, PickAll, type Picked } from './bulk';
@@ -42,14 +43,14 @@ export function RowTable(props: ListProps) {
   const age = Math.floor(Date.now() / written);
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
-    <section ref={scroller} className="list" tabIndex={0} aria-label="Applications" onKeyDown={move}>
+    <section ref={scroller} className="list" tabIndex={0} aria-label={t('Applications')} onKeyDown={move}>
       <Table stickyHeader highlightOnHover aria-rowcount={total + 1} style={columnCount(shown.length)}>
         <Table.Thead>
           <Table.Tr>
             <Table.Th className="w-pick">
               <PickAll picked={picked} setPicked={setPicked} total={total} />
             </Table.Th>
-            <Head title="Name" by="name" width="w-name" sort={sort} setSort={setSort} />
+            <Head title={t('Name')} by="name" width="w-name" sort={sort} setSort={setSort} />
             {shown.map((c) => (
               <Head key={c.key} title={c.title} by={c.sort} width={widthOf(c)} sort={sort} setSort={setSort} />
             ))}

@@ -2,6 +2,7 @@ import { useElementSize, useMergedRef } from '@mantine/hooks';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { type ReactNode, useRef } from 'react';
 import { ago, exact } from '../../../format/format';
+import { t } from '../../../texts';
 import type { Row } from './api';
 import { Pick } from './bulk';
 import { DriftCell, HealthCell, keyOf, SourceCell, WhyCell } from './columns';
@@ -32,7 +33,7 @@ export function Tiles({ spec, total, favourites, star, picked, setPicked }: List
   const places = Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => first + i);
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
-    <section ref={both} className="list app-tiles" tabIndex={0} aria-label="Applications" onKeyDown={move}>
+    <section ref={both} className="list app-tiles" tabIndex={0} aria-label={t('Applications')} onKeyDown={move}>
       <div style={{ height: items[0]?.start ?? 0 }} />
       <ul style={{ gridTemplateColumns: `repeat(${across}, minmax(0, 1fr))` }}>
         {places.map((i) => {

@@ -2,6 +2,7 @@ import { Button, Checkbox, Popover, SegmentedControl, Stack, TextInput } from '@
 import { IconAdjustments, IconPlus, IconStar, IconX } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { memo, useState } from 'react';
+import { t } from '../../../texts';
 import { listQueries } from './api';
 import { columns } from './columns';
 import type { ListSearch } from './search';
@@ -41,13 +42,13 @@ export function Views({
   };
   const showing = saved.some(isOpen);
   return (
-    <nav className="views" aria-label="Views">
+    <nav className="views" aria-label={t('Views')}>
       <button type="button" aria-current={!search.fav && !search.q} onClick={() => open({})}>
-        All <span className="count">{everything}</span>
+        {t('All')} <span className="count">{everything}</span>
       </button>
       {(favourites > 0 || search.fav) && (
         <button type="button" aria-current={search.fav === 'yes'} onClick={() => open({ fav: 'yes' })}>
-          <IconStar size={14} aria-hidden /> Favourites <span className="count">{favourites}</span>
+          <IconStar size={14} aria-hidden /> {t('Favourites')} <span className="count">{favourites}</span>
         </button>
       )}
       {saved.map((v) => (
@@ -65,7 +66,7 @@ export function Views({
           <button
             type="button"
             className="forget"
-            aria-label={`Forget the view ${v.name}`}
+            aria-label={t('Forget the view {{name}}', { name: v.name })}
             onClick={() => setSaved(saved.filter((o) => o !== v))}
           >
             <IconX size={12} aria-hidden />
@@ -76,7 +77,7 @@ export function Views({
         <Popover opened={naming} onChange={setNaming} trapFocus position="bottom-start">
           <Popover.Target>
             <button type="button" onClick={() => setNaming(!naming)}>
-              <IconPlus size={14} aria-hidden /> Save view
+              <IconPlus size={14} aria-hidden /> {t('Save view')}
             </button>
           </Popover.Target>
           <Popover.Dropdown>
@@ -87,13 +88,13 @@ export function Views({
               }}
             >
               <TextInput
-                label="Name of the view"
+                label={t('Name of the view')}
                 maxLength={60}
                 value={name}
                 onChange={(e) => setName(e.currentTarget.value)}
               />
               <Button type="submit" mt={8} disabled={!name.trim()}>
-                Save
+                {t('Save')}
               </Button>
             </form>
           </Popover.Dropdown>
@@ -118,24 +119,28 @@ export const Shapes = memo(function Shapes({
   return (
     <div className="shapes">
       <SegmentedControl
-        aria-label="Show as"
+        aria-label={t('Show as')}
         value={view ?? 'table'}
         data={[
-          { value: 'table', label: 'Table' },
-          { value: 'tiles', label: 'Tiles' },
-          { value: 'summary', label: 'Summary' },
+          { value: 'table', label: t('Table') },
+          { value: 'tiles', label: t('Tiles') },
+          { value: 'summary', label: t('Summary') },
         ]}
         onChange={(v) => show(v === 'tiles' || v === 'summary' ? v : undefined)}
       />
       <Popover position="bottom-end" trapFocus>
         <Popover.Target>
           <Button variant="default" leftSection={<IconAdjustments size={14} aria-hidden />}>
-            Columns
+            {t('Columns')}
           </Button>
         </Popover.Target>
         <Popover.Dropdown>
           <Stack gap={6}>
-            <Checkbox.Group label="Columns" value={looks.columns} onChange={(columns) => change({ ...looks, columns })}>
+            <Checkbox.Group
+              label={t('Columns')}
+              value={looks.columns}
+              onChange={(columns) => change({ ...looks, columns })}
+            >
               <Stack gap={4} mt={4}>
                 {columns.map((c) => (
                   <Checkbox key={c.key} size="xs" value={c.key} label={c.title} />
@@ -144,12 +149,12 @@ export const Shapes = memo(function Shapes({
             </Checkbox.Group>
             <Checkbox
               size="xs"
-              label="Compact rows"
+              label={t('Compact rows')}
               checked={looks.compact}
               onChange={(e) => change({ ...looks, compact: e.currentTarget.checked })}
             />
             <SegmentedControl
-              aria-label="Rows that are read at once"
+              aria-label={t('Rows that are read at once')}
               size="xs"
               value={String(looks.size)}
               data={sizes.map(String)}

@@ -1,4 +1,5 @@
 import { under } from '../../../api/root';
+import { t } from '../../../texts';
 
 /** How a log is read and shown. The address has it, so that a link shows the same. */
 export interface LogOptions {
@@ -52,18 +53,18 @@ export const defaults: LogOptions = {
 
 /** The choices of the menu, in seconds. */
 export const sinces = [
-  { value: '0', label: 'Since the beginning' },
-  { value: '60', label: 'Last minute' },
-  { value: '900', label: 'Last 15 minutes' },
-  { value: '3600', label: 'Last hour' },
-  { value: '86400', label: 'Last day' },
+  { value: '0', label: t('Since the beginning') },
+  { value: '60', label: t('Last minute') },
+  { value: '900', label: t('Last 15 minutes') },
+  { value: '3600', label: t('Last hour') },
+  { value: '86400', label: t('Last day') },
 ];
 
 export const tails = [
-  { value: '100', label: '100 lines' },
-  { value: '1000', label: '1,000 lines' },
-  { value: '10000', label: '10,000 lines' },
-  { value: '0', label: 'All lines' },
+  { value: '100', label: t('100 lines') },
+  { value: '1000', label: t('1,000 lines') },
+  { value: '10000', label: t('10,000 lines') },
+  { value: '0', label: t('All lines') },
 ];
 
 /** Reads the part of the address that is about logs. What makes no sense counts as absent. */

@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useState, useSyncExternalStore } from 'react';
 import type { LogEntry } from '../../../api/client';
+import { t } from '../../../texts';
 import { type LogOptions, logAddress, type Target } from './options';
 import { LogStore } from './store';
 import { readLog } from './stream';
@@ -80,7 +81,7 @@ async function follow(
       return;
     }
     say({ state: 'interrupted', error: undefined });
-    store.add([{ notice: 'The connection was lost here. Lines may be missing.' }]);
+    store.add([{ notice: t('The connection was lost here. Lines may be missing.') }]);
     store.changed();
     await pause(wait, signal);
   }
@@ -91,7 +92,7 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
     const timer = setTimeout(resolve, ms);
     signal.addEventListener('abort', () => {
       clearTimeout(timer);
-      reject(new DOMException('The log is no longer read.', 'AbortError'));
+      reject(new DOMException(t('The log is no longer read.'), 'AbortError'));
     });
   });
 }

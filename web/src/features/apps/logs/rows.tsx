@@ -1,4 +1,5 @@
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
+import { t } from '../../../texts';
 import type { LogOptions } from './options';
 import { fieldsOf, type LogLine, type LogStore, matcher } from './store';
 
@@ -146,7 +147,7 @@ export function LogRows({ store, options, sticky, unstick, at, choose }: Props) 
       className="log-rows"
       role="log"
       aria-live="off"
-      aria-label="Log"
+      aria-label={t('Log')}
       // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
       tabIndex={0}
       data-wrap={columns > 0}

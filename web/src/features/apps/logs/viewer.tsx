@@ -20,6 +20,7 @@ import { Nothing, Problem } from '../../../ui/states';
 import type { AppKey } from '../api';
 import { type AppSearch, changed } from '../search';
 import './logs.css';
+import { t } from '../../../texts';
 import {
   type LogOptions,
   logAddress,
@@ -56,7 +57,7 @@ export default function Logs({ appKey, nodes, target, search, go }: Props) {
     go(changed(search, { log: writeOptions(latest.current) }));
   };
   if (!target && !nodes.some((n) => n.group === '' && n.kind === 'Pod')) {
-    return <Nothing title="The application has no pods.">Logs come from containers of pods.</Nothing>;
+    return <Nothing title={t('The application has no pods.')}>{t('Logs come from containers of pods.')}</Nothing>;
   }
   const whose: Target = {
     namespace: appKey.namespace,
@@ -94,7 +95,7 @@ function Viewer({ target, options, set }: { target: Target; options: LogOptions;
   ]);
   if (reading.state === 'failed') return <Problem error={reading.error} retry={again} />;
   return (
-    <section className="log-viewer" data-full={full} aria-label="Log viewer">
+    <section className="log-viewer" data-full={full} aria-label={t('Log viewer')}>
       <SourceTools options={options} set={set} store={store} />
       <SearchTools options={options} set={set} store={store} at={at} step={step} input={find} />
       <div className="log-tools">
@@ -107,7 +108,7 @@ function Viewer({ target, options, set }: { target: Target; options: LogOptions;
           leftSection={sticky ? <IconPlayerPause size={14} aria-hidden /> : <IconPlayerPlay size={14} aria-hidden />}
           onClick={() => setSticky(!sticky)}
         >
-          {sticky ? 'Following' : 'Follow'}
+          {sticky ? t('Following') : t('Follow')}
         </Button>
       </div>
       <div className="log-body">
@@ -190,47 +191,50 @@ function SourceTools({ options, set, store }: Tools) {
       <Select
         size="xs"
         w={150}
-        aria-label="Container"
+        aria-label={t('Container')}
         allowDeselect={false}
         value={options.container}
-        data={[{ value: '', label: 'All containers' }, ...containers.map((c) => ({ value: c, label: c }))]}
+        data={[{ value: '', label: t('All containers') }, ...containers.map((c) => ({ value: c, label: c }))]}
         onChange={(v) => set({ container: v ?? '', line: '' })}
       />
       <Select
         size="xs"
         w={200}
-        aria-label="Since"
+        aria-label={t('Since')}
         allowDeselect={false}
         value={String(options.since)}
         data={
           sinces.some((s) => s.value === String(options.since))
             ? sinces
-            : [...sinces, { value: String(options.since), label: `Last ${options.since} seconds` }]
+            : [
+                ...sinces,
+                { value: String(options.since), label: t('Last {{since}} seconds', { since: options.since }) },
+              ]
         }
         onChange={(v) => set({ since: Number(v), line: '' })}
       />
       <Select
         size="xs"
         w={120}
-        aria-label="Lines of each container"
+        aria-label={t('Lines of each container')}
         allowDeselect={false}
         value={String(options.tail)}
         data={
-          tails.some((t) => t.value === String(options.tail))
+          tails.some((tail) => tail.value === String(options.tail))
             ? tails
-            : [...tails, { value: String(options.tail), label: `${options.tail} lines` }]
+            : [...tails, { value: String(options.tail), label: t('{{tail}} lines', { tail: options.tail }) }]
         }
         onChange={(v) => set({ tail: Number(v), line: '' })}
       />
       <Switch
         size="xs"
-        label="Previous"
+        label={t('Previous')}
         checked={options.previous}
         onChange={(e) => set({ previous: e.currentTarget.checked, line: '' })}
       />
       <Switch
         size="xs"
-        label="Times"
+        label={t('Times')}
         checked={options.times}
         onChange={(e) => set({ times: e.currentTarget.checked })}
       />
@@ -275,7 +279,7 @@ function SearchTools({
         ref={input}
         size="xs"
         className="log-find"
-        aria-label="Find in the log"
+        aria-label={t('Find in the log')}
         placeholder="Find"
         leftSection={<IconSearch size={14} aria-hidden />}
         value={options.find}
@@ -283,34 +287,34 @@ function SearchTools({
         onKeyDown={(e) => {
           if (e.key === 'Enter') step(e.shiftKey ? -1 : 1);
         }}
-        error={wrong ? 'This is no regular expression.' : undefined}
+        error={wrong ? t('This is no regular expression.') : undefined}
       />
       <span className="log-count" role="status">
         {options.find ? `${place >= 0 ? `${place + 1} of ` : ''}${matches.length.toLocaleString('en')}` : ''}
       </span>
-      <Tool label="Previous match (p)" act={() => step(-1)}>
+      <Tool label={t('Previous match (p)')} act={() => step(-1)}>
         <IconChevronUp size={14} aria-hidden />
       </Tool>
-      <Tool label="Next match (n)" act={() => step(1)}>
+      <Tool label={t('Next match (n)')} act={() => step(1)}>
         <IconChevronDown size={14} aria-hidden />
       </Tool>
-      <Tool label="Match case" on={options.matchCase} act={() => set({ matchCase: !options.matchCase })}>
+      <Tool label={t('Match case')} on={options.matchCase} act={() => set({ matchCase: !options.matchCase })}>
         <IconLetterCase size={14} aria-hidden />
       </Tool>
-      <Tool label="Regular expression" on={options.regex} act={() => set({ regex: !options.regex })}>
+      <Tool label={t('Regular expression')} on={options.regex} act={() => set({ regex: !options.regex })}>
         <IconRegex size={14} aria-hidden />
       </Tool>
       <Typed
         size="xs"
         className="log-filter"
-        aria-label="Filter lines"
-        placeholder={options.invert ? 'Without this text' : 'Only with this text'}
+        aria-label={t('Filter lines')}
+        placeholder={options.invert ? t('Without this text') : t('Only with this text')}
         value={options.filter}
         change={(filter) => set({ filter })}
       />
       <Switch
         size="xs"
-        label="Invert"
+        label={t('Invert')}
         checked={options.invert}
         onChange={(e) => set({ invert: e.currentTarget.checked })}
       />
@@ -338,13 +342,13 @@ const counted = (n: number, what: string) => `${n.toLocaleString('en')} ${n === 
 
 function Levels({ options, set, store }: Tools) {
   const levels = [
-    { level: '', label: 'All' },
+    { level: '', label: t('All') },
     { level: 'warn', label: counted(store.warnings + store.errors, 'warning') },
     { level: 'error', label: counted(store.errors, 'error') },
   ] as const;
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset has a look of its own
-    <div className="log-levels" role="group" aria-label="Level">
+    <div className="log-levels" role="group" aria-label={t('Level')}>
       {levels.map((l) => (
         <button
           key={l.level}
@@ -372,7 +376,7 @@ function ShowTools({
   const copy = () => {
     const text = store.shown.map((l) => (options.times && l.time ? `${l.time} ${l.text}` : l.text)).join('\n');
     const count = store.shown.length === 1 ? '1 line' : `${store.shown.length.toLocaleString('en')} lines`;
-    const failed = () => setCopied('The browser did not let the lines be copied.');
+    const failed = () => setCopied(t('The browser did not let the lines be copied.'));
     if (!navigator.clipboard) failed();
     else navigator.clipboard.writeText(text).then(() => setCopied(`${count} copied.`), failed);
   };
@@ -380,30 +384,30 @@ function ShowTools({
   return (
     <div className="log-show">
       <Button size="xs" variant="subtle" color="gray" aria-pressed={options.columns.length > 0} onClick={columns}>
-        {options.columns.length > 0 ? 'As text' : 'As columns'}
+        {options.columns.length > 0 ? t('As text') : t('As columns')}
       </Button>
-      <Tool label="Wrap lines (w)" on={options.wrap} act={() => set({ wrap: !options.wrap })}>
+      <Tool label={t('Wrap lines (w)')} on={options.wrap} act={() => set({ wrap: !options.wrap })}>
         <IconTextWrap size={16} aria-hidden />
       </Tool>
       <span className="quiet" role="status">
         {copied}
       </span>
-      <Tool label="Copy what is shown" act={copy}>
+      <Tool label={t('Copy what is shown')} act={copy}>
         <IconCopy size={16} aria-hidden />
       </Tool>
-      <Tooltip label="Download">
+      <Tooltip label={t('Download')}>
         <ActionIcon
           component="a"
           variant="subtle"
           color="gray"
-          aria-label="Download"
+          aria-label={t('Download')}
           href={logAddress(target, options, { download: true })}
           download
         >
           <IconDownload size={16} aria-hidden />
         </ActionIcon>
       </Tooltip>
-      <Tool label={full ? 'Leave full screen' : 'Full screen'} on={full} act={toggle}>
+      <Tool label={full ? t('Leave full screen') : t('Full screen')} on={full} act={toggle}>
         <IconArrowsDiagonal size={16} aria-hidden />
       </Tool>
     </div>
@@ -416,7 +420,7 @@ function PodList({ store, options, set }: Tools) {
   const toggle = (pod: string) =>
     set({ hidden: options.hidden.includes(pod) ? options.hidden.filter((p) => p !== pod) : [...options.hidden, pod] });
   return (
-    <section className="log-pods" aria-label="Pods">
+    <section className="log-pods" aria-label={t('Pods')}>
       <h4>Pods {store.pods.size}</h4>
       {[...store.pods].map(([pod, count]) => (
         <label key={pod} title={pod}>
@@ -450,13 +454,13 @@ function Details({ line, options, set, close }: { line: LogLine; options: LogOpt
           Line {line.n + 1}, {exact(line.time)}, {line.pod}, {line.container}
         </span>
         <Button size="xs" variant="default" onClick={link} disabled={!line.time}>
-          Copy link
+          {t('Copy link')}
         </Button>
         <Button size="xs" variant="default" onClick={() => void navigator.clipboard?.writeText(line.text)}>
-          Copy line
+          {t('Copy line')}
         </Button>
         <Button size="xs" variant="subtle" color="gray" onClick={close}>
-          Close
+          {t('Close')}
         </Button>
       </header>
       {record ? (
@@ -469,7 +473,7 @@ function Details({ line, options, set, close }: { line: LogLine; options: LogOpt
                   className="as-link"
                   aria-pressed={options.columns.includes(key)}
                   onClick={() => column(key)}
-                  title="Show as a column"
+                  title={t('Show as a column')}
                 >
                   {key}
                 </button>
@@ -487,8 +491,8 @@ function Details({ line, options, set, close }: { line: LogLine; options: LogOpt
 
 const words: Record<Reading['state'], string> = {
   reading: 'Live',
-  ended: 'Complete: nothing more comes',
-  interrupted: 'Interrupted: reading again soon',
+  ended: t('Complete: nothing more comes'),
+  interrupted: t('Interrupted: reading again soon'),
   failed: '',
 };
 
@@ -502,17 +506,17 @@ function Foot({ store, reading, options, set }: Tools & { reading: Reading }) {
       </span>
       <span>
         {shown === all
-          ? `${all.toLocaleString('en')} lines`
-          : `${shown.toLocaleString('en')} of ${all.toLocaleString('en')} lines`}
+          ? t('{{n}} lines', { n: all.toLocaleString('en') })
+          : t('{{n}} of {{n2}} lines', { n: shown.toLocaleString('en'), n2: all.toLocaleString('en') })}
       </span>
       {store.gone > 0 && <span>{store.gone.toLocaleString('en')} older lines are no longer held</span>}
       {store.newest && <span>newest {exact(store.newest)}</span>}
       {options.line && (
         <button type="button" className="as-link" onClick={() => set({ line: '' })}>
-          Lines around a link; show the newest
+          {t('Lines around a link; show the newest')}
         </button>
       )}
-      {all === 0 && reading.state !== 'interrupted' && <span>No lines yet.</span>}
+      {all === 0 && reading.state !== 'interrupted' && <span>{t('No lines yet.')}</span>}
     </footer>
   );
 }

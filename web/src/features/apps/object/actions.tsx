@@ -4,6 +4,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Application, Node, ResourceAction } from '../../../api/client';
 import { needed, useDenied } from '../../../api/session';
+import { t } from '../../../texts';
 import { ActionButton } from '../../../ui/action-button';
 import { Nothing, Problem, Screen } from '../../../ui/states';
 import { type AppKey, appMutations, appQueries } from '../api';
@@ -23,11 +24,11 @@ export function ObjectActions({ appKey, app, node }: Props) {
       <Screen
         query={actions}
         empty={(a) =>
-          a.items.length === 0 ? <Nothing title="No actions are available for this resource." /> : undefined
+          a.items.length === 0 ? <Nothing title={t('No actions are available for this resource.')} /> : undefined
         }
       >
         {(a) => (
-          <Stack gap="xs" role="list" aria-label="Actions">
+          <Stack gap="xs" role="list" aria-label={t('Actions')}>
             {a.items.map((action) => (
               <Offer key={action.name} appKey={appKey} project={projectOf(app)} node={node} action={action} />
             ))}
@@ -42,17 +43,17 @@ export function ObjectActions({ appKey, app, node }: Props) {
 /** The reason why an action on an object cannot be run, or nothing. */
 export function hindrance(action: ResourceAction, node: Node, project: string): string {
   if (!action.permitted) return needed('applications', `action/${node.group}/${node.kind}/${action.name}`, project);
-  if (action.disabled) return "Not available in the object's current state.";
+  if (action.disabled) return t("Not available in the object's current state.");
   return '';
 }
 
 const effects: Readonly<Record<string, string>> = {
-  restart: 'Its pods are replaced one after the other, as its update strategy says.',
-  pause: 'Changes of its template start no rollout until it is resumed.',
-  resume: 'Changes that wait are rolled out.',
-  suspend: 'It starts no new runs until it is resumed.',
-  'create-job': 'A Job is created from its template and runs now.',
-  terminate: 'What runs now is ended.',
+  restart: t('Its pods are replaced one after the other, as its update strategy says.'),
+  pause: t('Changes of its template start no rollout until it is resumed.'),
+  resume: t('Changes that wait are rolled out.'),
+  suspend: t('It starts no new runs until it is resumed.'),
+  'create-job': t('A Job is created from its template and runs now.'),
+  terminate: t('What runs now is ended.'),
 };
 
 /** What running an action changes, as a sentence to confirm. */
@@ -82,7 +83,7 @@ function Offer(props: { appKey: AppKey; project: string; node: Node; action: Res
           setAsking(false);
           notifications.show({
             color: 'teal',
-            title: `${title} is done`,
+            title: t('{{title}} is done', { title }),
             message: result.changes.map((c) => `${c.created ? 'Created' : 'Changed'} ${c.kind} ${c.name}`).join(', '),
           });
         },
@@ -141,11 +142,11 @@ function Offer(props: { appKey: AppKey; project: string; node: Node; action: Res
 function Confirm(props: { question: string; verb: string; running: boolean; go: () => void; cancel: () => void }) {
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset has a look of its own
-    <div className="confirm" role="group" aria-label="Confirm">
+    <div className="confirm" role="group" aria-label={t('Confirm')}>
       <Text size="sm">{props.question}</Text>
       <Group gap="xs" mt="xs">
         <Button size="xs" variant="default" onClick={props.cancel} data-autofocus>
-          Cancel
+          {t('Cancel')}
         </Button>
         <Button size="xs" variant="light" color="red" loading={props.running} onClick={props.go}>
           {props.verb}
@@ -156,9 +157,9 @@ function Confirm(props: { question: string; verb: string; running: boolean; go: 
 }
 
 const propagations = [
-  { value: 'foreground', label: 'What it owns first, then it' },
-  { value: 'background', label: 'It first, then what it owns' },
-  { value: 'orphan', label: 'It alone; what it owns stays' },
+  { value: 'foreground', label: t('What it owns first, then it') },
+  { value: 'background', label: t('It first, then what it owns') },
+  { value: 'orphan', label: t('It alone; what it owns stays') },
 ] as const;
 
 function Delete({ appKey, app, node }: Props) {
@@ -172,15 +173,15 @@ function Delete({ appKey, app, node }: Props) {
   const question = [
     `Deletes ${node.kind} ${node.name}${node.namespace ? ` in ${node.namespace}` : ''}.`,
     owned > 0 && how !== 'orphan' ? `${owned} objects that it owns go with it.` : '',
-    node.managed ? 'Git still has it: self-heal or the next sync creates it again.' : '',
+    node.managed ? t('Git still has it: self-heal or the next sync creates it again.') : '',
   ];
   return (
-    <section aria-label="Delete the object" className="delete">
-      <h4>Delete</h4>
+    <section aria-label={t('Delete the object')} className="delete">
+      <h4>{t('Delete')}</h4>
       <Group align="flex-end" gap="xs">
         <Select
           size="xs"
-          label="Order"
+          label={t('Order')}
           allowDeselect={false}
           data={[...propagations]}
           value={how}
@@ -188,7 +189,7 @@ function Delete({ appKey, app, node }: Props) {
         />
         <Checkbox
           size="xs"
-          label="Skip graceful termination"
+          label={t('Skip graceful termination')}
           checked={force}
           onChange={(e) => setForce(e.currentTarget.checked)}
         />
@@ -200,7 +201,7 @@ function Delete({ appKey, app, node }: Props) {
           disabled={asking}
           onClick={() => setAsking(true)}
         >
-          Delete
+          {t('Delete')}
         </ActionButton>
       </Group>
       {asking && (

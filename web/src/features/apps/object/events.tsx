@@ -1,6 +1,7 @@
 import type { UseQueryResult } from '@tanstack/react-query';
 import type { KubernetesEvent } from '../../../api/client';
 import { ago, exact } from '../../../format/format';
+import { t } from '../../../texts';
 import { Shape } from '../../../ui/shapes';
 import { Nothing, Screen } from '../../../ui/states';
 
@@ -24,12 +25,14 @@ export function ObjectEvents({
       query={query}
       empty={(e) =>
         e.length === 0 ? (
-          <Nothing title="No events.">A cluster keeps events for an hour, unless it is set up otherwise.</Nothing>
+          <Nothing title={t('No events.')}>
+            {t('A cluster keeps events for an hour, unless it is set up otherwise.')}
+          </Nothing>
         ) : undefined
       }
     >
       {(events) => (
-        <ul className="event-list" aria-label="Events, warnings first">
+        <ul className="event-list" aria-label={t('Events, warnings first')}>
           {warningsFirst(events).map((e) => (
             <Event
               key={[e.kind, e.namespace, e.name, e.reason, e.message, e.firstSeen].join(' ')}

@@ -15,6 +15,7 @@ import { type AppSearch, changed } from '../search';
 import { ObjectActions } from './actions';
 import { ObjectEvents } from './events';
 import './panel.css';
+import { t } from '../../../texts';
 import { nodeOf, parseReference, type Reference, referenceOf, related } from './reference';
 import { Related } from './related';
 import { hasLogs } from './summary';
@@ -86,11 +87,11 @@ function Frame({ appKey, app, search, go, close, object }: Props & { object: Ref
             {object.name}
           </h3>
         </div>
-        <IconButton label="Copy the name" onClick={() => void navigator.clipboard?.writeText(object.name)}>
+        <IconButton label={t('Copy the name')} onClick={() => void navigator.clipboard?.writeText(object.name)}>
           <IconCopy size={16} aria-hidden />
         </IconButton>
         {!small && (
-          <IconButton label={search.full === 'yes' ? 'Beside the page (f)' : 'Full page (f)'} onClick={toggle}>
+          <IconButton label={search.full === 'yes' ? t('Beside the page (f)') : t('Full page (f)')} onClick={toggle}>
             {search.full === 'yes' ? (
               <IconArrowsDiagonalMinimize2 size={16} aria-hidden />
             ) : (
@@ -98,18 +99,18 @@ function Frame({ appKey, app, search, go, close, object }: Props & { object: Ref
             )}
           </IconButton>
         )}
-        <IconButton label="Close the panel (Esc)" onClick={close}>
+        <IconButton label={t('Close the panel (Esc)')} onClick={close}>
           <IconX size={16} aria-hidden />
         </IconButton>
       </header>
       <Screen query={tree}>
-        {(t) => {
-          const node = nodeOf(t.nodes, object);
+        {(tree) => {
+          const node = nodeOf(tree.nodes, object);
           return node ? (
-            <Body appKey={appKey} app={app} nodes={t.nodes} node={node} search={search} go={go} />
+            <Body appKey={appKey} app={app} nodes={tree.nodes} node={node} search={search} go={go} />
           ) : (
-            <Nothing title="The application has no such object now.">
-              It may have been deleted, or its name has changed.
+            <Nothing title={t('The application has no such object now.')}>
+              {t('It may have been deleted, or its name has changed.')}
             </Nothing>
           );
         }}
@@ -136,7 +137,7 @@ function Grip({ width }: { width: ReturnType<typeof usePanelWidth> }) {
       className="grip"
       role="separator"
       aria-orientation="vertical"
-      aria-label="Width of the panel"
+      aria-label={t('Width of the panel')}
       aria-valuenow={width.value}
       aria-valuemin={width.least}
       aria-valuemax={width.most}
@@ -179,12 +180,12 @@ function Body({ appKey, app, nodes, node, search, go }: BodyProps) {
   const warnings = events.data?.filter((e) => e.type === 'Warning').length ?? 0;
   const mayRun = useMayRun(app, node);
   const shown = tabs.filter(
-    (t) =>
-      (t !== 'logs' || hasLogs(node.group, node.kind)) &&
-      (t !== 'terminal' || mayRun) &&
-      (t !== 'actions' || !node.orphaned),
+    (tab) =>
+      (tab !== 'logs' || hasLogs(node.group, node.kind)) &&
+      (tab !== 'terminal' || mayRun) &&
+      (tab !== 'actions' || !node.orphaned),
   );
-  const tab = shown.find((t) => t === search.panel) ?? 'summary';
+  const tab = shown.find((tab) => tab === search.panel) ?? 'summary';
   const open = (n: Node, panel?: string) => go(changed(search, { object: referenceOf(n), panel, log: undefined }));
   const { owners, children } = related(nodes, node);
   const list = useChosenInSight(tab, warnings, owners.length + children.length);
@@ -199,18 +200,18 @@ function Body({ appKey, app, nodes, node, search, go }: BodyProps) {
         className="object-tabs"
         value={tab}
         keepMounted={false}
-        onChange={(t) => go(changed(search, { panel: t && t !== 'summary' ? t : undefined }))}
+        onChange={(tree) => go(changed(search, { panel: tree && tree !== 'summary' ? tree : undefined }))}
       >
-        <Tabs.List ref={list} aria-label={`About ${node.kind} ${node.name}`}>
-          {shown.map((t) => (
-            <Tabs.Tab key={t} value={t}>
-              {titles[t]}
-              {t === 'events' && warnings > 0 && <span className="tab-count failed">{warnings}</span>}
-              {t === 'related' && <span className="tab-count">{owners.length + children.length}</span>}
+        <Tabs.List ref={list} aria-label={t('About {{kind}} {{name}}', { kind: node.kind, name: node.name })}>
+          {shown.map((tab) => (
+            <Tabs.Tab key={tab} value={tab}>
+              {titles[tab]}
+              {tab === 'events' && warnings > 0 && <span className="tab-count failed">{warnings}</span>}
+              {tab === 'related' && <span className="tab-count">{owners.length + children.length}</span>}
             </Tabs.Tab>
           ))}
         </Tabs.List>
-        <Suspense fallback={<Text p="md">Loading …</Text>}>
+        <Suspense fallback={<Text p="md">{t('Loading …')}</Text>}>
           <Tabs.Panel value="summary">
             <ObjectSummary
               appKey={appKey}

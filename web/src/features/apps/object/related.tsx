@@ -1,4 +1,5 @@
 import type { Node } from '../../../api/client';
+import { t } from '../../../texts';
 import { HealthBadge } from '../../../ui/badges';
 import { Nothing } from '../../../ui/states';
 import { nodeId } from '../model';
@@ -14,11 +15,11 @@ interface Props {
 
 /** What owns an object, and what it owns. */
 export function Related({ owners, items, open }: Props) {
-  if (owners.length + items.length === 0) return <Nothing title="It owns nothing, and nothing owns it." />;
+  if (owners.length + items.length === 0) return <Nothing title={t('It owns nothing, and nothing owns it.')} />;
   return (
     <div className="object-section">
-      <Objects title="Owned by" nodes={owners} open={open} />
-      <Objects title="Owns" nodes={items} open={open} />
+      <Objects title={t('Owned by')} nodes={owners} open={open} />
+      <Objects title={t('Owns')} nodes={items} open={open} />
     </div>
   );
 }

@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import type { Node } from '../../../api/client';
 import { ago, exact } from '../../../format/format';
+import { t } from '../../../texts';
 import { Shape, type ShapeName, type Tone } from '../../../ui/shapes';
 import { Screen } from '../../../ui/states';
 import { type AppKey, appQueries } from '../api';
@@ -48,7 +49,7 @@ export function ObjectSummary({ appKey, node, owner, open, openLogs }: Props) {
           <div className="object-section">
             {hasLogs(node.group, node.kind) && s.containers.length === 0 && (
               <button type="button" className="as-link" onClick={() => openLogs()}>
-                Open the logs of its pods
+                {t('Open the logs of its pods')}
               </button>
             )}
             <Containers items={s.containers} openLogs={openLogs} />
@@ -75,16 +76,16 @@ interface FactsProps {
 function Facts({ rows, node, live, owner, open }: FactsProps) {
   const created = text(live, 'metadata.creationTimestamp') || node.createdAt;
   return (
-    <section aria-label="About">
-      <h4>About</h4>
+    <section aria-label={t('About')}>
+      <h4>{t('About')}</h4>
       <dl className="facts-list">
         {rows.map((r) => (
           <Fact key={r.label} row={r} />
         ))}
-        {node.diff && <Fact row={{ label: 'Differs in', value: node.diff }} />}
+        {node.diff && <Fact row={{ label: t('Differs in'), value: node.diff }} />}
         {owner && (
           <>
-            <dt>Owner</dt>
+            <dt>{t('Owner')}</dt>
             <dd>
               <button type="button" className="as-link" onClick={() => open(owner)}>
                 {owner.kind} {owner.name}
@@ -92,11 +93,11 @@ function Facts({ rows, node, live, owner, open }: FactsProps) {
             </dd>
           </>
         )}
-        <dt>Created</dt>
+        <dt>{t('Created')}</dt>
         <dd title={exact(created)}>{ago(created, Date.now())}</dd>
         {(node.links?.length ?? 0) > 0 && (
           <>
-            <dt>Links</dt>
+            <dt>{t('Links')}</dt>
             <dd>
               <NodeLinks node={node} />
             </dd>
@@ -121,15 +122,15 @@ function Fact({ row }: { row: Row }) {
 function Containers({ items, openLogs }: { items: Container[]; openLogs: (container: string) => void }) {
   if (items.length === 0) return null;
   return (
-    <section aria-label="Containers">
-      <h4>Containers</h4>
+    <section aria-label={t('Containers')}>
+      <h4>{t('Containers')}</h4>
       <table className="plain-table">
         <thead>
           <tr>
-            <th>Name</th>
-            <th>State</th>
-            <th className="number">Restarts</th>
-            <th>Last exit</th>
+            <th>{t('Name')}</th>
+            <th>{t('State')}</th>
+            <th className="number">{t('Restarts')}</th>
+            <th>{t('Last exit')}</th>
           </tr>
         </thead>
         <tbody>
@@ -147,16 +148,21 @@ function ContainerRow({ c, openLogs }: { c: Container; openLogs: (container: str
     <>
       <tr>
         <td>
-          <button type="button" className="as-link" onClick={() => openLogs(c.name)} title={`Logs of ${c.name}`}>
+          <button
+            type="button"
+            className="as-link"
+            onClick={() => openLogs(c.name)}
+            title={t('Logs of {{name}}', { name: c.name })}
+          >
             {c.name}
           </button>
-          {c.kind === 'init' ? ' init' : ''}
+          {c.kind === 'init' ? t(' init') : ''}
         </td>
         <td>
           <Word tone={c.tone}>{c.state}</Word>
         </td>
         <td className="number">{c.restarts}</td>
-        <td title={exact(c.lastExitAt || undefined)}>{c.lastExit || 'none'}</td>
+        <td title={exact(c.lastExitAt || undefined)}>{c.lastExit || t('none')}</td>
       </tr>
       <tr className="second-line">
         <td colSpan={4} className="mono breakable">
@@ -171,15 +177,17 @@ function ContainerRow({ c, openLogs }: { c: Container; openLogs: (container: str
 function Conditions({ items }: { items: Condition[] }) {
   if (items.length === 0) return null;
   return (
-    <section aria-label="Conditions">
-      <h4>Conditions</h4>
+    <section aria-label={t('Conditions')}>
+      <h4>{t('Conditions')}</h4>
       <ul className="object-list conditions">
         {items.map((c) => (
           <li key={c.type}>
             <Word tone={c.tone}>{`${c.type}: ${c.status}`}</Word>
             <span className="quiet breakable">
               {[c.reason, c.message].filter(Boolean).join(': ')}
-              {c.since && <span title={exact(c.since)}>{` since ${ago(c.since, Date.now())}`}</span>}
+              {c.since && (
+                <span title={exact(c.since)}>{t(' since {{time}}', { time: ago(c.since, Date.now()) })}</span>
+              )}
             </span>
           </li>
         ))}
@@ -191,7 +199,7 @@ function Conditions({ items }: { items: Condition[] }) {
 function Keys({ keys }: { keys: Summary['keys'] }) {
   if (keys.length === 0) return null;
   return (
-    <section aria-label="Keys">
+    <section aria-label={t('Keys')}>
       <h4>Keys {keys.length}</h4>
       <dl className="facts-list">
         {keys.map((k) => (
@@ -209,7 +217,7 @@ function Labels({ live }: { live: unknown }) {
   const labels = Object.entries(fields(at(live, 'metadata.labels')));
   if (labels.length === 0) return null;
   return (
-    <section aria-label="Labels">
+    <section aria-label={t('Labels')}>
       <h4>Labels {labels.length}</h4>
       <ul className="labels">
         {labels.map(([k, v]) => (

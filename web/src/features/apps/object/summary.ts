@@ -1,3 +1,4 @@
+import { t } from '../../../texts';
 import type { Tone } from '../../../ui/shapes';
 import { at, type Fields, fields, list, number, text } from './read';
 
@@ -61,7 +62,7 @@ function images(live: unknown): Row[] {
 
 function replicas(ready: number, wanted: number): Row {
   const tone: Tone = ready >= wanted ? 'ok' : ready === 0 ? 'failed' : 'attention';
-  return { label: 'Replicas', value: `${ready} of ${wanted} ready`, tone };
+  return { label: t('Replicas'), value: `${ready} of ${wanted} ready`, tone };
 }
 
 const workload: Rows = (live) => {
@@ -69,18 +70,18 @@ const workload: Rows = (live) => {
   const updated = number(live, 'status.updatedReplicas');
   return [
     replicas(number(live, 'status.readyReplicas'), wanted),
-    ...(updated < wanted ? row('Updated', `${updated} of ${wanted}`, { tone: 'working' }) : []),
-    ...row('Strategy', text(live, 'spec.strategy.type') || text(live, 'spec.updateStrategy.type')),
+    ...(updated < wanted ? row(t('Updated'), `${updated} of ${wanted}`, { tone: 'working' }) : []),
+    ...row(t('Strategy'), text(live, 'spec.strategy.type') || text(live, 'spec.updateStrategy.type')),
     ...images(live),
-    ...row('Selector', pairs(at(live, 'spec.selector.matchLabels')), code),
+    ...row(t('Selector'), pairs(at(live, 'spec.selector.matchLabels')), code),
   ];
 };
 
 const daemonSet: Rows = (live) => [
   replicas(number(live, 'status.numberReady'), number(live, 'status.desiredNumberScheduled')),
-  ...row('Strategy', text(live, 'spec.updateStrategy.type')),
+  ...row(t('Strategy'), text(live, 'spec.updateStrategy.type')),
   ...images(live),
-  ...row('Selector', pairs(at(live, 'spec.selector.matchLabels')), code),
+  ...row(t('Selector'), pairs(at(live, 'spec.selector.matchLabels')), code),
 ];
 
 function requests(live: unknown): string {
@@ -89,20 +90,20 @@ function requests(live: unknown): string {
 }
 
 const pod: Rows = (live) => [
-  ...row('Phase', text(live, 'status.phase')),
-  ...row('Reason', text(live, 'status.reason') || text(live, 'status.message'), { tone: 'failed' }),
-  ...row('Node', text(live, 'spec.nodeName')),
-  ...row('Address', text(live, 'status.podIP'), code),
-  ...row('Requests', requests(live)),
-  ...row('Quality of service', text(live, 'status.qosClass')),
-  ...row('Service account', text(live, 'spec.serviceAccountName')),
+  ...row(t('Phase'), text(live, 'status.phase')),
+  ...row(t('Reason'), text(live, 'status.reason') || text(live, 'status.message'), { tone: 'failed' }),
+  ...row(t('Node'), text(live, 'spec.nodeName')),
+  ...row(t('Address'), text(live, 'status.podIP'), code),
+  ...row(t('Requests'), requests(live)),
+  ...row(t('Quality of service'), text(live, 'status.qosClass')),
+  ...row(t('Service account'), text(live, 'spec.serviceAccountName')),
 ];
 
 const service: Rows = (live) => [
-  ...row('Type', text(live, 'spec.type')),
-  ...row('Address', text(live, 'spec.clusterIP'), code),
+  ...row(t('Type'), text(live, 'spec.type')),
+  ...row(t('Address'), text(live, 'spec.clusterIP'), code),
   ...row(
-    'External address',
+    t('External address'),
     list(live, 'status.loadBalancer.ingress')
       .map((i) => text(i, 'ip') || text(i, 'hostname'))
       .join(', '),
@@ -115,7 +116,7 @@ const service: Rows = (live) => [
       code,
     ),
   ),
-  ...row('Selector', pairs(at(live, 'spec.selector')), code),
+  ...row(t('Selector'), pairs(at(live, 'spec.selector')), code),
 ];
 
 function paths(rule: unknown): string {
@@ -128,17 +129,17 @@ function paths(rule: unknown): string {
 }
 
 const ingress: Rows = (live) => [
-  ...row('Class', text(live, 'spec.ingressClassName')),
-  ...list(live, 'spec.rules').flatMap((r) => row(text(r, 'host') || 'any host', paths(r), code)),
+  ...row(t('Class'), text(live, 'spec.ingressClassName')),
+  ...list(live, 'spec.rules').flatMap((r) => row(text(r, 'host') || t('any host'), paths(r), code)),
   ...row(
-    'TLS',
+    t('TLS'),
     list(live, 'spec.tls')
-      .flatMap((t) => list(t, 'hosts').map((h) => text(h)))
+      .flatMap((item) => list(item, 'hosts').map((h) => text(h)))
       .join(', '),
     code,
   ),
   ...row(
-    'External address',
+    t('External address'),
     list(live, 'status.loadBalancer.ingress')
       .map((i) => text(i, 'ip') || text(i, 'hostname'))
       .join(', '),
@@ -151,50 +152,52 @@ const job: Rows = (live) => {
   const wanted = number(live, 'spec.completions', 1);
   const done = number(live, 'status.succeeded');
   return [
-    { label: 'Completions', value: `${done} of ${wanted}`, tone: done >= wanted ? 'ok' : 'working' },
-    ...row('Running', text(live, 'status.active')),
-    ...row('Failed', failed ? `${failed} of at most ${number(live, 'spec.backoffLimit', 6)}` : '', { tone: 'failed' }),
-    ...row('Started', text(live, 'status.startTime')),
-    ...row('Completed', text(live, 'status.completionTime')),
+    { label: t('Completions'), value: `${done} of ${wanted}`, tone: done >= wanted ? 'ok' : 'working' },
+    ...row(t('Running'), text(live, 'status.active')),
+    ...row(t('Failed'), failed ? `${failed} of at most ${number(live, 'spec.backoffLimit', 6)}` : '', {
+      tone: 'failed',
+    }),
+    ...row(t('Started'), text(live, 'status.startTime')),
+    ...row(t('Completed'), text(live, 'status.completionTime')),
     ...images(live),
   ];
 };
 
 const cronJob: Rows = (live) => [
-  ...row('Schedule', [text(live, 'spec.schedule'), text(live, 'spec.timeZone')].filter(Boolean).join(' '), code),
-  ...(at(live, 'spec.suspend') === true ? row('Suspended', 'yes', { tone: 'paused' }) : []),
-  ...row('Running', String(list(live, 'status.active').length)),
-  ...row('Last started', text(live, 'status.lastScheduleTime') || 'never'),
-  ...row('Last success', text(live, 'status.lastSuccessfulTime')),
-  ...row('Concurrency', text(live, 'spec.concurrencyPolicy')),
+  ...row(t('Schedule'), [text(live, 'spec.schedule'), text(live, 'spec.timeZone')].filter(Boolean).join(' '), code),
+  ...(at(live, 'spec.suspend') === true ? row(t('Suspended'), 'yes', { tone: 'paused' }) : []),
+  ...row(t('Running'), String(list(live, 'status.active').length)),
+  ...row(t('Last started'), text(live, 'status.lastScheduleTime') || 'never'),
+  ...row(t('Last success'), text(live, 'status.lastSuccessfulTime')),
+  ...row(t('Concurrency'), text(live, 'spec.concurrencyPolicy')),
 ];
 
 const claim: Rows = (live) => {
   const phase = text(live, 'status.phase');
   return [
-    ...row('Phase', phase, { tone: phase === 'Bound' ? 'ok' : phase === 'Lost' ? 'failed' : 'attention' }),
-    ...row('Capacity', text(live, 'status.capacity.storage')),
-    ...row('Requested', text(live, 'spec.resources.requests.storage')),
-    ...row('Storage class', text(live, 'spec.storageClassName')),
+    ...row(t('Phase'), phase, { tone: phase === 'Bound' ? 'ok' : phase === 'Lost' ? 'failed' : 'attention' }),
+    ...row(t('Capacity'), text(live, 'status.capacity.storage')),
+    ...row(t('Requested'), text(live, 'spec.resources.requests.storage')),
+    ...row(t('Storage class'), text(live, 'spec.storageClassName')),
     ...row(
-      'Access',
+      t('Access'),
       list(live, 'spec.accessModes')
         .map((m) => text(m))
         .join(', '),
     ),
-    ...row('Volume', text(live, 'spec.volumeName'), code),
+    ...row(t('Volume'), text(live, 'spec.volumeName'), code),
   ];
 };
 
 const autoscaler: Rows = (live) => [
-  ...row('Target', `${text(live, 'spec.scaleTargetRef.kind')} ${text(live, 'spec.scaleTargetRef.name')}`.trim()),
+  ...row(t('Target'), `${text(live, 'spec.scaleTargetRef.kind')} ${text(live, 'spec.scaleTargetRef.name')}`.trim()),
   ...row(
-    'Replicas',
+    t('Replicas'),
     `${text(live, 'status.currentReplicas') || '0'} now, ${text(live, 'spec.minReplicas') || '1'} to ${text(live, 'spec.maxReplicas')}`,
   ),
 ];
 
-const secret: Rows = (live) => row('Type', text(live, 'type'), code);
+const secret: Rows = (live) => row(t('Type'), text(live, 'type'), code);
 
 const kinds: Readonly<Record<string, Rows>> = {
   'apps/Deployment': workload,
@@ -215,7 +218,7 @@ function ended(state: Fields): { word: string; tone: Tone; message: string; at: 
   const exit = number(state, 'terminated.exitCode');
   const reason = text(state, 'terminated.reason');
   return {
-    word: exit === 0 ? 'Completed' : `${reason || 'Failed'}, exit ${exit}`,
+    word: exit === 0 ? t('Completed') : t('{{reason}}, exit {{exit}}', { reason: reason || 'Failed', exit }),
     tone: exit === 0 ? 'ok' : 'failed',
     message: text(state, 'terminated.message'),
     at: text(state, 'terminated.finishedAt'),
@@ -230,7 +233,7 @@ function stateOf(status: unknown): { word: string; tone: Tone; message: string }
   if (state['waiting']) {
     const reason = text(state, 'waiting.reason');
     return {
-      word: reason || 'Waiting',
+      word: reason || t('Waiting'),
       tone: passing.has(reason) ? 'working' : 'failed',
       message: text(state, 'waiting.message'),
     };
@@ -238,9 +241,9 @@ function stateOf(status: unknown): { word: string; tone: Tone; message: string }
   if (state['terminated']) return ended(state);
   if (state['running']) {
     const ready = at(status, 'ready') === true;
-    return { word: ready ? 'Running' : 'Running, not ready', tone: ready ? 'ok' : 'attention', message: '' };
+    return { word: ready ? t('Running') : t('Running, not ready'), tone: ready ? 'ok' : 'attention', message: '' };
   }
-  return { word: 'Not started', tone: 'unknown', message: '' };
+  return { word: t('Not started'), tone: 'unknown', message: '' };
 }
 
 function containersOf(live: unknown): Container[] {

@@ -4,6 +4,7 @@ import { useState } from 'react';
 import { parse, stringify } from 'yaml';
 import type { Application, Node } from '../../../api/client';
 import { useDenied } from '../../../api/session';
+import { t } from '../../../texts';
 import { ActionButton } from '../../../ui/action-button';
 import { Nothing, Problem, Screen } from '../../../ui/states';
 import { type AppKey, appMutations, appQueries } from '../api';
@@ -42,25 +43,25 @@ export default function ObjectYaml({ appKey, app, node }: { appKey: AppKey; app:
       <Group gap="sm" className="object-tools">
         <SegmentedControl
           size="xs"
-          aria-label="Form of the object"
+          aria-label={t('Form of the object')}
           value={form}
           onChange={(v) => setForm(forms.find((f) => f === v) ?? 'live')}
           data={[
-            { value: 'live', label: 'Live' },
-            { value: 'desired', label: 'Desired', disabled: !node.managed },
-            { value: 'diff', label: 'Diff', disabled: !node.managed },
+            { value: 'live', label: t('Live') },
+            { value: 'desired', label: t('Desired'), disabled: !node.managed },
+            { value: 'diff', label: t('Diff'), disabled: !node.managed },
           ]}
         />
         {form === 'live' && (
           <>
             <Switch
               size="xs"
-              label="Managed fields"
+              label={t('Managed fields')}
               checked={managed}
               onChange={(e) => setManaged(e.currentTarget.checked)}
             />
             <ActionButton size="xs" variant="default" why={denied} onClick={() => setEditing(true)}>
-              Edit
+              {t('Edit')}
             </ActionButton>
           </>
         )}
@@ -79,12 +80,12 @@ function Desired({ appKey, node, form }: { appKey: AppKey; node: Node; form: For
   return (
     <Screen query={diff}>
       {(d) => {
-        if (!d) return <Nothing title="Git does not describe this object." />;
+        if (!d) return <Nothing title={t('Git does not describe this object.')} />;
         if (form === 'desired') {
           return d.desired ? (
             <YamlText text={yamlOf(d.desired, false)} name="Desired YAML" />
           ) : (
-            <Nothing title="The object is no longer in Git." />
+            <Nothing title={t('The object is no longer in Git.')} />
           );
         }
         return (
@@ -103,11 +104,11 @@ function Desired({ appKey, node, form }: { appKey: AppKey; node: Node; form: For
 export function readEdit(live: unknown, text: string): { patch: string; problem: string } {
   try {
     const edited: unknown = parse(text);
-    if (Object.keys(fields(edited)).length === 0) return { patch: '', problem: 'The text is no object.' };
+    if (Object.keys(fields(edited)).length === 0) return { patch: '', problem: t('The text is no object.') };
     const shown: unknown = parse(yamlOf(live, false));
     const patch = mergePatch(shown, edited);
     return patch === undefined
-      ? { patch: '', problem: 'Nothing is changed yet.' }
+      ? { patch: '', problem: t('Nothing is changed yet.') }
       : { patch: JSON.stringify(patch), problem: '' };
   } catch (error) {
     return {
@@ -128,17 +129,18 @@ function Edit({ appKey, node, live, close }: { appKey: AppKey; node: Node; live:
   return (
     <div className="object-yaml">
       <p className="quiet object-note">
-        The change is made in the cluster, not in Git: self-heal or the next sync may undo it. Masked values stay as
-        they are.
+        {t(
+          'The change is made in the cluster, not in Git: self-heal or the next sync may undo it. Masked values stay as they are.',
+        )}
       </p>
       {(dry.error || write.error) && <Problem error={write.error ?? dry.error} />}
       {checked ? (
-        <section aria-label="What the API server makes of it">
+        <section aria-label={t('What the API server makes of it')}>
           <ComparisonView left={before} right={yamlOf(dry.data, false)} mode="unified" />
         </section>
       ) : (
         <Textarea
-          aria-label={`YAML of ${node.kind} ${node.name}`}
+          aria-label={t('YAML of {{kind}} {{name}}', { kind: node.kind, name: node.name })}
           classNames={{ input: 'yaml-edit' }}
           value={text}
           onChange={(e) => setText(e.currentTarget.value)}
@@ -150,17 +152,17 @@ function Edit({ appKey, node, live, close }: { appKey: AppKey; node: Node; live:
       )}
       <Group gap="xs" className="object-foot">
         <span className="quiet" role="status">
-          {checked ? 'The API server accepts the change.' : edit.problem}
+          {checked ? t('The API server accepts the change.') : edit.problem}
         </span>
         <Button variant="default" onClick={checked ? () => dry.reset() : close}>
-          {checked ? 'Back to the text' : 'Cancel'}
+          {checked ? t('Back to the text') : t('Cancel')}
         </Button>
         {checked ? (
           <Button
             loading={write.isPending}
             onClick={() => write.mutate({ patch: edit.patch, dryRun: false }, { onSuccess: close })}
           >
-            Apply the change
+            {t('Apply the change')}
           </Button>
         ) : (
           <ActionButton
@@ -168,7 +170,7 @@ function Edit({ appKey, node, live, close }: { appKey: AppKey; node: Node; live:
             loading={dry.isPending}
             onClick={() => dry.mutate({ patch: edit.patch, dryRun: true })}
           >
-            Check by dry run
+            {t('Check by dry run')}
           </ActionButton>
         )}
       </Group>

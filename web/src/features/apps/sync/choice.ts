@@ -1,4 +1,5 @@
 import type { ObjectDiff, SyncRequest } from '../../../api/client';
+import { t } from '../../../texts';
 import { referenceOf } from '../object/reference';
 
 /** What a person chose for a sync. */
@@ -24,45 +25,45 @@ export const options: readonly { name: string; value: string; label: string; eff
   {
     name: 'ServerSideApply',
     value: 'true',
-    label: 'Server-side apply',
-    effect: 'On by default here; the option is accepted.',
+    label: t('Server-side apply'),
+    effect: t('On by default here; the option is accepted.'),
   },
   {
     name: 'PruneLast',
     value: 'true',
-    label: 'Prune last',
-    effect: 'Objects are deleted after everything else is healthy.',
+    label: t('Prune last'),
+    effect: t('Objects are deleted after everything else is healthy.'),
   },
   {
     name: 'CreateNamespace',
     value: 'true',
-    label: 'Create the namespace',
-    effect: 'The namespace of the destination is created if it is missing.',
+    label: t('Create the namespace'),
+    effect: t('The namespace of the destination is created if it is missing.'),
   },
   {
     name: 'RespectIgnoreDifferences',
     value: 'true',
-    label: 'Respect ignored differences',
-    effect: 'Ignored fields keep their live values.',
+    label: t('Respect ignored differences'),
+    effect: t('Ignored fields keep their live values.'),
   },
   {
     name: 'FailOnSharedResource',
     value: 'true',
-    label: 'Fail on shared objects',
-    effect: 'It fails if an object belongs to another application.',
+    label: t('Fail on shared objects'),
+    effect: t('It fails if an object belongs to another application.'),
   },
   {
     name: 'SkipDryRunOnMissingResource',
     value: 'true',
-    label: 'Skip the dry run of missing kinds',
-    effect: 'Kinds that the sync creates itself are checked when they are applied.',
+    label: t('Skip the dry run of missing kinds'),
+    effect: t('Kinds that the sync creates itself are checked when they are applied.'),
   },
-  { name: 'Validate', value: 'false', label: 'Do not validate', effect: 'Unknown fields pass.' },
+  { name: 'Validate', value: 'false', label: t('Do not validate'), effect: t('Unknown fields pass.') },
   {
     name: 'PrunePropagationPolicy',
     value: 'background',
-    label: 'Prune in the background',
-    effect: 'Owned objects are deleted after their owner.',
+    label: t('Prune in the background'),
+    effect: t('Owned objects are deleted after their owner.'),
   },
 ];
 
@@ -165,13 +166,14 @@ export function stepsOf(items: readonly ObjectDiff[], waves: ReadonlyMap<string,
 export function notesOn(c: Choice, steps: readonly Step[]): string[] {
   const out: string[] = [];
   if (c.replace && c.options.includes('ServerSideApply'))
-    out.push('Replace has no effect on objects that are applied server-side.');
-  if (c.dryRun && c.retry) out.push('A dry run is not tried again.');
-  if (c.prune && !steps.some((s) => s.action === 'delete')) out.push('There is nothing to prune.');
-  if (!c.prune && c.options.includes('PruneLast')) out.push('Prune last has no effect without prune.');
-  if (!c.prune && c.options.includes('PrunePropagationPolicy')) out.push('How to prune has no effect without prune.');
-  if (c.selection === 'picked' && !c.applyOnly) out.push('A sync of picked objects runs no hooks.');
-  if (c.selection === 'picked' && c.picked.length === 0) out.push('No object is picked.');
+    out.push(t('Replace has no effect on objects that are applied server-side.'));
+  if (c.dryRun && c.retry) out.push(t('A dry run is not tried again.'));
+  if (c.prune && !steps.some((s) => s.action === 'delete')) out.push(t('There is nothing to prune.'));
+  if (!c.prune && c.options.includes('PruneLast')) out.push(t('Prune last has no effect without prune.'));
+  if (!c.prune && c.options.includes('PrunePropagationPolicy'))
+    out.push(t('How to prune has no effect without prune.'));
+  if (c.selection === 'picked' && !c.applyOnly) out.push(t('A sync of picked objects runs no hooks.'));
+  if (c.selection === 'picked' && c.picked.length === 0) out.push(t('No object is picked.'));
   return out;
 }
 

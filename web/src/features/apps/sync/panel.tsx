@@ -5,6 +5,7 @@ import { useEffect, useState } from 'react';
 import type { Application, ObjectDiff } from '../../../api/client';
 import { useDenied } from '../../../api/session';
 import { shortRevision } from '../../../format/format';
+import { t } from '../../../texts';
 import { ActionButton } from '../../../ui/action-button';
 import { Problem, Screen } from '../../../ui/states';
 import { type AppKey, appMutations, appQueries } from '../api';
@@ -43,7 +44,7 @@ export function SyncPanel(props: Props) {
       onClose={close}
       position="right"
       size="920px"
-      title={`Sync ${app.metadata.name}`}
+      title={t('Sync {{name}}', { name: app.metadata.name })}
       classNames={{ body: 'sync-body' }}
     >
       <Contents {...props} />
@@ -76,8 +77,8 @@ function Contents({ appKey, app, close, started }: Props) {
   const notes = notesOn(choice, steps);
   const barred =
     denied ||
-    (choice.selection === 'picked' && choice.picked.length === 0 ? 'No object is picked.' : '') ||
-    (everything && !all ? 'It would delete all objects of the application; confirm that first.' : '');
+    (choice.selection === 'picked' && choice.picked.length === 0 ? t('No object is picked.') : '') ||
+    (everything && !all ? t('It would delete all objects of the application; confirm that first.') : '');
   const start = () => {
     rememberChoice(id, choice);
     sync.mutate(requestOf({ ...choice, revision: choice.revision.trim() }, items), { onSuccess: started });
@@ -85,17 +86,17 @@ function Contents({ appKey, app, close, started }: Props) {
   return (
     <>
       <div className="sync-columns">
-        <section className="sync-plan" aria-label="Plan">
+        <section className="sync-plan" aria-label={t('Plan')}>
           <PlanHead app={app} steps={steps} loading={plan.isPending} />
           {everything && (
             <Alert
               color="red"
               icon={<IconAlertTriangle aria-hidden />}
-              title="All objects would be deleted"
+              title={t('All objects would be deleted')}
               role="alert"
             >
               <Checkbox
-                label={`Delete all ${managed} objects of ${app.metadata.name}`}
+                label={t('Delete all {{managed}} objects of {{name}}', { managed, name: app.metadata.name })}
                 checked={all}
                 onChange={(e) => setAll(e.currentTarget.checked)}
               />
@@ -106,7 +107,7 @@ function Contents({ appKey, app, close, started }: Props) {
         <Options appKey={appKey} app={app} choice={choice} set={set} drifted={items.length} managed={managed} />
       </div>
       {notes.length > 0 && (
-        <ul className="sync-notes" aria-label="Without effect">
+        <ul className="sync-notes" aria-label={t('Without effect')}>
           {notes.map((n) => (
             <li key={n}>{n}</li>
           ))}
@@ -115,17 +116,17 @@ function Contents({ appKey, app, close, started }: Props) {
       {sync.error && <Problem error={sync.error} />}
       <footer className="sync-foot">
         <span className="quiet">
-          {app.status?.capstan?.paused ? 'A sync ends the pause.' : 'Attempts are kept under Last operation.'}
+          {app.status?.capstan?.paused ? t('A sync ends the pause.') : t('Attempts are kept under Last operation.')}
         </span>
         <Button variant="default" onClick={close}>
-          Cancel
+          {t('Cancel')}
         </Button>
         <ActionButton why={barred} onClick={start} loading={sync.isPending}>
           {choice.dryRun
-            ? 'Start dry run'
+            ? t('Start dry run')
             : count > 0 && plan.data
               ? `Start sync of ${count} ${count === 1 ? 'change' : 'changes'}`
-              : 'Start sync'}
+              : t('Start sync')}
         </ActionButton>
       </footer>
     </>
@@ -137,10 +138,10 @@ function PlanHead({ app, steps, loading }: { app: Application; steps: Step[]; lo
   const deletes = steps.filter((s) => s.action === 'delete').length;
   return (
     <header className="sync-head">
-      <b>Plan</b>
+      <b>{t('Plan')}</b>
       {loading ? (
         <span className="quiet" role="status">
-          The cluster dry-runs the changes …
+          {t('The cluster dry-runs the changes …')}
         </span>
       ) : (
         <span role="status">
@@ -171,7 +172,7 @@ function Plan({ steps, managed, choice, set }: PlanProps) {
   }
   const groups = new Map<string, Step[]>();
   for (const s of steps.slice(0, listed)) {
-    const title = s.action === 'delete' ? 'Deletions' : `Wave ${s.wave}`;
+    const title = s.action === 'delete' ? 'Deletions' : t('Wave {{wave}}', { wave: s.wave });
     groups.set(title, [...(groups.get(title) ?? []), s]);
   }
   const pick = (id: string) => {
@@ -253,10 +254,10 @@ interface OptionsProps {
 function Options({ appKey, app, choice, set, drifted, managed }: OptionsProps) {
   const [more, setMore] = useState(choice.options.length > 0);
   return (
-    <section className="sync-options" aria-label="Options">
+    <section className="sync-options" aria-label={t('Options')}>
       <TextInput
-        label="Revision"
-        placeholder={app.spec.source?.targetRevision ?? 'HEAD'}
+        label={t('Revision')}
+        placeholder={app.spec.source?.targetRevision ?? t('HEAD')}
         value={choice.revision}
         onChange={(e) => set({ revision: e.currentTarget.value })}
       />
@@ -265,38 +266,43 @@ function Options({ appKey, app, choice, set, drifted, managed }: OptionsProps) {
       <SegmentedControl
         fullWidth
         size="xs"
-        aria-label="Selection"
+        aria-label={t('Selection')}
         value={choice.selection}
         data={[
-          { value: 'all', label: `All, ${managed}` },
-          { value: 'drifted', label: `Drifted, ${drifted}` },
-          { value: 'picked', label: 'Pick' },
+          { value: 'all', label: t('All, {{managed}}', { managed }) },
+          { value: 'drifted', label: t('Drifted, {{drifted}}', { drifted }) },
+          { value: 'picked', label: t('Pick') },
         ]}
         onChange={(v) => set({ selection: v === 'drifted' || v === 'picked' ? v : 'all' })}
       />
       <Option
-        label="Prune"
-        effect="Delete what is no longer in Git."
+        label={t('Prune')}
+        effect={t('Delete what is no longer in Git.')}
         on={choice.prune}
         set={(prune) => set({ prune })}
       />
       <Option
-        label="Dry run"
-        effect="Ask the cluster, change nothing."
+        label={t('Dry run')}
+        effect={t('Ask the cluster, change nothing.')}
         on={choice.dryRun}
         set={(dryRun) => set({ dryRun })}
       />
-      <Option label="Apply only" effect="Run no hooks." on={choice.applyOnly} set={(applyOnly) => set({ applyOnly })} />
       <Option
-        label="Retry on failure"
-        effect="After 10 s, then doubling."
+        label={t('Apply only')}
+        effect={t('Run no hooks.')}
+        on={choice.applyOnly}
+        set={(applyOnly) => set({ applyOnly })}
+      />
+      <Option
+        label={t('Retry on failure')}
+        effect={t('After 10 s, then doubling.')}
         on={choice.retry}
         set={(retry) => set({ retry })}
       />
       {choice.retry && (
         <NumberInput
           size="xs"
-          label="Attempts"
+          label={t('Attempts')}
           min={1}
           max={100}
           value={choice.retries}
@@ -304,14 +310,14 @@ function Options({ appKey, app, choice, set, drifted, managed }: OptionsProps) {
         />
       )}
       <Option
-        label="Replace"
-        effect="Replace objects instead of applying fields."
+        label={t('Replace')}
+        effect={t('Replace objects instead of applying fields.')}
         on={choice.replace}
         set={(replace) => set({ replace })}
       />
       <Option
-        label="Force"
-        effect="Delete and create again what cannot be changed."
+        label={t('Force')}
+        effect={t('Delete and create again what cannot be changed.')}
         on={choice.force}
         set={(force) => set({ force })}
       />
@@ -331,7 +337,7 @@ function Options({ appKey, app, choice, set, drifted, managed }: OptionsProps) {
           />
         ))}
       <TextInput
-        label="Reason"
+        label={t('Reason')}
         placeholder="kept in the history"
         value={choice.reason}
         onChange={(e) => set({ reason: e.currentTarget.value })}

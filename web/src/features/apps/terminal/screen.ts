@@ -1,5 +1,6 @@
 import { FitAddon } from '@xterm/addon-fit';
 import { type ITheme, Terminal } from '@xterm/xterm';
+import { t } from '../../../texts';
 import { safeURL } from '../annotations';
 import type { Size } from './session';
 import { openStrictly } from './strict';
@@ -156,5 +157,5 @@ export async function copy(text: string): Promise<void> {
 /** Opens an address that a program in the container has written, after a question. */
 function openLink(address: string) {
   const url = safeURL(address);
-  if (url && window.confirm(`Open ${url}?`)) window.open(url, '_blank', 'noopener,noreferrer');
+  if (url && window.confirm(t('Open {{url}}?', { url }))) window.open(url, '_blank', 'noopener,noreferrer');
 }

@@ -2,6 +2,7 @@ import { api } from '../../../api/client';
 import { HubError, words } from '../../../api/errors';
 import { under } from '../../../api/root';
 import type { components } from '../../../api/schema.gen';
+import { t } from '../../../texts';
 import type { AppKey } from '../api';
 
 export type Started = components['schemas']['TerminalStarted'];
@@ -70,7 +71,7 @@ export function sessionAddress(place: Place, size: Size, page: string): string {
 /** How a session has ended, from the hub's last message. */
 export function endOf(e: End): Ended {
   if (e.exited) return { code: e.exitCode ?? 0, reason: '', fix: '' };
-  return { reason: e.message || 'the hub has ended the session', fix: e.fix ?? '' };
+  return { reason: e.message || t('the hub has ended the session'), fix: e.fix ?? '' };
 }
 
 /** A session in a container, from its beginning to its only end: it never begins again by itself. */
@@ -151,7 +152,7 @@ export class Session {
   private async closed(reason: string) {
     if (this.over) return;
     if (this.open) {
-      this.finish({ reason: reason || 'the connection to the hub was lost', fix: '' });
+      this.finish({ reason: reason || t('the connection to the hub was lost'), fix: '' });
       return;
     }
     // A browser does not tell why a WebSocket was refused; the hub does.
@@ -180,7 +181,7 @@ async function refusal(place: Place, size: Size): Promise<Ended> {
     }
   }
   return {
-    reason: 'the connection could not be opened',
-    fix: 'A proxy between you and the hub may not let WebSockets through.',
+    reason: t('the connection could not be opened'),
+    fix: t('A proxy between you and the hub may not let WebSockets through.'),
   };
 }

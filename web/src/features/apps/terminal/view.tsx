@@ -9,12 +9,13 @@ import { Nothing, Screen } from '../../../ui/states';
 import { type AppKey, appQueries } from '../api';
 import { list, text } from '../object/read';
 import '@xterm/xterm/css/xterm.css';
+import { t } from '../../../texts';
 import { copy, TerminalScreen } from './screen';
 import { type Ended, Session, type Started } from './session';
 import './terminal.css';
 
 const shells = [
-  { value: '', label: 'First that is there' },
+  { value: '', label: t('First that is there') },
   { value: 'bash', label: 'bash' },
   { value: 'sh', label: 'sh' },
   { value: 'powershell', label: 'powershell' },
@@ -36,7 +37,7 @@ export default function TerminalTab({ appKey, node }: { appKey: AppKey; node: No
   return (
     <Screen
       query={live}
-      empty={(o) => (containersOf(o).length === 0 ? <Nothing title="The pod has no containers." /> : undefined)}
+      empty={(o) => (containersOf(o).length === 0 ? <Nothing title={t('The pod has no containers.')} /> : undefined)}
     >
       {(o) => <View key={node.uid} appKey={appKey} node={node} containers={containersOf(o)} />}
     </Screen>
@@ -68,11 +69,11 @@ function View({ appKey, node, containers }: Props) {
   const begin = () => open({ app: appKey, namespace: node.namespace ?? '', pod: node.name, container, shell: shell });
   const busy = state.is === 'opening' || state.is === 'open';
   return (
-    <section className="terminal-view" aria-label="Terminal">
+    <section className="terminal-view" aria-label={t('Terminal')}>
       <Group gap="xs" className="object-tools" ref={choices} tabIndex={-1}>
         <Select
           size="xs"
-          aria-label="Container"
+          aria-label={t('Container')}
           data={containers}
           value={container}
           allowDeselect={false}
@@ -81,7 +82,7 @@ function View({ appKey, node, containers }: Props) {
         />
         <Select
           size="xs"
-          aria-label="Shell"
+          aria-label={t('Shell')}
           data={shells}
           value={shell}
           allowDeselect={false}
@@ -90,11 +91,11 @@ function View({ appKey, node, containers }: Props) {
         />
         {busy ? (
           <Button size="xs" variant="default" leftSection={<IconPlayerStop size={14} aria-hidden />} onClick={end}>
-            End the session
+            {t('End the session')}
           </Button>
         ) : (
           <Button size="xs" leftSection={<IconTerminal2 size={14} aria-hidden />} onClick={begin}>
-            {state.is === 'ended' ? 'Open a new session' : 'Open a shell'}
+            {state.is === 'ended' ? t('Open a new session') : t('Open a shell')}
           </Button>
         )}
         {state.is !== 'idle' && <Clipboard screen={screen} typing={state.is === 'open'} />}
@@ -132,10 +133,10 @@ function useTerminal() {
   const open = (place: ConstructorParameters<typeof Session>[0]) => {
     if (!ground.current || held.current.session) return;
     const h = held.current;
-    if (h.screen) h.screen.say('a new session');
+    if (h.screen) h.screen.say(t('a new session'));
     h.screen ??= new TerminalScreen(ground.current, {
-      type: (t) => h.session?.type(t),
-      bytes: (t) => h.session?.bytes(t),
+      type: (typed) => h.session?.type(typed),
+      bytes: (typed) => h.session?.bytes(typed),
       resize: (size) => h.session?.resize(size),
       leave: () => choices.current?.focus(),
     });
@@ -155,7 +156,7 @@ function useTerminal() {
   };
   const end = () => {
     held.current.session?.close();
-    finish({ reason: 'you have ended the session', fix: '' });
+    finish({ reason: t('you have ended the session'), fix: '' });
   };
   return { ground, choices, state, open, end, screen: () => held.current.screen };
 }
@@ -163,16 +164,18 @@ function useTerminal() {
 /** How the session is, and what limits it. */
 function StateLine({ state }: { state: State }) {
   return (
-    <div className="terminal-state" role="status" aria-label="Session">
+    <div className="terminal-state" role="status" aria-label={t('Session')}>
       {state.is === 'idle' && (
         <Text size="sm" c="dimmed">
-          A shell runs with the rights of the container. Its start and end are in the audit log; what you type is not.
+          {t(
+            'A shell runs with the rights of the container. Its start and end are in the audit log; what you type is not.',
+          )}
         </Text>
       )}
-      {state.is === 'opening' && <StateMark look={{ label: 'Opening …', tone: 'working', shape: 'running' }} />}
+      {state.is === 'opening' && <StateMark look={{ label: t('Opening …'), tone: 'working', shape: 'running' }} />}
       {state.is === 'open' && (
         <>
-          <StateMark look={{ label: 'Open', tone: 'ok', shape: 'running' }} />
+          <StateMark look={{ label: t('Open'), tone: 'ok', shape: 'running' }} />
           <Text size="sm" c="dimmed">
             {state.started.command.join(' ')} in {state.started.container}
             {state.started.maxSeconds ? `, ends after ${length(state.started.maxSeconds)}` : ''}
@@ -191,7 +194,7 @@ function End({ ended }: { ended: Ended }) {
   const well = code === 0;
   return (
     <>
-      <StateMark look={{ label: 'Ended', tone: well ? 'unknown' : 'attention', shape: well ? 'done' : 'failed' }} />
+      <StateMark look={{ label: t('Ended'), tone: well ? 'unknown' : 'attention', shape: well ? 'done' : 'failed' }} />
       <span className="breakable">
         {code === undefined ? sentence(ended.reason) : `The shell has ended with code ${code}.`}
         {ended.fix && ` ${sentence(ended.fix)}`}
@@ -207,16 +210,16 @@ function Clipboard({ screen, typing }: { screen: () => TerminalScreen | undefine
         size="xs"
         variant="default"
         leftSection={<IconCopy size={14} aria-hidden />}
-        title="Ctrl-Shift-C"
+        title={t('Ctrl-Shift-C')}
         onClick={() => void copy(screen()?.terminal.getSelection() ?? '')}
       >
-        Copy
+        {t('Copy')}
       </Button>
       <Button
         size="xs"
         variant="default"
         leftSection={<IconClipboard size={14} aria-hidden />}
-        title="Ctrl-Shift-V"
+        title={t('Ctrl-Shift-V')}
         disabled={!typing}
         onClick={async () => {
           const pasted = await navigator.clipboard?.readText().catch(() => '');
@@ -224,17 +227,17 @@ function Clipboard({ screen, typing }: { screen: () => TerminalScreen | undefine
           screen()?.terminal.focus();
         }}
       >
-        Paste
+        {t('Paste')}
       </Button>
     </Group>
   );
 }
 
 const keys = [
-  { label: 'Esc', sends: '\x1b' },
-  { label: 'Tab', sends: '\t' },
-  { label: 'Ctrl-C', sends: '\x03' },
-  { label: 'Ctrl-D', sends: '\x04' },
+  { label: t('Esc'), sends: '\x1b' },
+  { label: t('Tab'), sends: '\t' },
+  { label: t('Ctrl-C'), sends: '\x03' },
+  { label: t('Ctrl-D'), sends: '\x04' },
   { label: '↑', name: 'Up', sends: '\x1b[A' },
   { label: '↓', name: 'Down', sends: '\x1b[B' },
   { label: '←', name: 'Left', sends: '\x1b[D' },
@@ -244,7 +247,7 @@ const keys = [
 /** Keys that a phone does not have. */
 function Keys({ press }: { press: (keys: string) => void }) {
   return (
-    <fieldset className="terminal-keys" aria-label="Keys">
+    <fieldset className="terminal-keys" aria-label={t('Keys')}>
       {keys.map((k) => (
         <button
           type="button"

@@ -1,0 +1,32 @@
+import { access } from './access';
+import { account } from './account';
+import { application } from './application';
+import { clusters } from './clusters';
+import { common } from './common';
+import { edit } from './edit';
+import { frame } from './frame';
+import { list } from './list';
+import { live } from './live';
+import { object } from './object';
+import { operator } from './operator';
+import { projects } from './projects';
+import { repositories } from './repositories';
+import { sync } from './sync';
+
+/** All texts of the console in Japanese, by the English ones. */
+export const ja = {
+  ...access,
+  ...account,
+  ...application,
+  ...clusters,
+  ...common,
+  ...edit,
+  ...frame,
+  ...list,
+  ...live,
+  ...object,
+  ...operator,
+  ...projects,
+  ...repositories,
+  ...sync,
+} as const;
