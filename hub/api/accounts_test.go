@@ -311,6 +311,38 @@ func TestTokensOfAccounts(t *testing.T) {
 	})
 }
 
+func TestLanguageOfAnAccount(t *testing.T) {
+	w := newWorld(t)
+	languageOf := func(secret string) string {
+		var me struct{ Language string }
+		w.call(secret, "GET", "/api/v1/me", nil).ok(200).into(&me)
+		return me.Language
+	}
+	first, other := w.Admin("acme"), w.Admin("bolt")
+	t.Run("UX-A11-5 a language that is chosen is the account's, at every sign-in, and nobody else's", func(t *testing.T) {
+		if got := languageOf(first); got != "" {
+			t.Errorf("before a choice the language is %q", got)
+		}
+		w.call(first, "PUT", "/api/v1/me/language", map[string]any{"language": "ja"}).ok(204)
+		again, a := w.signIn("acme", "admin", password)
+		a.ok(200)
+		if got := languageOf(again); got != "ja" {
+			t.Errorf("after a choice the language is %q", got)
+		}
+		if got := languageOf(other); got != "" {
+			t.Errorf("the language of another tenant's account is %q", got)
+		}
+		w.call(first, "PUT", "/api/v1/me/language", map[string]any{"language": ""}).ok(204)
+		if got := languageOf(first); got != "" {
+			t.Errorf("after the choice is taken back the language is %q", got)
+		}
+	})
+	t.Run("UX-A11-5 a language that the console does not have is refused", func(t *testing.T) {
+		w.call(first, "PUT", "/api/v1/me/language", map[string]any{"language": "xx"}).fails(400)
+		w.call(first, "PUT", "/api/v1/me/language", map[string]any{}).fails(400)
+	})
+}
+
 // sessionOf begins a session of an account that has no password.
 func (w *world) sessionOf(tenant hub.TenantID, user hub.UserID) string {
 	w.t.Helper()

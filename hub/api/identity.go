@@ -55,7 +55,7 @@ func (s *Server) signIn(ctx context.Context, secret string, who hub.Caller, expi
 
 // me says who is calling and what they may do.
 func (s *Server) me(ctx context.Context, who hub.Caller) (apimodel.Me, error) {
-	rights, err := s.Catalog.Rights(ctx, who)
+	rights, language, err := s.Catalog.Self(ctx, who)
 	if err != nil {
 		return apimodel.Me{}, err
 	}
@@ -63,7 +63,7 @@ func (s *Server) me(ctx context.Context, who hub.Caller) (apimodel.Me, error) {
 	if roles == nil {
 		roles = []string{}
 	}
-	return apimodel.Me{Username: who.Username, Tenant: who.TenantName, Roles: roles, Groups: who.Groups, Provider: who.Provider, Via: apimodel.MeVia(who.Via), Permissions: permissions(rights)}, nil
+	return apimodel.Me{Username: who.Username, Tenant: who.TenantName, Roles: roles, Groups: who.Groups, Provider: who.Provider, Via: apimodel.MeVia(who.Via), Language: apimodel.Language(language), Permissions: permissions(rights)}, nil
 }
 
 // permissions is what a face needs to show only what will work. The hub
@@ -144,6 +144,14 @@ func (s *Server) ChangePassword(ctx context.Context, r gen.ChangePasswordRequest
 	}
 	s.Identity.Forget(who.Tenant, who.Username)
 	return gen.ChangePassword204Response{}, nil
+}
+
+// ChooseLanguage stores the language in which the caller reads the console.
+func (s *Server) ChooseLanguage(ctx context.Context, r gen.ChooseLanguageRequestObject) (gen.ChooseLanguageResponseObject, error) {
+	if err := s.Catalog.SetLanguage(ctx, callerOf(ctx), string(r.Body.Language)); err != nil {
+		return nil, err
+	}
+	return gen.ChooseLanguage204Response{}, nil
 }
 
 // CheckSetup says what a setup token is for.

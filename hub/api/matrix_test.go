@@ -57,7 +57,7 @@ func rights() map[string]string {
 		"listSignInProviders": "none", "getBadge": "none", "exchangeSignInCode": "none",
 		"beginSignIn": "none", "finishSignIn": "none", "finishSignInByConnector": "none", "finishSignInByForm": "none",
 
-		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "getClientSettings": "all", "listPlugins": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
+		"logout": "all", "getMe": "all", "changePassword": "all", "chooseLanguage": "all", "getVersion": "all", "getClientSettings": "all", "listPlugins": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
 		"canI": "all", "explainRights": "all", "listPauses": "all", "findDeviceLogin": "all", "decideDeviceLogin": "all",
 		"listBulks": "all", "getBulk": "all", "cancelBulk": "all", // of who has asked
@@ -69,7 +69,7 @@ func bodies() map[string]any {
 	project := map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject", "metadata": map[string]any{"name": "shop"}, "spec": map[string]any{}}
 	return map[string]any{
 		"setup": map[string]any{"token": "x", "username": "x", "password": password}, "checkSetup": map[string]any{"token": "x"},
-		"login": map[string]any{"username": "nobody", "password": "x"}, "exchangeSignInCode": map[string]any{"code": "x", "verifier": strings.Repeat("x", 43)}, "changePassword": map[string]any{"current": "wrong", "new": password},
+		"login": map[string]any{"username": "nobody", "password": "x"}, "exchangeSignInCode": map[string]any{"code": "x", "verifier": strings.Repeat("x", 43)}, "changePassword": map[string]any{"current": "wrong", "new": password}, "chooseLanguage": map[string]any{"language": "ja"},
 		"findDeviceLogin": map[string]any{"userCode": "too short"}, "decideDeviceLogin": map[string]any{"userCode": "too short", "approve": true},
 		"createToken": map[string]any{"name": "ci", "expiresIn": "forever"}, "createTenant": map[string]any{"name": "fresh"},
 		"updateTenant": map[string]any{"displayName": "Acme"}, "suspendTenant": map[string]any{}, "setTenantQuotas": map[string]any{"quotas": map[string]any{"applications": 1000}}, "putAuditRetention": map[string]any{"days": 90},

@@ -63,6 +63,7 @@ func TestTokensOfRoles(t *testing.T) {
 		w.call(token, "POST", path, map[string]any{}).fails(403)
 		w.call(token, "POST", "/api/v1/tokens", map[string]any{"name": "more"}).fails(403)
 		w.call(token, "PUT", "/api/v1/me/password", map[string]any{"current": password, "new": password}).fails(404)
+		w.call(token, "PUT", "/api/v1/me/language", map[string]any{"language": "ja"}).fails(404)
 		var list struct{ Items []any }
 		w.call(token, "GET", "/api/v1/tokens", nil).ok(200).into(&list)
 		if len(list.Items) != 0 {

@@ -33,6 +33,8 @@ const (
 		UPDATE account
 		SET    name = @name, roles = @roles, disabled = @disabled, capabilities = @capabilities, origin = @origin
 		WHERE  tenant_id = @tenant AND id = @id`
+	selectLanguage     = `SELECT language FROM account WHERE tenant_id = $1 AND id = $2`
+	updateLanguage     = `UPDATE account SET language = $3 WHERE tenant_id = $1 AND id = $2`
 	updatePassword     = `UPDATE account SET password_hash = $3 WHERE tenant_id = $1 AND id = $2`
 	upgradePassword    = `UPDATE account SET password_hash = $4 WHERE tenant_id = $1 AND id = $2 AND password_hash = $3`
 	selectOldPasswords = `SELECT EXISTS (SELECT FROM account WHERE tenant_id = $1 AND starts_with(password_hash, '$2'))`
@@ -188,6 +190,22 @@ func (t *Tenant) SetPassword(ctx context.Context, id hub.UserID, passwordHash st
 		return noUser()
 	}
 	return t.EndSessions(ctx, id)
+}
+
+// Language returns the language in which an account reads the console; empty:
+// none is chosen.
+func (t *Tenant) Language(ctx context.Context, id hub.UserID) (string, error) {
+	language, err := one(ctx, t.tx, "language of an account", pgx.RowTo[string], selectLanguage, t.id, id)
+	return language, missing(err, "there is no such user")
+}
+
+// SetLanguage stores the language in which an account reads the console.
+func (t *Tenant) SetLanguage(ctx context.Context, id hub.UserID, language string) error {
+	n, err := exec(ctx, t.tx, "update language of an account", updateLanguage, t.id, id, language)
+	if err == nil && n == 0 {
+		return noUser()
+	}
+	return err
 }
 
 // DeleteUser removes an account with its sessions and tokens.

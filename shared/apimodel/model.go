@@ -417,6 +417,27 @@ func (e HubStatusConnection) Valid() bool {
 	}
 }
 
+// Defines values for Language.
+const (
+	Empty Language = ""
+	En    Language = "en"
+	Ja    Language = "ja"
+)
+
+// Valid indicates whether the value is a known member of the Language enum.
+func (e Language) Valid() bool {
+	switch e {
+	case Empty:
+		return true
+	case En:
+		return true
+	case Ja:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MeVia.
 const (
 	MeViaSession MeVia = "session"
@@ -2034,6 +2055,9 @@ type KubernetesEvent struct {
 	Type string `json:"type"`
 }
 
+// Language A language of the console; empty: the browser decides.
+type Language string
+
 // Link defines model for Link.
 type Link struct {
 	Title string `json:"title,omitempty,omitzero"`
@@ -2093,7 +2117,10 @@ type Me struct {
 	ExpiresAt time.Time `json:"expiresAt,omitempty,omitzero"`
 
 	// Groups Groups and other claims of the identity provider, or of SCIM, that policies can name.
-	Groups      []string     `json:"groups,omitempty,omitzero"`
+	Groups []string `json:"groups,omitempty,omitzero"`
+
+	// Language A language of the console; empty: the browser decides.
+	Language    Language     `json:"language,omitempty,omitzero"`
 	Permissions []Permission `json:"permissions"`
 
 	// Provider The identity provider of the account; empty for a local one.
@@ -4245,6 +4272,12 @@ type ListSignInProvidersParams struct {
 	Tenant string `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 }
 
+// ChooseLanguageJSONBody defines parameters for ChooseLanguage.
+type ChooseLanguageJSONBody struct {
+	// Language A language of the console; empty: the browser decides.
+	Language Language `json:"language"`
+}
+
 // ChangePasswordJSONBody defines parameters for ChangePassword.
 type ChangePasswordJSONBody struct {
 	Current string `json:"current"`
@@ -4742,6 +4775,9 @@ type LoginJSONRequestBody LoginJSONBody
 
 // ExchangeSignInCodeJSONRequestBody defines body for ExchangeSignInCode for application/json ContentType.
 type ExchangeSignInCodeJSONRequestBody ExchangeSignInCodeJSONBody
+
+// ChooseLanguageJSONRequestBody defines body for ChooseLanguage for application/json ContentType.
+type ChooseLanguageJSONRequestBody ChooseLanguageJSONBody
 
 // ChangePasswordJSONRequestBody defines body for ChangePassword for application/json ContentType.
 type ChangePasswordJSONRequestBody ChangePasswordJSONBody

@@ -251,6 +251,9 @@ type ServerInterface interface {
 	// GetMe Says who is calling and what they may do
 	// (GET /api/v1/me)
 	GetMe(ctx echo.Context) error
+	// ChooseLanguage Chooses the language in which the caller reads the console
+	// (PUT /api/v1/me/language)
+	ChooseLanguage(ctx echo.Context) error
 	// ChangePassword Changes the caller's password and ends the caller's other sessions
 	// (PUT /api/v1/me/password)
 	ChangePassword(ctx echo.Context) error
@@ -3021,6 +3024,15 @@ func (w *ServerInterfaceWrapper) GetMe(ctx echo.Context) error {
 	return err
 }
 
+// ChooseLanguage converts echo context to params.
+func (w *ServerInterfaceWrapper) ChooseLanguage(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ChooseLanguage(ctx)
+	return err
+}
+
 // ChangePassword converts echo context to params.
 func (w *ServerInterfaceWrapper) ChangePassword(ctx echo.Context) error {
 	var err error
@@ -4663,6 +4675,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/logout", wrapper.Logout, options.OperationMiddlewares["logout"]...)
 	router.GET(options.BaseURL+"/api/v1/me", wrapper.GetMe, options.OperationMiddlewares["getMe"]...)
 	router.PUT(options.BaseURL+"/api/v1/me/password", wrapper.ChangePassword, options.OperationMiddlewares["changePassword"]...)
+	router.PUT(options.BaseURL+"/api/v1/me/language", wrapper.ChooseLanguage, options.OperationMiddlewares["chooseLanguage"]...)
 	router.GET(options.BaseURL+"/api/v1/version", wrapper.GetVersion, options.OperationMiddlewares["getVersion"]...)
 	router.GET(options.BaseURL+"/api/v1/tokens", wrapper.ListTokens, options.OperationMiddlewares["listTokens"]...)
 	router.POST(options.BaseURL+"/api/v1/tokens", wrapper.CreateToken, options.OperationMiddlewares["createToken"]...)
@@ -8128,6 +8141,39 @@ func (response GetMedefaultJSONResponse) VisitGetMeResponse(w http.ResponseWrite
 	return err
 }
 
+type ChooseLanguageRequestObject struct {
+	Body *ChooseLanguageJSONRequestBody
+}
+
+type ChooseLanguageResponseObject interface {
+	VisitChooseLanguageResponse(w http.ResponseWriter) error
+}
+
+type ChooseLanguage204Response struct {
+}
+
+func (response ChooseLanguage204Response) VisitChooseLanguageResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type ChooseLanguagedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ChooseLanguagedefaultJSONResponse) VisitChooseLanguageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ChangePasswordRequestObject struct {
 	Body *ChangePasswordJSONRequestBody
 }
@@ -11474,6 +11520,9 @@ type StrictServerInterface interface {
 	// GetMe Says who is calling and what they may do
 	// (GET /api/v1/me)
 	GetMe(ctx context.Context, request GetMeRequestObject) (GetMeResponseObject, error)
+	// ChooseLanguage Chooses the language in which the caller reads the console
+	// (PUT /api/v1/me/language)
+	ChooseLanguage(ctx context.Context, request ChooseLanguageRequestObject) (ChooseLanguageResponseObject, error)
 	// ChangePassword Changes the caller's password and ends the caller's other sessions
 	// (PUT /api/v1/me/password)
 	ChangePassword(ctx context.Context, request ChangePasswordRequestObject) (ChangePasswordResponseObject, error)
@@ -14308,6 +14357,52 @@ func (sh *strictHandler) GetMe(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(GetMeResponseObject); ok {
 		return validResponse.VisitGetMeResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ChooseLanguage operation middleware
+func (sh *strictHandler) ChooseLanguage(ctx echo.Context) error {
+	var request ChooseLanguageRequestObject
+
+	var body ChooseLanguageJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ChooseLanguage(ctx.Request().Context(), request.(ChooseLanguageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ChooseLanguage")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ChooseLanguageResponseObject); ok {
+		return validResponse.VisitChooseLanguageResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

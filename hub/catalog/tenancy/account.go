@@ -71,6 +71,31 @@ func (c *Tenancy) Rights(ctx context.Context, by hub.Caller) (*access.Index, err
 	return ix, err
 }
 
+// Self returns the compiled rights of the caller and the language in which the
+// caller's account reads the console; empty: none is chosen.
+func (c *Tenancy) Self(ctx context.Context, by hub.Caller) (rights *access.Index, language string, err error) {
+	err = c.read(ctx, by, func(ctx context.Context, r *reader) (err error) {
+		rights, language = r.Rights, ""
+		if by.User != "" {
+			language, err = r.Tx.Language(ctx, by.User)
+		}
+		return err
+	})
+	return rights, language, err
+}
+
+// SetLanguage chooses the language in which the caller's account reads the
+// console; empty: the browser's languages decide.
+func (c *Tenancy) SetLanguage(ctx context.Context, by hub.Caller, language string) error {
+	if by.User == "" {
+		return fault.New(fault.Missing, "a caller without an account has no language")
+	}
+	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		w.Note(access.Update, access.Accounts, by.Username, "own language", nil, nil)
+		return w.SetLanguage(ctx, by.User, language)
+	})
+}
+
 // Users lists the local accounts of the tenant.
 func (c *Tenancy) Users(ctx context.Context, by hub.Caller) ([]hub.User, error) {
 	var out []hub.User

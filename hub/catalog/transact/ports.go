@@ -109,6 +109,8 @@ type UserWriter interface {
 	CreateUser(ctx context.Context, u hub.User, passwordHash string) (hub.User, error)
 	UpdateUser(ctx context.Context, u hub.User) error
 	SetPassword(ctx context.Context, id hub.UserID, passwordHash string) error
+	Language(ctx context.Context, id hub.UserID) (string, error)
+	SetLanguage(ctx context.Context, id hub.UserID, language string) error
 	DeleteUser(ctx context.Context, id hub.UserID) error
 }
 

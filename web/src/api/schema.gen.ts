@@ -412,6 +412,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/me/language": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Chooses the language in which the caller reads the console */
+        put: operations["chooseLanguage"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/version": {
         parameters: {
             query?: never;
@@ -2731,6 +2748,11 @@ export interface components {
         };
         Name: string;
         Username: string;
+        /**
+         * @description A language of the console; empty: the browser decides.
+         * @enum {string}
+         */
+        Language: "" | "en" | "ja";
         /** @description At least 12 characters. */
         NewPassword: string;
         /**
@@ -2903,6 +2925,7 @@ export interface components {
             via: "session" | "token";
             /** Format: date-time */
             expiresAt?: string;
+            language?: components["schemas"]["Language"];
             permissions: components["schemas"]["Permission"][];
         };
         Token: {
@@ -5323,6 +5346,31 @@ export interface operations {
         };
         responses: {
             /** @description The password is changed. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    chooseLanguage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    language: components["schemas"]["Language"];
+                };
+            };
+        };
+        responses: {
+            /** @description The language is stored with the account. */
             204: {
                 headers: {
                     [name: string]: unknown;
