@@ -7,7 +7,7 @@ import { patience } from './e2e/limits';
 // The specs run against one product, which each leaves to the next one as it is.
 // TestConsole of integration/tests/stories starts the product and runs them.
 // Those of the sign-in need an identity provider instead, and that of the policy a
-// tenant without one: integration/tests/signin names them in CAPSTAN_SPECS. Those of the page of an application, of terminals and
+// tenant without one: integration/tests/signin names them in CAPSTAN_SPECS. Those of the page of an application, with little and with much in it, of terminals and
 // of what operators and tenants set for the console need integration/tests/apppage.
 // Journeys of people need integration/tests/journeys.
 // That of many applications is a part of the benchmarks, those of all states of all pages and of a tab that is open for a day ones of soak runs.
@@ -17,6 +17,7 @@ const apart = [
   'sign-in-setup',
   'policy',
   'app-page',
+  'large',
   'root-path',
   'objects',
   'appearance',

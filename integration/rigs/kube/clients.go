@@ -350,3 +350,14 @@ func condition(o *unstructured.Unstructured, kind, want string) error {
 	}
 	return fmt.Errorf("its condition %s is not %s: %s", kind, want, text)
 }
+
+// SetData sets a value of a ConfigMap as another program would.
+func (c *Cluster) SetData(ctx context.Context, namespace, name, key, value string) error {
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{key: value}})
+	if err != nil {
+		return err
+	}
+	configMaps := c.clients.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(namespace)
+	_, err = configMaps.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "somebody"})
+	return err
+}

@@ -142,6 +142,36 @@ func (c *Container) SayAt(at time.Time, texts ...string) {
 	c.wake()
 }
 
+// The log that Flood writes.
+const (
+	floodRate = 5000 // lines in a second
+	floodTime = time.Minute
+)
+
+// Flood writes lines at a steady rate for a minute, and returns how many they
+// are. The last one says that the flood ends.
+func (c *Container) Flood(ctx context.Context) (n int, err error) {
+	const tick = 20 * time.Millisecond
+	const each = int(floodRate * tick / time.Second)
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for range int(floodTime / tick) {
+		lines := make([]string, each)
+		for i := range lines {
+			n++
+			lines[i] = fmt.Sprintf(`{"level":"info","msg":"GET /v1/orders/%d","status":200,"ms":%d}`, n, n%97)
+		}
+		c.Say(lines...)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return n, ctx.Err()
+		}
+	}
+	c.Say("the flood ends")
+	return n + 1, nil
+}
+
 // End ends the container, and with it what follows its log.
 func (c *Container) End() {
 	c.mu.Lock()

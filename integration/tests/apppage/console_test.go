@@ -4,12 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +29,7 @@ type page struct {
 	web, broken string // pods
 }
 
-// TestPage runs web/e2e/app-page.spec.ts.
+// TestPage runs web/e2e/app-page.spec.ts and large.spec.ts.
 func TestPage(t *testing.T) {
 	p := &page{repo: deploy(t, "shop", shop("off"))}
 	pods := podsOf(t, "shop", 6)
@@ -44,19 +42,23 @@ func TestPage(t *testing.T) {
 	if _, err := s.API.CLI(within(t), "", "app", "refresh", "many"); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "app-page", p.acts())
+	deploy(t, "seen", map[string]string{"app/config.yaml": configMap("seen", "1")})
+	run(t, "app-page,large", p.acts())
 }
 
 // acts are what the spec asks for, by name.
-func (p *page) acts() map[string]func(context.Context) (string, error) {
+func (p *page) acts() map[string]playwright.Act {
 	web, off := deployment("web", 2, ""), configMap("settings", "off")
-	return map[string]func(context.Context) (string, error){
-		"broken-pod":   func(context.Context) (string, error) { return p.broken, nil },
-		"warn":         p.warn,
-		"setting":      setting,
-		"say":          p.say,
-		"flood":        p.flood,
-		"live":         live,
+	return map[string]playwright.Act{
+		"broken-pod": func(context.Context) (string, error) { return p.broken, nil },
+		"warn":       p.warn,
+		"setting":    setting,
+		"say":        p.say,
+		"flood":      p.flood,
+		"live":       live,
+		"change": playwright.InTurn(func(ctx context.Context, v string) error {
+			return s.Clusters[cluster].SetData(ctx, "seen", "seen", "v", v)
+		}, "2", "1"),
 		"empty":        p.empty,
 		"push-danger":  p.push("app/web.yaml", deployment("web", 0, ""), "app/config.yaml", configMap("settings", "on")),
 		"push-back":    p.push("app/web.yaml", web, "app/config.yaml", off),
@@ -80,35 +82,10 @@ spec:
       containers: [{name: wait, image: registry.example.com/wait:v1}]
 `
 
-// floodRate and floodTime are what the viewer is measured with.
-const (
-	floodRate = 5000 // lines in a second
-	floodTime = time.Minute
-)
-
-// flood writes lines at a steady rate, and returns how many the log has then.
+// flood fills the log that the viewer is measured with.
 func (p *page) flood(ctx context.Context) (string, error) {
-	c := kubelets.Container("shop", "store-0", "db")
-	const tick = 20 * time.Millisecond
-	const each = int(floodRate * tick / time.Second)
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	n := 0
-	for range int(floodTime / tick) {
-		lines := make([]string, each)
-		for i := range lines {
-			n++
-			lines[i] = fmt.Sprintf(`{"level":"info","msg":"GET /v1/orders/%d","status":200,"ms":%d}`, n, n%97)
-		}
-		c.Say(lines...)
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}
-	c.Say("the flood ends")
-	return fmt.Sprint(n + 1), nil
+	n, err := kubelets.Container("shop", "store-0", "db").Flood(ctx)
+	return strconv.Itoa(n), err
 }
 
 // live says which of the ConfigMaps of the sync the cluster has.
@@ -235,25 +212,13 @@ func setting(ctx context.Context) (string, error) {
 	return value, err
 }
 
-// run runs a spec of web/e2e, and reports each of its tests as a subtest.
+// run runs specs of web/e2e, given with commas, and reports each of their tests
+// as a subtest.
 // Pictures are kept where CAPSTAN_SHOTS says, else with the test's other files.
-func run(t *testing.T, spec string, acts map[string]func(context.Context) (string, error)) {
+func run(t *testing.T, specs string, acts map[string]playwright.Act) {
 	t.Helper()
-	token, password := rand.Text(), rand.Text()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		act, known := acts[strings.TrimPrefix(r.URL.Path, "/")]
-		if r.Header.Get("Authorization") != "Bearer "+token || !known {
-			http.NotFound(w, r)
-			return
-		}
-		text, err := act(r.Context())
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		_, _ = io.WriteString(w, text)
-	}))
-	defer server.Close()
+	outside, password := playwright.Serve(acts), rand.Text()
+	defer outside.Close()
 	work, shots := t.TempDir(), os.Getenv("CAPSTAN_SHOTS")
 	if shots == "" {
 		shots = t.TempDir()
@@ -266,9 +231,8 @@ func run(t *testing.T, spec string, acts map[string]func(context.Context) (strin
 	defer cancel()
 	browser := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
 	browser.Dir = filepath.Join("..", "..", "..", "web")
-	browser.Env = append(os.Environ(), "CAPSTAN_SPECS="+spec, "CAPSTAN_URL="+s.Hub.URL, "CAPSTAN_SETUP_LINK="+link,
-		"CAPSTAN_USER="+spec, "CAPSTAN_PASSWORD="+password, "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work,
-		"CAPSTAN_ACTS="+server.URL, "CAPSTAN_ACTS_TOKEN="+token)
+	browser.Env = append(append(os.Environ(), outside.Env()...), "CAPSTAN_SPECS="+specs, "CAPSTAN_URL="+s.Hub.URL, "CAPSTAN_SETUP_LINK="+link,
+		"CAPSTAN_USER="+strings.ReplaceAll(specs, ",", "-"), "CAPSTAN_PASSWORD="+password, "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work)
 	// An interrupt lets Playwright close its browser.
 	browser.Cancel = func() error { return browser.Process.Signal(os.Interrupt) }
 	browser.WaitDelay = 30 * time.Second

@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -20,29 +17,9 @@ const browserTime = 5 * time.Minute
 // listInBrowser measures the console's list in Chromium: the other half of B18.
 // web/e2e/many.spec.ts says what it does.
 func (b *bench) listInBrowser(ctx context.Context, s *stack.Stack, dir string) error {
-	const user, password = "browser", "a-long-enough-password"
-	account := map[string]any{"name": user, "password": password, "roles": []string{"tenant-admin"}}
-	if err := s.API.Do(ctx, http.MethodPost, "/api/v1/users", account, nil); err != nil {
-		return err
-	}
-	work, err := filepath.Abs(filepath.Join(dir, "browser"))
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(work, 0o755); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, browserTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
-	cmd.Dir = "web"
-	cmd.Env = append(os.Environ(), "CAPSTAN_SPECS=many", "CAPSTAN_URL="+s.Hub.URL, "CAPSTAN_USER="+user, "CAPSTAN_PASSWORD="+password,
-		"CAPSTAN_SHOTS="+work, "CAPSTAN_E2E_WORK="+work)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("run the browser: %w", err)
-	}
-	text, err := os.ReadFile(filepath.Join(work, "figures.json"))
+	text, err := runSpec(ctx, s, filepath.Join(dir, "browser"), "many", nil)
 	if err != nil {
 		return err
 	}

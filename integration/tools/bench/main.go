@@ -145,6 +145,11 @@ func (b *bench) run(ctx context.Context, bin string) (err error) {
 			return fmt.Errorf("live operations: %w", err)
 		}
 	}
+	if b.wants(screenIDs...) {
+		if err := b.screen(ctx, bin, dir); err != nil {
+			return fmt.Errorf("%s: %w", strings.Join(screenIDs, ", "), err)
+		}
+	}
 	return b.rights(ctx, bin, dir)
 }
 
