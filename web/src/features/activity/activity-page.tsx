@@ -10,7 +10,7 @@ import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { Nothing, Problem, Screen } from '../../ui/states';
 import { type AuditRecord, activityMutations, activityQueries, type Search } from './api';
-import { byDay, resultLook } from './model';
+import { byDay, resultLook, timeOfDay } from './model';
 
 const results = ['allowed', 'denied', 'failed'] as const;
 
@@ -65,7 +65,7 @@ export function ActivityPage() {
         />
         <TextInput
           aria-label={t('Actor')}
-          placeholder="Actor"
+          placeholder={t('Actor')}
           w={120}
           value={search.actor ?? ''}
           onChange={(e) => set({ actor: e.currentTarget.value, record: undefined })}
@@ -163,7 +163,7 @@ function Records({ records, open }: { records: AuditRecord[]; open: (record: Aud
             {d.records.map((r) => (
               <Table.Tr key={r.seq}>
                 <Table.Td title={exact(r.at)}>
-                  <code>{new Date(r.at).toLocaleTimeString('en-GB')}</code>
+                  <code>{timeOfDay(r.at)}</code>
                 </Table.Td>
                 <Table.Td>
                   <button type="button" className="name plain" onClick={() => open(r)}>
@@ -187,16 +187,16 @@ function Records({ records, open }: { records: AuditRecord[]; open: (record: Aud
 
 function Details({ record }: { record: AuditRecord }) {
   const facts: [string, string | undefined][] = [
-    ['Result', resultLook(record.result).label],
-    ['Reason', record.reason],
-    ['Time', exact(record.at)],
-    ['Actor', record.actor],
+    [t('Result'), resultLook(record.result).label],
+    [t('Reason'), record.reason],
+    [t('Time'), exact(record.at)],
+    [t('Actor'), record.actor],
     [t('By means of'), record.via],
-    ['Address', record.address],
-    ['Resource', record.resource],
-    ['Object', record.object],
-    ['Request', record.request],
-    ['Number', String(record.seq)],
+    [t('Address'), record.address],
+    [t('Resource'), record.resource],
+    [t('Object'), record.object],
+    [t('Request'), record.request],
+    [t('Number'), String(record.seq)],
   ];
   return (
     <Stack gap="md">

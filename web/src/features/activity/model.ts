@@ -1,4 +1,4 @@
-import { t } from '../../texts';
+import { language, t } from '../../texts';
 import type { ShapeName, Tone } from '../../ui/shapes';
 import type { AuditRecord } from './api';
 
@@ -8,11 +8,16 @@ export interface Day {
   records: AuditRecord[];
 }
 
+const locale = language === 'en' ? 'en-GB' : language;
+
+/** The time of a day, in the browser's zone. */
+export const timeOfDay = (at: string) => new Date(at).toLocaleTimeString(locale);
+
 /** Divides records, newest first, by the days of the browser's time zone. */
 export function byDay(records: AuditRecord[]): Day[] {
   const days: Day[] = [];
   for (const record of records) {
-    const day = new Date(record.at).toLocaleDateString('en-GB', {
+    const day = new Date(record.at).toLocaleDateString(locale, {
       weekday: 'long',
       day: 'numeric',
       month: 'long',

@@ -10,7 +10,7 @@ import { BulkBar, nonePicked, type Picked, Progress } from './list/bulk';
 import { keyOf } from './list/columns';
 import { Facets, facetNames } from './list/facets';
 import './list/list.css';
-import { t } from '../../texts';
+import { count, Rich, t } from '../../texts';
 import { QueryBar } from './list/query-bar';
 import type { ListSearch } from './list/search';
 import { mostFavourites, looks as readLooks, texts, useStored } from './list/stored';
@@ -90,7 +90,7 @@ export function AppList() {
       <div className="heading">
         <Title order={2}>{t('Applications')}</Title>
         <Text c="dimmed" aria-live="polite">
-          {total !== undefined && count(total)}
+          {total !== undefined && count(total, '{{n}} application', '{{n}} applications')}
         </Text>
         <Shapes view={search.view} show={show} looks={looks} change={setLooks} />
         <NewApplication />
@@ -190,13 +190,13 @@ function useList(spec: Spec) {
   };
 }
 
-const count = (n: number) => `${n.toLocaleString('en')} ${n === 1 ? 'application' : 'applications'}`;
-
 function NoApps() {
   return (
     <Nothing title={t('There are no applications yet.')}>
-      <Link to="/applications/new">{t('Create one')}</Link> from a repository, or with{' '}
-      <code>capstan apply -f application.yaml</code>. Manifests written for Argo CD work as they are.
+      <Rich
+        text="<create>Create one</create> from a repository, or with <code>capstan apply -f application.yaml</code>. Manifests written for Argo CD work as they are."
+        parts={{ create: <Link to="/applications/new" />, code: <code /> }}
+      />
     </Nothing>
   );
 }

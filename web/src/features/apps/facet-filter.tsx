@@ -4,7 +4,19 @@ import type { Node } from '../../api/client';
 import { t } from '../../texts';
 import { type Facet, type Facets, facets, facetValues, filtersSet } from './grouping';
 
-const titles: Record<Facet, string> = { kind: 'Kind', namespace: 'Namespace', sync: 'Sync', health: 'Health' };
+const titles: Record<Facet, string> = {
+  kind: t('Kind'),
+  namespace: t('Namespace'),
+  sync: t('Sync'),
+  health: t('Health'),
+};
+
+/** Values that are words and no names. */
+const words = new Map([
+  ['cluster-wide', t('cluster-wide')],
+  ['not in Git', t('not in Git')],
+  ['none', t('none')],
+]);
 
 /** Filters of the objects of an application, each with the values that there are. */
 export function FacetFilter({
@@ -37,7 +49,7 @@ export function FacetFilter({
                 searchable
                 clearable
                 value={[...(value[facet] ?? [])]}
-                data={facetValues(nodes, facet).map(([v, n]) => ({ value: v, label: `${v} (${n})` }))}
+                data={facetValues(nodes, facet).map(([v, n]) => ({ value: v, label: `${words.get(v) ?? v} (${n})` }))}
                 onChange={(chosen) => change({ ...value, [facet]: chosen })}
               />
             ))}

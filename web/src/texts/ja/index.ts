@@ -1,5 +1,6 @@
 import { access } from './access';
 import { account } from './account';
+import { activity } from './activity';
 import { application } from './application';
 import { clusters } from './clusters';
 import { common } from './common';
@@ -17,6 +18,7 @@ import { sync } from './sync';
 export const ja = {
   ...access,
   ...account,
+  ...activity,
   ...application,
   ...clusters,
   ...common,

@@ -65,9 +65,11 @@ function widened(c: Change): string[] {
   if (c.group !== 'rbac.authorization.k8s.io') return [];
   if (c.kind === 'Role' || c.kind === 'ClusterRole') {
     const more = added(permits(c.live), permits(c.desired));
-    return more.length > 0
-      ? [`Grants more rights: ${more.slice(0, 3).join(', ')}${more.length > 3 ? ` and ${more.length - 3} more` : ''}.`]
-      : [];
+    if (more.length === 0) return [];
+    const rights = more.slice(0, 3).join(', ');
+    return more.length > 3
+      ? [t('Grants more rights: {{rights}} and {{n}} more.', { rights, n: more.length - 3 })]
+      : [t('Grants more rights: {{rights}}.', { rights })];
   }
   const more = added(subjects(c.live), subjects(c.desired));
   return more.length > 0 ? [t('Grants rights to {{names}}.', { names: more.join(', ') })] : [];

@@ -1,5 +1,6 @@
 import { Chunk } from '@codemirror/merge';
 import { Text } from '@codemirror/state';
+import { t } from '../../../texts';
 
 /** A piece of a line; a marked one is what changed in it. */
 export interface Piece {
@@ -190,7 +191,9 @@ export function foldTitle(lines: readonly Line[], block: Block): string {
     .filter((k) => k !== undefined);
   const first = keys[0];
   const last = keys.at(-1);
-  const count = `${block.to - block.from} equal lines`;
-  if (!first) return count;
-  return first === last ? `${count}, ${first}` : `${count}, ${first} to ${last}`;
+  const n = block.to - block.from;
+  if (!first || !last) return t('{{n}} equal lines', { n });
+  return first === last
+    ? t('{{n}} equal lines, {{first}}', { n, first })
+    : t('{{n}} equal lines, {{first}} to {{last}}', { n, first, last });
 }

@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef, useState } from 'react';
 import type { Application } from '../../../api/client';
 import { sentence } from '../../../api/errors';
 import { shortRevision } from '../../../format/format';
-import { t } from '../../../texts';
+import { count, t } from '../../../texts';
 import { Nothing, Screen } from '../../../ui/states';
 import { type AppKey, appQueries } from '../api';
 import { type AppSearch, changed } from '../search';
@@ -43,14 +43,14 @@ function Equal({ app }: { app: Application }) {
         })}
       >
         {sentence(paused.message)}
-        {app.status?.sync?.status === 'OutOfSync' && ' Git asks for something else.'}
+        {app.status?.sync?.status === 'OutOfSync' && ` ${t('Git asks for something else.')}`}
       </Nothing>
     );
   }
   if (app.status?.sync?.status === 'Unknown') {
     return (
       <Nothing title={t('Nothing differs from what was rendered last.')}>
-        It cannot be compared with Git now: {app.status.capstan?.stale?.message}.
+        {t('It cannot be compared with Git now: {{message}}.', { message: app.status.capstan?.stale?.message ?? '' })}
       </Nothing>
     );
   }
@@ -98,7 +98,9 @@ function Changes({ items, search, go }: List & Pick<Props, 'search' | 'go'>) {
       <div className="diff-head">
         <Totals changes={all} compared={compared} />
         <span className="diff-place" role="status">
-          {at >= 0 ? `Change ${at + 1} of ${places.length}` : t('{{n}} changes', { n: places.length })}
+          {at >= 0
+            ? t('Change {{n}} of {{total}}', { n: at + 1, total: places.length })
+            : t('{{n}} changes', { n: places.length })}
         </span>
         <Step label={t('Previous change (k)')} act={() => step(-1)} up />
         <Step label={t('Next change (j)')} act={() => step(1)} />
@@ -168,12 +170,17 @@ function Step({ label, act, up = false }: { label: string; act: () => void; up?:
 }
 
 function Totals({ changes, compared }: { changes: ObjectChange[]; compared: ReadonlyMap<string, Comparison> }) {
-  const count = (sort: ObjectChange['sort']) => changes.filter((c) => c.sort === sort).length;
-  const parts = (['new', 'changed', 'deleted'] as const).filter((s) => count(s) > 0).map((s) => `${count(s)} ${s}`);
+  const of = (sort: ObjectChange['sort']) => changes.filter((c) => c.sort === sort).length;
+  const [fresh, other, deleted] = [of('new'), of('changed'), of('deleted')];
+  const parts = [
+    fresh > 0 && t('{{n}} new', { n: fresh }),
+    other > 0 && t('{{n}} changed', { n: other }),
+    deleted > 0 && t('{{n}} deleted', { n: deleted }),
+  ].filter(Boolean);
   const sums = [...compared.values()];
   return (
     <span className="diff-totals">
-      <b>{changes.length === 1 ? t('1 object') : t('{{n}} objects', { n: changes.length })}</b> {parts.join(', ')}{' '}
+      <b>{count(changes.length, '{{n}} object', '{{n}} objects')}</b> {parts.join(', ')}{' '}
       <Counts added={sums.reduce((n, c) => n + c.added, 0)} removed={sums.reduce((n, c) => n + c.removed, 0)} />
     </span>
   );
@@ -207,7 +214,8 @@ function Entry({ change, compared, current, open }: EntryProps) {
         </span>
         <span className="diff-kind">
           {object.kind}
-          {sort === 'changed' ? '' : `, ${sort}`}
+          {sort === 'new' && `, ${t('new')}`}
+          {sort === 'deleted' && `, ${t('deleted')}`}
         </span>
         {compared && <Counts added={compared.added} removed={compared.removed} />}
       </button>
@@ -235,7 +243,7 @@ function Dangers({ changes, open }: { changes: ObjectChange[]; open: (id: string
           </li>
         ))}
       </ul>
-      {bad.length > listed && <p>{bad.length - listed} more are marked in the list.</p>}
+      {bad.length > listed && <p>{t('{{n}} more are marked in the list.', { n: bad.length - listed })}</p>}
     </section>
   );
 }
@@ -298,7 +306,8 @@ function Section({ change, compared, mode, place }: SectionProps) {
           <Rows found={compared} mode={mode} />
         ) : (
           <p className="quiet diff-equal">
-            Nothing differs in the fields that Git sets. {object.summary ?? 'An apply takes over what others own.'}
+            {t('Nothing differs in the fields that Git sets.')}{' '}
+            {object.summary ?? t('An apply takes over what others own.')}
           </p>
         )
       ) : (

@@ -100,8 +100,14 @@ export function Editor(props: Props) {
         <div className="edit-left">
           {draft.problem ? (
             <Alert color="yellow" role="status" title={t('The form waits')}>
-              The YAML cannot be read{draft.line ? ` at line ${draft.line}` : ''}: {draft.problem} The form goes on when
-              that is mended.
+              {draft.line
+                ? t('The YAML cannot be read at line {{line}}: {{problem}} The form goes on when that is mended.', {
+                    line: draft.line,
+                    problem: draft.problem,
+                  })
+                : t('The YAML cannot be read: {{problem}} The form goes on when that is mended.', {
+                    problem: draft.problem,
+                  })}
             </Alert>
           ) : (
             <SpecForm form={form} fresh={fresh} />

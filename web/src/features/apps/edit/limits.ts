@@ -44,7 +44,7 @@ export function refusesDestination(project: unknown, to: { names: readonly strin
   if (may && !denied) return '';
   if (all.length === 0) return t('The project permits no destination.');
   return t('The project permits only: {{names}}.', {
-    names: all.map((d) => `${d.namespace} on ${d.cluster}`).join(', '),
+    names: all.map((d) => t('{{namespace}} on {{cluster}}', d)).join(', '),
   });
 }
 
@@ -52,10 +52,11 @@ export function refusesDestination(project: unknown, to: { names: readonly strin
 export function aboutProject(project: unknown): string {
   const spec = fields(fields(project)['spec']);
   const kinds = list(spec, 'clusterResourceWhitelist').length;
+  const windows = list(spec, 'syncWindows').length;
   return [
     text(spec, 'description'),
-    list(spec, 'syncWindows').length > 0 ? `${list(spec, 'syncWindows').length} sync windows` : '',
-    kinds === 0 ? 'no cluster-wide kinds' : '',
+    windows > 0 ? t('{{n}} sync windows', { n: windows }) : '',
+    kinds === 0 ? t('no cluster-wide kinds') : '',
   ]
     .filter(Boolean)
     .join(' · ');

@@ -4,7 +4,8 @@ import { stringify } from 'yaml';
 import type { ObjectDiff } from '../../../api/client';
 import { sentence } from '../../../api/errors';
 import { shortRevision } from '../../../format/format';
-import { t } from '../../../texts';
+import { count, t } from '../../../texts';
+import { actionSigns, actionWords } from '../diff/action';
 import { ComparisonView } from '../diff/comparison';
 import { text } from '../object/read';
 import { yamlOf } from '../object/yaml';
@@ -21,12 +22,10 @@ export function Preview({ preview }: { preview: ApplicationPreview }) {
     <section className="edit-preview" aria-label={t('Preview')}>
       <header>
         <b role="status">
-          {objects.length === 1 ? '1 object' : `${objects.length} objects`}
-          {items && `, ${counted(items)}`}
+          {[count(objects.length, '{{n}} object', '{{n}} objects'), ...(items ? [counted(items)] : [])].join(', ')}
         </b>
         <span className="quiet">
-          {from && `from ${from} `}
-          {cluster && `on ${cluster}`}
+          {from && t('from {{revisions}}', { revisions: from })} {cluster && t('on {{cluster}}', { cluster })}
         </span>
       </header>
       {uncompared && <p className="quiet">{sentence(uncompared)}</p>}
@@ -54,7 +53,7 @@ export function Preview({ preview }: { preview: ApplicationPreview }) {
           <Rendered key={i} object={o} />
         ))}
       </ul>
-      {objects.length > listed && <p className="quiet">and {objects.length - listed} more</p>}
+      {objects.length > listed && <p className="quiet">{t('and {{n}} more', { n: objects.length - listed })}</p>}
     </section>
   );
 }
@@ -66,11 +65,13 @@ export function actionOf(d: ObjectDiff): 'create' | 'change' | 'delete' {
 }
 
 function counted(items: readonly ObjectDiff[]): string {
-  const count = (a: string) => items.filter((d) => actionOf(d) === a).length;
-  return `${count('create')} created, ${count('change')} changed, ${count('delete')} deleted`;
+  const sum = (a: string) => items.filter((d) => actionOf(d) === a).length;
+  return t('{{created}} created, {{changed}} changed, {{deleted}} deleted', {
+    created: sum('create'),
+    changed: sum('change'),
+    deleted: sum('delete'),
+  });
 }
-
-const signs = { create: '+', change: '≠', delete: '−' };
 
 function Difference({ item }: { item: ObjectDiff }) {
   const [open, setOpen] = useState(false);
@@ -79,12 +80,16 @@ function Difference({ item }: { item: ObjectDiff }) {
     <li data-action={action}>
       <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
         <span className="edit-action">
-          <span aria-hidden>{signs[action]}</span> {action}
+          <span aria-hidden>{actionSigns[action]}</span> {actionWords[action]}
         </span>
         <span className="breakable">{item.name}</span> <span className="quiet">{item.kind}</span>
-        {item.problem && <Badge color="red">refused</Badge>}
+        {item.problem && <Badge color="red">{t('refused')}</Badge>}
       </button>
-      {item.problem && <p className="edit-failed">The API server would refuse it: {sentence(item.problem)}</p>}
+      {item.problem && (
+        <p className="edit-failed">
+          {t('The API server would refuse it: {{problem}}', { problem: sentence(item.problem) })}
+        </p>
+      )}
       {open && (
         <ComparisonView
           left={yamlOf(item.normalizedLive ?? item.live, false)}
@@ -104,8 +109,7 @@ function Rendered({ object }: { object: unknown }) {
       <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
         <span className="breakable">{text(object, 'metadata.name')}</span>{' '}
         <span className="quiet">
-          {text(object, 'kind')}
-          {namespace && ` in ${namespace}`}
+          {namespace ? t('{{kind}} in {{namespace}}', { kind: text(object, 'kind'), namespace }) : text(object, 'kind')}
         </span>
       </button>
       {open && <pre className="mono">{stringify(object, { lineWidth: 0 })}</pre>}

@@ -8,7 +8,7 @@ import { HubError } from '../../../api/errors';
 import { noticeQueries } from '../../../api/notices';
 import { under } from '../../../api/root';
 import { meQuery, useDenied } from '../../../api/session';
-import { t } from '../../../texts';
+import { Rich, t } from '../../../texts';
 import { ActionButton } from '../../../ui/action-button';
 import { Command } from '../../../ui/page';
 import { safeURL } from '../annotations';
@@ -80,10 +80,16 @@ export default function SettingsTab({ appKey, app, search, go }: Props) {
           <>
             {parent && (
               <Alert color="yellow" role="status" title={t('Managed by another application')}>
-                <Link to="/applications/$namespace/$name" params={parent}>
-                  {parent.name}
-                </Link>{' '}
-                renders this application: its next sync undoes what is changed here. Change it in its source.
+                <Rich
+                  text="<parent/> renders this application: its next sync undoes what is changed here. Change it in its source."
+                  parts={{
+                    parent: (
+                      <Link to="/applications/$namespace/$name" params={parent}>
+                        {parent.name}
+                      </Link>
+                    ),
+                  }}
+                />
               </Alert>
             )}
             {newer && dirty && (
@@ -148,7 +154,7 @@ export default function SettingsTab({ appKey, app, search, go }: Props) {
 const nameOf = (path: readonly string[]) => path.join('.');
 const shown = (value: unknown) =>
   value === undefined
-    ? 'absent'
+    ? t('absent')
     : typeof value === 'object'
       ? stringify(value, { lineWidth: 0 }).trim()
       : plain(value) || '“”';
@@ -193,7 +199,7 @@ function Merge({ base, mine, theirs, take, close }: MergeProps) {
                   <td>
                     <SegmentedControl
                       size="xs"
-                      aria-label={`What is kept of ${nameOf(c.path)}`}
+                      aria-label={t('What is kept of {{field}}', { field: nameOf(c.path) })}
                       value={chosen[nameOf(c.path)] ?? ''}
                       data={[
                         { value: 'mine', label: t('Yours') },
@@ -213,7 +219,7 @@ function Merge({ base, mine, theirs, take, close }: MergeProps) {
           {t('Cancel')}
         </Button>
         <ActionButton
-          why={open.length > 0 ? `Choose what is kept of ${nameOf(open[0]?.path ?? [])}.` : ''}
+          why={open.length > 0 ? t('Choose what is kept of {{field}}.', { field: nameOf(open[0]?.path ?? []) }) : ''}
           onClick={() => take(result())}
         >
           {t('Merge')}

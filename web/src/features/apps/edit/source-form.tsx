@@ -7,7 +7,7 @@ import type { Repository } from '../../../api/client';
 import { sentence, words } from '../../../api/errors';
 import { useDenied } from '../../../api/session';
 import { ago, shortRevision } from '../../../format/format';
-import { t } from '../../../texts';
+import { count, t } from '../../../texts';
 import { ActionButton } from '../../../ui/action-button';
 import { Problem } from '../../../ui/states';
 import { at } from '../object/read';
@@ -15,8 +15,6 @@ import { editMutations, editQueries } from './api';
 import { type Path, valueAt, write } from './document';
 import { type Form, FoundField, TextField, textAt } from './fields';
 import { ToolForm } from './tool-form';
-
-const counted = (n: number, one: string, many: string) => `${n} ${n === 1 ? one : many}`;
 
 /** How addresses of one repository are written differently. */
 const bare = (url: string) =>
@@ -143,7 +141,7 @@ function Connection({
   if (status === 'Failed') {
     return (
       <p className="edit-failed" role="alert">
-        It cannot be reached: {sentence(message ?? t('the reason is not known'))}{' '}
+        {t('It cannot be reached: {{why}}', { why: sentence(message ?? t('the reason is not known')) })}{' '}
         <Link to="/repositories" search={{ q: repository.url }}>
           {t('Give it a credential')}
         </Link>
@@ -153,7 +151,9 @@ function Connection({
   return (
     <p className="quiet" role="status">
       {status === 'Successful'
-        ? `Reached${fetchedAt ? `, fetched ${ago(fetchedAt, Date.now())}` : ''}.`
+        ? fetchedAt
+          ? t('Reached, fetched {{time}}.', { time: ago(fetchedAt, Date.now()) })
+          : t('Reached.')
         : t('It is being reached …')}
     </p>
   );
@@ -185,7 +185,10 @@ function DirectoryFields({ form, path, repository }: Browsing) {
           commit
             ? t('Now {{revision}}', { revision: shortRevision(commit) })
             : refs.data
-              ? `${counted(refs.data.branches.length, 'branch', 'branches')}, ${counted(refs.data.tags.length, 'tag', 'tags')}`
+              ? [
+                  count(refs.data.branches.length, '{{n}} branch', '{{n}} branches'),
+                  count(refs.data.tags.length, '{{n}} tag', '{{n}} tags'),
+                ].join(', ')
               : t('A branch, a tag or a commit')
         }
         placeholder="HEAD"
@@ -239,8 +242,10 @@ function Found(props: { apps: { path: string; type: string }[]; now: string; cho
             {a.path} <span className="quiet">{a.type}</span>
           </Button>
         ))}
-        {shown.length > listed && <p className="quiet">{shown.length - listed} more: type a part of the path.</p>}
-        {shown.length === 0 && <p className="quiet">None has “{now}” in its path.</p>}
+        {shown.length > listed && (
+          <p className="quiet">{t('{{n}} more: type a part of the path.', { n: shown.length - listed })}</p>
+        )}
+        {shown.length === 0 && <p className="quiet">{t('None has “{{now}}” in its path.', { now })}</p>}
       </div>
     </fieldset>
   );
@@ -267,7 +272,7 @@ function ChartFields({ form, path, repository }: Browsing) {
         form={form}
         path={[...path, 'chart']}
         label={t('Chart')}
-        description={charts.data ? counted(charts.data.length, 'chart', 'charts') : t('Its name')}
+        description={charts.data ? count(charts.data.length, '{{n}} chart', '{{n}} charts') : t('Its name')}
         required
         found={(charts.data ?? []).map((c) => c.name)}
       />
@@ -278,7 +283,7 @@ function ChartFields({ form, path, repository }: Browsing) {
         label={t('Version')}
         description={
           versions.length > 0
-            ? `Newest ${versions[0]}; a range such as ^1.2 follows it`
+            ? t('Newest {{version}}; a range such as ^1.2 follows it', { version: versions[0] ?? '' })
             : t('A version, or a range such as ^1.2')
         }
         found={versions}
@@ -289,7 +294,9 @@ function ChartFields({ form, path, repository }: Browsing) {
         label={t('Release name')}
         placeholder={textAt(form, ['metadata', 'name'])}
       />
-      {chart && versions.length > 0 && <Badge variant="light">{counted(versions.length, 'version', 'versions')}</Badge>}
+      {chart && versions.length > 0 && (
+        <Badge variant="light">{count(versions.length, '{{n}} version', '{{n}} versions')}</Badge>
+      )}
     </>
   );
 }

@@ -71,7 +71,7 @@ function SourcesPart({ form, limit }: { form: Form; limit: (url: string) => stri
       {paths.map((path, i) => (
         <Part
           key={path.join('.')}
-          title={several ? `Source ${i + 1}` : t('Source')}
+          title={several ? t('Source {{n}}', { n: i + 1 }) : t('Source')}
           about={text(valueAt(form.value, path), 'name')}
         >
           <SourceForm form={form} path={path} limit={limit} />
@@ -93,7 +93,7 @@ function SourcesPart({ form, limit }: { form: Form; limit: (url: string) => stri
               leftSection={<IconTrash size={14} aria-hidden />}
               onClick={() => form.edit((tree) => removeSource(tree, i))}
             >
-              Remove source {i + 1}
+              {t('Remove source {{n}}', { n: i + 1 })}
             </Button>
           )}
         </Part>
@@ -109,6 +109,12 @@ function SourcesPart({ form, limit }: { form: Form; limit: (url: string) => stri
     </>
   );
 }
+
+/** How clusters are connected, where the API has the word that people read. */
+const connections = new Map<string, string>([
+  ['Connected', t('Connected')],
+  ['Disconnected', t('Disconnected')],
+]);
 
 function DestinationPart({ form, project }: { form: Form; project: unknown }) {
   const clusters = useQuery(editQueries.clusters());
@@ -146,7 +152,12 @@ function DestinationPart({ form, project }: { form: Form; project: unknown }) {
             path={['spec', 'destination', 'name']}
             label={t('Cluster')}
             description={
-              on ? `${on.connection}${on.kubeVersion ? `, Kubernetes ${on.kubeVersion}` : ''}` : t('By its name')
+              on
+                ? [
+                    connections.get(on.connection) ?? on.connection,
+                    ...(on.kubeVersion ? [t('Kubernetes {{kubeVersion}}', { kubeVersion: on.kubeVersion })] : []),
+                  ].join(', ')
+                : t('By its name')
             }
             required
             found={(clusters.data ?? []).map((c) => c.name)}
@@ -261,7 +272,7 @@ const linkLines = {
   parse: (lines: string[]): { value?: Record<string, string> | undefined; error: string } => {
     const read = mapLines.parse(lines);
     const bad = Object.entries(read.value ?? {}).find(([, url]) => !/^https?:\/\/\S+$/i.test(url));
-    return bad ? { error: `“${bad[1]}” is no address that begins with http:// or https://.` } : read;
+    return bad ? { error: t('“{{url}}” is no address that begins with http:// or https://.', { url: bad[1] }) } : read;
   },
 };
 

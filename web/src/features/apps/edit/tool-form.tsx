@@ -49,7 +49,11 @@ export function ToolForm({ form, path, repository }: { form: Form; path: Path; r
   const tool = toolOf(source, details.data);
   if (text(source, 'ref') && !text(source, 'path') && !text(source, 'chart')) {
     return (
-      <p className="quiet">Others take their values from it as ${text(source, 'ref')}; it renders nothing itself.</p>
+      <p className="quiet">
+        {t('Others take their values from it as {{ref}}; it renders nothing itself.', {
+          ref: `$${text(source, 'ref')}`,
+        })}
+      </p>
     );
   }
   return (
@@ -62,7 +66,11 @@ export function ToolForm({ form, path, repository }: { form: Form; path: Path; r
       {details.isFetching && <p className="quiet">{t('The parameters are looked for …')}</p>}
       {tool && (
         <fieldset className="edit-tool">
-          <legend>{tool === 'Plugin' ? `Plugin ${details.data?.plugin?.name ?? ''}` : tool} parameters</legend>
+          <legend>
+            {tool === 'Plugin'
+              ? t('Plugin {{name}} parameters', { name: details.data?.plugin?.name ?? '' })
+              : t('{{tool}} parameters', { tool })}
+          </legend>
           {tool === 'Helm' && <HelmForm form={form} path={path} details={details.data} />}
           {tool === 'Kustomize' && <KustomizeForm form={form} path={path} details={details.data} />}
           {tool === 'Directory' && <DirectoryForm form={form} path={path} details={details.data} />}
@@ -186,7 +194,9 @@ function Overrides({
           </li>
         ))}
       </ul>
-      {shown.length > listed && <p className="quiet">{shown.length - listed} more: search for them.</p>}
+      {shown.length > listed && (
+        <p className="quiet">{t('{{n}} more: search for them.', { n: shown.length - listed })}</p>
+      )}
     </section>
   );
 }
@@ -264,7 +274,9 @@ function PluginForm({ form, path, details }: Props) {
           />
         ) : (
           <p key={p.name} className="quiet">
-            {p.title || p.name} is a list or a map: set it in the YAML, under plugin.parameters.
+            {t('{{name}} is a list or a map: set it in the YAML, under plugin.parameters.', {
+              name: p.title || p.name,
+            })}
           </p>
         ),
       )}

@@ -1,9 +1,9 @@
 import { Alert, Button, Checkbox, Group, Progress as Meter, Modal, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation, useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
+import { type ReactElement, useState } from 'react';
 import { sentence } from '../../../api/errors';
 import { useDenied } from '../../../api/session';
-import { t } from '../../../texts';
+import { count, number, Rich, t } from '../../../texts';
 import { ActionButton } from '../../../ui/action-button';
 import { Problem, Screen } from '../../../ui/states';
 import { type Bulk, type BulkAction, type BulkRequest, bulkMutations, bulkQueries, type Row } from './api';
@@ -63,17 +63,58 @@ const rights: Record<BulkAction, string> = {
   delete: 'delete',
 };
 
-const words: Record<BulkAction, { title: string; act: string; done: string }> = {
-  sync: { title: t('Sync'), act: t('Sync'), done: t('Syncs that have begun') },
-  refresh: { title: t('Refresh'), act: t('Refresh'), done: t('Refreshes asked for') },
-  pause: { title: t('Pause automation'), act: t('Pause'), done: t('Paused') },
-  resume: { title: t('Resume automation'), act: t('Resume'), done: t('Resumed') },
-  delete: { title: t('Delete'), act: t('Delete'), done: t('Deletions that have begun') },
+interface Words {
+  title: string;
+  act: string;
+  actOn: (n: number) => string;
+  /** What becomes of applications, which are an element. */
+  will: (apps: ReactElement) => ReactElement;
+  done: string;
+}
+
+const words: Record<BulkAction, Words> = {
+  sync: {
+    title: t('Sync'),
+    act: t('Sync'),
+    actOn: (n) => count(n, 'Sync {{n}} application', 'Sync {{n}} applications'),
+    will: (apps) => <Rich text="<apps/> will be synced." parts={{ apps }} />,
+    done: t('Syncs that have begun'),
+  },
+  refresh: {
+    title: t('Refresh'),
+    act: t('Refresh'),
+    actOn: (n) => count(n, 'Refresh {{n}} application', 'Refresh {{n}} applications'),
+    will: (apps) => <Rich text="<apps/> will be refreshed." parts={{ apps }} />,
+    done: t('Refreshes asked for'),
+  },
+  pause: {
+    title: t('Pause automation'),
+    act: t('Pause'),
+    actOn: (n) => count(n, 'Pause {{n}} application', 'Pause {{n}} applications'),
+    will: (apps) => (
+      <Rich text="<apps/> will be paused: nothing new is applied until they are resumed." parts={{ apps }} />
+    ),
+    done: t('Paused'),
+  },
+  resume: {
+    title: t('Resume automation'),
+    act: t('Resume'),
+    actOn: (n) => count(n, 'Resume {{n}} application', 'Resume {{n}} applications'),
+    will: (apps) => <Rich text="<apps/> will be resumed: they follow Git again." parts={{ apps }} />,
+    done: t('Resumed'),
+  },
+  delete: {
+    title: t('Delete'),
+    act: t('Delete'),
+    actOn: (n) => count(n, 'Delete {{n}} application', 'Delete {{n}} applications'),
+    will: (apps) => <Rich text="<apps/> will be deleted." parts={{ apps }} />,
+    done: t('Deletions that have begun'),
+  },
 };
 
 const actions: BulkAction[] = ['sync', 'refresh', 'pause', 'resume', 'delete'];
 
-const many = (n: number) => `${n.toLocaleString('en')} ${n === 1 ? 'application' : 'applications'}`;
+const many = (n: number) => count(n, '{{n}} application', '{{n}} applications');
 
 /** What can be done to the applications that are chosen. */
 export function BulkBar(props: {
@@ -90,11 +131,12 @@ export function BulkBar(props: {
     <section className="bulk-bar" aria-label={t('Do to the selected applications')}>
       <span aria-live="polite">
         {picked.all ? (
-          <b>All {total.toLocaleString('en')} that match</b>
+          <b>{t('All {{n}} that match', { n: number(total) })}</b>
         ) : (
-          <>
-            <b>{picked.names.length} selected</b> of {total.toLocaleString('en')}
-          </>
+          <Rich
+            text="<b><n/> selected</b> of <total/>"
+            parts={{ b: <b />, n: <>{picked.names.length}</>, total: <>{number(total)}</> }}
+          />
         )}
       </span>
       {actions.map((action) => (
@@ -163,9 +205,7 @@ function Ask(props: {
         {(d) => (
           <Stack>
             {start.error != null && <Problem error={start.error} />}
-            <Text>
-              <b>{many(n)}</b> will be {passive[action]}.
-            </Text>
+            <Text>{words[action].will(<b>{many(n)}</b>)}</Text>
             <Refused bulk={d} />
             {action === 'sync' && (
               <Checkbox
@@ -219,7 +259,7 @@ function Ask(props: {
                   )
                 }
               >
-                {`${words[action].act} ${many(n)}`}
+                {words[action].actOn(n)}
               </Button>
             </Group>
           </Stack>
@@ -229,24 +269,20 @@ function Ask(props: {
   );
 }
 
-const passive: Record<BulkAction, string> = {
-  sync: 'synced',
-  refresh: 'refreshed',
-  pause: 'paused: nothing new is applied until they are resumed',
-  resume: 'resumed: they follow Git again',
-  delete: 'deleted',
-};
-
 type Choice<T, K extends keyof T> = { [P in K]?: T[P] };
 
 /** What the caller may not do, with the reasons. */
 function Refused({ bulk }: { bulk: Bulk }) {
   const refused = (bulk.items ?? []).filter((i) => i.state === 'refused');
-  if (bulk.counts.refused === 0) return null;
+  const n = bulk.counts.refused;
+  if (n === 0) return null;
   return (
-    <Alert color="yellow" title={`${many(bulk.counts.refused)} will be left as they are`}>
+    <Alert
+      color="yellow"
+      title={count(n, '{{n}} application will be left as they are', '{{n}} applications will be left as they are')}
+    >
       <Items items={refused} />
-      {bulk.counts.refused > refused.length && <Text size="sm">and {bulk.counts.refused - refused.length} more</Text>}
+      {n > refused.length && <Text size="sm">{t('and {{n}} more', { n: n - refused.length })}</Text>}
     </Alert>
   );
 }
@@ -290,8 +326,8 @@ export function Progress({ id, close }: { id: string; close: () => void }) {
                   : b.finishedAt
                     ? t('All are done.')
                     : t('{{n}} of {{n2}} are done …', {
-                        n: gone.toLocaleString('en'),
-                        n2: b.total.toLocaleString('en'),
+                        n: number(gone),
+                        n2: number(b.total),
                       })}
               </Text>
               <dl className="facts-list bulk-counts">

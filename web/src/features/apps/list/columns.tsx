@@ -49,7 +49,8 @@ export function WhyCell({ row }: { row: Row }) {
   if (row.state === 'Stale') {
     return (
       <span title={exact(row.asOf)}>
-        <StateBadge state="Stale" message={message} weight="quiet" /> as of {ago(row.asOf, Date.now())}
+        <StateBadge state="Stale" message={message} weight="quiet" />{' '}
+        {t('as of {{time}}', { time: ago(row.asOf, Date.now()) })}
       </span>
     );
   }
@@ -80,6 +81,17 @@ const automations = {
 } satisfies Record<Row['automation'], string>;
 
 export const automationWord = (row: Row) => automations[row.automation];
+
+/** Phases of operations that have a word of their own. */
+const phases = new Map<string, string>([
+  ['Succeeded', t('Succeeded')],
+  ['Failed', t('Failed')],
+  ['Error', t('Error')],
+  ['Running', t('Running')],
+  ['Terminating', t('Terminating')],
+]);
+
+const operationWord = ({ operation }: Row) => (operation ? (phases.get(operation) ?? operation) : '');
 
 const labelsOf = (row: Row) => Object.entries(row.labels ?? {}).map(([k, v]) => `${k}=${v}`);
 
@@ -130,7 +142,7 @@ export const columns: readonly Column[] = [
     hint: (row) => row.repoURL ?? '',
   },
   { key: 'target', title: t('Target'), width: 'w-project', cell: (row) => row.targetRevision ?? '' },
-  { key: 'operation', title: t('Operation'), width: 'w-state', cell: (row) => row.operation ?? '' },
+  { key: 'operation', title: t('Operation'), width: 'w-state', cell: operationWord },
   { key: 'automation', title: t('Automation'), width: 'w-state', cell: automationWord },
   { key: 'owner', title: t('Owner'), width: 'w-project', cell: (row) => row.owner ?? '' },
   {
@@ -154,6 +166,9 @@ export const columns: readonly Column[] = [
     sort: 'changed',
     width: 'w-changed',
     cell: (row) => ago(row.changedAt, Date.now()),
-    hint: (row) => `${row.operation ? `Last operation: ${row.operation}\n` : ''}${exact(row.changedAt)}`,
+    hint: (row) =>
+      [row.operation && t('Last operation: {{operation}}', { operation: operationWord(row) }), exact(row.changedAt)]
+        .filter(Boolean)
+        .join('\n'),
   },
 ];

@@ -21,17 +21,17 @@ export const facetNames = [
 ] as const;
 
 const titles: Record<string, string> = {
-  health: 'Health',
-  sync: 'Drift',
+  health: t('Health'),
+  sync: t('Drift'),
   state: t('Needs somebody'),
   operation: t('Last operation'),
-  auto: 'Automation',
-  cluster: 'Cluster',
-  project: 'Project',
-  namespace: 'Namespace',
-  repo: 'Repository',
+  auto: t('Automation'),
+  cluster: t('Cluster'),
+  project: t('Project'),
+  namespace: t('Namespace'),
+  repo: t('Repository'),
   revision: t('Target revision'),
-  owner: 'Owner',
+  owner: t('Owner'),
   label: t('Labels'),
 };
 
@@ -52,7 +52,7 @@ const marks: Record<string, Map<string, ReactNode>> = Object.fromEntries(
   ]),
 );
 
-const words: Record<string, string> = { auto: 'Automatic', manual: 'Manual', paused: 'Paused' };
+const words: Record<string, string> = { auto: t('Automatic'), manual: t('Manual'), paused: t('Paused') };
 
 /** The name of a value, in the words of the console. */
 function Value({ facet, value }: { facet: string; value: string }) {
@@ -137,7 +137,7 @@ function Group(props: {
             type="button"
             className="bar"
             aria-pressed={barred.includes(value)}
-            aria-label={t('Exclude {{value}} of {{title}}', { value: value || 'none', title })}
+            aria-label={t('Exclude {{value}} of {{title}}', { value: value || t('none'), title })}
             title={t('Exclude')}
             onClick={() => change(toggled(query, facet, value, true))}
           >
@@ -147,10 +147,12 @@ function Group(props: {
       ))}
       {!all && values.length > shown.length && (
         <button type="button" className="more" onClick={() => setAll(true)}>
-          {values.length - shown.length} more
+          {t('{{n}} more', { n: values.length - shown.length })}
         </button>
       )}
-      {(all || values.length <= few) && more > 0 && <p className="quiet">{more} more: write them in the query.</p>}
+      {(all || values.length <= few) && more > 0 && (
+        <p className="quiet">{t('{{n}} more: write them in the query.', { n: more })}</p>
+      )}
     </section>
   );
 }

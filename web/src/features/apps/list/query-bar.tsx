@@ -1,7 +1,7 @@
 import { ActionIcon, CopyButton, Popover, Text, TextInput, Tooltip } from '@mantine/core';
 import { IconHelpCircle, IconRegex, IconSearch, IconTerminal2, IconX } from '@tabler/icons-react';
 import { memo, useEffect, useRef, useState } from 'react';
-import { t } from '../../../texts';
+import { Rich, t } from '../../../texts';
 import { byPattern, fields, patternToggled } from './terms';
 
 /** How long a pause in typing is, after which the list is read although what was asked before has not come yet. */
@@ -132,12 +132,13 @@ export const QueryBar = memo(function QueryBar({
         </Popover.Target>
         <Popover.Dropdown className="query-help">
           <Text size="sm">
-            Words are parts of the name. <code>field:value</code> asks for a value, with commas for any of several;{' '}
-            <code>-</code> before it excludes, <code>*</code> stands for any text, and <code>name~^web-</code> is a
-            regular expression. Different fields must hold together.
+            <Rich
+              text="Words are parts of the name. <code>field:value</code> asks for a value, with commas for any of several; <code>-</code> before it excludes, <code>*</code> stands for any text, and <code>name~^web-</code> is a regular expression. Different fields must hold together."
+              parts={{ code: <code /> }}
+            />
           </Text>
           <Text size="sm" mt={8}>
-            Fields: {fields.join(', ')}.
+            {t('Fields: {{names}}.', { names: fields.join(', ') })}
           </Text>
         </Popover.Dropdown>
       </Popover>

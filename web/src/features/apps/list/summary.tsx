@@ -44,8 +44,8 @@ function Ring({ slices, title }: { slices: Slice[]; title: string }) {
 }
 
 const orders = [
-  ['health', 'Health', healthOrder],
-  ['sync', 'Drift', syncOrder],
+  ['health', t('Health'), healthOrder],
+  ['sync', t('Drift'), syncOrder],
   ['operation', t('Last operation'), operationOrder],
 ] as const;
 
@@ -135,7 +135,7 @@ function Bars(props: {
           </li>
         ))}
       </ul>
-      {others > 0 && <p className="quiet">and {others} more</p>}
+      {others > 0 && <p className="quiet">{t('and {{n}} more', { n: others })}</p>}
     </section>
   );
 }

@@ -160,7 +160,7 @@ export const Shapes = memo(function Shapes({
               data={sizes.map(String)}
               onChange={(v) => change({ ...looks, size: Number(v) })}
             />
-            <span className="quiet">rows are read at once</span>
+            <span className="quiet">{t('rows are read at once')}</span>
           </Stack>
         </Popover.Dropdown>
       </Popover>

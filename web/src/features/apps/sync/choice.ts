@@ -1,5 +1,6 @@
 import type { ObjectDiff, SyncRequest } from '../../../api/client';
 import { t } from '../../../texts';
+import type { Action } from '../diff/action';
 import { referenceOf } from '../object/reference';
 
 /** What a person chose for a sync. */
@@ -143,7 +144,7 @@ export function requestOf(c: Choice, items: readonly ObjectDiff[]): SyncRequest 
 export interface Step {
   id: string;
   object: ObjectDiff;
-  action: 'create' | 'change' | 'delete';
+  action: Action;
   wave: number;
   /** Whether the choice leaves it out. */
   left: boolean;

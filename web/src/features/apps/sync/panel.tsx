@@ -5,10 +5,11 @@ import { useEffect, useState } from 'react';
 import type { Application, ObjectDiff } from '../../../api/client';
 import { useDenied } from '../../../api/session';
 import { shortRevision } from '../../../format/format';
-import { t } from '../../../texts';
+import { count, t } from '../../../texts';
 import { ActionButton } from '../../../ui/action-button';
 import { Problem, Screen } from '../../../ui/states';
 import { type AppKey, appMutations, appQueries } from '../api';
+import { actionSigns, actionWords } from '../diff/action';
 import { projectOf } from '../model';
 import { at, text } from '../object/read';
 import { referenceOf } from '../object/reference';
@@ -73,7 +74,7 @@ function Contents({ appKey, app, close, started }: Props) {
   const steps = stepsOf(items, waves, choice);
   const managed = nodes.filter((n) => n.managed && !n.hook).length;
   const everything = plan.data !== undefined && deletesAll(steps, managed);
-  const count = steps.filter((s) => !s.left).length;
+  const changes = steps.filter((s) => !s.left).length;
   const notes = notesOn(choice, steps);
   const barred =
     denied ||
@@ -124,8 +125,8 @@ function Contents({ appKey, app, close, started }: Props) {
         <ActionButton why={barred} onClick={start} loading={sync.isPending}>
           {choice.dryRun
             ? t('Start dry run')
-            : count > 0 && plan.data
-              ? `Start sync of ${count} ${count === 1 ? 'change' : 'changes'}`
+            : changes > 0 && plan.data
+              ? count(changes, 'Start sync of {{n}} change', 'Start sync of {{n}} changes')
               : t('Start sync')}
         </ActionButton>
       </footer>
@@ -134,8 +135,9 @@ function Contents({ appKey, app, close, started }: Props) {
 }
 
 function PlanHead({ app, steps, loading }: { app: Application; steps: Step[]; loading: boolean }) {
-  const count = (action: Step['action']) => steps.filter((s) => s.action === action && !s.left).length;
-  const deletes = steps.filter((s) => s.action === 'delete').length;
+  const sum = (action: Step['action']) => steps.filter((s) => s.action === action && !s.left).length;
+  const all = steps.filter((s) => s.action === 'delete').length;
+  const [created, changed, deleted] = [sum('create'), sum('change'), sum('delete')];
   return (
     <header className="sync-head">
       <b>{t('Plan')}</b>
@@ -145,12 +147,21 @@ function PlanHead({ app, steps, loading }: { app: Application; steps: Step[]; lo
         </span>
       ) : (
         <span role="status">
-          {count('create')} created, {count('change')} changed, {count('delete')}
-          {deletes > count('delete') ? ` of ${deletes}` : ''} deleted
+          {all > deleted
+            ? t('{{created}} created, {{changed}} changed, {{deleted}} of {{all}} deleted', {
+                created,
+                changed,
+                deleted,
+                all,
+              })
+            : t('{{created}} created, {{changed}} changed, {{deleted}} deleted', { created, changed, deleted })}
         </span>
       )}
       <span className="quiet">
-        to {app.status?.capstan?.cluster ?? 'the destination'} / {app.spec.destination?.namespace ?? 'its namespaces'}
+        {t('to {{cluster}} / {{namespace}}', {
+          cluster: app.status?.capstan?.cluster ?? t('the destination'),
+          namespace: app.spec.destination?.namespace ?? t('its namespaces'),
+        })}
       </span>
     </header>
   );
@@ -168,11 +179,15 @@ const listed = 300;
 
 function Plan({ steps, managed, choice, set }: PlanProps) {
   if (steps.length === 0) {
-    return <p className="quiet">Nothing differs: {managed} objects stay as they are, and hooks run again.</p>;
+    return (
+      <p className="quiet">
+        {t('Nothing differs: {{n}} objects stay as they are, and hooks run again.', { n: managed })}
+      </p>
+    );
   }
   const groups = new Map<string, Step[]>();
   for (const s of steps.slice(0, listed)) {
-    const title = s.action === 'delete' ? 'Deletions' : t('Wave {{wave}}', { wave: s.wave });
+    const title = s.action === 'delete' ? t('Deletions') : t('Wave {{wave}}', { wave: s.wave });
     groups.set(title, [...(groups.get(title) ?? []), s]);
   }
   const pick = (id: string) => {
@@ -193,15 +208,18 @@ function Plan({ steps, managed, choice, set }: PlanProps) {
           </ul>
         </section>
       ))}
-      {steps.length > listed && <p className="quiet">{steps.length - listed} more changes are in the diff.</p>}
+      {steps.length > listed && (
+        <p className="quiet">{t('{{n}} more changes are in the diff.', { n: steps.length - listed })}</p>
+      )}
       <p className="quiet">
-        {Math.max(managed - steps.filter((s) => s.action === 'change').length, 0)} objects stay as they are.
+        {t('{{n}} objects stay as they are.', {
+          n: Math.max(managed - steps.filter((s) => s.action === 'change').length, 0),
+        })}
       </p>
     </>
   );
 }
 
-const signs: Record<Step['action'], string> = { create: '+', change: '≠', delete: '−' };
 const fieldsShown = 6;
 
 function StepRow({ step, pick }: { step: Step; pick: () => void }) {
@@ -209,20 +227,33 @@ function StepRow({ step, pick }: { step: Step; pick: () => void }) {
   const fields = action === 'change' ? (object.fields ?? []) : [];
   return (
     <li data-action={action} data-left={step.left}>
-      <Checkbox size="xs" checked={!step.left} onChange={pick} aria-label={`${action} ${object.kind} ${object.name}`} />
+      <Checkbox
+        size="xs"
+        checked={!step.left}
+        onChange={pick}
+        aria-label={t('{{action}} {{kind}} {{name}}', {
+          action: actionWords[action],
+          kind: object.kind,
+          name: object.name,
+        })}
+      />
       <span className="sync-action">
-        <span aria-hidden>{signs[action]}</span> {action}
+        <span aria-hidden>{actionSigns[action]}</span> {actionWords[action]}
       </span>
       <span className="sync-name">
         {object.name} <span className="quiet">{object.kind}</span>
       </span>
-      {object.problem && <p className="sync-problem">The API server would refuse it: {object.problem}</p>}
+      {object.problem && (
+        <p className="sync-problem">{t('The API server would refuse it: {{problem}}', { problem: object.problem })}</p>
+      )}
       {fields.length > 0 && (
         <dl className="sync-fields mono">
           {fields.slice(0, fieldsShown).map((f) => (
             <Field key={f} path={f} object={object} />
           ))}
-          {fields.length > fieldsShown && <dt className="quiet">and {fields.length - fieldsShown} more fields</dt>}
+          {fields.length > fieldsShown && (
+            <dt className="quiet">{t('and {{n}} more fields', { n: fields.length - fieldsShown })}</dt>
+          )}
         </dl>
       )}
     </li>
@@ -257,12 +288,16 @@ function Options({ appKey, app, choice, set, drifted, managed }: OptionsProps) {
     <section className="sync-options" aria-label={t('Options')}>
       <TextInput
         label={t('Revision')}
-        placeholder={app.spec.source?.targetRevision ?? t('HEAD')}
+        placeholder={app.spec.source?.targetRevision ?? 'HEAD'}
         value={choice.revision}
         onChange={(e) => set({ revision: e.currentTarget.value })}
       />
       {!choice.revision && app.status?.sync?.revision && <Commit appKey={appKey} revision={app.status.sync.revision} />}
-      {choice.revision && <p className="quiet">In place of {shortRevision(app.status?.sync?.revision)}, once.</p>}
+      {choice.revision && (
+        <p className="quiet">
+          {t('In place of {{revision}}, once.', { revision: shortRevision(app.status?.sync?.revision) })}
+        </p>
+      )}
       <SegmentedControl
         fullWidth
         size="xs"
@@ -322,7 +357,7 @@ function Options({ appKey, app, choice, set, drifted, managed }: OptionsProps) {
         set={(force) => set({ force })}
       />
       <button type="button" className="as-link" aria-expanded={more} onClick={() => setMore(!more)}>
-        {options.length} more options
+        {t('{{n}} more options', { n: options.length })}
       </button>
       {more &&
         options.map((o) => (
@@ -338,7 +373,7 @@ function Options({ appKey, app, choice, set, drifted, managed }: OptionsProps) {
         ))}
       <TextInput
         label={t('Reason')}
-        placeholder="kept in the history"
+        placeholder={t('kept in the history')}
         value={choice.reason}
         onChange={(e) => set({ reason: e.currentTarget.value })}
       />

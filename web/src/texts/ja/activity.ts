@@ -1,0 +1,22 @@
+export const activity = {
+  Actor: '実行者',
+  'Actor, address, object or reason': '実行者、アドレス、オブジェクト、または理由',
+  Allowed: '許可',
+  'By means of': '認証手段',
+  Details: '詳細',
+  'Details of the record': '記録の詳細',
+  'Every write, refusal and sign-in, newest first; streams when they are asked for':
+    'すべての書き込み、拒否、サインインを新しい順に表示します。ストリームは指定時に表示します。',
+  Everything: 'すべて',
+  'Export what is found': '検索結果をエクスポート',
+  'Look further back': 'さらに過去を表示',
+  'Nothing matches the search.': '検索に一致するものはありません。',
+  Number: '番号',
+  'On the day, or from it on': '対象日または開始日',
+  Request: 'リクエスト',
+  Resource: 'リソース',
+  'Search the activity': 'アクティビティを検索',
+  Streams: 'ストリーム',
+  'Up to the day': '終了日',
+  '{{action}} of {{object}}': '{{object}} の {{action}}',
+} as const;
