@@ -128,7 +128,7 @@ export function linksOf(node: Node): ExternalLink[] {
 /** Pods by what people sort them by, in order of the groups' names. */
 export function podGroups(nodes: Node[], sort: PodSort): [string, Node[]][] {
   const byId = new Map(nodes.map((n) => [n.uid, n]));
-  const title = (n: Node | undefined) => (n ? `${n.kind} ${n.name}` : 'no owner');
+  const title = (n: Node | undefined) => (n ? `${n.kind} ${n.name}` : t('no owner'));
   const groups = new Map<string, Node[]>();
   for (const pod of nodes) {
     if (pod.kind !== 'Pod' || pod.group !== '') continue;

@@ -15,7 +15,7 @@ import type { Application, Node } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
 import { ago, exact, shortRevision } from '../../format/format';
-import { t } from '../../texts';
+import { number, Rich, t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { automationLooks, DriftBadge, HealthBadge, StateBadge, StateMark, stateLabel } from '../../ui/badges';
 import { useOpener } from '../../ui/focus';
@@ -181,10 +181,16 @@ function Parent({ app }: { app: Application }) {
   if (!parent) return null;
   return (
     <Text size="sm" c="dimmed">
-      {t('rendered by ')}
-      <Anchor renderRoot={(props) => <Link to="/applications/$namespace/$name" params={parent} {...props} />}>
-        {parent.name}
-      </Anchor>
+      <Rich
+        text="rendered by <parent/>"
+        parts={{
+          parent: (
+            <Anchor renderRoot={(props) => <Link to="/applications/$namespace/$name" params={parent} {...props} />}>
+              {parent.name}
+            </Anchor>
+          ),
+        }}
+      />
     </Text>
   );
 }
@@ -251,7 +257,7 @@ function ManagedBy({ app }: { app: Application }) {
   if (!url) return null;
   return (
     <Anchor href={url} target="_blank" rel="noopener noreferrer" size="sm">
-      managed at {new URL(url).host}
+      {t('managed at {{host}}', { host: new URL(url).host })}
     </Anchor>
   );
 }
@@ -375,6 +381,44 @@ function Facts({ app }: { app: Application }) {
   );
 }
 
+type Paused = NonNullable<NonNullable<NonNullable<Application['status']>['capstan']>['paused']>;
+
+/** What has paused an application, since when, and what ends it. */
+function WhyPaused({ paused }: { paused: Paused }) {
+  const revision = <code>{shortRevision(paused.revision)}</code>;
+  const since = <>{exact(paused.since)}</>;
+  const { renderers } = paused;
+  if (renderers) {
+    return (
+      <Rich
+        text="Paused at <revision/> since <since/>: the renderers changed from <from/> to <to/>, and equal sources give other objects: <changed/> changed, <added/> added, <removed/> removed. Nothing of it is deployed until somebody resumes or syncs, or Git renders something else."
+        parts={{
+          revision,
+          since,
+          from: <>{renderers.from}</>,
+          to: <>{renderers.to}</>,
+          changed: <>{number(renderers.changed)}</>,
+          added: <>{number(renderers.added)}</>,
+          removed: <>{number(renderers.removed)}</>,
+        }}
+      />
+    );
+  }
+  const skipped = <code>{shortRevision(paused.skipped)}</code>;
+  const by = <>{paused.by}</>;
+  return paused.reason ? (
+    <Rich
+      text="Paused at <revision/> since <since/>, rolled back by <by/> because <reason/>. New revisions are not deployed until Git renders something other than <skipped/>, or somebody resumes or syncs."
+      parts={{ revision, since, by, reason: <>{paused.reason}</>, skipped }}
+    />
+  ) : (
+    <Rich
+      text="Paused at <revision/> since <since/>, rolled back by <by/>. New revisions are not deployed until Git renders something other than <skipped/>, or somebody resumes or syncs."
+      parts={{ revision, since, by, skipped }}
+    />
+  );
+}
+
 /** That a rollback or an upgrade of the renderers has paused the application, and the way on. */
 function PausedNotice({ app }: { app: Application }) {
   const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
@@ -386,21 +430,7 @@ function PausedNotice({ app }: { app: Application }) {
     <Alert color="violet" icon={<IconPlayerPause aria-hidden />} title={t('Paused')} role="status">
       <Stack gap="xs" align="flex-start">
         <Text size="sm" className="breakable">
-          {paused.renderers ? (
-            <>
-              Paused at <code>{shortRevision(paused.revision)}</code> since {exact(paused.since)}: the renderers changed
-              from {paused.renderers.from} to {paused.renderers.to}, and equal sources give other objects:{' '}
-              {paused.renderers.changed} changed, {paused.renderers.added} added, {paused.renderers.removed} removed.
-              Nothing of it is deployed until somebody resumes or syncs, or Git renders something else.
-            </>
-          ) : (
-            <>
-              Paused at <code>{shortRevision(paused.revision)}</code> since {exact(paused.since)}, rolled back by{' '}
-              {paused.by}
-              {paused.reason ? ` because ${paused.reason}` : ''}. New revisions are not deployed until Git renders
-              something other than <code>{shortRevision(paused.skipped)}</code>, or somebody resumes or syncs.
-            </>
-          )}
+          <WhyPaused paused={paused} />
         </Text>
         {resume.error && <Problem error={resume.error} />}
         <ActionButton
@@ -454,7 +484,7 @@ function Notices({ app }: { app: Application }) {
           </Text>
           {c.lastTransitionTime && (
             <Text size="xs" mt={4}>
-              since {exact(c.lastTransitionTime)}
+              {t('since {{time}}', { time: exact(c.lastTransitionTime) })}
             </Text>
           )}
         </Alert>

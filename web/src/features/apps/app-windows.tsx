@@ -12,12 +12,19 @@ import { appQueries } from './api';
 export function summary(w: ApplicationWindows): { word: string; tone: Tone; line: string } {
   const zone = w.assignedWindows.find((x) => x.timeZone)?.timeZone;
   const change = clock(w.automated.nextChange, zone);
-  if (w.automated.allowed) return { word: t('Open'), tone: 'ok', line: change ? `closes ${change}` : 'stays open' };
-  const hand = w.canSync ? t('by hand only, ') : '';
+  if (w.automated.allowed)
+    return { word: t('Open'), tone: 'ok', line: change ? t('closes {{time}}', { time: change }) : t('stays open') };
+  if (w.canSync) {
+    return {
+      word: t('Closed for automation'),
+      tone: 'attention',
+      line: change ? t('by hand only, opens {{time}}', { time: change }) : t('by hand only, no opening is in sight'),
+    };
+  }
   return {
-    word: w.canSync ? t('Closed for automation') : t('Closed'),
+    word: t('Closed'),
     tone: 'attention',
-    line: change ? `${hand}opens ${change}` : `${hand}no opening is in sight`,
+    line: change ? t('opens {{time}}', { time: change }) : t('no opening is in sight'),
   };
 }
 

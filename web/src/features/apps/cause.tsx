@@ -69,11 +69,22 @@ function One({ cause, nodes, show }: { cause: Why; nodes: Node[]; show: (change:
           )}
           {ref && ': '}
           {cause.title}
-          {cause.firstSeen && <span title={exact(cause.firstSeen)}> since {ago(cause.firstSeen, Date.now())}</span>}
+          {cause.firstSeen && (
+            <span title={exact(cause.firstSeen)}>
+              {' '}
+              {t('since {{time}}', { time: ago(cause.firstSeen, Date.now()) })}
+            </span>
+          )}
           {cause.message ? `: ${sentence(cause.message)}` : '.'} {sentence(cause.advice)}
         </p>
         {(cause.lastLines?.length ?? 0) > 0 && (
-          <pre title={t('Last lines of {{container}}', { container: cause.container ?? 'its log' })}>
+          <pre
+            title={
+              cause.container
+                ? t('Last lines of {{container}}', { container: cause.container })
+                : t('Last lines of its log')
+            }
+          >
             {cause.lastLines?.slice(-3).join('\n')}
           </pre>
         )}

@@ -50,7 +50,7 @@ function Links({ links }: { links: Declared | undefined }) {
       })}
       {links?.problems?.map((problem) => (
         <Text key={problem} size="xs" c="dimmed" className="breakable">
-          A link is left out: {problem}
+          {t('A link is left out: {{problem}}', { problem })}
         </Text>
       ))}
     </>

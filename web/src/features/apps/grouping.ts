@@ -1,4 +1,5 @@
 import type { Node } from '../../api/client';
+import { t } from '../../texts';
 import { nodeId } from './model';
 
 /** So many siblings of one kind are drawn one by one; more make a group. */
@@ -21,6 +22,20 @@ export interface Group {
 }
 
 const order = ['Degraded', 'Missing', 'Unknown', 'Progressing', 'OutOfSync', 'Suspended', 'Healthy', 'Synced'];
+
+const stateWords: Readonly<Record<string, string>> = {
+  Degraded: t('Degraded'),
+  Missing: t('Missing'),
+  Unknown: t('Unknown'),
+  Progressing: t('Progressing'),
+  OutOfSync: t('OutOfSync'),
+  Suspended: t('Suspended'),
+  Healthy: t('Healthy'),
+  Synced: t('Synced'),
+};
+
+/** The state of members of a group, or the health of an object, in words. */
+export const stateWord = (state: string) => stateWords[state] ?? state;
 
 /** Whether a person should look at an object. */
 export function isProblem(n: Node): boolean {

@@ -9,7 +9,7 @@ import { ActionButton } from '../../ui/action-button';
 import { Nothing, Problem, Screen } from '../../ui/states';
 import { type AppKey, appMutations, appQueries } from './api';
 import './history.css';
-import { t } from '../../texts';
+import { count, number, t } from '../../texts';
 import { busy, projectOf } from './model';
 import { equal } from './object/patch';
 import { text } from './object/read';
@@ -119,9 +119,11 @@ function Parameters({ entry }: { entry: HistoryEntry }) {
 
 /** What becomes of automation when an application is rolled back. */
 export function afterRollback(app: Application): string {
-  const until = 'until Git renders something else, or somebody resumes or syncs';
-  if (app.status?.capstan?.automation === 'Manual') return t('The application is then paused {{until}}.', { until });
-  return t('Automation is then paused {{until}}. It does not have to be switched off first.', { until });
+  if (app.status?.capstan?.automation === 'Manual')
+    return t('The application is then paused until Git renders something else, or somebody resumes or syncs.');
+  return t(
+    'Automation is then paused until Git renders something else, or somebody resumes or syncs. It does not have to be switched off first.',
+  );
 }
 
 interface RollbackProps {
@@ -165,6 +167,7 @@ export function changesBetween(from: readonly unknown[], to: readonly unknown[])
 const previewed = 100;
 
 const signs = { created: '+', changed: '≠', deleted: '−' };
+const changeWords = { created: t('created'), changed: t('changed'), deleted: t('deleted') };
 
 /** One object of the plan, and on demand what of it changes. */
 function PlannedChange({ change }: { change: ObjectChange }) {
@@ -172,7 +175,7 @@ function PlannedChange({ change }: { change: ObjectChange }) {
   return (
     <li data-change={change.change}>
       <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
-        <span aria-hidden>{signs[change.change]}</span> {change.name}: {change.change}
+        <span aria-hidden>{signs[change.change]}</span> {change.name}: {changeWords[change.change]}
       </button>
       {open && (
         <Suspense fallback={<Text size="sm">{t('Loading …')}</Text>}>
@@ -195,13 +198,13 @@ function RollbackPreview({ appKey, entry, now }: { appKey: AppKey; entry: number
   return (
     <section aria-label={t('What changes')}>
       <Text size="sm" fw={600}>
-        {changes.length === 1 ? t('1 object changes') : t('{{n}} objects change', { n: changes.length })}
+        {count(changes.length, '{{n}} object changes', '{{n}} objects change')}
       </Text>
       <ul className="rollback-changes">
         {changes.slice(0, previewed).map((c) => (
           <PlannedChange key={c.name} change={c} />
         ))}
-        {changes.length > previewed && <li>and {changes.length - previewed} more</li>}
+        {changes.length > previewed && <li>{t('and {{n}} more', { n: number(changes.length - previewed) })}</li>}
       </ul>
     </section>
   );
@@ -220,8 +223,8 @@ function RollbackDialog({ appKey, app, entry, denied, now, close }: RollbackProp
       <Stack>
         {rollback.error && <Problem error={rollback.error} />}
         <Text size="sm">
-          Re-applies the manifests deployed in history entry {entry.id}. {afterRollback(app)} Resume auto-sync undoes
-          it.
+          {t('Re-applies the manifests deployed in history entry {{id}}.', { id: entry.id })} {afterRollback(app)}{' '}
+          {t('Resume auto-sync undoes it.')}
         </Text>
         <RollbackPreview appKey={appKey} entry={entry.id} now={now} />
         <TextInput label={t('Reason')} value={reason} onChange={(e) => setReason(e.currentTarget.value)} />

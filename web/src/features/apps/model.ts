@@ -68,14 +68,37 @@ export interface OperationWord {
   detail: string;
 }
 
+type Operation = NonNullable<NonNullable<Application['status']>['operationState']>;
+
+/** The kinds of operations in words. */
+export const operationKinds: Record<Operation['kind'], string> = {
+  sync: t('sync'),
+  rollback: t('rollback'),
+  delete: t('delete'),
+};
+
+const phaseWords: Readonly<Record<string, string>> = {
+  Pending: t('Pending'),
+  Running: t('Running'),
+  Terminating: t('Terminating'),
+  Succeeded: t('Succeeded'),
+  Failed: t('Failed'),
+  Error: t('Error'),
+};
+
+/** The phase of an operation or of a hook in words; one that is not known stays as it is. */
+export const phaseWord = (phase: string) => phaseWords[phase] ?? phase;
+
 /** The last operation in the words of the console. */
 export function operationWord(app: Application): OperationWord {
   const op = app.status?.operationState;
   if (!op) return { word: t('Idle'), tone: 'unknown', shape: 'absent', detail: t('Nothing has been deployed yet.') };
-  const who = op.operation?.initiatedBy?.automated
-    ? 'by automation'
-    : `by ${op.operation?.initiatedBy?.username ?? 'unknown'}`;
-  const detail = [`${op.kind} ${who}`, op.message].filter(Boolean).join(': ');
+  const kind = operationKinds[op.kind];
+  const by = op.operation?.initiatedBy;
+  const what = by?.automated
+    ? t('{{kind}} by automation', { kind })
+    : t('{{kind}} by {{user}}', { kind, user: by?.username ?? t('unknown') });
+  const detail = [what, op.message].filter(Boolean).join(': ');
   switch (op.phase) {
     case 'Pending':
       return {

@@ -68,7 +68,10 @@ export function spoken(stop: Stop, network: Network): string {
   const names = (ids: string[]) => ids.map((id) => network.stops.find((s) => s.id === id)?.title ?? '').join(', ');
   const from = names(network.ways.filter((w) => w.to === stop.id).map((w) => w.from));
   const to = names(network.ways.filter((w) => w.from === stop.id).map((w) => w.to));
-  return [from && `from ${from}`, to ? `to ${to}` : stop.layer === 'service' ? t('to no pod') : '']
+  return [
+    from && t('from {{names}}', { names: from }),
+    to ? t('to {{names}}', { names: to }) : stop.layer === 'service' ? t('to no pod') : '',
+  ]
     .filter(Boolean)
     .join('; ');
 }

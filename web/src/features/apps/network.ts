@@ -181,7 +181,9 @@ function podStop(owner: Node, pods: Node[]): Omit<Stop, 'column' | 'row'> {
       id: nodeId(first),
       layer: 'pods',
       title: first.name,
-      about: ['Pod', fact(first, 'ready') && `${fact(first, 'ready')} ready`].filter(Boolean).join(' · '),
+      about: ['Pod', fact(first, 'ready') && t('{{ready}} ready', { ready: fact(first, 'ready') })]
+        .filter(Boolean)
+        .join(' · '),
       node: first,
       pods,
       missing: false,
@@ -192,7 +194,7 @@ function podStop(owner: Node, pods: Node[]): Omit<Stop, 'column' | 'row'> {
     id: `pods of ${nodeId(owner)}`,
     layer: 'pods',
     title: t('{{n}} Pods of {{name}}', { n: pods.length, name: owner.name }),
-    about: [owner.kind, bad > 0 ? `${bad} with problems` : 'no problems'].join(' · '),
+    about: [owner.kind, bad > 0 ? t('{{n}} with problems', { n: bad }) : t('no problems')].join(' · '),
     node: owner,
     pods,
     missing: false,

@@ -42,7 +42,7 @@ export function NoticeBanner({ app }: { app: Application }) {
       icon={<Icon aria-hidden />}
       role={notice.severity === 'critical' ? 'alert' : 'status'}
       withCloseButton={!notice.permanent}
-      closeButtonLabel="Put the notice away"
+      closeButtonLabel={t('Put the notice away')}
       onClose={() => setAway(notice.content)}
       aria-label={t('Notice')}
     >

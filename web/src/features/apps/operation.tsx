@@ -4,12 +4,12 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import type { Application, ObjectResult, OperationState, SyncRequest } from '../../api/client';
 import { useDenied } from '../../api/session';
 import { ago, exact, took } from '../../format/format';
-import { t } from '../../texts';
+import { count, number, t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import type { Tone } from '../../ui/shapes';
 import { Nothing, Problem } from '../../ui/states';
 import { type AppKey, appMutations, appQueries } from './api';
-import { busy, operationWord, projectOf } from './model';
+import { busy, operationKinds, operationWord, phaseWord, projectOf } from './model';
 import { Word } from './object/summary-view';
 import './sync/sync.css';
 
@@ -34,7 +34,7 @@ export function stagesOf(results: readonly ObjectResult[]): Stage[] {
   const place = (r: ObjectResult) => Math.max(phases.indexOf(r.syncPhase ?? 'Sync'), 0);
   const sorted = [...results].sort((a, b) => place(a) - place(b) || (a.wave ?? 0) - (b.wave ?? 0));
   for (const r of sorted) {
-    const title = `${r.syncPhase || 'Sync'}, wave ${r.wave ?? 0}`;
+    const title = t('{{phase}}, wave {{wave}}', { phase: r.syncPhase || 'Sync', wave: r.wave ?? 0 });
     groups.set(title, [...(groups.get(title) ?? []), r]);
   }
   return [...groups].map(([title, members]) => {
@@ -69,6 +69,20 @@ export function Operation({ appKey, app }: { appKey: AppKey; app: Application })
       <Attempts appKey={appKey} newest={op.id} />
     </div>
   );
+}
+
+/** When an operation began, and what became of it. */
+function timesOf(op: OperationState, running: boolean): string {
+  const { startedAt, finishedAt, healthyAt, deadline, retryAt } = op;
+  return [
+    t('Started {{time}}', { time: exact(startedAt) }),
+    finishedAt && t('ended {{time}} after {{took}}', { time: exact(finishedAt), took: took(startedAt, finishedAt) }),
+    healthyAt && t('healthy {{time}}', { time: exact(healthyAt) }),
+    running && deadline && t('ends at the latest {{time}}', { time: exact(deadline) }),
+    retryAt && t('tried again {{time}}', { time: exact(retryAt) }),
+  ]
+    .filter(Boolean)
+    .join(', ');
 }
 
 function OperationHead({ appKey, app, op }: { appKey: AppKey; app: Application; op: OperationState }) {
@@ -113,11 +127,7 @@ function OperationHead({ appKey, app, op }: { appKey: AppKey; app: Application; 
       </div>
       {again.error && <Problem error={again.error} />}
       <Text size="sm" c="dimmed" mb="md">
-        Started {exact(op.startedAt)}
-        {op.finishedAt ? `, ended ${exact(op.finishedAt)} after ${took(op.startedAt, op.finishedAt)}` : ''}
-        {op.healthyAt ? `, healthy ${exact(op.healthyAt)}` : ''}
-        {running && op.deadline ? `, ends at the latest ${exact(op.deadline)}` : ''}
-        {op.retryAt ? `, tried again ${exact(op.retryAt)}` : ''}
+        {timesOf(op, running)}
         {op.reason ? ` – ${op.reason}` : ''}
       </Text>
     </>
@@ -139,8 +149,10 @@ function Stages({ results, running }: { results: ObjectResult[]; running: boolea
           <h4>
             {s.title}
             <span className="quiet">
-              {s.results.length === 1 ? '1 object' : `${s.results.length} objects`}
-              {s.tone === 'failed' ? `, ${s.results.filter((r) => toneOf(r) === 'failed').length} failed` : ''}
+              {count(s.results.length, '{{n}} object', '{{n}} objects')}
+              {s.tone === 'failed'
+                ? `, ${t('{{n}} failed', { n: number(s.results.filter((r) => toneOf(r) === 'failed').length) })}`
+                : ''}
             </span>
           </h4>
           <div className="wide">
@@ -158,10 +170,10 @@ function Stages({ results, running }: { results: ObjectResult[]; running: boolea
                     <Table.Td>
                       {r.kind} {r.namespace ? `${r.namespace}/` : ''}
                       {r.name}
-                      {r.hookType ? ` · ${r.hookType} hook` : ''}
+                      {r.hookType ? ` · ${t('{{type}} hook', { type: r.hookType })}` : ''}
                     </Table.Td>
                     <Table.Td>
-                      <Word tone={toneOf(r)}>{r.hookPhase || r.status}</Word>
+                      <Word tone={toneOf(r)}>{r.hookPhase ? phaseWord(r.hookPhase) : r.status}</Word>
                     </Table.Td>
                     <Table.Td className="breakable">{r.message}</Table.Td>
                   </Table.Tr>
@@ -169,7 +181,9 @@ function Stages({ results, running }: { results: ObjectResult[]; running: boolea
               </Table.Tbody>
             </Table>
           </div>
-          {s.results.length > listed && <p className="quiet">{s.results.length - listed} more objects.</p>}
+          {s.results.length > listed && (
+            <p className="quiet">{t('{{n}} more objects.', { n: number(s.results.length - listed) })}</p>
+          )}
         </li>
       ))}
     </ol>
@@ -202,7 +216,7 @@ function Attempts({ appKey, newest }: { appKey: AppKey; newest: string }) {
           <Table.Tbody>
             {before.map((o) => (
               <Table.Tr key={o.id}>
-                <Table.Td>{o.operation?.sync?.dryRun ? t('dry run') : o.kind}</Table.Td>
+                <Table.Td>{o.operation?.sync?.dryRun ? t('dry run') : operationKinds[o.kind]}</Table.Td>
                 <Table.Td>
                   <Word
                     tone={
@@ -213,7 +227,7 @@ function Attempts({ appKey, newest }: { appKey: AppKey; newest: string }) {
                           : 'working'
                     }
                   >
-                    {o.phase}
+                    {phaseWord(o.phase)}
                   </Word>
                 </Table.Td>
                 <Table.Td title={exact(o.startedAt)}>{ago(o.startedAt, Date.now())}</Table.Td>

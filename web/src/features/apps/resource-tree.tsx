@@ -26,7 +26,7 @@ import {
 import type { Node } from '../../api/client';
 import { cell, layout } from '../../graph/layout';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
-import { type Facets, grouped, type Item } from './grouping';
+import { type Facets, grouped, type Item, stateWord } from './grouping';
 import { NodeLinks } from './links';
 import { isChildApplication, nodeId } from './model';
 import { shownInfo } from './network';
@@ -83,7 +83,7 @@ function ObjectNode({ data }: NodeProps<Box>) {
   const box = useKeyboardFocus(nodeId(node));
   const where = node.namespace ? `${node.namespace}/${node.name}` : node.name;
   const drift = node.managed ? node.status : undefined;
-  const states = [node.health ?? t('no health rule'), drift === 'OutOfSync' ? 'drifted' : '']
+  const states = [node.health ? stateWord(node.health) : t('no health rule'), drift === 'OutOfSync' ? t('drifted') : '']
     .filter(Boolean)
     .join(', ');
   const label = `${node.kind} ${where}, ${states}`;
@@ -156,9 +156,9 @@ function ObjectNode({ data }: NodeProps<Box>) {
       <Text size="xs" c="dimmed" truncate>
         {[
           node.kind,
-          node.syncWave ? `wave ${node.syncWave}` : '',
+          node.syncWave ? t('wave {{wave}}', { wave: node.syncWave }) : '',
           node.requiresPruning ? t('to be pruned') : '',
-          node.orphaned ? 'orphaned' : '',
+          node.orphaned ? t('orphaned') : '',
           ...shownInfo(node),
         ]
           .filter(Boolean)
@@ -174,7 +174,7 @@ function GroupNode({ data }: NodeProps<GroupBox>) {
   const { id, group } = data.item;
   const box = useKeyboardFocus(id);
   const g = group as NonNullable<Item['group']>;
-  const states = g.states.map(([state, n]) => `${n} ${state}`).join(', ');
+  const states = g.states.map(([state, n]) => t('{{n}} {{state}}', { n, state: stateWord(state) })).join(', ');
   return (
     <Paper ref={box} withBorder style={boxSize} className="box group">
       <Handle type="target" position={Position.Left} isConnectable={false} />
@@ -194,6 +194,13 @@ function GroupNode({ data }: NodeProps<GroupBox>) {
     </Paper>
   );
 }
+
+const controlWords = {
+  'controls.ariaLabel': t('Control Panel'),
+  'controls.zoomIn.ariaLabel': t('Zoom In'),
+  'controls.zoomOut.ariaLabel': t('Zoom Out'),
+  'controls.fitView.ariaLabel': t('Fit View'),
+};
 
 const nodeTypes = { object: ObjectNode, siblings: GroupNode };
 
@@ -387,10 +394,11 @@ export default function ResourceTree({
           minZoom={0.2}
           maxZoom={1.5}
           proOptions={{ hideAttribution: true }}
+          ariaLabelConfig={controlWords}
         >
           <Background />
           <Controls showInteractive={false} showFitView={drawn.boxes.length <= mapAbove} />
-          {drawn.boxes.length > mapAbove && <MiniMap pannable zoomable ariaLabel="Map of the tree" />}
+          {drawn.boxes.length > mapAbove && <MiniMap pannable zoomable ariaLabel={t('Map of the tree')} />}
         </ReactFlow>
       </section>
     </Act>

@@ -44,7 +44,12 @@ import { type AppSearch, changed } from './search';
 // The graph is large; it is loaded when it is looked at.
 const Tree = lazy(() => import('./resource-tree'));
 
-const titles: Record<View, string> = { tree: 'Tree', pods: 'Pods', network: 'Network', list: 'List' };
+const titles: Record<View, string> = {
+  tree: t('Tree'),
+  pods: t('Pods'),
+  network: t('Network'),
+  list: t('List'),
+};
 
 /** Below this width a tree cannot be read. */
 const narrow = '(max-width: 640px)';
@@ -221,8 +226,8 @@ function Tables({ nodes, all, app, view, open, selected }: TablesProps) {
         allowDeselect={false}
         data={[
           { value: 'topLevelResource', label: t('top object') },
-          { value: 'parentResource', label: 'owner' },
-          { value: 'node', label: 'node' },
+          { value: 'parentResource', label: t('owner') },
+          { value: 'node', label: t('node') },
         ]}
         onChange={(v) => setSort(v === 'node' || v === 'parentResource' ? v : 'topLevelResource')}
       />
@@ -310,13 +315,13 @@ function ObjectTable(props: { nodes: Node[]; label: string; open: Open; before?:
               <Name node={n} open={open} />
               {ownerOf.has(nodeId(n)) && (
                 <Badge size="xs" variant="default" ml={6} tt="none">
-                  of {ownerOf.get(nodeId(n))}
+                  {t('of {{owner}}', { owner: ownerOf.get(nodeId(n)) ?? '' })}
                 </Badge>
               )}
-              {n.orphaned ? ' · orphaned' : ''}
-              {n.hook ? ' · hook' : ''}
-              {n.requiresPruning ? ' · to be pruned' : ''}
-              {n.requiresDeletionConfirmation ? ' · deletion needs approval' : ''}
+              {n.orphaned ? ` · ${t('orphaned')}` : ''}
+              {n.hook ? ` · ${t('hook')}` : ''}
+              {n.requiresPruning ? ` · ${t('to be pruned')}` : ''}
+              {n.requiresDeletionConfirmation ? ` · ${t('deletion needs approval')}` : ''}
             </Table.Td>
             <Table.Td>{n.managed && n.status && <DriftBadge status={n.status} stale={stale} />}</Table.Td>
             <Table.Td>{n.health && <HealthBadge status={n.health} cause={n.message} stale={stale} />}</Table.Td>

@@ -2,6 +2,7 @@ import { Anchor } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import type { Application } from '../../api/client';
 import { ago, exact, shortRevision } from '../../format/format';
+import { t } from '../../texts';
 import { safeURL } from './annotations';
 import { type AppKey, appQueries } from './api';
 
@@ -34,7 +35,7 @@ export function Sources({ appKey, app }: { appKey: AppKey; app: Application }) {
   const sources: Source[] = app.spec.sources?.length ? app.spec.sources : app.spec.source ? [app.spec.source] : [];
   const revisions = app.status?.sync?.revisions ?? [];
   const one = app.status?.sync?.revision;
-  if (sources.length === 0) return <span className="quiet">none</span>;
+  if (sources.length === 0) return <span className="quiet">{t('none')}</span>;
   return sources.map((s, i) => {
     const revision = revisions[i] ?? (sources.length === 1 ? one : undefined);
     return (

@@ -11,19 +11,28 @@ import { Page } from '../../ui/page';
 import { Nothing, Screen } from '../../ui/states';
 import { type Facet, type ListedResource, objectQueries } from './api';
 import './objects.css';
-import { t } from '../../texts';
+import { count, t } from '../../texts';
 import { type Filter, filters, filtersSet, type ObjectSearch, objectSearch, valuesOf } from './search';
 
 const titles: Record<Filter, string> = {
-  kind: 'Kind',
-  namespace: 'Namespace',
-  cluster: 'Cluster',
-  project: 'Project',
-  sync: 'Drift',
-  health: 'Health',
+  kind: t('Kind'),
+  namespace: t('Namespace'),
+  cluster: t('Cluster'),
+  project: t('Project'),
+  sync: t('Drift'),
+  health: t('Health'),
 };
 
-const words: Readonly<Record<string, string>> = { Synced: t('In sync'), OutOfSync: 'Drifted' };
+const words: Readonly<Record<string, string>> = {
+  Synced: t('In sync'),
+  OutOfSync: t('Drifted'),
+  Healthy: t('Healthy'),
+  Progressing: t('Progressing'),
+  Degraded: t('Degraded'),
+  Suspended: t('Suspended'),
+  Missing: t('Missing'),
+  Unknown: t('Unknown'),
+};
 
 /** The managed objects of all applications that one may see. */
 export function ObjectList() {
@@ -50,9 +59,8 @@ function Objects() {
   const pages = useInfiniteQuery(objectQueries.pages(search));
   const counts = useQuery(objectQueries.counts(search));
   const total = counts.data?.total ?? 0;
-  const number = new Intl.NumberFormat('en').format(total);
   return (
-    <Page title={t('Resources')} about={counts.data && `${number} ${total === 1 ? 'object' : 'objects'}`}>
+    <Page title={t('Resources')} about={counts.data && count(total, '{{n}} object', '{{n}} objects')}>
       <div className="filters">
         <Name value={search.q ?? ''} set={(q) => set({ q })} />
         {filters.map((f) => (
@@ -139,7 +147,7 @@ function Choice(props: { filter: Filter; facet: Facet | undefined; value: string
       placeholder={value.length === 0 ? titles[filter] : ''}
       searchable
       clearable
-      clearButtonProps={{ 'aria-label': `Clear ${titles[filter]}` }}
+      clearButtonProps={{ 'aria-label': t('Clear {{name}}', { name: titles[filter] }) }}
       value={value}
       data={[
         ...found.map((v) => ({ value: v.value, label: `${words[v.value] ?? v.value} (${v.count})` })),
@@ -213,7 +221,7 @@ function Row({ object: o, index }: { object: ListedResource; index: number }) {
         >
           <span className="kind">{o.kind}</span> {o.name}
         </Link>
-        {o.requiresPruning ? t(' · to be pruned') : ''}
+        {o.requiresPruning ? ` · ${t('to be pruned')}` : ''}
       </Table.Td>
       <Table.Td>
         <DriftBadge status={o.status} stale={stale} weight="quiet" />

@@ -1,5 +1,5 @@
 import { under } from '../../../api/root';
-import { t } from '../../../texts';
+import { number, t } from '../../../texts';
 
 /** How a log is read and shown. The address has it, so that a link shows the same. */
 export interface LogOptions {
@@ -61,9 +61,9 @@ export const sinces = [
 ];
 
 export const tails = [
-  { value: '100', label: t('100 lines') },
-  { value: '1000', label: t('1,000 lines') },
-  { value: '10000', label: t('10,000 lines') },
+  { value: '100', label: t('{{n}} lines', { n: number(100) }) },
+  { value: '1000', label: t('{{n}} lines', { n: number(1000) }) },
+  { value: '10000', label: t('{{n}} lines', { n: number(10_000) }) },
   { value: '0', label: t('All lines') },
 ];
 

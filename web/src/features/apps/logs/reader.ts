@@ -92,7 +92,7 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
     const timer = setTimeout(resolve, ms);
     signal.addEventListener('abort', () => {
       clearTimeout(timer);
-      reject(new DOMException(t('The log is no longer read.'), 'AbortError'));
+      reject(new DOMException('The log is no longer read.', 'AbortError'));
     });
   });
 }

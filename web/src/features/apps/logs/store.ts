@@ -1,4 +1,5 @@
 import type { LogEntry } from '../../../api/client';
+import { number, t } from '../../../texts';
 
 export type Level = '' | 'info' | 'warn' | 'error';
 
@@ -198,7 +199,7 @@ export class LogStore {
         pod,
         container,
         '',
-        `${skipped.toLocaleString('en')} lines are missing here: this reader was too slow.`,
+        t('{{n}} lines are missing here: this reader was too slow.', { n: number(skipped) }),
         true,
       );
     if (notice) this.#put(pod, container, time, notice, true);

@@ -1,6 +1,5 @@
 import type { LogEntry } from '../../../api/client';
 import { HubError } from '../../../api/errors';
-import { t } from '../../../texts';
 
 /** How a log ended: whether the hub said that it was the last line. */
 export interface End {
@@ -50,7 +49,7 @@ export async function readLog(address: string, take: (entries: LogEntry[]) => vo
       if (entries.length > 0) take(entries);
     }
   } catch {
-    if (signal.aborted) throw new DOMException(t('The log is no longer read.'), 'AbortError');
+    if (signal.aborted) throw new DOMException('The log is no longer read.', 'AbortError');
     return { complete: false };
   }
 }

@@ -20,7 +20,7 @@ import { Nothing, Problem } from '../../../ui/states';
 import type { AppKey } from '../api';
 import { type AppSearch, changed } from '../search';
 import './logs.css';
-import { t } from '../../../texts';
+import { count, number, t } from '../../../texts';
 import {
   type LogOptions,
   logAddress,
@@ -222,7 +222,7 @@ function SourceTools({ options, set, store }: Tools) {
         data={
           tails.some((tail) => tail.value === String(options.tail))
             ? tails
-            : [...tails, { value: String(options.tail), label: t('{{tail}} lines', { tail: options.tail }) }]
+            : [...tails, { value: String(options.tail), label: t('{{n}} lines', { n: options.tail }) }]
         }
         onChange={(v) => set({ tail: Number(v), line: '' })}
       />
@@ -280,7 +280,7 @@ function SearchTools({
         size="xs"
         className="log-find"
         aria-label={t('Find in the log')}
-        placeholder="Find"
+        placeholder={t('Find')}
         leftSection={<IconSearch size={14} aria-hidden />}
         value={options.find}
         change={(find) => set({ find })}
@@ -290,7 +290,7 @@ function SearchTools({
         error={wrong ? t('This is no regular expression.') : undefined}
       />
       <span className="log-count" role="status">
-        {options.find ? `${place >= 0 ? `${place + 1} of ` : ''}${matches.length.toLocaleString('en')}` : ''}
+        {options.find ? counted(place, matches.length) : ''}
       </span>
       <Tool label={t('Previous match (p)')} act={() => step(-1)}>
         <IconChevronUp size={14} aria-hidden />
@@ -338,13 +338,15 @@ function Tool({ label, on, act, children }: { label: string; on?: boolean; act: 
   );
 }
 
-const counted = (n: number, what: string) => `${n.toLocaleString('en')} ${n === 1 ? what : `${what}s`}`;
+/** How many match, and which of them one is at; -1: at none. */
+const counted = (place: number, total: number) =>
+  place >= 0 ? t('{{n}} of {{total}}', { n: place + 1, total: number(total) }) : number(total);
 
 function Levels({ options, set, store }: Tools) {
   const levels = [
     { level: '', label: t('All') },
-    { level: 'warn', label: counted(store.warnings + store.errors, 'warning') },
-    { level: 'error', label: counted(store.errors, 'error') },
+    { level: 'warn', label: count(store.warnings + store.errors, '{{n}} warning', '{{n}} warnings') },
+    { level: 'error', label: count(store.errors, '{{n}} error', '{{n}} errors') },
   ] as const;
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset has a look of its own
@@ -375,10 +377,10 @@ function ShowTools({
   const [copied, setCopied] = useState('');
   const copy = () => {
     const text = store.shown.map((l) => (options.times && l.time ? `${l.time} ${l.text}` : l.text)).join('\n');
-    const count = store.shown.length === 1 ? '1 line' : `${store.shown.length.toLocaleString('en')} lines`;
+    const done = count(store.shown.length, '{{n}} line copied.', '{{n}} lines copied.');
     const failed = () => setCopied(t('The browser did not let the lines be copied.'));
     if (!navigator.clipboard) failed();
-    else navigator.clipboard.writeText(text).then(() => setCopied(`${count} copied.`), failed);
+    else navigator.clipboard.writeText(text).then(() => setCopied(done), failed);
   };
   const columns = () => set({ columns: options.columns.length > 0 ? [] : commonKeys(store.shown) });
   return (
@@ -421,14 +423,16 @@ function PodList({ store, options, set }: Tools) {
     set({ hidden: options.hidden.includes(pod) ? options.hidden.filter((p) => p !== pod) : [...options.hidden, pod] });
   return (
     <section className="log-pods" aria-label={t('Pods')}>
-      <h4>Pods {store.pods.size}</h4>
-      {[...store.pods].map(([pod, count]) => (
+      <h4>
+        {t('Pods')} {store.pods.size}
+      </h4>
+      {[...store.pods].map(([pod, lines]) => (
         <label key={pod} title={pod}>
           <input type="checkbox" checked={!options.hidden.includes(pod)} onChange={() => toggle(pod)} />
           <span className="log-pod" data-colour={podColour(store, pod)}>
             {podShort(pod)}
           </span>
-          <span className="quiet">{count.toLocaleString('en')}</span>
+          <span className="quiet">{number(lines)}</span>
         </label>
       ))}
     </section>
@@ -448,10 +452,10 @@ function Details({ line, options, set, close }: { line: LogLine; options: LogOpt
       columns: options.columns.includes(key) ? options.columns.filter((c) => c !== key) : [...options.columns, key],
     });
   return (
-    <section className="log-details" aria-label={`Line ${line.n + 1}`}>
+    <section className="log-details" aria-label={t('Line {{n}}', { n: line.n + 1 })}>
       <header>
         <span className="quiet">
-          Line {line.n + 1}, {exact(line.time)}, {line.pod}, {line.container}
+          {t('Line {{n}}', { n: line.n + 1 })}, {exact(line.time)}, {line.pod}, {line.container}
         </span>
         <Button size="xs" variant="default" onClick={link} disabled={!line.time}>
           {t('Copy link')}
@@ -490,7 +494,7 @@ function Details({ line, options, set, close }: { line: LogLine; options: LogOpt
 }
 
 const words: Record<Reading['state'], string> = {
-  reading: 'Live',
+  reading: t('Live'),
   ended: t('Complete: nothing more comes'),
   interrupted: t('Interrupted: reading again soon'),
   failed: '',
@@ -506,11 +510,11 @@ function Foot({ store, reading, options, set }: Tools & { reading: Reading }) {
       </span>
       <span>
         {shown === all
-          ? t('{{n}} lines', { n: all.toLocaleString('en') })
-          : t('{{n}} of {{n2}} lines', { n: shown.toLocaleString('en'), n2: all.toLocaleString('en') })}
+          ? t('{{n}} lines', { n: number(all) })
+          : t('{{n}} of {{total}} lines', { n: number(shown), total: number(all) })}
       </span>
-      {store.gone > 0 && <span>{store.gone.toLocaleString('en')} older lines are no longer held</span>}
-      {store.newest && <span>newest {exact(store.newest)}</span>}
+      {store.gone > 0 && <span>{t('{{n}} older lines are no longer held', { n: number(store.gone) })}</span>}
+      {store.newest && <span>{t('newest {{time}}', { time: exact(store.newest) })}</span>}
       {options.line && (
         <button type="button" className="as-link" onClick={() => set({ line: '' })}>
           {t('Lines around a link; show the newest')}

@@ -59,10 +59,18 @@ const effects: Readonly<Record<string, string>> = {
 /** What running an action changes, as a sentence to confirm. */
 export function effectOf(action: ResourceAction, node: Node, values: Readonly<Record<string, string>>): string {
   const set = Object.entries(values).filter(([, v]) => v !== '');
-  const how = set.length > 0 ? ` with ${set.map(([k, v]) => `${k} ${v}`).join(', ')}` : '';
-  const where = node.namespace ? ` in ${node.namespace}` : '';
-  const what = `${action.displayName || action.name}${how}: ${node.kind} ${node.name}${where}.`;
-  return [what, effects[action.name]].filter(Boolean).join(' ');
+  const title = action.displayName || action.name;
+  const chosen = set.map(([k, v]) => `${k} ${v}`).join(', ');
+  const what = chosen ? t('{{action}} with {{values}}', { action: title, values: chosen }) : title;
+  return [t('{{action}}: {{object}}.', { action: what, object: placed(node) }), effects[action.name]]
+    .filter(Boolean)
+    .join(' ');
+}
+
+/** What an object is called, with its namespace. */
+function placed(node: Node): string {
+  const object = `${node.kind} ${node.name}`;
+  return node.namespace ? t('{{object}} in {{namespace}}', { object, namespace: node.namespace }) : object;
 }
 
 function Offer(props: { appKey: AppKey; project: string; node: Node; action: ResourceAction }) {
@@ -84,7 +92,12 @@ function Offer(props: { appKey: AppKey; project: string; node: Node; action: Res
           notifications.show({
             color: 'teal',
             title: t('{{title}} is done', { title }),
-            message: result.changes.map((c) => `${c.created ? 'Created' : 'Changed'} ${c.kind} ${c.name}`).join(', '),
+            message: result.changes
+              .map((c) => {
+                const object = `${c.kind} ${c.name}`;
+                return c.created ? t('Created {{object}}', { object }) : t('Changed {{object}}', { object });
+              })
+              .join(', '),
           });
         },
       },
@@ -123,7 +136,7 @@ function Offer(props: { appKey: AppKey; project: string; node: Node; action: Res
       {asking && (
         <Confirm
           question={effectOf(action, node, values)}
-          verb={`Run ${title}`}
+          verb={t('Run {{action}}', { action: title })}
           running={run.isPending}
           go={start}
           cancel={() => setAsking(false)}
@@ -171,8 +184,8 @@ function Delete({ appKey, app, node }: Props) {
   const [force, setForce] = useState(false);
   const owned = tree.data?.nodes.filter((n) => n.parent && n.parent === node.uid).length ?? 0;
   const question = [
-    `Deletes ${node.kind} ${node.name}${node.namespace ? ` in ${node.namespace}` : ''}.`,
-    owned > 0 && how !== 'orphan' ? `${owned} objects that it owns go with it.` : '',
+    t('Deletes {{object}}.', { object: placed(node) }),
+    owned > 0 && how !== 'orphan' ? t('{{n}} objects that it owns go with it.', { n: owned }) : '',
     node.managed ? t('Git still has it: self-heal or the next sync creates it again.') : '',
   ];
   return (
@@ -207,7 +220,7 @@ function Delete({ appKey, app, node }: Props) {
       {asking && (
         <Confirm
           question={question.filter(Boolean).join(' ')}
-          verb={`Delete ${node.kind}`}
+          verb={t('Delete {{kind}}', { kind: node.kind })}
           running={remove.isPending}
           go={() => remove.mutate({ force, propagation: how }, { onSuccess: () => setAsking(false) })}
           cancel={() => setAsking(false)}

@@ -65,7 +65,7 @@ function Event({ event: e, objects }: { event: KubernetesEvent; objects: boolean
       </div>
       <span className="quiet event-age" title={exact(e.lastSeen ?? e.firstSeen)}>
         {ago(e.lastSeen ?? e.firstSeen, Date.now())}
-        {e.count > 1 ? `, ${e.count} times` : ''}
+        {e.count > 1 ? `, ${t('{{n}} times', { n: e.count })}` : ''}
       </span>
     </li>
   );

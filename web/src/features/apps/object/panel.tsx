@@ -32,13 +32,13 @@ const tabs = ['summary', 'yaml', 'events', 'logs', 'terminal', 'actions', 'relat
 type Tab = (typeof tabs)[number];
 
 const titles: Record<Tab, string> = {
-  summary: 'Summary',
+  summary: t('Summary'),
   yaml: 'YAML',
-  events: 'Events',
-  logs: 'Logs',
-  terminal: 'Terminal',
-  actions: 'Actions',
-  related: 'Related',
+  events: t('Events'),
+  logs: t('Logs'),
+  terminal: t('Terminal'),
+  actions: t('Actions'),
+  related: t('Related'),
 };
 
 /** Below this width the panel takes the whole page. */
@@ -79,8 +79,9 @@ function Frame({ appKey, app, search, go, close, object }: Props & { object: Ref
       <header>
         <div className="object-title">
           <Text size="xs" c="dimmed">
-            {object.kind}
-            {object.namespace ? ` in ${object.namespace}` : ''}
+            {object.namespace
+              ? t('{{object}} in {{namespace}}', { object: object.kind, namespace: object.namespace })
+              : object.kind}
             {app.status?.capstan?.cluster ? `, ${app.status.capstan.cluster}` : ''}
           </Text>
           <h3 ref={heading} tabIndex={-1}>

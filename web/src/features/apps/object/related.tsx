@@ -1,5 +1,5 @@
 import type { Node } from '../../../api/client';
-import { t } from '../../../texts';
+import { number, t } from '../../../texts';
 import { HealthBadge } from '../../../ui/badges';
 import { Nothing } from '../../../ui/states';
 import { nodeId } from '../model';
@@ -42,7 +42,9 @@ function Objects({ title, nodes, open }: { title: string; nodes: Node[]; open: (
           </li>
         ))}
       </ul>
-      {nodes.length > listed && <p className="quiet">{nodes.length - listed} more are in the tree.</p>}
+      {nodes.length > listed && (
+        <p className="quiet">{t('{{n}} more are in the tree.', { n: number(nodes.length - listed) })}</p>
+      )}
     </section>
   );
 }

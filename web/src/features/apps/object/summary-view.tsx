@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import type { Node } from '../../../api/client';
 import { ago, exact } from '../../../format/format';
-import { t } from '../../../texts';
+import { number, t } from '../../../texts';
 import { Shape, type ShapeName, type Tone } from '../../../ui/shapes';
 import { Screen } from '../../../ui/states';
 import { type AppKey, appQueries } from '../api';
@@ -156,7 +156,7 @@ function ContainerRow({ c, openLogs }: { c: Container; openLogs: (container: str
           >
             {c.name}
           </button>
-          {c.kind === 'init' ? t(' init') : ''}
+          {c.kind === 'init' ? ` ${t('init')}` : ''}
         </td>
         <td>
           <Word tone={c.tone}>{c.state}</Word>
@@ -186,7 +186,7 @@ function Conditions({ items }: { items: Condition[] }) {
             <span className="quiet breakable">
               {[c.reason, c.message].filter(Boolean).join(': ')}
               {c.since && (
-                <span title={exact(c.since)}>{t(' since {{time}}', { time: ago(c.since, Date.now()) })}</span>
+                <span title={exact(c.since)}> {t('since {{time}}', { time: ago(c.since, Date.now()) })}</span>
               )}
             </span>
           </li>
@@ -200,12 +200,14 @@ function Keys({ keys }: { keys: Summary['keys'] }) {
   if (keys.length === 0) return null;
   return (
     <section aria-label={t('Keys')}>
-      <h4>Keys {keys.length}</h4>
+      <h4>
+        {t('Keys')} {keys.length}
+      </h4>
       <dl className="facts-list">
         {keys.map((k) => (
           <Fact
             key={k.name}
-            row={{ label: k.name, value: k.size === undefined ? 'masked' : `${k.size.toLocaleString('en')} bytes` }}
+            row={{ label: k.name, value: k.size === undefined ? t('masked') : t('{{n}} bytes', { n: number(k.size) }) }}
           />
         ))}
       </dl>
@@ -218,7 +220,9 @@ function Labels({ live }: { live: unknown }) {
   if (labels.length === 0) return null;
   return (
     <section aria-label={t('Labels')}>
-      <h4>Labels {labels.length}</h4>
+      <h4>
+        {t('Labels')} {labels.length}
+      </h4>
       <ul className="labels">
         {labels.map(([k, v]) => (
           <li key={k} className="mono breakable">

@@ -57,12 +57,12 @@ function pairs(value: unknown): string {
 
 function images(live: unknown): Row[] {
   const containers = list(live, 'spec.template.spec.containers');
-  return containers.flatMap((c) => row(`Image of ${text(c, 'name')}`, text(c, 'image'), code));
+  return containers.flatMap((c) => row(t('Image of {{name}}', { name: text(c, 'name') }), text(c, 'image'), code));
 }
 
 function replicas(ready: number, wanted: number): Row {
   const tone: Tone = ready >= wanted ? 'ok' : ready === 0 ? 'failed' : 'attention';
-  return { label: t('Replicas'), value: `${ready} of ${wanted} ready`, tone };
+  return { label: t('Replicas'), value: t('{{ready}} of {{wanted}} ready', { ready, wanted }), tone };
 }
 
 const workload: Rows = (live) => {
@@ -70,7 +70,9 @@ const workload: Rows = (live) => {
   const updated = number(live, 'status.updatedReplicas');
   return [
     replicas(number(live, 'status.readyReplicas'), wanted),
-    ...(updated < wanted ? row(t('Updated'), `${updated} of ${wanted}`, { tone: 'working' }) : []),
+    ...(updated < wanted
+      ? row(t('Updated'), t('{{n}} of {{total}}', { n: updated, total: wanted }), { tone: 'working' })
+      : []),
     ...row(t('Strategy'), text(live, 'spec.strategy.type') || text(live, 'spec.updateStrategy.type')),
     ...images(live),
     ...row(t('Selector'), pairs(at(live, 'spec.selector.matchLabels')), code),
@@ -111,8 +113,11 @@ const service: Rows = (live) => [
   ),
   ...list(live, 'spec.ports').flatMap((p) =>
     row(
-      `Port ${text(p, 'name') || text(p, 'port')}`,
-      `${text(p, 'port')} to ${text(p, 'targetPort') || text(p, 'port')}/${text(p, 'protocol') || 'TCP'}`,
+      t('Port {{port}}', { port: text(p, 'name') || text(p, 'port') }),
+      t('{{from}} to {{to}}', {
+        from: text(p, 'port'),
+        to: `${text(p, 'targetPort') || text(p, 'port')}/${text(p, 'protocol') || 'TCP'}`,
+      }),
       code,
     ),
   ),
@@ -123,7 +128,10 @@ function paths(rule: unknown): string {
   return list(rule, 'http.paths')
     .map((p) => {
       const port = text(p, 'backend.service.port.number') || text(p, 'backend.service.port.name');
-      return `${text(p, 'path') || '/'} to ${text(p, 'backend.service.name')}:${port}`;
+      return t('{{from}} to {{to}}', {
+        from: text(p, 'path') || '/',
+        to: `${text(p, 'backend.service.name')}:${port}`,
+      });
     })
     .join(', ');
 }
@@ -132,7 +140,7 @@ const ingress: Rows = (live) => [
   ...row(t('Class'), text(live, 'spec.ingressClassName')),
   ...list(live, 'spec.rules').flatMap((r) => row(text(r, 'host') || t('any host'), paths(r), code)),
   ...row(
-    t('TLS'),
+    'TLS',
     list(live, 'spec.tls')
       .flatMap((item) => list(item, 'hosts').map((h) => text(h)))
       .join(', '),
@@ -152,11 +160,17 @@ const job: Rows = (live) => {
   const wanted = number(live, 'spec.completions', 1);
   const done = number(live, 'status.succeeded');
   return [
-    { label: t('Completions'), value: `${done} of ${wanted}`, tone: done >= wanted ? 'ok' : 'working' },
+    {
+      label: t('Completions'),
+      value: t('{{n}} of {{total}}', { n: done, total: wanted }),
+      tone: done >= wanted ? 'ok' : 'working',
+    },
     ...row(t('Running'), text(live, 'status.active')),
-    ...row(t('Failed'), failed ? `${failed} of at most ${number(live, 'spec.backoffLimit', 6)}` : '', {
-      tone: 'failed',
-    }),
+    ...row(
+      t('Failed'),
+      failed ? t('{{n}} of at most {{most}}', { n: failed, most: number(live, 'spec.backoffLimit', 6) }) : '',
+      { tone: 'failed' },
+    ),
     ...row(t('Started'), text(live, 'status.startTime')),
     ...row(t('Completed'), text(live, 'status.completionTime')),
     ...images(live),
@@ -165,9 +179,9 @@ const job: Rows = (live) => {
 
 const cronJob: Rows = (live) => [
   ...row(t('Schedule'), [text(live, 'spec.schedule'), text(live, 'spec.timeZone')].filter(Boolean).join(' '), code),
-  ...(at(live, 'spec.suspend') === true ? row(t('Suspended'), 'yes', { tone: 'paused' }) : []),
+  ...(at(live, 'spec.suspend') === true ? row(t('Suspended'), t('yes'), { tone: 'paused' }) : []),
   ...row(t('Running'), String(list(live, 'status.active').length)),
-  ...row(t('Last started'), text(live, 'status.lastScheduleTime') || 'never'),
+  ...row(t('Last started'), text(live, 'status.lastScheduleTime') || t('never')),
   ...row(t('Last success'), text(live, 'status.lastSuccessfulTime')),
   ...row(t('Concurrency'), text(live, 'spec.concurrencyPolicy')),
 ];
@@ -193,7 +207,11 @@ const autoscaler: Rows = (live) => [
   ...row(t('Target'), `${text(live, 'spec.scaleTargetRef.kind')} ${text(live, 'spec.scaleTargetRef.name')}`.trim()),
   ...row(
     t('Replicas'),
-    `${text(live, 'status.currentReplicas') || '0'} now, ${text(live, 'spec.minReplicas') || '1'} to ${text(live, 'spec.maxReplicas')}`,
+    t('{{current}} now, {{least}} to {{most}}', {
+      current: text(live, 'status.currentReplicas') || '0',
+      least: text(live, 'spec.minReplicas') || '1',
+      most: text(live, 'spec.maxReplicas'),
+    }),
   ),
 ];
 
@@ -218,7 +236,7 @@ function ended(state: Fields): { word: string; tone: Tone; message: string; at: 
   const exit = number(state, 'terminated.exitCode');
   const reason = text(state, 'terminated.reason');
   return {
-    word: exit === 0 ? t('Completed') : t('{{reason}}, exit {{exit}}', { reason: reason || 'Failed', exit }),
+    word: exit === 0 ? t('Completed') : t('{{reason}}, exit {{exit}}', { reason: reason || t('Failed'), exit }),
     tone: exit === 0 ? 'ok' : 'failed',
     message: text(state, 'terminated.message'),
     at: text(state, 'terminated.finishedAt'),

@@ -5,6 +5,7 @@ import { EditorView, lineNumbers } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
 import { useComputedColorScheme } from '@mantine/core';
 import { useEffect, useRef } from 'react';
+import { t } from '../../../texts';
 
 const colours = {
   '&': { fontSize: '12px', backgroundColor: 'var(--raised)', color: 'var(--text)' },
@@ -21,6 +22,15 @@ const onDark = HighlightStyle.define([
   { tag: [tags.string, tags.content], color: '#e9ecf1' },
   { tag: [tags.number, tags.bool, tags.null], color: '#bda9ff' },
 ]);
+
+/** What the editor says of its own. */
+const phrases = {
+  'Control character': t('Control character'),
+  'Fold line': t('Fold line'),
+  'Unfold line': t('Unfold line'),
+  'folded code': t('folded code'),
+  unfold: t('unfold'),
+};
 
 /** YAML that is only read: with colours, numbers of lines, and parts that can be folded. */
 export function YamlText({ text, name }: { text: string; name: string }) {
@@ -45,6 +55,7 @@ export function YamlText({ text, name }: { text: string; name: string }) {
         EditorView.theme(colours, { dark }),
         syntaxHighlighting(dark ? onDark : onLight),
         EditorState.readOnly.of(true),
+        EditorState.phrases.of(phrases),
       ],
     });
     return () => view.destroy();

@@ -67,7 +67,7 @@ export default function ObjectYaml({ appKey, app, node }: { appKey: AppKey; app:
         )}
       </Group>
       {form === 'live' ? (
-        <Screen query={live}>{(o) => <YamlText text={yamlOf(o, managed)} name="Live YAML" />}</Screen>
+        <Screen query={live}>{(o) => <YamlText text={yamlOf(o, managed)} name={t('Live YAML')} />}</Screen>
       ) : (
         <Desired appKey={appKey} node={node} form={form} />
       )}
@@ -83,7 +83,7 @@ function Desired({ appKey, node, form }: { appKey: AppKey; node: Node; form: For
         if (!d) return <Nothing title={t('Git does not describe this object.')} />;
         if (form === 'desired') {
           return d.desired ? (
-            <YamlText text={yamlOf(d.desired, false)} name="Desired YAML" />
+            <YamlText text={yamlOf(d.desired, false)} name={t('Desired YAML')} />
           ) : (
             <Nothing title={t('The object is no longer in Git.')} />
           );
@@ -111,9 +111,11 @@ export function readEdit(live: unknown, text: string): { patch: string; problem:
       ? { patch: '', problem: t('Nothing is changed yet.') }
       : { patch: JSON.stringify(patch), problem: '' };
   } catch (error) {
+    const why = error instanceof Error ? error.message.split('\n')[0] : undefined;
     return {
       patch: '',
-      problem: `The text is no YAML: ${error instanceof Error ? error.message.split('\n')[0] : 'it cannot be read'}`,
+      problem:
+        why === undefined ? t('The text is no YAML: it cannot be read') : t('The text is no YAML: {{why}}', { why }),
     };
   }
 }

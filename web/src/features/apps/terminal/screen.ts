@@ -1,6 +1,6 @@
 import { FitAddon } from '@xterm/addon-fit';
 import { type ITheme, Terminal } from '@xterm/xterm';
-import { t } from '../../../texts';
+import { number, t } from '../../../texts';
 import { safeURL } from '../annotations';
 import type { Size } from './session';
 import { openStrictly } from './strict';
@@ -105,7 +105,7 @@ export class TerminalScreen {
     this.terminal.write(bytes, () => {
       this.waiting -= bytes.length;
       if (this.waiting > 0 || this.left === 0) return;
-      const said = `${this.left.toLocaleString('en')} bytes came faster than they can be shown`;
+      const said = t('{{n}} bytes came faster than they can be shown', { n: number(this.left) });
       this.left = 0;
       this.say(said);
     });

@@ -9,18 +9,12 @@ import { Nothing, Screen } from '../../../ui/states';
 import { type AppKey, appQueries } from '../api';
 import { list, text } from '../object/read';
 import '@xterm/xterm/css/xterm.css';
-import { t } from '../../../texts';
+import { count, t } from '../../../texts';
 import { copy, TerminalScreen } from './screen';
 import { type Ended, Session, type Started } from './session';
 import './terminal.css';
 
-const shells = [
-  { value: '', label: t('First that is there') },
-  { value: 'bash', label: 'bash' },
-  { value: 'sh', label: 'sh' },
-  { value: 'powershell', label: 'powershell' },
-  { value: 'cmd', label: 'cmd' },
-];
+const shells = [{ value: '', label: t('First that is there') }, 'bash', 'sh', 'powershell', 'cmd'];
 
 type State = { is: 'idle' } | { is: 'opening' } | { is: 'open'; started: Started } | { is: 'ended'; ended: Ended };
 
@@ -46,14 +40,9 @@ export default function TerminalTab({ appKey, node }: { appKey: AppKey; node: No
 
 /** How long something may last, in words. */
 export function length(seconds: number): string {
-  const units: [string, number][] = [
-    ['hour', 3600],
-    ['minute', 60],
-    ['second', 1],
-  ];
-  const [unit, size] = units.find(([, n]) => seconds >= n) ?? ['second', 1];
-  const n = Math.round(seconds / size);
-  return `${n} ${unit}${n === 1 ? '' : 's'}`;
+  if (seconds >= 3600) return count(Math.round(seconds / 3600), '{{n}} hour', '{{n}} hours');
+  if (seconds >= 60) return count(Math.round(seconds / 60), '{{n}} minute', '{{n}} minutes');
+  return count(Math.round(seconds), '{{n}} second', '{{n}} seconds');
 }
 
 interface Props {
@@ -161,6 +150,24 @@ function useTerminal() {
   return { ground, choices, state, open, end, screen: () => held.current.screen };
 }
 
+/** What runs where, and what ends it. */
+function whatRuns(started: Started): string {
+  const { container } = started;
+  const command = started.command.join(' ');
+  const most = started.maxSeconds ? length(started.maxSeconds) : '';
+  const idle = started.idleSeconds ? length(started.idleSeconds) : '';
+  if (most && idle)
+    return t('{{command}} in {{container}}, ends after {{most}}, or {{idle}} without typing.', {
+      command,
+      container,
+      most,
+      idle,
+    });
+  if (most) return t('{{command}} in {{container}}, ends after {{most}}.', { command, container, most });
+  if (idle) return t('{{command}} in {{container}}, or {{idle}} without typing.', { command, container, idle });
+  return t('{{command}} in {{container}}.', { command, container });
+}
+
 /** How the session is, and what limits it. */
 function StateLine({ state }: { state: State }) {
   return (
@@ -177,10 +184,7 @@ function StateLine({ state }: { state: State }) {
         <>
           <StateMark look={{ label: t('Open'), tone: 'ok', shape: 'running' }} />
           <Text size="sm" c="dimmed">
-            {state.started.command.join(' ')} in {state.started.container}
-            {state.started.maxSeconds ? `, ends after ${length(state.started.maxSeconds)}` : ''}
-            {state.started.idleSeconds ? `, or ${length(state.started.idleSeconds)} without typing` : ''}. Shift-Escape
-            leaves the screen.
+            {whatRuns(state.started)} {t('Shift-Escape leaves the screen.')}
           </Text>
         </>
       )}
@@ -196,12 +200,15 @@ function End({ ended }: { ended: Ended }) {
     <>
       <StateMark look={{ label: t('Ended'), tone: well ? 'unknown' : 'attention', shape: well ? 'done' : 'failed' }} />
       <span className="breakable">
-        {code === undefined ? sentence(ended.reason) : `The shell has ended with code ${code}.`}
+        {code === undefined ? sentence(ended.reason) : t('The shell has ended with code {{code}}.', { code })}
         {ended.fix && ` ${sentence(ended.fix)}`}
       </span>
     </>
   );
 }
+
+const copyKeys = 'Ctrl-Shift-C';
+const pasteKeys = 'Ctrl-Shift-V';
 
 function Clipboard({ screen, typing }: { screen: () => TerminalScreen | undefined; typing: boolean }) {
   return (
@@ -210,7 +217,7 @@ function Clipboard({ screen, typing }: { screen: () => TerminalScreen | undefine
         size="xs"
         variant="default"
         leftSection={<IconCopy size={14} aria-hidden />}
-        title={t('Ctrl-Shift-C')}
+        title={copyKeys}
         onClick={() => void copy(screen()?.terminal.getSelection() ?? '')}
       >
         {t('Copy')}
@@ -219,7 +226,7 @@ function Clipboard({ screen, typing }: { screen: () => TerminalScreen | undefine
         size="xs"
         variant="default"
         leftSection={<IconClipboard size={14} aria-hidden />}
-        title={t('Ctrl-Shift-V')}
+        title={pasteKeys}
         disabled={!typing}
         onClick={async () => {
           const pasted = await navigator.clipboard?.readText().catch(() => '');
@@ -234,14 +241,14 @@ function Clipboard({ screen, typing }: { screen: () => TerminalScreen | undefine
 }
 
 const keys = [
-  { label: t('Esc'), sends: '\x1b' },
-  { label: t('Tab'), sends: '\t' },
-  { label: t('Ctrl-C'), sends: '\x03' },
-  { label: t('Ctrl-D'), sends: '\x04' },
-  { label: '↑', name: 'Up', sends: '\x1b[A' },
-  { label: '↓', name: 'Down', sends: '\x1b[B' },
-  { label: '←', name: 'Left', sends: '\x1b[D' },
-  { label: '→', name: 'Right', sends: '\x1b[C' },
+  { key: 'Esc', sends: '\x1b' },
+  { key: 'Tab', sends: '\t' },
+  { key: 'Ctrl-C', sends: '\x03' },
+  { key: 'Ctrl-D', sends: '\x04' },
+  { key: '↑', name: t('Up'), sends: '\x1b[A' },
+  { key: '↓', name: t('Down'), sends: '\x1b[B' },
+  { key: '←', name: t('Left'), sends: '\x1b[D' },
+  { key: '→', name: t('Right'), sends: '\x1b[C' },
 ] as const;
 
 /** Keys that a phone does not have. */
@@ -251,12 +258,12 @@ function Keys({ press }: { press: (keys: string) => void }) {
       {keys.map((k) => (
         <button
           type="button"
-          key={k.label}
-          aria-label={'name' in k ? k.name : k.label}
+          key={k.key}
+          aria-label={'name' in k ? k.name : k.key}
           onPointerDown={(e) => e.preventDefault()}
           onClick={() => press(k.sends)}
         >
-          {k.label}
+          {k.key}
         </button>
       ))}
     </fieldset>
