@@ -62,7 +62,7 @@ export function sentence(message: string): string {
   const text = message.trim();
   if (text === '') return '';
   const first = /^\w+\.\w/.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1);
-  return /[.!?…]$/.test(first) ? first : `${first}.`;
+  return /[.!?…。！？]$/.test(first) ? first : `${first}.`;
 }
 
 export interface Words {

@@ -22,28 +22,50 @@ export function may(me: Me | undefined, resource: string, action: string, projec
 }
 
 const verbs: Record<string, string> = {
-  get: 'see',
-  update: 'change',
-  rollback: 'roll back',
+  get: t('see'),
+  create: t('create'),
+  update: t('change'),
+  delete: t('delete'),
+  sync: t('sync'),
+  rollback: t('roll back'),
   'set-quota': t('set quotas of'),
 };
-const things: Record<string, string> = { audit: t('the audit log'), gpgkeys: t('GnuPG keys') };
+const things: Record<string, string> = {
+  accounts: t('accounts'),
+  applications: t('applications'),
+  audit: t('the audit log'),
+  certificates: t('certificates'),
+  clusters: t('clusters'),
+  gpgkeys: t('GnuPG keys'),
+  logs: t('logs'),
+  projects: t('projects'),
+  repositories: t('repositories'),
+  settings: t('settings'),
+  tenants: t('tenants'),
+};
 
 /** Says what somebody may not do, and which right to ask whom for. */
 export function needed(resource: string, action: string, project?: string): string {
   const verb = verbs[action] ?? (action.startsWith('action/') ? t('run actions on') : action);
-  const of = !project ? '' : resource === 'projects' ? ` ${project}` : ` of project ${project}`;
-  const thing = resource === 'projects' && project ? 'project' : (things[resource] ?? resource);
+  const thing = things[resource] ?? resource;
   const object = !project ? '*' : resource === 'projects' ? project : `${project}/*`;
   const admin = resource === 'tenants' ? t('a platform admin') : t('an admin of the tenant');
-  return t('You may not {{verb}} {{thing}}{{of}}. Ask {{admin}} for: {{resource}}, {{action}}, {{object}}.', {
+  const right = `${resource}, ${action}, ${object}`;
+  if (!project)
+    return t('You may not {{verb}} {{thing}}. Ask {{admin}} for: {{right}}.', { verb, thing, admin, right });
+  if (resource === 'projects')
+    return t('You may not {{verb}} project {{project}}. Ask {{admin}} for: {{right}}.', {
+      verb,
+      project,
+      admin,
+      right,
+    });
+  return t('You may not {{verb}} {{thing}} of project {{project}}. Ask {{admin}} for: {{right}}.', {
     verb,
     thing,
-    of,
+    project,
     admin,
-    resource,
-    action,
-    object,
+    right,
   });
 }
 

@@ -2,7 +2,7 @@ import type { Cluster, Repository } from '../api/client';
 import type { Row } from '../features/apps/list/api';
 import { quoted } from '../features/apps/list/terms';
 import { problemOf } from '../features/repositories/model';
-import { t } from '../texts';
+import { count, t } from '../texts';
 import { urgentStates } from '../ui/badges';
 
 /** One thing that somebody should look at. */
@@ -45,7 +45,7 @@ export function concerns(
       key: `cluster ${c.name}`,
       state: 'Stale',
       name: c.name,
-      where: `cluster, ${n} ${n === 1 ? 'application' : 'applications'}`,
+      where: count(n, 'cluster, {{n}} application', 'cluster, {{n}} applications'),
       cause: c.refusal?.message ?? t('the agent is not connected'),
       since: c.lastSeen,
       to: { kind: 'clusters' },
@@ -68,7 +68,7 @@ export function concerns(
       key: `repository ${r.url}`,
       state: 'SourceError',
       name: r.url,
-      where: 'repository',
+      where: t('repository'),
       cause: problemOf(r),
       since: r.connection.fetchedAt,
       to: { kind: 'repositories' },

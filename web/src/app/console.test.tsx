@@ -424,3 +424,15 @@ test('UX-NAV-10 the focus goes to the heading of the page that was opened', asyn
   await waitFor(() => expect(document.activeElement?.textContent).toBe('Clusters'));
   expect(document.activeElement?.tagName).toBe('H2');
 });
+
+test('UX-A11-5 the language is chosen on the sign-in page and in the menu of the account', async () => {
+  answers = { 'GET /api/v1/me': refused };
+  show('/login');
+  await screen.findByRole('group', { name: 'Language' });
+  screen.getByRole('button', { name: '日本語' });
+  cleanup();
+  answers = page(shop({}));
+  show('/clusters');
+  fireEvent.click(await screen.findByRole('button', { name: 'Account' }));
+  await screen.findByRole('menuitemradio', { name: '日本語' });
+});

@@ -3,11 +3,11 @@ import { IconHelpCircle } from '@tabler/icons-react';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { sentence } from '../api/errors';
-import { noticeMutations, noticeQueries } from '../api/notices';
+import { type AutomationPause, noticeMutations, noticeQueries } from '../api/notices';
 import { under } from '../api/root';
 import { useDenied } from '../api/session';
 import { ago, exact } from '../format/format';
-import { t } from '../texts';
+import { Rich, t } from '../texts';
 import { StateMark } from '../ui/badges';
 
 /** What everybody should know, above or below every page. */
@@ -34,7 +34,7 @@ function Banner({ place, banner }: { place: 'top' | 'bottom'; banner: BannerOf |
   if (!banner?.content || (banner.position !== 'both' && banner.position !== place)) return null;
   if (!banner.permanent && closed === banner.content) return null;
   return (
-    <aside className="notice banner" aria-label={t('Banner at the {{place}}', { place })}>
+    <aside className="notice banner" aria-label={place === 'top' ? t('Banner at the top') : t('Banner at the bottom')}>
       {banner.url ? (
         <Anchor href={banner.url} target="_blank" rel="noreferrer">
           {banner.content}
@@ -65,8 +65,7 @@ function Pauses() {
     >
       <StateMark look={paused} weight="quiet" />
       <span>
-        Automation is paused {p.cluster ? `on ${p.cluster}` : 'on every cluster'} by {p.by}{' '}
-        <span title={exact(p.since)}>{ago(p.since, Date.now())}</span>, until {exact(p.until)}: {sentence(p.reason)}
+        <PauseText pause={p} />
       </span>
       {!denied && (
         <Button size="compact-sm" variant="default" loading={resume.isPending} onClick={() => resume.mutate(p.cluster)}>
@@ -75,6 +74,24 @@ function Pauses() {
       )}
     </aside>
   ));
+}
+
+/** What is paused, by whom, since and until when, and why. */
+function PauseText({ pause: p }: { pause: AutomationPause }) {
+  const parts = {
+    by: <>{p.by}</>,
+    since: <span title={exact(p.since)}>{ago(p.since, Date.now())}</span>,
+    until: <>{exact(p.until)}</>,
+    reason: <>{sentence(p.reason)}</>,
+  };
+  return p.cluster ? (
+    <Rich
+      text="Automation is paused on <cluster/> by <by/> <since/>, until <until/>: <reason/>"
+      parts={{ ...parts, cluster: <>{p.cluster}</> }}
+    />
+  ) : (
+    <Rich text="Automation is paused on every cluster by <by/> <since/>, until <until/>: <reason/>" parts={parts} />
+  );
 }
 
 /** Documentation, whom to ask, and the command line for this tenant. */

@@ -11,7 +11,7 @@ import { clusterQueries } from '../features/clusters/api';
 import { connectionLook } from '../features/clusters/model';
 import { repositoryQueries } from '../features/repositories/api';
 import { ago, exact } from '../format/format';
-import { t } from '../texts';
+import { count, number, Rich, t } from '../texts';
 import { healthOrder, StateBadge, StateMark } from '../ui/badges';
 import { Nothing, Problem, Screen } from '../ui/states';
 import { type Concern, concerns, urgentQuery } from './attention';
@@ -45,8 +45,8 @@ export function Overview() {
         <Title order={2}>{t('Overview')}</Title>
         {numbers.data && (
           <Text c="dimmed">
-            {total} {total === 1 ? 'application' : 'applications'}
-            {clusters.data && ` on ${known.length} ${known.length === 1 ? 'cluster' : 'clusters'}`}
+            {count(total, '{{n}} application', '{{n}} applications')}
+            {clusters.data && ` ${count(known.length, 'on {{n}} cluster', 'on {{n}} clusters')}`}
           </Text>
         )}
       </div>
@@ -110,14 +110,19 @@ function FirstSteps({ clusters }: { clusters: number }) {
       <Title order={3}>{t('Three steps to the first application')}</Title>
       <ol className="steps">
         <li data-done={clusters > 0}>
-          <Link to="/clusters">{t('Enrol a cluster')}</Link>: its agent dials out to this hub.
+          <Rich
+            text="<a>Enrol a cluster</a>: its agent dials out to this hub."
+            parts={{ a: <Link to="/clusters" /> }}
+          />
         </li>
         <li>
-          <Link to="/repositories">{t('Add a repository')}</Link>, unless it is public.
+          <Rich text="<a>Add a repository</a>, unless it is public." parts={{ a: <Link to="/repositories" /> }} />
         </li>
         <li>
-          <Link to="/applications/new">{t('Create an application')}</Link> by browsing the repository, or with{' '}
-          <code>capstan apply -f application.yaml</code>. Manifests of Argo CD work as they are.
+          <Rich
+            text="<a>Create an application</a> by browsing the repository, or with <code/>. Manifests of Argo CD work as they are."
+            parts={{ a: <Link to="/applications/new" />, code: <code>capstan apply -f application.yaml</code> }}
+          />
         </li>
       </ol>
     </section>
@@ -144,7 +149,7 @@ function Concerns({
   return (
     <section aria-label={t('Needs you now')}>
       <Title order={3}>
-        Needs you now{' '}
+        {t('Needs you now')}{' '}
         <Text span c="dimmed">
           {complete || all.length > 0 ? all.length + further : ''}
         </Text>
@@ -172,10 +177,13 @@ function Concerns({
       </ul>
       {more > 0 && (
         <Text c="dimmed">
-          {more} more in the{' '}
-          <Link to="/applications" search={{ q: query, sort: '-state' }}>
-            list of applications
-          </Link>
+          <Rich
+            text="<more/> more in the <a>list of applications</a>"
+            parts={{
+              more: <>{number(more)}</>,
+              a: <Link to="/applications" search={{ q: query, sort: '-state' }} />,
+            }}
+          />
         </Text>
       )}
     </section>
@@ -216,7 +224,7 @@ function Clusters({ clusters, counts }: { clusters: Cluster[]; counts: Map<strin
   return (
     <section aria-label={t('Clusters')}>
       <Title order={3}>
-        Clusters{' '}
+        {t('Clusters')}{' '}
         <Text span c="dimmed">
           {clusters.length}
         </Text>
@@ -235,7 +243,7 @@ function Clusters({ clusters, counts }: { clusters: Cluster[]; counts: Map<strin
                     <StateBadge state="Unknown" weight="quiet" />
                   ) : n > 0 ? (
                     <StateMark
-                      look={{ label: `${n} ${n === 1 ? 'needs' : 'need'} you`, tone: 'attention', shape: 'hand' }}
+                      look={{ label: count(n, '{{n}} needs you', '{{n}} need you'), tone: 'attention', shape: 'hand' }}
                       weight="quiet"
                     />
                   ) : (

@@ -1,11 +1,26 @@
 import { useEffect } from 'react';
 import { t } from '../texts';
 
+/** The places of the console by their addresses. */
+const places = new Map([
+  ['overview', t('Overview')],
+  ['applications', t('Applications')],
+  ['clusters', t('Clusters')],
+  ['resources', t('Resources')],
+  ['repositories', t('Repositories')],
+  ['projects', t('Projects')],
+  ['activity', t('Activity')],
+  ['access', t('Access')],
+  ['settings', t('Settings')],
+  ['platform', t('Platform')],
+  ['account', t('Account')],
+]);
+
 /** The title of a page, as tabs and the history of a browser show it: the innermost first. */
 export function pageTitle(path: string, tenant: string): string {
   const [place = '', ...inner] = path.split('/').filter(Boolean).map(decodeURIComponent);
   if (path === '/applications/new') return [t('New application'), tenant, 'Capstan'].filter(Boolean).join(' · ');
-  const word = inner.at(-1) ?? place.slice(0, 1).toUpperCase() + place.slice(1);
+  const word = inner.at(-1) ?? places.get(place) ?? place;
   return [word, tenant, 'Capstan'].filter(Boolean).join(' · ');
 }
 

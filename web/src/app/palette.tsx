@@ -10,7 +10,7 @@ import { HealthCell } from '../features/apps/list/columns';
 import { partOfName } from '../features/apps/list/terms';
 import { clusterQueries } from '../features/clusters/api';
 import { projectQueries } from '../features/projects/api';
-import { t } from '../texts';
+import { number, t } from '../texts';
 import './palette.css';
 
 /** One thing to go to. */
@@ -32,6 +32,9 @@ export interface Place {
 /** How many applications are shown. */
 const most = 8;
 
+/** What the palette opens with, as keys are labelled. */
+const shortcut = 'Ctrl K';
+
 /** How long a pause in typing is, after which the hub is asked. */
 const pause = 120;
 
@@ -52,7 +55,7 @@ export function Palette({ places }: { places: readonly Place[] }) {
       <button type="button" className="palette-button" onClick={() => setOpened(true)}>
         <IconSearch size={14} aria-hidden />
         <span>{t('Go to or find')}</span>
-        <Kbd size="xs">{t('Ctrl K')}</Kbd>
+        <Kbd size="xs">{shortcut}</Kbd>
       </button>
       <ActionIcon
         variant="subtle"
@@ -163,11 +166,11 @@ function useGoals(text: string, places: readonly Place[], close: () => void): { 
     },
     ...more,
   });
-  const goals = places.filter((p) => fits(p.label)).map((p) => to('Page', p.label, () => navigate({ to: p.to })));
+  const goals = places.filter((p) => fits(p.label)).map((p) => to(t('Page'), p.label, () => navigate({ to: p.to })));
   if (words === '') return { goals, asking: false };
   const found = (apps.data?.rows ?? []).map((row) =>
     to(
-      'Application',
+      t('Application'),
       row.name,
       () => navigate({ to: '/applications/$namespace/$name', params: { namespace: row.namespace, name: row.name } }),
       { detail: [row.project, row.cluster].filter(Boolean).join(' / '), mark: <HealthCell row={row} /> },
@@ -176,7 +179,7 @@ function useGoals(text: string, places: readonly Place[], close: () => void): { 
   const total = apps.data?.total ?? 0;
   if (total > 0) {
     found.push(
-      to('List', t('All {{n}} that match', { n: total.toLocaleString('en') }), () =>
+      to(t('List'), t('All {{n}} that match', { n: number(total) }), () =>
         navigate({ to: '/applications', search: { q: query } }),
       ),
     );
@@ -185,10 +188,10 @@ function useGoals(text: string, places: readonly Place[], close: () => void): { 
   goals.push(
     ...found,
     ...named(clusters, (c) => c.name).map((c) =>
-      to('Cluster', c.name, () => navigate({ to: '/clusters/$name', params: { name: c.name } })),
+      to(t('Cluster'), c.name, () => navigate({ to: '/clusters/$name', params: { name: c.name } })),
     ),
     ...named(projects, (p) => p.metadata.name).map((p) =>
-      to('Project', p.metadata.name, () => navigate({ to: '/projects/$name', params: { name: p.metadata.name } })),
+      to(t('Project'), p.metadata.name, () => navigate({ to: '/projects/$name', params: { name: p.metadata.name } })),
     ),
   );
   return { goals, asking: apps.isFetching || settled !== words };

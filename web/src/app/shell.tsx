@@ -23,6 +23,7 @@ import { loginMutations } from '../features/login/api';
 import { exact } from '../format/format';
 import { t } from '../texts';
 import { useHeadingFocus } from '../ui/focus';
+import { LanguageItems } from '../ui/language';
 import { Mark } from '../ui/shapes';
 import { useLive } from './live';
 import { Help, Notices } from './notices';
@@ -39,7 +40,7 @@ const places = [
   { to: '/repositories', label: t('Repositories'), icon: IconGitBranch },
   { to: '/projects', label: t('Projects'), icon: IconFolder },
   { to: '/activity', label: t('Activity'), icon: IconActivity, right: 'audit' },
-  { to: '/access', label: t('Access'), icon: IconKey, right: 'accounts', heading: 'Organisation' },
+  { to: '/access', label: t('Access'), icon: IconKey, right: 'accounts', heading: t('Organisation') },
   { to: '/settings', label: t('Settings'), icon: IconSettings, right: 'settings' },
   { to: '/platform', label: t('Platform'), icon: IconBuilding, right: 'tenants' },
 ] as const;
@@ -67,7 +68,7 @@ export function Shell() {
       <div className="side">
         <div className="brand">
           <Mark />
-          {t('Capstan')}
+          Capstan
         </div>
         <nav aria-label={t('Main')} ref={nav}>
           {places
@@ -105,7 +106,9 @@ export function Shell() {
         <Notices place="top" />
         {!live && asOf !== undefined && (
           <Text role="alert" size="sm" className="offline">
-            Reconnecting to the hub. What you see is as of {exact(new Date(asOf).toISOString())}.
+            {t('Reconnecting to the hub. What you see is as of {{time}}.', {
+              time: exact(new Date(asOf).toISOString()),
+            })}
           </Text>
         )}
         <Outlet />
@@ -170,6 +173,7 @@ function Account({ name }: { name: string | undefined }) {
           {t('Your account')}
         </Menu.Item>
         <ThemeItems />
+        <LanguageItems />
         <Menu.Divider />
         <Menu.Item onClick={() => signOut.mutate()}>{t('Sign out')}</Menu.Item>
       </Menu.Dropdown>

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { ago, exact, shortRevision, took } from './format';
 
 const now = Date.parse('2026-03-01T12:00:00Z');
@@ -31,4 +31,16 @@ test('ROLL-06 how long a deployment took is said in two units', () => {
   expect(took(at(0), at(7300))).toBe('2 h 1 min');
   expect(took(undefined, at(1))).toBe('');
   expect(took(at(9), at(1))).toBe('');
+});
+
+test('UX-A11-5 times are written in the language of the page', async () => {
+  vi.resetModules();
+  localStorage.setItem('capstan-language', 'ja');
+  const format = await import('./format');
+  localStorage.clear();
+  expect(format.ago(undefined, now)).toBe('なし');
+  expect(format.ago('2026-03-01T12:00:00Z', now)).toBe('たった今');
+  expect(format.ago('2026-03-01T09:00:00Z', now)).toBe('3 時間前');
+  expect(format.exact('2026-03-01T12:00:00Z')).toMatch(/^2026\/3\/1 /);
+  expect(format.took('2026-03-01T12:00:00Z', '2026-03-01T14:01:40Z')).toBe('2時間1分');
 });

@@ -1,3 +1,8 @@
+import { language, t } from '../texts';
+
+/** The language of dates, with its region where that matters. */
+export const dateLanguage = language === 'en' ? 'en-GB' : language;
+
 /** The first characters of a commit, as people quote it. */
 export function shortRevision(revision: string | undefined): string {
   return revision ? revision.slice(0, 8) : '–';
@@ -11,8 +16,8 @@ const units: [Intl.RelativeTimeFormatUnit, number][] = [
 ];
 
 // Making a format takes longer than using it, and lists use these in each row.
-const relative = new Intl.RelativeTimeFormat('en', { numeric: 'always', style: 'short' });
-const absolute = new Intl.DateTimeFormat('en-GB', {
+const relative = new Intl.RelativeTimeFormat(language, { numeric: 'always', style: 'short' });
+const absolute = new Intl.DateTimeFormat(dateLanguage, {
   year: 'numeric',
   month: 'numeric',
   day: 'numeric',
@@ -24,13 +29,13 @@ const absolute = new Intl.DateTimeFormat('en-GB', {
 
 /** How long ago something was, in the largest whole unit. */
 export function ago(at: string | undefined, now: number): string {
-  if (!at) return 'never';
+  if (!at) return t('never');
   const seconds = Math.round((now - Date.parse(at)) / 1000);
-  if (seconds < 5) return 'now';
+  if (seconds < 5) return t('now');
   for (const [unit, size] of units) {
     if (seconds >= size) return relative.format(-Math.floor(seconds / size), unit);
   }
-  return 'now';
+  return t('now');
 }
 
 /** An absolute time with its zone, for a hover. */
@@ -43,7 +48,7 @@ export function exact(at: string | undefined): string {
 export function took(from: string | undefined, to: string | undefined): string {
   const seconds = Math.round((Date.parse(to ?? '') - Date.parse(from ?? '')) / 1000);
   if (!Number.isFinite(seconds) || seconds < 0) return '';
-  if (seconds < 60) return `${seconds} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
-  return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  if (seconds < 60) return t('{{s}} s', { s: seconds });
+  if (seconds < 3600) return t('{{min}} min {{s}} s', { min: Math.floor(seconds / 60), s: seconds % 60 });
+  return t('{{h}} h {{min}} min', { h: Math.floor(seconds / 3600), min: Math.floor((seconds % 3600) / 60) });
 }

@@ -122,7 +122,7 @@ export function SectionTitle({
 }
 
 /** A command with a button that copies it. */
-export function Command({ text, label = 'Copy' }: { text: string; label?: string }) {
+export function Command({ text, label = t('Copy') }: { text: string; label?: string }) {
   return (
     <div className="command">
       <pre>{text}</pre>

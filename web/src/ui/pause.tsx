@@ -36,8 +36,13 @@ export function PauseDialog({ cluster, close }: { cluster?: string; close: () =>
         <Stack>
           {pause.error && <Problem error={pause.error} />}
           <Text size="sm">
-            Nothing is synced or healed by itself {cluster ? 'there' : 'on any cluster'} until then. People may still
-            sync. Everybody concerned sees why.
+            {cluster
+              ? t(
+                  'Nothing is synced or healed by itself there until then. People may still sync. Everybody concerned sees why.',
+                )
+              : t(
+                  'Nothing is synced or healed by itself on any cluster until then. People may still sync. Everybody concerned sees why.',
+                )}
           </Text>
           <TextInput
             label={t('Reason')}

@@ -1,24 +1,24 @@
 import { Table } from '@mantine/core';
 import type { ReactNode } from 'react';
 import type { components } from '../api/schema.gen';
-import { t } from '../texts';
+import { number, t } from '../texts';
 import { StateMark } from './badges';
 
 type Item = components['schemas']['QuotaItem'];
 
 const names: Record<string, string> = {
-  applications: 'Applications',
-  clusters: 'Clusters',
-  repositories: 'Repositories',
-  users: 'Members',
-  tokens: 'Tokens',
-  storageBytes: 'Storage',
+  applications: t('Applications'),
+  clusters: t('Clusters'),
+  repositories: t('Repositories'),
+  users: t('Members'),
+  tokens: t('Tokens'),
+  storageBytes: t('Storage'),
   rendersPerMinute: t('Renders in a minute'),
   requestsPerMinute: t('Requests in a minute'),
 };
 
 const amount = (item: Item, value: number) =>
-  item.quota === 'storageBytes' ? `${(value / 1024 ** 2).toFixed(1)} MiB` : value.toLocaleString('en');
+  item.quota === 'storageBytes' ? `${(value / 1024 ** 2).toFixed(1)} MiB` : number(value);
 
 /** What a tenant may have and has. */
 export function QuotaTable({ items, action }: { items: Item[]; action?: (item: Item) => ReactNode }) {
@@ -39,8 +39,8 @@ export function QuotaTable({ items, action }: { items: Item[]; action?: (item: I
             <Table.Td>{names[i.quota] ?? i.quota}</Table.Td>
             <Table.Td>{i.rate ? t('not counted') : amount(i, i.used)}</Table.Td>
             <Table.Td>
-              {i.limit === undefined ? 'none' : amount(i, i.limit)}
-              {i.own && ' (set for this tenant)'}
+              {i.limit === undefined ? t('none') : amount(i, i.limit)}
+              {i.own && ` ${t('(set for this tenant)')}`}
             </Table.Td>
             <Table.Td>
               {(i.reached || (!i.rate && i.limit !== undefined)) && (

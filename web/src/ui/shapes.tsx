@@ -1,5 +1,4 @@
 import type { ReactNode } from 'react';
-import { t } from '../texts';
 
 /** What a state means for whoever looks at it; a colour stands for each. */
 export type Tone = 'ok' | 'working' | 'attention' | 'failed' | 'paused' | 'unknown';
@@ -128,7 +127,7 @@ export function Brand() {
   return (
     <div className="brand">
       <Mark size={24} />
-      {t('Capstan')}
+      Capstan
     </div>
   );
 }

@@ -1,13 +1,13 @@
 import { Badge, Table, Text } from '@mantine/core';
 import type { SyncWindow } from '../api/windows';
-import { exact } from '../format/format';
-import { t } from '../texts';
+import { dateLanguage, exact } from '../format/format';
+import { Rich, t } from '../texts';
 
 /** When a window changes next, in words; in its own zone where the browser knows it. */
 export function clock(moment: string | undefined, zone: string | undefined): string {
   if (!moment) return '';
   const format = (timeZone: string) =>
-    new Intl.DateTimeFormat('en-GB', {
+    new Intl.DateTimeFormat(dateLanguage, {
       weekday: 'short',
       day: 'numeric',
       month: 'short',
@@ -26,12 +26,14 @@ export function clock(moment: string | undefined, zone: string | undefined): str
 /** What a window concerns, in words. */
 export function concerns(w: SyncWindow): string {
   const parts = [
-    w.applications?.length ? `applications ${w.applications.join(', ')}` : '',
-    w.namespaces?.length ? `namespaces ${w.namespaces.join(', ')}` : '',
-    w.clusters?.length ? `clusters ${w.clusters.join(', ')}` : '',
+    w.applications?.length ? t('applications {{names}}', { names: w.applications.join(', ') }) : '',
+    w.namespaces?.length ? t('namespaces {{names}}', { names: w.namespaces.join(', ') }) : '',
+    w.clusters?.length ? t('clusters {{names}}', { names: w.clusters.join(', ') }) : '',
   ].filter(Boolean);
-  if (parts.length === 0) return 'nothing';
-  return parts.join(w.andOperator ? ' and ' : ' or ');
+  if (parts.length === 0) return t('nothing');
+  return parts.reduce((one, other) =>
+    w.andOperator ? t('{{one}} and {{other}}', { one, other }) : t('{{one}} or {{other}}', { one, other }),
+  );
 }
 
 /** What may go on while a window closes an application, in words. */
@@ -39,7 +41,7 @@ export function exceptions(w: SyncWindow): string {
   return [
     w.manualSync ? t('sync by hand') : '',
     w.syncOverrun ? t('what has begun') : '',
-    w.selfHeal ? 'self-heal' : '',
+    w.selfHeal ? t('self-heal') : '',
   ]
     .filter(Boolean)
     .join(', ');
@@ -47,10 +49,10 @@ export function exceptions(w: SyncWindow): string {
 
 function Status({ window: w }: { window: SyncWindow }) {
   const [word, color] = w.error
-    ? ['Unreadable', 'red']
+    ? [t('Unreadable'), 'red']
     : w.active
-      ? ['Active', w.kind === 'deny' ? 'yellow' : 'teal']
-      : ['Inactive', 'gray'];
+      ? [t('Active'), w.kind === 'deny' ? 'yellow' : 'teal']
+      : [t('Inactive'), 'gray'];
   return (
     <Badge variant="light" color={color}>
       {word}
@@ -83,7 +85,10 @@ export function WindowTable({ windows, label }: { windows: SyncWindow[]; label: 
               </Table.Td>
               <Table.Td>{w.kind}</Table.Td>
               <Table.Td>
-                <code>{w.schedule}</code> for {w.duration}
+                <Rich
+                  text="<schedule/> for <duration/>"
+                  parts={{ schedule: <code>{w.schedule}</code>, duration: <>{w.duration}</> }}
+                />
                 <Text size="xs" c="dimmed">
                   {w.timeZone || 'UTC'}
                   {w.description ? ` · ${w.description}` : ''}

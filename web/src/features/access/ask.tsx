@@ -2,19 +2,14 @@ import { Autocomplete, Button, Group, Stack, Table, Text, TextInput } from '@man
 import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { sentence } from '../../api/errors';
-import { t } from '../../texts';
+import { number, t } from '../../texts';
 import { StateMark } from '../../ui/badges';
 import { SectionTitle } from '../../ui/page';
 import { Nothing, Screen } from '../../ui/states';
 import { accessQueries, type Question, type RightDecision, type WhoCan } from './api';
 import { actions, readQuestion } from './model';
 
-const samples = [
-  t('delete applications prod/*'),
-  t('sync applications default/*'),
-  'update settings *',
-  'create clusters *',
-];
+const samples = ['delete applications prod/*', 'sync applications default/*', 'update settings *', 'create clusters *'];
 
 /** Who may do something, or whether somebody may, and by which rule. */
 export function Ask({
@@ -59,7 +54,9 @@ export function Ask({
       </form>
       {!question && (
         <Text c="dimmed">
-          Resources are {Object.keys(actions).join(', ')}. Applications are named project/name, such as prod/checkout.
+          {t('Resources are {{names}}. Applications are named project/name, such as prod/checkout.', {
+            names: Object.keys(actions).join(', '),
+          })}
         </Text>
       )}
       {question && !asked && <Nothing title={t('Write an action, a resource and an object.')} />}
@@ -74,6 +71,7 @@ function Can({ who, question }: { who: string; question: Question }) {
 }
 
 function Decision({ who, decision: d }: { who: string; decision: RightDecision }) {
+  const asked = { who, action: d.action, resource: d.resource, object: d.object };
   return (
     <section aria-label={t('Answer')}>
       <StateMark
@@ -84,7 +82,9 @@ function Decision({ who, decision: d }: { who: string; decision: RightDecision }
         }
       />
       <Text mt="xs">
-        {who} {d.allowed ? 'may' : 'may not'} {d.action} {d.resource} {d.object}.
+        {d.allowed
+          ? t('{{who}} may {{action}} {{resource}} {{object}}.', asked)
+          : t('{{who}} may not {{action}} {{resource}} {{object}}.', asked)}
       </Text>
       <Text c="dimmed">{d.problem ? sentence(d.problem) : reason(d)}</Text>
     </section>
@@ -97,7 +97,9 @@ function reason(d: { rule?: string; source?: string; line?: number; layer?: stri
   return `${d.rule} · ${place(d)}`;
 }
 
-const place = (d: { source?: string; line?: number }) => `${d.source ?? ''}${d.line ? `, line ${d.line}` : ''}`;
+function place({ source = '', line }: { source?: string; line?: number }): string {
+  return line ? t('{{source}}, line {{line}}', { source, line }) : source;
+}
 
 function Who({ question }: { question: Question }) {
   const answer = useQuery(accessQueries.whoCan(question));
@@ -113,7 +115,7 @@ function Who({ question }: { question: Question }) {
               </Button>
             }
           >
-            Who can {question.action} {question.resource} {question.object}
+            {t('Who can {{action}} {{resource}} {{object}}', { ...question })}
           </SectionTitle>
           {d.objects === 0 && (
             <Text c="dimmed">{t('There is no such object now; the rules were asked about the pattern itself.')}</Text>
@@ -140,8 +142,10 @@ function Who({ question }: { question: Question }) {
                       </Text>
                     </Table.Td>
                     <Table.Td className="breakable">
-                      {i.count === d.objects && d.objects > 1 ? `all ${d.objects}` : i.examples.slice(0, 3).join(', ')}
-                      {i.count !== d.objects && i.count > 3 && ` and ${i.count - 3} more`}
+                      {i.count === d.objects && d.objects > 1
+                        ? t('all {{n}}', { n: number(d.objects) })
+                        : i.examples.slice(0, 3).join(', ')}
+                      {i.count !== d.objects && i.count > 3 && ` ${t('and {{n}} more', { n: number(i.count - 3) })}`}
                     </Table.Td>
                     <Table.Td className="breakable">
                       <code>{i.rule}</code>

@@ -2,7 +2,7 @@ import { Table, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useDenied } from '../../api/session';
-import { t } from '../../texts';
+import { number, Rich, t } from '../../texts';
 import { Nothing, Problem, Screen } from '../../ui/states';
 import { accessQueries } from './api';
 import { builtIn, groupsOf, readPolicy, rolesOf } from './model';
@@ -27,11 +27,14 @@ export function Groups() {
         if (groups.length === 0) {
           return (
             <Nothing title={t('No group has rights.')}>
-              Groups come from the claims of a sign-in.{' '}
-              <Link to="/access" search={{ tab: 'policy' }}>
-                {t('Give one a role')}
-              </Link>{' '}
-              with a line such as <code>g, shop-developers, role:readonly</code>.
+              {t('Groups come from the claims of a sign-in.')}{' '}
+              <Rich
+                text="<a>Give one a role</a> with a line such as <code/>."
+                parts={{
+                  a: <Link to="/access" search={{ tab: 'policy' }} />,
+                  code: <code>g, shop-developers, role:readonly</code>,
+                }}
+              />
             </Nothing>
           );
         }
@@ -84,14 +87,14 @@ export function Roles() {
                   <code>{r.name}</code>
                   {d.values['policy.default'] === r.name && (
                     <Text size="xs" c="dimmed">
-                      everybody who is signed in has it
+                      {t('everybody who is signed in has it')}
                     </Text>
                   )}
                 </Table.Td>
                 <Table.Td>
-                  {(builtIn.includes(r.name) || r.name === 'role:platform-admin') && 'built in'}
-                  {r.rules > 0 && ` ${r.rules}`}
-                  {r.denials > 0 && `, ${r.denials} of them deny`}
+                  {(builtIn.includes(r.name) || r.name === 'role:platform-admin') && t('built in')}
+                  {r.rules > 0 && ` ${number(r.rules)}`}
+                  {r.denials > 0 && t(', {{n}} of them deny', { n: number(r.denials) })}
                 </Table.Td>
                 <Table.Td className="breakable">
                   {r.holders.join(', ') || (users.data ? t('nobody') : t('nobody by the policy'))}

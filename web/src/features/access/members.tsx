@@ -80,10 +80,7 @@ export function Members(props: {
                         weight="quiet"
                       />
                     </Table.Td>
-                    <Table.Td className="second">
-                      {u.provider || 'a password'}
-                      {u.origin && `, made by ${u.origin}`}
-                    </Table.Td>
+                    <Table.Td className="second">{signsIn(u)}</Table.Td>
                     <Table.Td className="second" title={exact(u.createdAt)}>
                       {ago(u.createdAt, Date.now())}
                     </Table.Td>
@@ -98,6 +95,12 @@ export function Members(props: {
       {chosen && <Member key={chosen.name} user={chosen} close={() => open(undefined)} />}
     </Stack>
   );
+}
+
+/** What somebody signs in by, and who has made the account unless a person has. */
+function signsIn({ provider, origin }: User): string {
+  const how = provider || t('a password');
+  return origin ? t('{{how}}, made by {{origin}}', { how, origin }) : how;
 }
 
 function RoleBoxes({ chosen, set }: { chosen: string[]; set: (roles: string[]) => void }) {
@@ -180,7 +183,7 @@ function Member({ user, close }: { user: User; close: () => void }) {
     return (
       <Confirm
         title={t('Delete {{name}}?', { name: user.name })}
-        action="Delete the account"
+        action={t('Delete the account')}
         typed={user.name}
         effects={[t('Its sessions and tokens stop working at once.'), t('What it did stays in the activity.')]}
         denied={noDelete}
@@ -321,7 +324,7 @@ function Tokens({ username }: { username: string }) {
       </Group>
       {create.data && (
         <Once
-          what={`Token ${create.data.info.name} of ${username}`}
+          what={t('Token {{name}} of {{username}}', { name: create.data.info.name, username })}
           secret={create.data.token}
           close={() => create.reset()}
         />

@@ -1,3 +1,5 @@
+import { t } from '../../texts';
+
 /** One line of a policy that counts: a rule, or who has a role. */
 export type Line =
   | { kind: 'rule'; line: number; subject: string; resource: string; action: string; object: string; effect: string }
@@ -80,10 +82,11 @@ export function groupsOf(
   };
   for (const l of lines) {
     if (l.kind === 'grant') note(l.subject, l.role, 'policy.csv');
-    if (l.kind === 'rule') note(l.subject, `rule in line ${l.line}`, 'policy.csv');
+    if (l.kind === 'rule') note(l.subject, t('rule in line {{line}}', { line: l.line }), 'policy.csv');
   }
   for (const p of projects) {
-    for (const r of p.roles) for (const g of r.groups) note(g, `proj:${p.name}:${r.name}`, `project ${p.name}`);
+    for (const r of p.roles)
+      for (const g of r.groups) note(g, `proj:${p.name}:${r.name}`, t('project {{name}}', { name: p.name }));
   }
   return [...all.values()].sort((a, b) => a.name.localeCompare(b.name));
 }

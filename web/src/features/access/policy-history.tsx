@@ -32,7 +32,7 @@ export function PolicyHistory({ settings, version, show }: Props) {
               {items.map((v) => (
                 <li key={v.number}>
                   <Button variant="subtle" size="compact-sm" onClick={() => show(String(v.number))}>
-                    Version {v.number}
+                    {t('Version {{number}}', { number: v.number })}
                   </Button>
                   <Origin version={v} />
                 </li>
@@ -52,10 +52,12 @@ export function PolicyHistory({ settings, version, show }: Props) {
 }
 
 function Origin({ version: v }: { version: PolicyVersion }) {
+  const values = { by: v.by || t('unknown'), time: ago(v.at, Date.now()), keys: v.changed.join(', ') };
   return (
     <Text size="xs" c="dimmed" className="breakable" title={exact(v.at)}>
-      {v.by || 'unknown'}, {ago(v.at, Date.now())}
-      {v.reverts ? `, back to version ${v.reverts}` : ''}: {v.changed.join(', ')}
+      {v.reverts
+        ? t('{{by}}, {{time}}, back to version {{reverts}}: {{keys}}', { ...values, reverts: v.reverts })
+        : t('{{by}}, {{time}}: {{keys}}', values)}
     </Text>
   );
 }
@@ -72,13 +74,13 @@ function Past({ settings, number, close }: { settings: number; number: string; c
             <Origin version={version} />
             <section aria-label={t('What it changed')}>
               <SectionTitle>{t('What it changed')}</SectionTitle>
-              <Changes all={changes} none="It changed nothing that you may read." />
+              <Changes all={changes} none={t('It changed nothing that you may read.')} />
             </section>
             <section aria-label={t('What going back changes')}>
               <SectionTitle>{t('What going back to it changes')}</SectionTitle>
               <Changes
                 all={since.map((c) => ({ key: c.key, before: c.after, after: c.before }))}
-                none="The policy is as it was then."
+                none={t('The policy is as it was then.')}
               />
             </section>
             {revert.error && <Problem error={revert.error} />}

@@ -20,7 +20,7 @@ import {
   type PolicyValues,
 } from './api';
 import './access.css';
-import { t } from '../../texts';
+import { number, t } from '../../texts';
 import { builtIn, choices, readPolicy } from './model';
 import { PolicyHistory } from './policy-history';
 
@@ -216,7 +216,12 @@ function Checks({
       {({ state, effects, more }) => (
         <Stack gap="lg">
           <section aria-label={t('Tests')}>
-            <SectionTitle count={`${tests - Math.min(tests, state.failedTests.length)} of ${tests} pass`}>
+            <SectionTitle
+              count={t('{{passed}} of {{n}} pass', {
+                passed: number(tests - Math.min(tests, state.failedTests.length)),
+                n: number(tests),
+              })}
+            >
               {t('Tests')}
             </SectionTitle>
             {state.problems.map((p) => (
@@ -241,7 +246,7 @@ function Checks({
             )}
             {state.warnings.map((w) => (
               <Text key={w} size="sm" mt="xs">
-                Note: {sentence(w)}
+                {t('Note: {{text}}', { text: sentence(w) })}
               </Text>
             ))}
           </section>
@@ -263,7 +268,7 @@ function Checks({
 }
 
 function Effect({ effect: e }: { effect: PolicyEffect }) {
-  const who = e.subject || 'Everybody';
+  const who = e.subject || t('Everybody');
   const parts = [
     { label: t('Gains'), tone: 'ok', shape: 'done', names: e.gained, count: e.gainedCount ?? e.gained.length },
     { label: t('Loses'), tone: 'failed', shape: 'barred', names: e.lost, count: e.lostCount ?? e.lost.length },
@@ -279,7 +284,7 @@ function Effect({ effect: e }: { effect: PolicyEffect }) {
               <b>{who}</b> {e.action} {e.resource}
               <Text size="xs" c="dimmed" className="breakable">
                 {p.names.slice(0, 3).join(', ')}
-                {p.count > 3 && ` and ${p.count - Math.min(3, p.names.length)} more`}
+                {p.count > 3 && ` ${t('and {{n}} more', { n: number(p.count - Math.min(3, p.names.length)) })}`}
               </Text>
             </div>
           </div>

@@ -6,7 +6,7 @@ import { absolute } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { under } from '../../api/root';
 import { useDenied } from '../../api/session';
-import { t } from '../../texts';
+import { Rich, t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { CodeEditor } from '../../ui/code-editor';
@@ -105,7 +105,10 @@ function Setup({ stored, test, show }: Props & { stored: StoredSignIn }) {
         onChange={(next) => setKey(next === 'dex.config' ? 'dex.config' : 'oidc.config')}
       />
       <Text size="sm">
-        {t('1. Register this address at the provider, and write what it gave you into')} <code>{key}</code>.
+        <Rich
+          text="1. Register this address at the provider, and write what it gave you into <key/>."
+          parts={{ key: <code>{key}</code> }}
+        />
       </Text>
       <Command text={absolute(callbacks[key])} />
       <CodeEditor
@@ -118,7 +121,7 @@ function Setup({ stored, test, show }: Props & { stored: StoredSignIn }) {
       {references.map((name) => (
         <PasswordInput
           key={name}
-          label={t('Secret ${{name}}', { name })}
+          label={t('Secret {{reference}}', { reference: `$${name}` })}
           description={t('Empty: the one that is stored is used.')}
           autoComplete="off"
           value={secrets[name] ?? ''}
@@ -151,7 +154,7 @@ function Setup({ stored, test, show }: Props & { stored: StoredSignIn }) {
         </ActionButton>
         {address && tested?.id === test && outcome.data?.state === 'waiting' && (
           <Button component="a" target="_blank" rel="noreferrer" href={address}>
-            Go to {begin.data?.provider}
+            {t('Go to {{name}}', { name: begin.data?.provider ?? '' })}
           </Button>
         )}
       </Group>
@@ -179,9 +182,14 @@ function Locals({ enabled }: { enabled: boolean }) {
     <Alert color={enabled ? 'gray' : 'yellow'} role="note" title={t('The way back in')}>
       <Text size="sm">
         {enabled
-          ? 'Local accounts sign in with their passwords as well. They do so until admin.enabled is false. Before that, give one account of yours the capability login, as in accounts.admin: login.'
-          : 'Local accounts sign in no more unless they have the capability login.'}{' '}
-        Whatever is set, the operator of the hub makes a setup link with <code>capstan-hub setup-link</code>.
+          ? t(
+              'Local accounts sign in with their passwords as well. They do so until admin.enabled is false. Before that, give one account of yours the capability login, as in accounts.admin: login.',
+            )
+          : t('Local accounts sign in no more unless they have the capability login.')}{' '}
+        <Rich
+          text="Whatever is set, the operator of the hub makes a setup link with <code/>."
+          parts={{ code: <code>capstan-hub setup-link</code> }}
+        />
       </Text>
       <Link to="/settings" search={{ q: 'admin.enabled' }}>
         {t('Settings of local accounts')}
@@ -203,7 +211,10 @@ export function Report({ test }: { test: SignInTest }) {
       <StateMark look={looks[test.state]} />
       {test.state === 'waiting' && (
         <Text size="sm" c="dimmed" className="breakable">
-          If {test.provider} shows an error about a redirect, it does not know the address {test.callback}.
+          {t('If {{provider}} shows an error about a redirect, it does not know the address {{address}}.', {
+            provider: test.provider,
+            address: test.callback,
+          })}
         </Text>
       )}
       {test.problem && (
@@ -223,8 +234,14 @@ export function Report({ test }: { test: SignInTest }) {
       ))}
       {test.state === 'passed' && (
         <Text size="sm" className="breakable">
-          {t('It would be the account')} <b>{test.account}</b>
-          {test.accountExists ? '.' : ', which the first sign-in makes.'}
+          {test.accountExists ? (
+            <Rich text="It would be the account <b/>." parts={{ b: <b>{test.account}</b> }} />
+          ) : (
+            <Rich
+              text="It would be the account <b/>, which the first sign-in makes."
+              parts={{ b: <b>{test.account}</b> }}
+            />
+          )}
         </Text>
       )}
       {test.mapped && <Mapped mapped={test.mapped} />}

@@ -4,7 +4,7 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { under } from '../../api/root';
 import { meQuery, useDenied } from '../../api/session';
-import { t } from '../../texts';
+import { Rich, t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { Once, SectionTitle } from '../../ui/page';
 import { Nothing, Problem, Screen } from '../../ui/states';
@@ -93,7 +93,10 @@ function Provisioning() {
     <section aria-label={t('Provisioning')}>
       <SectionTitle count={tokens.data?.items.length}>{t('Provisioning by SCIM')}</SectionTitle>
       <Text c="dimmed" mb="xs">
-        An identity provider creates and removes people at <code>/scim/v2</code> with one of these tokens.
+        <Rich
+          text="An identity provider creates and removes people at <code/> with one of these tokens."
+          parts={{ code: <code>/scim/v2</code> }}
+        />
       </Text>
       {create.error && <Problem error={create.error} />}
       <Screen query={tokens}>
@@ -119,7 +122,11 @@ function Provisioning() {
         </ActionButton>
       </Group>
       {create.data && (
-        <Once what={`Token ${create.data.info.name}`} secret={create.data.token} close={() => create.reset()} />
+        <Once
+          what={t('Token {{name}}', { name: create.data.info.name })}
+          secret={create.data.token}
+          close={() => create.reset()}
+        />
       )}
     </section>
   );

@@ -5,7 +5,7 @@ import { useState } from 'react';
 import type { Me } from '../../api/client';
 import { may, meQuery, useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
-import { t } from '../../texts';
+import { count, Rich, t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
@@ -42,7 +42,7 @@ function Members({ name, me }: { name: string; me: string }) {
     <NativeSelect
       aria-label={t('Account')}
       value={name}
-      data={names.map((n) => ({ value: n, label: n === me ? t('{{n}} (you)', { n }) : n }))}
+      data={names.map((n) => ({ value: n, label: n === me ? t('{{name}} (you)', { name: n }) : n }))}
       onChange={(e) => {
         const { value } = e.currentTarget;
         void navigate({ search: value === me ? {} : { user: value } });
@@ -151,8 +151,11 @@ function Sessions({ name, me }: { name: string; me: Me }) {
       >
         <Stack>
           <Text size="sm">
-            {others.length === 1 ? 'One session ends' : `${others.length} sessions end`} at the next request, with open
-            streams. Tokens stay.
+            {count(
+              others.length,
+              'One session ends at the next request, with open streams. Tokens stay.',
+              '{{n}} sessions end at the next request, with open streams. Tokens stay.',
+            )}
           </Text>
           <Group justify="flex-end">
             <Button variant="default" onClick={() => setAsked(false)}>
@@ -229,7 +232,9 @@ function Tokens({ name, me }: { name: string; me: Me }) {
         </ActionButton>
       </div>
       <Text size="sm" c="dimmed" mb="xs">
-        A token acts as {own ? 'you' : name}, with all rights of the account.
+        {own
+          ? t('A token acts as you, with all rights of the account.')
+          : t('A token acts as {{name}}, with all rights of the account.', { name })}
       </Text>
       <Screen
         query={tokens}
@@ -289,7 +294,10 @@ function Tokens({ name, me }: { name: string; me: Me }) {
       <Modal opened={leaving !== undefined} onClose={() => setLeaving(undefined)} title={t('Revoke a token')}>
         <Stack>
           <Text size="sm">
-            Programs that use <b>{leaving?.name}</b> are refused at their next request. This cannot be undone.
+            <Rich
+              text="Programs that use <b/> are refused at their next request. This cannot be undone."
+              parts={{ b: <b>{leaving?.name}</b> }}
+            />
           </Text>
           <Group justify="flex-end">
             <Button variant="default" onClick={() => setLeaving(undefined)}>

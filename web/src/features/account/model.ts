@@ -19,11 +19,11 @@ const systems: [RegExp, string][] = [
 /** What people call the program that a session belongs to. */
 export function deviceName(client: string | undefined): string {
   if (!client) return t('Unknown program');
-  if (client.startsWith('capstan/')) return `Command line ${client.slice('capstan/'.length)}`;
+  if (client.startsWith('capstan/')) return t('Command line {{version}}', { version: client.slice('capstan/'.length) });
   const browser = browsers.find(([pattern]) => pattern.test(client))?.[1];
   if (!browser) return client;
   const system = systems.find(([pattern]) => pattern.test(client))?.[1];
-  return system ? `${browser} on ${system}` : browser;
+  return system ? t('{{browser}} on {{system}}', { browser, system }) : browser;
 }
 
 const soon = 7 * 24 * 3600 * 1000;

@@ -28,8 +28,9 @@ export function NewToken({ username, close }: { username: string; close: () => v
       {made ? (
         <Stack>
           <Text size="sm">
-            Copy the token now: it is shown this once, and nobody can read it later. It works until{' '}
-            {exact(made.info.expiresAt)}.
+            {t('Copy the token now: it is shown this once, and nobody can read it later. It works until {{time}}.', {
+              time: exact(made.info.expiresAt),
+            })}
           </Text>
           <output className="new-token" aria-label={t('Token')}>
             {made.token}

@@ -20,7 +20,7 @@ export function DevicePage() {
   // A code in the address may come from anybody, so it is compared before anything else.
   const [typed, setTyped] = useState(false);
   useEffect(() => {
-    document.title = 'Sign a device in · Capstan';
+    document.title = `${t('Sign a device in')} · Capstan`;
   }, []);
   useEffect(() => {
     if (brought) find.mutate(brought);
@@ -150,11 +150,11 @@ function Decide({ device, compare, problem, busy, decide, other }: DecideProps) 
       )}
       {!device.recent && (
         <Text size="sm">
-          You have signed in more than 15 minutes ago.{' '}
-          <Link to="/login" search={{ to: back, ...(tenant ? { tenant } : {}) }}>
-            {t('Sign in again')}
-          </Link>{' '}
-          to approve.
+          {t('You have signed in more than 15 minutes ago.')}{' '}
+          <Rich
+            text="<a>Sign in again</a> to approve."
+            parts={{ a: <Link to="/login" search={{ to: back, ...(tenant ? { tenant } : {}) }} /> }}
+          />
         </Text>
       )}
       <Group grow>

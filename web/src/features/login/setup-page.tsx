@@ -2,7 +2,7 @@ import { Button, Card, Center, PasswordInput, Stack, Text, TextInput, Title } fr
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useNavigate, useRouterState } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
-import { t } from '../../texts';
+import { Rich, t } from '../../texts';
 import { Brand } from '../../ui/shapes';
 import { Nothing, Problem, Screen } from '../../ui/states';
 import { loginMutations, loginQueries } from './api';
@@ -38,6 +38,13 @@ interface Found {
 
 function SetupForm({ token, found }: { token: string; found: Found }) {
   const { tenant, roles, first } = found;
+  const names = roles.join(', ');
+  const parts = {
+    tenant: <b>{tenant}</b>,
+    roles: (
+      <>{roles.length === 1 ? t('with the role {{names}}', { names }) : t('with the roles {{names}}', { names })}</>
+    ),
+  };
   const [username, setUsername] = useState(first ? 'admin' : '');
   const [password, setPassword] = useState('');
   const navigate = useNavigate();
@@ -53,10 +60,17 @@ function SetupForm({ token, found }: { token: string; found: Found }) {
           {t('Welcome to Capstan')}
         </Title>
         <Text size="sm">
-          {first
-            ? 'This creates the first account of the tenant '
-            : 'This link creates one more account of the tenant '}
-          <b>{tenant}</b>, with the {roles.length === 1 ? 'role' : 'roles'} {roles.join(', ')}. It works once.
+          {first ? (
+            <Rich
+              text="This creates the first account of the tenant <tenant/>, <roles/>. It works once."
+              parts={parts}
+            />
+          ) : (
+            <Rich
+              text="This link creates one more account of the tenant <tenant/>, <roles/>. It works once."
+              parts={parts}
+            />
+          )}
         </Text>
         {setup.error && <Problem error={setup.error} />}
         <TextInput

@@ -6,6 +6,7 @@ import { type FormEvent, useState } from 'react';
 import { worthRetrying } from '../../api/errors';
 import { under } from '../../api/root';
 import { t } from '../../texts';
+import { LanguageChoice } from '../../ui/language';
 import { Brand } from '../../ui/shapes';
 import { Problem } from '../../ui/states';
 import { loginMutations, loginQueries } from './api';
@@ -79,6 +80,7 @@ export function SignInPage() {
             </Text>
           </Stack>
         </form>
+        <LanguageChoice />
       </Card>
     </Center>
   );
