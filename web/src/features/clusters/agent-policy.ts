@@ -31,17 +31,22 @@ function kindOf(value: unknown): string {
 /** A switch, and what it is limited to. */
 function access(label: string, value: unknown): PolicyFact {
   const of = fields(value);
-  if (of['enabled'] !== true) return { label, value: 'not permitted', permitted: false };
+  if (of['enabled'] !== true) return { label, value: t('not permitted'), permitted: false };
+  const namespaces = texts(of['namespaces']).join(', ');
+  const containers = texts(of['containers']).join(', ');
+  const ports = texts(of['ports']).join(', ');
+  const longest = text(of['maxDuration']);
+  const idle = text(of['idleTimeout']);
   const limits = [
-    ['namespaces', texts(of['namespaces']).join(', ')],
-    ['containers', texts(of['containers']).join(', ')],
-    ['ports', texts(of['ports']).join(', ')],
-    ['at most', text(of['maxDuration'])],
-    ['without typing', text(of['idleTimeout'])],
+    namespaces && t('namespaces {{namespaces}}', { namespaces }),
+    containers && t('containers {{containers}}', { containers }),
+    ports && t('ports {{ports}}', { ports }),
+    longest && t('at most {{longest}}', { longest }),
+    idle && t('without typing {{idle}}', { idle }),
   ]
-    .filter(([, limit]) => limit)
-    .map(([name, limit]) => `${name} ${limit}`);
-  return { label, value: limits.length > 0 ? `permitted: ${limits.join('; ')}` : 'permitted', permitted: true };
+    .filter(Boolean)
+    .join('; ');
+  return { label, value: limits ? t('permitted: {{limits}}', { limits }) : t('permitted'), permitted: true };
 }
 
 /** What an owner permits, thing by thing. */
@@ -49,7 +54,7 @@ export function policyFacts(policy: AgentPolicy): PolicyFact[] {
   const rules = fields(policy.rules);
   const yes = (label: string, key: string): PolicyFact => ({
     label,
-    value: rules[key] === true ? 'permitted' : 'not permitted',
+    value: rules[key] === true ? t('permitted') : t('not permitted'),
     permitted: rules[key] === true,
   });
   const list = (label: string, key: string, none: string, show: (value: unknown) => string): PolicyFact => {
@@ -57,16 +62,16 @@ export function policyFacts(policy: AgentPolicy): PolicyFact[] {
     return { label, value: all.length > 0 ? all.map(show).join(', ') : none, permitted: true };
   };
   return [
-    list('Namespaces', 'namespaces', 'all', String),
-    list('Kinds', 'allow', 'all', kindOf),
-    list('Never', 'deny', 'nothing', kindOf),
+    list(t('Namespaces'), 'namespaces', t('all'), String),
+    list(t('Kinds'), 'allow', t('all'), kindOf),
+    list(t('Never'), 'deny', t('nothing'), kindOf),
     yes(t('Delete objects'), 'allowDelete'),
     yes(t('Prune what Git no longer has'), 'allowPrune'),
     yes(t('Changes by people'), 'allowLiveEdit'),
     yes(t('Cluster-scoped objects'), 'allowClusterScoped'),
     yes(t("The agent's own namespace"), 'allowOwnNamespace'),
     access(t('Logs and events'), rules['logs']),
-    access('Terminals', rules['exec']),
-    access('Port-forward', rules['portForward']),
+    access(t('Terminals'), rules['exec']),
+    access(t('Port-forward'), rules['portForward']),
   ];
 }

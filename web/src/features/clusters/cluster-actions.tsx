@@ -3,7 +3,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Cluster } from '../../api/client';
 import { useDenied } from '../../api/session';
-import { t } from '../../texts';
+import { count, t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { Confirm } from '../../ui/page';
 import { PauseDialog } from '../../ui/pause';
@@ -57,7 +57,7 @@ function Revoke({ cluster, close }: Props) {
   return (
     <Confirm
       title={t('Cut off the agent of {{name}}?', { name: cluster.name })}
-      action="Cut the agent off"
+      action={t('Cut the agent off')}
       typed={cluster.name}
       effects={[
         t('Its certificates and open join tokens stop working within five seconds.'),
@@ -80,7 +80,7 @@ function Remove({ cluster, close, gone }: Props & { gone: () => void }) {
   return (
     <Confirm
       title={t('Remove {{name}}?', { name: cluster.name })}
-      action="Remove the cluster"
+      action={t('Remove the cluster')}
       typed={cluster.name}
       effects={plan.data?.effects}
       denied={denied}
@@ -91,7 +91,7 @@ function Remove({ cluster, close, gone }: Props & { gone: () => void }) {
     >
       {plan.data && plan.data.applications > 0 && (
         <Text size="sm">
-          {plan.data.applications} {plan.data.applications === 1 ? 'application uses' : 'applications use'} it.
+          {count(plan.data.applications, '{{n}} application uses it.', '{{n}} applications use it.')}
         </Text>
       )}
     </Confirm>
@@ -104,7 +104,7 @@ function AcceptHub({ cluster, close }: Props) {
   return (
     <Confirm
       title={t("Accept the hub's state for {{name}}?", { name: cluster.name })}
-      action="Accept the state of the hub"
+      action={t('Accept the state of the hub')}
       effects={[
         t('The agent takes over what the hub has, although it has seen newer rows.'),
         t('That deletes nothing. What was decided in the lost rows has to be decided again.'),
@@ -127,9 +127,9 @@ function Keep({ cluster, close }: Props) {
   return (
     <Confirm
       title={t('Which Kubernetes cluster is {{name}}?', { name: cluster.name })}
-      action="Keep this one"
+      action={t('Keep this one')}
       effects={[t('The agent of the other one is refused from now on, and needs an enrolment of its own.')]}
-      denied={chosen ? denied : denied || 'Choose one of them first.'}
+      denied={chosen ? denied : denied || t('Choose one of them first.')}
       error={keep.error}
       pending={keep.isPending}
       danger={false}
@@ -163,8 +163,14 @@ function Upgrade({ cluster, close }: Props) {
       <Stack>
         {upgrade.error && <Problem error={upgrade.error} />}
         <Text size="sm">
-          It runs {cluster.agentVersion ?? 'an unknown version'}. If the new one has not connected after five minutes,
-          the agent goes back by itself.
+          {cluster.agentVersion === undefined
+            ? t(
+                'It runs an unknown version. If the new one has not connected after five minutes, the agent goes back by itself.',
+              )
+            : t(
+                'It runs {{version}}. If the new one has not connected after five minutes, the agent goes back by itself.',
+                { version: cluster.agentVersion },
+              )}
         </Text>
         <TextInput
           label={t('Image')}

@@ -6,7 +6,7 @@ import type { Cluster } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
-import { t } from '../../texts';
+import { count, number, t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { Labels, Page } from '../../ui/page';
@@ -45,12 +45,11 @@ export function ClusterList() {
   const all = clusters.data?.items ?? [];
   const shown = all.filter((c) => matches(c, search.q ?? '', search.state));
   const away = all.filter((c) => c.connection === 'Disconnected').length;
+  const total = count(all.length, '{{n}} cluster', '{{n}} clusters');
   return (
     <Page
       title={t('Clusters')}
-      about={
-        clusters.data && `${all.length} ${all.length === 1 ? 'cluster' : 'clusters'}${away > 0 ? `, ${away} away` : ''}`
-      }
+      about={clusters.data && (away > 0 ? t('{{total}}, {{away}} away', { total, away: number(away) }) : total)}
       actions={
         <>
           <ActionButton variant="default" why={override} onClick={() => set({ pause: 'all' })}>
@@ -168,7 +167,7 @@ function Row({ cluster }: { cluster: Cluster }) {
 export function behind(cluster: Cluster): string {
   if (cluster.connection === 'NeverConnected') return '–';
   const rows = (cluster.seq ?? 0) - (cluster.ackedSeq ?? 0);
-  if (rows > 0) return `${rows} ${rows === 1 ? 'change' : 'changes'}`;
+  if (rows > 0) return count(rows, '{{n}} change', '{{n}} changes');
   const lag = Math.round(cluster.lagSeconds ?? 0);
-  return lag > 0 ? `${lag} s` : 'nothing';
+  return lag > 0 ? `${lag} s` : t('nothing');
 }

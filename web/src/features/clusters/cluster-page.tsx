@@ -7,7 +7,7 @@ import type { Cluster } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
-import { t } from '../../texts';
+import { Rich, t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { DriftBadge, StateBadge, StateMark } from '../../ui/badges';
 import { Fact, Labels, Page, SectionTitle } from '../../ui/page';
@@ -161,14 +161,22 @@ function Trouble({ cluster: c, ask }: { cluster: Cluster; ask: (ask: Ask) => voi
       <Stack gap="xs" align="flex-start">
         {c.refusal && (
           <Text size="sm">
-            {exact(c.refusal.at)} from {c.refusal.address}
-            {c.refusal.agentVersion && `, agent ${c.refusal.agentVersion}`}.
+            {c.refusal.agentVersion
+              ? t('{{time}} from {{address}}, agent {{version}}.', {
+                  time: exact(c.refusal.at),
+                  address: c.refusal.address,
+                  version: c.refusal.agentVersion,
+                })
+              : t('{{time}} from {{address}}.', { time: exact(c.refusal.at), address: c.refusal.address })}
           </Text>
         )}
         {c.quarantine && (
           <>
             <Text size="sm">
-              Since {exact(c.quarantine.since)}. The later one came from {c.quarantine.address}.
+              {t('Since {{time}}. The later one came from {{address}}.', {
+                time: exact(c.quarantine.since),
+                address: c.quarantine.address,
+              })}
             </Text>
             <Button size="compact-sm" onClick={() => ask('keep')}>
               {t('Choose which one keeps it')}
@@ -178,8 +186,10 @@ function Trouble({ cluster: c, ask }: { cluster: Cluster; ask: (ask: Ask) => voi
         {c.rewind && (
           <>
             <Text size="sm">
-              The agent has row {c.rewind.agentSeq}, the log of the hub ended at row {c.rewind.hubSeq}. Nothing is
-              deleted meanwhile.
+              {t(
+                'The agent has row {{agentSeq}}, the log of the hub ended at row {{hubSeq}}. Nothing is deleted meanwhile.',
+                { agentSeq: c.rewind.agentSeq, hubSeq: c.rewind.hubSeq },
+              )}
             </Text>
             <Button size="compact-sm" onClick={() => ask('accept-hub')}>
               {t('Accept the state of the hub')}
@@ -209,7 +219,7 @@ function Applications({ name }: { name: string }) {
         empty={(d) =>
           d.items.length === 0 ? (
             <Nothing title={t('No application is deployed to this cluster.')}>
-              Name it as <code>destination.name</code> of one.
+              <Rich text="Name it as <code>destination.name</code> of one." parts={{ code: <code /> }} />
             </Nothing>
           ) : undefined
         }
@@ -264,11 +274,14 @@ function Applications({ name }: { name: string }) {
 
 function Limits({ cluster: c }: { cluster: Cluster }) {
   const facts: [string, string][] = [
-    ['Address', c.server || 'none: destinations name it by its name'],
-    ['Project', c.scope?.project || 'none: projects list it among their destinations'],
-    ['Namespaces', c.scope?.namespaces?.join(', ') || 'all'],
-    [t('Cluster-scoped objects'), !c.scope?.namespaces?.length || c.scope.clusterResources ? 'managed' : 'left alone'],
-    ['Identity', c.fingerprint ? `kube-system ${c.fingerprint}` : t('not known before its agent connects')],
+    [t('Address'), c.server || t('none: destinations name it by its name')],
+    [t('Project'), c.scope?.project || t('none: projects list it among their destinations')],
+    [t('Namespaces'), c.scope?.namespaces?.join(', ') || t('all')],
+    [
+      t('Cluster-scoped objects'),
+      !c.scope?.namespaces?.length || c.scope.clusterResources ? t('managed') : t('left alone'),
+    ],
+    [t('Identity'), c.fingerprint ? `kube-system ${c.fingerprint}` : t('not known before its agent connects')],
     [t('Upgrades by the hub'), c.upgradable ? t('permitted by the owner') : t('not permitted by the owner')],
   ];
   return (
@@ -318,7 +331,9 @@ function Enrolments({ cluster: c }: { cluster: Cluster }) {
               <Table.Td>
                 {(e.attempts ?? []).map((a) => (
                   <Text size="xs" key={`${a.at} ${a.stage}`} title={exact(a.at)}>
-                    {a.stage === 'issued' ? 'Certificate issued' : `Refused (${a.stage})`}, from {a.address}
+                    {a.stage === 'issued'
+                      ? t('Certificate issued, from {{address}}', { address: a.address })
+                      : t('Refused ({{stage}}), from {{address}}', { stage: a.stage, address: a.address })}
                   </Text>
                 ))}
               </Table.Td>

@@ -181,15 +181,16 @@ function Connect(props: {
           </Group>
           <Command text={commandOf(enrolment, form, choice.mode, namespaces)} />
           <Text size="sm" c="dimmed">
-            The token works once, until {exact(enrolment.expiresAt)}.{' '}
+            {t('The token works once, until {{time}}.', { time: exact(enrolment.expiresAt) })}{' '}
             <Button variant="subtle" size="compact-sm" loading={renewing} onClick={renew}>
               {t('New token')}
             </Button>
           </Text>
           {!connected && (
             <Text size="sm" c="dimmed">
-              If the agent does not arrive, run the check at the same place. It says what is wrong with DNS, proxy, TLS,
-              clock or rights, and changes nothing.{' '}
+              {t(
+                'If the agent does not arrive, run the check at the same place. It says what is wrong with DNS, proxy, TLS, clock or rights, and changes nothing.',
+              )}{' '}
               <CopyButton value={doctorOf(enrolment, form)}>
                 {({ copied, copy }) => (
                   <Button variant="subtle" size="compact-sm" onClick={copy}>

@@ -28,12 +28,13 @@ export type StateFilter = (typeof states)[number];
 
 /** What somebody has to look at, as one sentence; empty: nothing. */
 export function problemOf(cluster: Cluster): string {
-  if (cluster.quarantine) return 'two Kubernetes clusters use its identity, and both are refused';
+  if (cluster.quarantine) return t('two Kubernetes clusters use its identity, and both are refused');
   if (cluster.rewind) return t('its agent has a newer log than the hub, and waits for a decision');
-  if (cluster.refusal) return `an agent was refused: ${cluster.refusal.message}`;
+  if (cluster.refusal) return t('an agent was refused: {{message}}', { message: cluster.refusal.message });
   const phase = cluster.upgrade?.phase;
   if (phase === 'RolledBack' || phase === 'Failed') return cluster.upgrade?.message || t('the last upgrade failed');
-  if (cluster.refused) return `a second agent with its identity was refused from ${cluster.refused.address}`;
+  if (cluster.refused)
+    return t('a second agent with its identity was refused from {{address}}', { address: cluster.refused.address });
   return cluster.connection === 'Disconnected' ? t('its agent is not connected') : '';
 }
 
@@ -56,7 +57,7 @@ export function readLabels(text: string): { labels: Record<string, string>; erro
   const labels: Record<string, string> = {};
   for (const part of text.split(/[\s,]+/).filter(Boolean)) {
     const at = part.indexOf('=');
-    if (at < 1) return { labels, error: `“${part}” is not of the form key=value.` };
+    if (at < 1) return { labels, error: t('“{{part}}” is not of the form key=value.', { part }) };
     labels[part.slice(0, at)] = part.slice(at + 1);
   }
   return { labels, error: '' };
@@ -85,7 +86,7 @@ export type Mode = (typeof modes)[number]['value'];
 /** The forms in which an agent is started. */
 export const forms = ['helm', 'kubectl', 'binary'] as const;
 export type Form = (typeof forms)[number];
-export const formLabels: Record<Form, string> = { helm: 'Helm', kubectl: 'kubectl', binary: 'Binary' };
+export const formLabels: Record<Form, string> = { helm: 'Helm', kubectl: 'kubectl', binary: t('Binary') };
 
 /** One command that starts the agent of an enrolment, in a form and with the rights of a mode. */
 export function commandOf(enrolment: Enrolment, form: Form, mode: Mode, namespaces: readonly string[]): string {
@@ -173,7 +174,9 @@ export function steps(cluster: Cluster | undefined, madeAt: string, seen?: strin
       key: 'reached',
       label: t('Agent reached the hub'),
       done: !!reached || connected,
-      note: [first?.address ? `from ${first.address}` : '', took(madeAt, reached)].filter(Boolean).join(', '),
+      note: [first?.address ? t('from {{address}}', { address: first.address }) : '', took(madeAt, reached)]
+        .filter(Boolean)
+        .join(', '),
     },
     {
       key: 'certificate',

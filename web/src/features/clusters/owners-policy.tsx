@@ -2,7 +2,7 @@ import { Alert, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Fragment } from 'react';
 import { sentence } from '../../api/errors';
-import { t } from '../../texts';
+import { Rich, t } from '../../texts';
 import { SectionTitle } from '../../ui/page';
 import { Shape } from '../../ui/shapes';
 import { Screen } from '../../ui/states';
@@ -22,7 +22,10 @@ export function OwnersPolicy({ name }: { name: string }) {
     <section aria-label={t('Policy of the owner')} className="owners-policy">
       <SectionTitle>{t('Policy of the owner')}</SectionTitle>
       <Text size="sm" c="dimmed" mb="xs">
-        Its agent obeys it, whatever the hub says. It is set by <code>guard</code> in the values of the agent's chart.
+        <Rich
+          text="Its agent obeys it, whatever the hub says. It is set by <code>guard</code> in the values of the agent's chart."
+          parts={{ code: <code /> }}
+        />
       </Text>
       <Screen query={policy}>
         {(p) => (

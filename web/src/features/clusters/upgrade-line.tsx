@@ -4,11 +4,11 @@ import { exact } from '../../format/format';
 import { t } from '../../texts';
 
 const words = {
-  Pending: t('waits for the agent'),
-  Running: t('is under way'),
-  Succeeded: 'succeeded',
-  RolledBack: t('was taken back'),
-  Failed: 'failed',
+  Pending: t('Upgrade waits for the agent'),
+  Running: t('Upgrade is under way'),
+  Succeeded: t('Upgrade succeeded'),
+  RolledBack: t('Upgrade was taken back'),
+  Failed: t('Upgrade failed'),
 } as const;
 
 /** How the newest upgrade of an agent stands, in one line. */
@@ -24,7 +24,7 @@ export function UpgradeLine({ upgrade }: { upgrade: Cluster['upgrade'] }) {
         time: exact(upgrade.orderedAt),
       })}
     >
-      Upgrade {words[upgrade.phase]}
+      {words[upgrade.phase]}
       {upgrade.message && `: ${upgrade.message}`}
     </Text>
   );

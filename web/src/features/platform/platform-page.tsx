@@ -126,7 +126,7 @@ function Rows({ tenants, ask }: { tenants: Tenant[]; ask: (ask: string, tenant: 
       {link.error && <Problem error={link.error} />}
       {link.data && (
         <Once
-          what={`Setup link for an admin of ${link.data.tenant.name}`}
+          what={t('Setup link for an admin of {{tenant}}', { tenant: link.data.tenant.name })}
           secret={link.data.setupLink}
           close={() => link.reset()}
         />
@@ -142,7 +142,7 @@ function Create({ denied, close }: { denied: string; close: () => void }) {
   if (create.data) {
     return (
       <Once
-        what={`Setup link for the first admin of ${create.data.tenant.name}`}
+        what={t('Setup link for the first admin of {{tenant}}', { tenant: create.data.tenant.name })}
         secret={create.data.setupLink}
         close={close}
       />
@@ -192,7 +192,7 @@ function Suspend({ tenant, close }: { tenant: Tenant; close: () => void }) {
   return (
     <Confirm
       title={t('Suspend {{name}}?', { name: tenant.name })}
-      action="Suspend the tenant"
+      action={t('Suspend the tenant')}
       typed={tenant.name}
       effects={[
         t('Nobody of it signs in, and its tokens are refused.'),
@@ -218,7 +218,7 @@ function Remove({ tenant, close }: { tenant: Tenant; close: () => void }) {
   return (
     <Confirm
       title={t('Delete {{name}}?', { name: tenant.name })}
-      action="Delete the tenant"
+      action={t('Delete the tenant')}
       typed={tenant.name}
       effects={plan.data?.effects}
       denied={denied}
@@ -229,8 +229,16 @@ function Remove({ tenant, close }: { tenant: Tenant; close: () => void }) {
     >
       {counts && (
         <Text size="sm">
-          It has {counts.applications} applications, {counts.clusters} clusters, {counts.projects} projects and{' '}
-          {counts.users} members. Everything is removed {exact(plan.data?.purgeAt)}.
+          {t(
+            'It has {{applications}} applications, {{clusters}} clusters, {{projects}} projects and {{users}} members. Everything is removed {{time}}.',
+            {
+              applications: counts.applications,
+              clusters: counts.clusters,
+              projects: counts.projects,
+              users: counts.users,
+              time: exact(plan.data?.purgeAt),
+            },
+          )}
         </Text>
       )}
     </Confirm>

@@ -1,10 +1,11 @@
 import { Text } from '@mantine/core';
 import type { SyncWindow } from '../../api/windows';
-import { t } from '../../texts';
+import { language, t } from '../../texts';
 import { clock, concerns } from '../../ui/sync-windows';
 import './projects.css';
 
 const week = 7 * 86_400_000;
+const dayOf = new Intl.DateTimeFormat(language === 'en' ? 'en-GB' : language, { weekday: 'short', day: 'numeric' });
 
 /** When the windows of a project open and close within the next week, on one line each. */
 export function Calendar({ windows }: { windows: SyncWindow[] }) {
@@ -15,7 +16,7 @@ export function Calendar({ windows }: { windows: SyncWindow[] }) {
       <div className="calendar">
         <div className="days" aria-hidden>
           {days.map((d) => (
-            <span key={d.toISOString()}>{d.toLocaleDateString('en-GB', { weekday: 'short', day: 'numeric' })}</span>
+            <span key={d.toISOString()}>{dayOf.format(d)}</span>
           ))}
         </div>
         {windows.map((w, i) => (
@@ -29,7 +30,8 @@ export function Calendar({ windows }: { windows: SyncWindow[] }) {
 
 function Line({ window: w, now }: { window: SyncWindow; now: number }) {
   const span = spanOf(w, now);
-  const said = `${w.kind === 'deny' ? 'Closed' : 'Open'} for ${concerns(w)}`;
+  const what = concerns(w);
+  const said = w.kind === 'deny' ? t('Closed for {{what}}', { what }) : t('Open for {{what}}', { what });
   return (
     <div className="line">
       <svg viewBox="0 0 700 20" preserveAspectRatio="none" role="img" aria-label={said} data-kind={w.kind}>
@@ -37,13 +39,17 @@ function Line({ window: w, now }: { window: SyncWindow; now: number }) {
         {span && <rect x={span.from} y="2" width={Math.max(4, span.to - span.from)} height="16" rx="3" />}
       </svg>
       <Text size="xs" c="dimmed">
-        {said}
-        {span
-          ? `, ${w.active ? `until ${clock(w.closes, w.timeZone) || 'further notice'}` : `from ${clock(w.opens, w.timeZone)}`}`
-          : ': not within a week'}
+        {span ? change(w, said) : t('{{window}}: not within a week', { window: said })}
       </Text>
     </div>
   );
+}
+
+/** What a window does, with when it changes next. */
+function change(w: SyncWindow, window: string): string {
+  if (!w.active) return t('{{window}}, from {{time}}', { window, time: clock(w.opens, w.timeZone) });
+  const time = clock(w.closes, w.timeZone);
+  return time ? t('{{window}}, until {{time}}', { window, time }) : t('{{window}}, until further notice', { window });
 }
 
 /** Where a window stands on a line of 700 units for a week; undefined: not within it. */

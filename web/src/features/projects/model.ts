@@ -5,20 +5,23 @@ import type { AppProject } from './api';
 /** Where the sources of a project's applications may be, in words. */
 export function sourcesOf(p: AppProject): string {
   const all = p.spec.sourceRepos ?? [];
-  if (all.length === 0) return 'none';
-  return all.includes('*') ? 'any repository' : all.join(', ');
+  if (all.length === 0) return t('none');
+  return all.includes('*') ? t('any repository') : all.join(', ');
 }
 
 /** Where a project's applications may go, in words. */
 export function destinationsOf(p: AppProject): string {
   const all = p.spec.destinations ?? [];
-  if (all.length === 0) return 'nowhere';
+  if (all.length === 0) return t('nowhere');
   return all
     .map((d) => {
       const cluster = d.name || d.server || '*';
       const namespace = d.namespace || '*';
-      if (cluster === '*') return namespace === '*' ? 'anywhere' : `namespace ${namespace} of any cluster`;
-      return namespace === '*' ? `all of ${cluster}` : `${namespace} on ${cluster}`;
+      if (cluster === '*')
+        return namespace === '*' ? t('anywhere') : t('namespace {{namespace}} of any cluster', { namespace });
+      return namespace === '*'
+        ? t('all of {{cluster}}', { cluster })
+        : t('{{namespace}} on {{cluster}}', { namespace, cluster });
     })
     .join('; ');
 }
@@ -27,11 +30,10 @@ export function destinationsOf(p: AppProject): string {
 export function kindsOf(list: readonly { group: string; kind: string }[] | null | undefined, none: string): string {
   if (!list || list.length === 0) return none;
   return list
-    .map((k) =>
-      k.group === '*' && k.kind === '*'
-        ? 'every kind'
-        : `${k.kind === '*' ? 'every kind' : k.kind}${k.group ? ` of ${k.group}` : ''}`,
-    )
+    .map(({ group, kind }) => {
+      if (kind !== '*') return group ? t('{{kind}} of {{group}}', { kind, group }) : kind;
+      return group && group !== '*' ? t('every kind of {{group}}', { group }) : t('every kind');
+    })
     .join(', ');
 }
 

@@ -99,12 +99,12 @@ function Summary(props: { project: AppProject; inherits: string[]; repositories:
   const { project: p, inherits, repositories, clusters } = props;
   const links = useQuery(projectQueries.links(p.metadata.name));
   const facts: [string, string][] = [
-    ['Sources', sourcesOf(p)],
-    ['Destinations', destinationsOf(p)],
-    [t('Cluster-scoped kinds'), kindsOf(p.spec.clusterResourceWhitelist, 'none')],
-    ['… but never', kindsOf(p.spec.clusterResourceBlacklist, '')],
-    [t('Namespaced kinds'), kindsOf(p.spec.namespaceResourceWhitelist, 'every kind')],
-    ['… but never', kindsOf(p.spec.namespaceResourceBlacklist, '')],
+    [t('Sources'), sourcesOf(p)],
+    [t('Destinations'), destinationsOf(p)],
+    [t('Cluster-scoped kinds'), kindsOf(p.spec.clusterResourceWhitelist, t('none'))],
+    [t('… but never'), kindsOf(p.spec.clusterResourceBlacklist, '')],
+    [t('Namespaced kinds'), kindsOf(p.spec.namespaceResourceWhitelist, t('every kind'))],
+    [t('… but never'), kindsOf(p.spec.namespaceResourceBlacklist, '')],
     [t('Inherits from'), inherits.join(', ')],
     [t('Own repositories'), repositories.join(', ')],
     [t('Own clusters'), clusters.join(', ')],
@@ -138,7 +138,7 @@ function Summary(props: { project: AppProject; inherits: string[]; repositories:
       )}
       {links.data?.problems?.map((problem) => (
         <Text key={problem} size="sm" c="dimmed">
-          A link is left out: {problem}
+          {t('A link is left out: {{problem}}', { problem })}
         </Text>
       ))}
     </>
@@ -157,7 +157,7 @@ function Roles({ project: p }: { project: AppProject }) {
     <section key={r.name} aria-label={t('Role {{name}}', { name: r.name })}>
       <SectionTitle>{r.name}</SectionTitle>
       <Text c="dimmed">{r.description}</Text>
-      <Text size="sm">Groups: {r.groups?.join(', ') || 'none'}</Text>
+      <Text size="sm">{t('Groups: {{groups}}', { groups: r.groups?.join(', ') || t('none') })}</Text>
       <pre className="policies">{(r.policies ?? []).join('\n') || t('no rules')}</pre>
       <Tokens name={p.metadata.name} role={r.name} />
     </section>
@@ -183,8 +183,10 @@ function Tokens({ name, role }: { name: string; role: string }) {
                 {d.items.map((token) => (
                   <Table.Tr key={token.id}>
                     <Table.Td>{token.name}</Table.Td>
-                    <Table.Td title={exact(token.usedAt)}>used {ago(token.usedAt, Date.now())}</Table.Td>
-                    <Table.Td>ends {exact(token.expiresAt)}</Table.Td>
+                    <Table.Td title={exact(token.usedAt)}>
+                      {t('used {{time}}', { time: ago(token.usedAt, Date.now()) })}
+                    </Table.Td>
+                    <Table.Td>{t('ends {{time}}', { time: exact(token.expiresAt) })}</Table.Td>
                     <Table.Td>
                       <ActionButton
                         why={denied}
@@ -221,7 +223,11 @@ function Tokens({ name, role }: { name: string; role: string }) {
         </ActionButton>
       </Group>
       {create.data && (
-        <Once what={`Token ${create.data.info.name}`} secret={create.data.token} close={() => create.reset()} />
+        <Once
+          what={t('Token {{name}}', { name: create.data.info.name })}
+          secret={create.data.token}
+          close={() => create.reset()}
+        />
       )}
     </Stack>
   );
@@ -396,7 +402,7 @@ function Remove({ name, denied, close, gone }: { name: string; denied: string; c
   return (
     <Confirm
       title={t('Delete project {{name}}?', { name })}
-      action="Delete the project"
+      action={t('Delete the project')}
       typed={name}
       effects={[
         t('Its roles and their tokens stop working.'),

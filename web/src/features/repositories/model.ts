@@ -44,7 +44,13 @@ export const kinds: readonly CredentialKind[] = [
     over: 'https',
     fields: [text('username', t('User name')), secret('password', t('Password or token'))],
   },
-  { key: 'bearer', label: t('Bearer token'), over: 'https', gitOnly: true, fields: [secret('bearerToken', 'Token')] },
+  {
+    key: 'bearer',
+    label: t('Bearer token'),
+    over: 'https',
+    gitOnly: true,
+    fields: [secret('bearerToken', t('Token'))],
+  },
   {
     key: 'ssh',
     label: t('SSH key'),
@@ -56,7 +62,7 @@ export const kinds: readonly CredentialKind[] = [
     label: t('Client certificate'),
     over: 'https',
     fields: [
-      block('tlsClientCertData', 'Certificate', 'In PEM.'),
+      block('tlsClientCertData', t('Certificate'), t('In PEM.')),
       block('tlsClientCertKey', t('Private key'), t('In PEM, without a passphrase.')),
     ],
   },
@@ -68,7 +74,7 @@ export const kinds: readonly CredentialKind[] = [
     fields: [
       { key: 'githubAppID', label: t('App id'), kind: 'number' },
       { key: 'githubAppInstallationID', label: t('Installation id'), kind: 'number', about: t('Empty: it is found.') },
-      block('githubAppPrivateKey', t('Private key of the app'), 'In PEM.'),
+      block('githubAppPrivateKey', t('Private key of the app'), t('In PEM.')),
       text(
         'githubAppEnterpriseBaseUrl',
         t('API of GitHub Enterprise'),

@@ -131,8 +131,9 @@ function Rows(props: { repositories: Repository[]; edit: (id: string) => void; r
                 {r.url}
                 {(r.name || r.project) && (
                   <Text size="xs" c="dimmed">
-                    {r.name}
-                    {r.project && ` for project ${r.project} alone`}
+                    {r.project
+                      ? t('{{name}} for project {{project}} alone', { name: r.name ?? '', project: r.project })
+                      : r.name}
                   </Text>
                 )}
               </Table.Td>
@@ -191,7 +192,7 @@ function Remove({ repository, close }: { repository: Repository; close: () => vo
   return (
     <Confirm
       title={t('Remove the repository?')}
-      action="Remove"
+      action={t('Remove')}
       effects={plan.data?.effects}
       denied={denied}
       error={remove.error ?? plan.error}

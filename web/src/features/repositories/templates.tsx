@@ -75,7 +75,7 @@ export function Templates() {
       {removing && (
         <Confirm
           title={t('Remove the credential template?')}
-          action="Remove"
+          action={t('Remove')}
           effects={[
             t('Repositories under {{url}} that have no credential of their own cannot be fetched any more.', {
               url: removing.url,

@@ -106,7 +106,7 @@ export function Certificates({ type }: { type: 'ssh' | 'https' }) {
       {removing && (
         <Confirm
           title={t('Forget {{serverName}}?', { serverName: removing.serverName })}
-          action="Forget"
+          action={t('Forget')}
           effects={[
             t('Repositories on this server cannot be fetched until it is trusted again, or a built-in key fits.'),
           ]}
@@ -277,7 +277,7 @@ export function Keys() {
       {removing && (
         <Confirm
           title={t('Delete the key {{removing}}?', { removing })}
-          action="Delete"
+          action={t('Delete')}
           effects={[t('Commits that are signed with it are no longer accepted where a project demands signatures.')]}
           denied={noDelete}
           error={remove.error}

@@ -2,7 +2,7 @@ import { Alert, Button, Code, Group, Modal, Stack, Text, Textarea, TextInput } f
 import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useDenied } from '../../api/session';
-import { t } from '../../texts';
+import { Rich, t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { Problem } from '../../ui/states';
 import { settingMutations } from './api';
@@ -30,7 +30,7 @@ export function Editor({ row, version, close }: { row: Row; version: number; clo
     <Modal opened onClose={close} title={row.setting ? t('Edit a setting') : t('Set a setting')} size="xl">
       <Stack>
         <Text size="sm">
-          <Code>{key}</Code> of {row.map}
+          <Rich text="<key/> of <map/>" parts={{ key: <Code>{key}</Code>, map: <span>{row.map}</span> }} />
         </Text>
         {row.about && <Text size="sm">{row.about}</Text>}
         <Said change={change} />
@@ -104,10 +104,10 @@ function Said({ change }: { change: Outcome }) {
   const warnings = change.data.warnings ?? [];
   return (
     <Alert color={warnings.length > 0 ? 'yellow' : 'teal'} role="status">
-      {change.variables?.dryRun ? 'The value is fine.' : 'Saved.'}
+      {change.variables?.dryRun ? t('The value is fine.') : t('Saved.')}
       {warnings.map((w) => (
         <Text key={w} size="sm">
-          Note: {w}.
+          {t('Note: {{warning}}.', { warning: w })}
         </Text>
       ))}
     </Alert>

@@ -19,6 +19,8 @@ export interface Row {
 export interface Rest {
   label: string;
   short: string;
+  /** That there can be many keys. */
+  each: string;
   description: string;
   example: string;
 }
@@ -26,18 +28,21 @@ export interface Rest {
 const kinds: Rest = {
   label: t('Kind'),
   short: 'group_Kind',
+  each: t('One per kind'),
   description: t('group_Kind, or Kind alone for the core group'),
   example: 'cert-manager.io_Certificate',
 };
 const versions: Rest = {
   label: t('Version'),
-  short: 'version',
+  short: t('version'),
+  each: t('One per version'),
   description: t('As sources name it in kustomize.version'),
   example: 'v5.4.1',
 };
 const hosts: Rest = {
   label: t('Host'),
-  short: 'host',
+  short: t('host'),
+  each: t('One per host'),
   description: t('The name of the server, without a port'),
   example: 'git.example.com',
 };
@@ -47,7 +52,8 @@ const anyKey = '*';
 
 const publicKeys: Rest = {
   label: t('Key'),
-  short: 'key ID',
+  short: t('key ID'),
+  each: t('One per key'),
   description: t('The ID of the public key'),
   example: '4AEE18F83AFDEB23',
 };
@@ -87,9 +93,10 @@ export function rows(items: readonly Setting[], known: readonly KnownSetting[]):
 /** The first line of a value, and how much more there is. */
 export function glimpse(setting: Setting | undefined): string {
   if (!setting) return '';
-  if (setting.secret) return 'secret, never shown';
+  if (setting.secret) return t('secret, never shown');
   const lines = (setting.value ?? '').trimEnd().split('\n');
-  return lines.length > 1 ? `${lines[0]} … (${lines.length} lines)` : (lines[0] ?? '');
+  const first = lines[0] ?? '';
+  return lines.length > 1 ? t('{{first}} … ({{lines}} lines)', { first, lines: lines.length }) : first;
 }
 
 /** Whether a row has what a person looks for. */

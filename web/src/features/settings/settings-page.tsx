@@ -4,7 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
-import { t } from '../../texts';
+import { Rich, t } from '../../texts';
 import { ActionButton } from '../../ui/action-button';
 import { StateMark } from '../../ui/badges';
 import { Page, SectionTitle } from '../../ui/page';
@@ -40,9 +40,10 @@ export function SettingsPage() {
     <Page
       title={t('Settings')}
       about={
-        <>
-          They keep the names of Argo CD: <code>capstan apply -f</code> takes its ConfigMaps as they are.
-        </>
+        <Rich
+          text="They keep the names of Argo CD: <code>capstan apply -f</code> takes its ConfigMaps as they are."
+          parts={{ code: <code /> }}
+        />
       }
       tabs={tabs}
       tab={tab}
@@ -174,7 +175,7 @@ function Line({ row, denied, open }: { row: Row; denied: string; open: () => voi
           />
         ) : (
           <Text size="xs" c="dimmed">
-            {row.family ? `One per ${row.rest.label.toLowerCase()}` : t('Default')}
+            {row.family ? row.rest.each : t('Default')}
           </Text>
         )}
       </Table.Td>
@@ -187,7 +188,9 @@ function Line({ row, denied, open }: { row: Row; denied: string; open: () => voi
           size="compact-sm"
           variant="default"
           why={denied}
-          aria-label={`${setting ? 'Edit' : 'Set'} ${row.key || row.map}`}
+          aria-label={
+            setting ? t('Edit {{name}}', { name: row.key || row.map }) : t('Set {{name}}', { name: row.key || row.map })
+          }
           onClick={open}
         >
           {setting ? t('Edit') : t('Set')}
