@@ -27,7 +27,7 @@ test('UI-18 who is not signed in yet signs in', async ({ page }) => {
 
 test('UX-APP-2(part) B05 what changes in a cluster is painted by itself', async ({ page }) => {
   await page.goto(`${product.url}/applications/argocd/seen`);
-  const head = page.locator('[data-status]').first();
+  const head = page.locator('.state[data-status]').first();
   await expect(head).toHaveAttribute('data-status', 'Synced');
   // All that the page receives for the changes.
   const network = await page.context().newCDPSession(page);
@@ -42,9 +42,8 @@ test('UX-APP-2(part) B05 what changes in a cluster is painted by itself', async 
     const becomes = i % 2 === 0 ? 'OutOfSync' : 'Synced';
     // The page itself notes when the frame is painted that has the other state.
     await page.evaluate(`window.painted = new Promise((done) => {
-      const state = document.querySelector('[data-status]');
       const watch = new MutationObserver(() => {
-        if (document.querySelector('[data-status]')?.dataset.status !== '${becomes}') return;
+        if (document.querySelector('.state[data-status]')?.dataset.status !== '${becomes}') return;
         watch.disconnect();
         requestAnimationFrame(() => setTimeout(() => done(performance.timeOrigin + performance.now())));
       });

@@ -1,4 +1,4 @@
-import { queryOptions, useQuery } from '@tanstack/react-query';
+import { mutationOptions, queryOptions, useQuery } from '@tanstack/react-query';
 import { t } from '../texts';
 import { api, body, type Me } from './client';
 
@@ -7,6 +7,13 @@ export const meQuery = queryOptions({
   queryKey: ['me'],
   queryFn: async ({ signal }) => body(await api.GET('/api/v1/me', { signal })),
   staleTime: 60_000,
+});
+
+/** Keeps a language with the account of who is signed in; empty: the browser decides. */
+export const languageMutation = mutationOptions({
+  mutationFn: async (language: NonNullable<Me['language']>) => {
+    await api.PUT('/api/v1/me/language', { body: { language } });
+  },
 });
 
 /** Whether the caller may do something somewhere; the hub stays the judge. */

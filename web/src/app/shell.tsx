@@ -23,7 +23,7 @@ import { loginMutations } from '../features/login/api';
 import { exact } from '../format/format';
 import { t } from '../texts';
 import { useHeadingFocus } from '../ui/focus';
-import { LanguageItems } from '../ui/language';
+import { LanguageItems, useAccountLanguage } from '../ui/language';
 import { Mark } from '../ui/shapes';
 import { useLive } from './live';
 import { Help, Notices } from './notices';
@@ -56,6 +56,7 @@ export function Shell() {
   useHeadingFocus(path);
   usePageTitle(path, tenant);
   useOwnStyle();
+  useAccountLanguage(me.data?.language);
   const nav = useRef<HTMLElement>(null);
   useEffect(() => {
     // On a phone the navigation is a bar that scrolls sideways.

@@ -1,9 +1,10 @@
 import { MantineProvider, Menu } from '@mantine/core';
-import { cleanup, fireEvent, render, screen } from '@testing-library/react';
+import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import { cleanup, fireEvent, render, renderHook, screen, waitFor } from '@testing-library/react';
 import type { ReactNode } from 'react';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { chosenLanguage } from '../texts/language';
-import { LanguageChoice, LanguageItems } from './language';
+import { LanguageChoice, LanguageItems, useAccountLanguage } from './language';
 
 const reload = vi.fn();
 
@@ -29,11 +30,17 @@ afterEach(() => {
 const show = (children: ReactNode) =>
   render(
     <MantineProvider withCssVariables={false} withGlobalClasses={false} env="test">
-      {children}
+      <QueryClientProvider client={new QueryClient()}>{children}</QueryClientProvider>
     </MantineProvider>,
   );
 
-test('UX-A11-5 the menu offers each language by its own name, keeps the choice and loads the page anew', () => {
+test('UX-A11-5 the menu offers each language by its own name, keeps the choice with the account and loads the page anew', async () => {
+  const asked: unknown[] = [];
+  let status = 204;
+  vi.stubGlobal('fetch', async (request: Request) => {
+    asked.push([request.method, new URL(request.url).pathname, await request.json()]);
+    return status === 204 ? new Response(null, { status }) : Response.json({ code: 'Internal' }, { status });
+  });
   const menu = (
     <Menu opened>
       <Menu.Dropdown>
@@ -47,14 +54,35 @@ test('UX-A11-5 the menu offers each language by its own name, keeps the choice a
   expect(item('English').lang).toBe('en');
   expect(item('日本語').lang).toBe('ja');
   fireEvent.click(item('日本語'));
+  await waitFor(() => expect(reload).toHaveBeenCalledTimes(1));
   expect(chosenLanguage()).toBe('ja');
-  expect(reload).toHaveBeenCalledTimes(1);
   cleanup();
   show(menu);
   expect(item('日本語').getAttribute('aria-checked')).toBe('true');
   fireEvent.click(item('As the browser'));
+  await waitFor(() => expect(reload).toHaveBeenCalledTimes(2));
   expect(chosenLanguage()).toBeUndefined();
-  expect(reload).toHaveBeenCalledTimes(2);
+  // What the account does not keep is not chosen in the browser either.
+  status = 503;
+  fireEvent.click(item('English'));
+  await waitFor(() => expect(asked).toHaveLength(3));
+  expect(asked).toEqual(['ja', '', 'en'].map((language) => ['PUT', '/api/v1/me/language', { language }]));
+  expect(chosenLanguage()).toBeUndefined();
+});
+
+test('UX-A11-5 the page is loaded anew in the language of the account, once', () => {
+  renderHook(() => useAccountLanguage(''));
+  renderHook(() => useAccountLanguage('en'));
+  expect(reload).not.toHaveBeenCalled();
+  renderHook(() => useAccountLanguage('ja'));
+  expect(chosenLanguage()).toBe('ja');
+  expect(reload).toHaveBeenCalledTimes(1);
+  // Where nothing can be kept, it would never end.
+  localStorage.clear();
+  const keep = vi.spyOn(Storage.prototype, 'setItem').mockImplementation(() => undefined);
+  renderHook(() => useAccountLanguage('ja'));
+  expect(reload).toHaveBeenCalledTimes(1);
+  keep.mockRestore();
 });
 
 test('UX-A11-5 a page without a menu offers the same choice at its foot', () => {

@@ -1,5 +1,8 @@
 import { Button, Group, Menu } from '@mantine/core';
-import { t } from '../texts';
+import { useMutation } from '@tanstack/react-query';
+import { useEffect } from 'react';
+import { languageMutation } from '../api/session';
+import { language, t } from '../texts';
 import { chosenLanguage, keepLanguage, type Language, languages } from '../texts/language';
 
 /** The languages in the order of the choice, each by its own name. */
@@ -14,12 +17,26 @@ export function chooseLanguage(name: Language | undefined) {
   window.location.reload();
 }
 
-/** The choice of the language, in a menu. */
+/** Reads the page in the language of the account, if the account has one: somebody may have chosen it in another browser. */
+export function useAccountLanguage(name: Language | '' | undefined) {
+  useEffect(() => {
+    if (!name || name === language) return;
+    keepLanguage(name);
+    // A browser that keeps nothing would load the page again and again.
+    if (chosenLanguage() === name) window.location.reload();
+  }, [name]);
+}
+
+/** The choice of the language, in a menu. The account keeps it. */
 export function LanguageItems() {
+  const keep = useMutation(languageMutation);
   return (
     <Menu.RadioGroup
       value={chosenLanguage() ?? browser}
-      onChange={(value) => chooseLanguage(offered.find((language) => language.name === value)?.name)}
+      onChange={(value) => {
+        const name = offered.find((o) => o.name === value)?.name;
+        keep.mutate(name ?? '', { onSuccess: () => chooseLanguage(name) });
+      }}
     >
       <Menu.Label>{t('Language')}</Menu.Label>
       {offered.map(({ name, label }) => (

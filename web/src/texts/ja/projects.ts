@@ -1,7 +1,6 @@
 export const projects = {
   'A cluster and a namespace on each line, such as prod-eu-1 shop-*':
     '1行に1つずつ、クラスターと名前空間を指定します。例: prod-eu-1 shop-*',
-  'A link is left out: {{problem}}': 'リンクを1つ省略しました: {{problem}}',
   'A repository on each line; * stands for any text, ! before it denies':
     '1行に1つずつリポジトリを指定します。*は任意の文字列を表し、先頭の!は拒否を表します。',
   'A role gives groups and tokens rights on the applications of this project alone.':
@@ -42,7 +41,6 @@ export const projects = {
     '名前は {{name}} から変更できません。代わりに別のプロジェクトを作成してください。',
   'The next seven days': '今後7日間',
   'The project has no roles.': 'プロジェクトにロールはありません。',
-  'Token {{name}}': 'トークン {{name}}',
   'Tokens of {{role}}': '{{role}} のトークン',
   'What applications may use, and where they may go': 'アプリケーションが使用できるものとデプロイ先',
   'You may see no project.': '表示できるプロジェクトがありません。',
@@ -58,7 +56,6 @@ export const projects = {
   nowhere: 'なし',
   'used {{time}}': '最終使用 {{time}}',
   '{{kind}} of {{group}}': '{{group}} の {{kind}}',
-  '{{namespace}} on {{cluster}}': '{{cluster}} の {{namespace}}',
   '{{window}}, from {{time}}': '{{window}}、{{time}} から',
   '{{window}}, until further notice': '{{window}}、終了予定なし',
   '{{window}}, until {{time}}': '{{window}}、{{time}} まで',

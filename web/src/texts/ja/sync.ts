@@ -96,7 +96,6 @@ export const sync = {
   'Wave {{wave}}': 'ウェーブ {{wave}}',
   'Without effect': '効果のない設定',
   'and {{n}} more fields': 'ほか{{n}}個のフィールド',
-  deleted: '削除',
   'its namespaces': '各オブジェクトの名前空間',
   'kept in the history': '履歴に記録されます',
   'new': '新規',
@@ -117,7 +116,6 @@ export const sync = {
   '{{n}} more changes are in the diff.': 'ほか{{n}}件の変更は差分で確認できます。',
   '{{n}} more options': 'ほか{{n}}個のオプション',
   '{{n}} new': '新規{{n}}件',
-  '{{n}} object': '{{n}}個のオブジェクト',
   '{{n}} objects': '{{n}}個のオブジェクト',
   '{{n}} objects stay as they are.': '{{n}}個のオブジェクトは変更されません。',
 } as const;
