@@ -1,6 +1,10 @@
 package hub
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -84,4 +88,27 @@ const MaxDepth = 1_000_000
 type Ref struct {
 	Name   string `json:"name"`   // full: refs/heads/main, refs/tags/v1.0.0, HEAD; of charts and artifacts Target.Ref
 	Commit string `json:"commit"` // of Git 40 hex digits, annotated tags are peeled; else what hub/source/archives writes
+}
+
+// RefsDigest distinguishes lists of refs. Order does not matter; of several with
+// one name the last one counts. The store calculates the same from its rows.
+func RefsDigest(refs []Ref) [sha256.Size]byte {
+	commits := make(map[string]string, len(refs))
+	for _, r := range refs {
+		commits[r.Name] = r.Commit
+	}
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(commits)) {
+		fmt.Fprintf(h, "%d:%s%d:%s", len(name), name, len(commits[name]), commits[name])
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// A DueRepository is a repository that is due, with what its fetch needs.
+type DueRepository struct {
+	Repository
+	Credential Credential
+	Err        error             // the credential cannot be used
+	Refs       [sha256.Size]byte // RefsDigest of those that are stored
+	Asked      bool              // the annotation of an application requests a refresh
 }

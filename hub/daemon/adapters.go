@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -19,11 +18,9 @@ import (
 	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/hub/pacing"
 	"github.com/capstan-cd/capstan/hub/render"
-	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/encryption"
-	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/trace"
@@ -349,22 +346,14 @@ func (c credentials) Credential(ctx context.Context, tenant hub.TenantID, repo h
 }
 
 // HostKeys returns the keys of SSH servers that a tenant has stored.
-func (c credentials) HostKeys(ctx context.Context, tenant hub.TenantID) (keys []hub.HostKey, err error) {
-	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
-		keys, err = t.HostKeys(ctx)
-		return err
-	})
-	return keys, err
+func (c credentials) HostKeys(ctx context.Context, tenant hub.TenantID) ([]hub.HostKey, error) {
+	return c.db.HostKeys(ctx, tenant)
 }
 
 // Authorities returns what a tenant has stored for servers of a host.
 func (c credentials) Authorities(ctx context.Context, tenant hub.TenantID, host string) (pem string, err error) {
-	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
-		values, err := t.SettingValues(ctx, hub.CertificatesMap, []string{host})
-		pem = values[host]
-		return err
-	})
-	return pem, err
+	values, err := c.db.SettingValues(ctx, tenant, hub.CertificatesMap, []string{host})
+	return values[host], err
 }
 
 // AccessTo returns what opens a repository by its address, for applications of a
@@ -408,120 +397,6 @@ func (h notifications) Arriving(tenant hub.TenantID) (arrived func()) {
 
 func (h notifications) Alone(tenant hub.TenantID) (through func(follows func())) {
 	return h.p.queue.pacer.Alone(tenant)
-}
-
-// fetchWork is the queue of repositories to fetch, as source sees it.
-type fetchWork struct {
-	queue *queue
-	db    *store.DB
-}
-
-func (w fetchWork) Claim(ctx context.Context, room func() (int, []hub.TenantID), freed <-chan struct{}) ([]hub.WorkItem, error) {
-	return w.queue.ClaimWithin(ctx, hub.WorkFetch, room, freed)
-}
-
-func (w fetchWork) Load(ctx context.Context, item hub.WorkItem) (repo hub.Repository, cred hub.Credential, err error) {
-	err = w.db.ReadTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
-		if repo, err = t.Repository(ctx, hub.RepositoryID(item.Key)); err != nil {
-			return err
-		}
-		if cred, err = t.Credential(ctx, repo.ID); err != nil || !repo.Type.Charts() {
-			return err
-		}
-		if repo.Use.Known, err = t.Refs(ctx, repo.ID); err != nil {
-			return err
-		}
-		repo.Use.Targets, err = t.Targets(ctx, repo.ID)
-		return err
-	})
-	return repo, cred, err
-}
-
-func (w fetchWork) Fetched(ctx context.Context, item hub.WorkItem, refs []hub.Ref, next time.Time) error {
-	return w.store(ctx, item, refs, "", next)
-}
-
-func (w fetchWork) Failed(ctx context.Context, item hub.WorkItem, sentence string, next time.Time) error {
-	return w.store(ctx, item, nil, sentence, next)
-}
-
-func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref, sentence string, next time.Time) error {
-	failpoint.Here(failpoint.HubSourceListed)
-	if w.queue.metrics != nil {
-		w.queue.metrics.Fetched(sentence == "")
-	}
-	ctx = trace.Resume(ctx, item.Trace)
-	refreshes := false
-	err := w.db.InTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
-		held, err := t.Held(ctx, item.Kind, map[string]int64{item.Key: item.Token})
-		if err == nil && !held[item.Key] {
-			// What this replica saw may be older than what is stored now.
-			err = fault.New(fault.Conflict, "another replica has taken the repository over")
-		}
-		if err != nil {
-			return err
-		}
-		if _, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence, item.Forced); err != nil {
-			return err
-		}
-		w.queue.continued(ctx, t)
-		t.Enqueued(func(kind, _ string) { refreshes = refreshes || kind == hub.WorkRefresh })
-		if sentence == "" {
-			if next, err = asTenantWants(ctx, t, next, item.Forced); err != nil {
-				return err
-			}
-		}
-		return t.Enqueue(ctx, item.Kind, item.Key, next, false)
-	})
-	failpoint.Here(failpoint.HubSourceFetched)
-	if err != nil && fault.KindOf(err) != fault.Missing {
-		w.queue.drop([]hub.WorkItem{item})
-		return err
-	}
-	if refreshes {
-		w.queue.notify(hub.WorkRefresh)
-	}
-	return w.queue.Done(ctx, []hub.WorkItem{item}) // it is there again for the next look
-}
-
-// asTenantWants delays the refreshes of a fetch, unless a person asked for it,
-// and returns when the tenant wants the next one; otherwise it is when the hub
-// does.
-func asTenantWants(ctx context.Context, t *store.Tenant, otherwise time.Time, asked bool) (time.Time, error) {
-	values, err := t.SettingValues(ctx, hub.SettingsMap, slices.Concat(settings.PollKeys(), settings.JitterKeys()))
-	if err != nil {
-		return otherwise, fmt.Errorf("read how often repositories are looked at: %w", err)
-	}
-	if most, threshold := settings.RefreshJitter(values); most > 0 && !asked {
-		spreadRefreshes(t, most, threshold)
-	}
-	every, jitter, ok := settings.Polling(values)
-	if !ok {
-		return otherwise, nil
-	}
-	return time.Now().Add(every + time.Duration(rand.Float64()*float64(jitter))), nil
-}
-
-// spreadRefreshes delays the refreshes of a transaction at random, if they are
-// more than the threshold.
-func spreadRefreshes(t *store.Tenant, most time.Duration, threshold int) {
-	n := 0
-	t.Enqueued(func(kind, _ string) {
-		if kind == hub.WorkRefresh {
-			n++
-		}
-	})
-	if n > threshold {
-		t.DelayWork(hub.WorkRefresh, func() time.Duration { return time.Duration(rand.Float64() * float64(most)) })
-	}
-}
-
-func (w fetchWork) Later(ctx context.Context, item hub.WorkItem, due time.Time) error {
-	return w.queue.Later(ctx, []hub.WorkItem{item}, due)
-}
-
-func (w fetchWork) Done(ctx context.Context, item hub.WorkItem) error {
-	return w.queue.Done(ctx, []hub.WorkItem{item})
 }
 
 // upgrades keeps the orders to exchange agents.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -63,7 +64,7 @@ func TestRefreshesOfOneChange(t *testing.T) {
 			}
 			fetch[0].Forced = c.asked
 			refs := []hub.Ref{{Name: "refs/heads/main", Commit: "89abcdef0123456789abcdef0123456789abcdef"}}
-			if err := (fetchWork{q, db}).Fetched(t.Context(), fetch[0], refs, time.Now().Add(time.Hour)); err != nil {
+			if err := newFetchWork(q, db, slog.New(slog.DiscardHandler)).Fetched(t.Context(), fetch[0], refs, time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 			switch due := len(claim(hub.WorkRefresh)); {

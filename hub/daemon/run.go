@@ -394,13 +394,14 @@ func (p *parts) addPipeline(context.Context) error {
 	if err := p.addUploads(); err != nil {
 		return err
 	}
-	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.sources, p.clock, p.log)
+	fetching := newFetchWork(p.queue, p.db, p.log)
+	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetching, p.sources, p.clock, p.log)
 	p.add("plugins", p.plugins.Loop)
 	p.add("render workers", p.pool.Run)
 	p.add("dispatch", p.dispatch.Run)
 	p.add("desired log streams", p.streams.Run)
 	p.add("render", p.stage.Run)
-	p.add("fetch", fetches.Run)
+	p.add("fetch", func(ctx context.Context) error { return fetching.run(ctx, fetches.Run) })
 	p.add("upgrades", upgrade.New(p.queue, upgrades{p.db, p.changed}, p.replicas, p.clock, p.log).Run)
 	return nil
 }

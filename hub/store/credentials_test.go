@@ -17,11 +17,17 @@ func TestCredentials(t *testing.T) {
 	tenant := storetest.Tenant(t, db, "acme")
 	credential := func(url string) (c hub.Credential) {
 		t.Helper()
+		var id hub.RepositoryID
 		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
 			r := must[hub.Repository](t)(tx.RepositoryByURL(ctx, url))
 			c = must[hub.Credential](t)(tx.Credential(ctx, r.ID))
+			id = r.ID
 			return nil
 		})
+		due, _, err := db.DueRepositories(t.Context(), tenant, []hub.RepositoryID{id}, nil)
+		if check(t, err); due[id].Credential != c || due[id].Err != nil {
+			t.Errorf("%s: what is loaded with other repositories has another credential", url)
+		}
 		return c
 	}
 	storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {

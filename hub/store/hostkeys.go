@@ -28,10 +28,18 @@ const (
 // HostKeys returns the keys of SSH servers that the tenant has stored, in order
 // of host and type.
 func (t *Tenant) HostKeys(ctx context.Context) ([]hub.HostKey, error) {
-	return list(ctx, t.tx, "host keys", func(row pgx.CollectableRow) (k hub.HostKey, err error) {
-		err = row.Scan(&k.Host, &k.Type, &k.Key, &k.CreatedAt)
-		return k, err
-	}, selectHostKeys, t.id)
+	return list(ctx, t.tx, "host keys", scanHostKey, selectHostKeys, t.id)
+}
+
+// HostKeys is Tenant.HostKeys in a transaction of its own, in one round trip.
+func (db *DB) HostKeys(ctx context.Context, tenant hub.TenantID) (keys []hub.HostKey, err error) {
+	err = db.once(ctx, tenant, "read host keys", func(b *pgx.Batch) { queueList(b, "host keys", scanHostKey, &keys, selectHostKeys, tenant) })
+	return keys, err
+}
+
+func scanHostKey(row pgx.CollectableRow) (k hub.HostKey, err error) {
+	err = row.Scan(&k.Host, &k.Type, &k.Key, &k.CreatedAt)
+	return k, err
 }
 
 // PutHostKeys stores keys of SSH servers. Each replaces the host's key of that

@@ -63,7 +63,7 @@ var definers = []string{
 	"directory.drop_quarantine", "directory.drop_rewind", "directory.drop_token", "directory.end_account", "directory.end_api_key", "directory.end_sessions", "directory.held", "directory.note_place", "directory.note_webhook_key", "directory.note_webhook_secret", "directory.prune_audit",
 	"directory.pushed_bases", "directory.put_api_key", "directory.put_bases", "directory.put_certificate", "directory.put_join_token", "directory.put_quarantine", "directory.put_rewind", "directory.put_token",
 	"directory.revoke_agent", "directory.sessions_of",
-	"directory.token_uses", "work.enlist", "work.enqueue", "work.good_leases", "work.held", "work.purge_tenant", "work.refresh_statistic", "work.refresh_statistics", "work.still_leased", "work.waiting",
+	"directory.token_uses", "work.enlist", "work.enqueue", "work.good_leases", "work.held", "work.look_again", "work.purge_tenant", "work.refresh_statistic", "work.refresh_statistics", "work.still_leased", "work.waiting",
 }
 
 type relation struct {

@@ -241,7 +241,7 @@ func (t *Tenant) Credential(ctx context.Context, id hub.RepositoryID) (hub.Crede
 	if !hub.ValidID(string(id)) {
 		return hub.Credential{}, noRepository()
 	}
-	var own, username, url, proxy, noProxy string
+	var own, url, proxy, noProxy string
 	var sealed []byte
 	err := t.tx.QueryRow(ctx, selectCredential, t.id, id).Scan(&own, &sealed, &url, &proxy, &noProxy)
 	if err != nil {
@@ -252,10 +252,17 @@ func (t *Tenant) Credential(ctx context.Context, id hub.RepositoryID) (hub.Crede
 		return hub.Credential{}, err
 	}
 	c.Proxy, c.NoProxy = cmp.Or(c.Proxy, proxy), noProxy
+	return completed(c, own, url, func() (hub.Credential, error) { return t.TemplateCredential(ctx, url) })
+}
+
+// completed returns what opens a repository that has a credential and a user
+// name of its own, or neither.
+func completed(c hub.Credential, own, url string, templateOf func() (hub.Credential, error)) (hub.Credential, error) {
+	username := ""
 	// The user name of an SSH address belongs to the address, and does not
 	// mean that there is a credential.
 	if c.Empty() && (own == "" || repourl.IsSSH(url)) {
-		template, err := t.TemplateCredential(ctx, url)
+		template, err := templateOf()
 		if err != nil {
 			return hub.Credential{}, err
 		}

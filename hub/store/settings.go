@@ -58,6 +58,28 @@ func (t *Tenant) SettingValues(ctx context.Context, name string, keys []string) 
 	return out, err
 }
 
+// SettingValues is Tenant.SettingValues in a transaction of its own, in one round
+// trip.
+func (db *DB) SettingValues(ctx context.Context, tenant hub.TenantID, name string, keys []string) (map[string]string, error) {
+	out := map[string]string{}
+	err := db.once(ctx, tenant, "read settings", func(b *pgx.Batch) { queueSettingValues(b, tenant, name, keys, out) })
+	return out, err
+}
+
+func queueSettingValues(b *pgx.Batch, tenant hub.TenantID, name string, keys []string, out map[string]string) {
+	b.Queue(selectSettingValues, tenant, name, keys).Query(func(rows pgx.Rows) error {
+		clear(out)
+		var key, value string
+		if _, err := pgx.ForEachRow(rows, []any{&key, &value}, func() error {
+			out[key] = value
+			return nil
+		}); err != nil {
+			return fmt.Errorf("read settings: %w", err)
+		}
+		return nil
+	})
+}
+
 // SettingsOf returns the settings of some maps that have one of the keys, or one
 // that begins with prefix, and are no secrets: Map, Key and Value of each.
 func (t *Tenant) SettingsOf(ctx context.Context, maps, keys []string, prefix string) ([]hub.Setting, error) {

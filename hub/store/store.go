@@ -246,12 +246,9 @@ func noTenant() error { return fault.New(fault.Missing, "there is no such tenant
 
 // attempt is one try of a tenant's transaction.
 func (db *DB) attempt(ctx context.Context, id hub.TenantID, opts pgx.TxOptions, fn func(context.Context, *Tenant) error) error {
-	release, err := db.slots.Acquire(ctx, id)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fault.With(fault.Wrap(fault.Offline, fmt.Errorf("wait for a connection: %w", err), "the hub has more to do than its connections to the database allow"), "", "try again in a moment")
-	}
+	release, err := db.slot(ctx, id)
 	if err != nil {
-		return fmt.Errorf("wait for a connection: %w", err)
+		return err
 	}
 	defer release()
 	tx, err := db.app.BeginTx(ctx, opts)
@@ -276,6 +273,51 @@ func (db *DB) attempt(ctx context.Context, id hub.TenantID, opts pgx.TxOptions, 
 	}
 	failpoint.Here(failpoint.HubStoreAfterCommit)
 	return nil
+}
+
+// slot waits for the right to take one of the tenants' connections.
+func (db *DB) slot(ctx context.Context, id hub.TenantID) (release func(), err error) {
+	release, err = db.slots.Acquire(ctx, id)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fault.With(fault.Wrap(fault.Offline, fmt.Errorf("wait for a connection: %w", err), "the hub has more to do than its connections to the database allow"), "", "try again in a moment")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("wait for a connection: %w", err)
+	}
+	return release, nil
+}
+
+// once runs statements that do not depend on each other's results in a
+// transaction bound to the tenant, in one round trip: a batch without a begin is
+// one transaction. It runs again if the pool returned a connection that was
+// closed, so the statements must bear that.
+func (db *DB) once(ctx context.Context, id hub.TenantID, what string, queue func(*pgx.Batch)) error {
+	if !hub.ValidID(string(id)) {
+		return noTenant()
+	}
+	return retry(ctx, func() error {
+		release, err := db.slot(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer release()
+		conn, err := db.app.Acquire(ctx)
+		if err != nil {
+			return &beginError{fmt.Errorf("acquire connection: %w", err)}
+		}
+		defer conn.Release()
+		b := &pgx.Batch{}
+		b.Queue(bindTenant, string(id))
+		queue(b)
+		if err := conn.SendBatch(ctx, b).Close(); err != nil {
+			err = fmt.Errorf("%s: %w", what, err)
+			if !refused(err) {
+				return &beginError{err}
+			}
+			return err
+		}
+		return nil
+	})
 }
 
 // rollback ends what was not committed, also after a panic and after ctx
