@@ -71,12 +71,16 @@ func (c *Tenancy) Rights(ctx context.Context, by hub.Caller) (*access.Index, err
 	return ix, err
 }
 
+// hasAccount reports whether the caller is one of the accounts: not a stranger,
+// and not the token of a project's role.
+func hasAccount(by hub.Caller) bool { return by.User != "" && by.ProjectRole == "" }
+
 // Self returns the compiled rights of the caller and the language in which the
 // caller's account reads the console; empty: none is chosen.
 func (c *Tenancy) Self(ctx context.Context, by hub.Caller) (rights *access.Index, language string, err error) {
 	err = c.read(ctx, by, func(ctx context.Context, r *reader) (err error) {
 		rights, language = r.Rights, ""
-		if by.User != "" {
+		if hasAccount(by) {
 			language, err = r.Tx.Language(ctx, by.User)
 		}
 		return err
@@ -87,7 +91,7 @@ func (c *Tenancy) Self(ctx context.Context, by hub.Caller) (rights *access.Index
 // SetLanguage chooses the language in which the caller's account reads the
 // console; empty: the browser's languages decide.
 func (c *Tenancy) SetLanguage(ctx context.Context, by hub.Caller, language string) error {
-	if by.User == "" {
+	if !hasAccount(by) {
 		return fault.New(fault.Missing, "a caller without an account has no language")
 	}
 	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
