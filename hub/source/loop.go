@@ -133,44 +133,43 @@ func (l *Loop) worker(ctx context.Context) error {
 	defer done()
 	for {
 		lifecycle.Rest(ctx) // until there is something to fetch
-		item, err := l.queue.next(ctx)
+		r, err := l.queue.next(ctx)
 		if err != nil {
 			return nil
 		}
+		item := r.item
 		lifecycle.Beat(ctx)
-		err = lifecycle.Safely(ctx, "fetch", func(ctx context.Context) error { return l.one(ctx, item) })
+		err = lifecycle.Safely(ctx, "fetch", func(ctx context.Context) error { return l.one(ctx, r, item) })
 		if defect := (*lifecycle.PanicError)(nil); errors.As(err, &defect) {
-			err = errors.Join(err, l.failed(ctx, l.queue.newest(item), defect))
+			err = errors.Join(err, l.failed(ctx, l.queue.end(r), defect))
 		}
-		l.queue.done(item)
+		l.queue.done(r)
 		if err != nil && ctx.Err() == nil {
 			l.log.ErrorContext(ctx, "fetch not recorded; its lease will run out", logkey.Tenant, item.Tenant, logkey.Repository, item.Key, logkey.Error, err)
 		}
 	}
 }
 
-// one fetches one repository and records the outcome.
-func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
+// one fetches the repository of an item and records the outcome.
+func (l *Loop) one(ctx context.Context, r *run, item hub.WorkItem) error {
 	repo, cred, err := l.work.Load(ctx, item)
 	if fault.KindOf(err) == fault.Missing {
-		return l.repositoryDeleted(ctx, item)
+		return l.repositoryDeleted(ctx, l.queue.end(r))
 	}
 	if ctx.Err() != nil {
-		return l.leave(ctx, item, l.clock.Now())
+		return l.leave(ctx, l.queue.end(r), l.clock.Now())
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("load: %w", err), l.work.Later(ctx, item, l.clock.Now().Add(l.cfg.First)))
+		return errors.Join(fmt.Errorf("load: %w", err), l.work.Later(ctx, l.queue.end(r), l.clock.Now().Add(l.cfg.First)))
 	}
 	if until := l.waitsFor(item, repo); !until.IsZero() {
-		return l.leave(ctx, item, until.Add(time.Duration(rand.Float64()*float64(spreadAfter))))
+		return l.leave(ctx, l.queue.end(r), until.Add(time.Duration(rand.Float64()*float64(spreadAfter))))
 	}
 	ctx, end := trace.Start(trace.Resume(ctx, item.Trace), "fetch", logkey.Tenant, string(item.Tenant), logkey.Repository, item.Key)
 	refs, listed, err := l.fetch(ctx, item, repo, cred)
 	end(err)
+	item = l.queue.end(r)
 	item.Trace = trace.Parent(ctx)
-	parent := item.Trace
-	item = l.queue.newest(item)
-	item.Trace = parent
 	if ctx.Err() != nil {
 		return l.leave(ctx, item, l.clock.Now()) // the replica stops: another one can claim it at once
 	}

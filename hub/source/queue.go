@@ -19,10 +19,15 @@ type queue struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	waiting []hub.WorkItem
-	running map[hub.TenantID]map[string]hub.WorkItem // by key, with the newest lease
-	busy    int
+	running []*run
 	claimed time.Time // the last time
 	pending bool      // freed will be notified
+}
+
+// A run is an item that a worker has taken.
+type run struct {
+	item  hub.WorkItem // with the newest lease
+	ended bool         // its outcome is being recorded, which ends its lease
 }
 
 // gather is the least time between two claims while room is short: what becomes
@@ -30,7 +35,7 @@ type queue struct {
 const gather = 30 * time.Millisecond
 
 func newQueue(cfg LoopConfig) *queue {
-	q := &queue{parallel: cfg.Parallel, perTenant: cfg.PerTenant, freed: make(chan struct{}, 1), running: map[hub.TenantID]map[string]hub.WorkItem{}}
+	q := &queue{parallel: cfg.Parallel, perTenant: cfg.PerTenant, freed: make(chan struct{}, 1)}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
@@ -54,7 +59,7 @@ func (q *queue) wait(ctx context.Context, ready func() bool) error {
 func (q *queue) room() (limit int, busy []hub.TenantID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	limit = min(q.parallel-q.busy-len(q.waiting), q.perTenant)
+	limit = min(q.parallel-len(q.running)-len(q.waiting), q.perTenant)
 	for tenant, n := range q.shares() {
 		if n < q.perTenant {
 			limit = min(limit, q.perTenant-n)
@@ -68,8 +73,8 @@ func (q *queue) room() (limit int, busy []hub.TenantID) {
 // shares is how much of each tenant runs or waits. The caller holds the lock.
 func (q *queue) shares() map[hub.TenantID]int {
 	out := map[hub.TenantID]int{}
-	for tenant, mine := range q.running {
-		out[tenant] = len(mine)
+	for _, r := range q.running {
+		out[r.item.Tenant]++
 	}
 	for _, w := range q.waiting {
 		out[w.Tenant]++
@@ -78,18 +83,18 @@ func (q *queue) shares() map[hub.TenantID]int {
 }
 
 // add adds claimed items. One that is running already was claimed again after
-// its lease ran out: the running one goes on under the new lease.
+// its lease ran out: the running one goes on under the new lease. One whose
+// outcome is being recorded became due again, and waits for a worker.
 func (q *queue) add(items []hub.WorkItem) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.claimed = time.Now()
 	for _, item := range items {
-		mine := q.running[item.Tenant]
-		if _, ok := mine[item.Key]; ok {
-			mine[item.Key] = item
+		same := func(w hub.WorkItem) bool { return w.Tenant == item.Tenant && w.Key == item.Key }
+		if i := slices.IndexFunc(q.running, func(r *run) bool { return !r.ended && same(r.item) }); i >= 0 {
+			q.running[i].item = item
 			continue
 		}
-		same := func(w hub.WorkItem) bool { return w.Tenant == item.Tenant && w.Key == item.Key }
 		if i := slices.IndexFunc(q.waiting, same); i >= 0 {
 			q.waiting[i] = item
 			continue
@@ -100,20 +105,16 @@ func (q *queue) add(items []hub.WorkItem) {
 }
 
 // next waits for an item.
-func (q *queue) next(ctx context.Context) (item hub.WorkItem, err error) {
+func (q *queue) next(ctx context.Context) (*run, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err := q.wait(ctx, func() bool { return len(q.waiting) > 0 }); err != nil {
-		return item, err
+		return nil, err
 	}
-	item = q.waiting[0]
+	r := &run{item: q.waiting[0]}
 	q.waiting = slices.Delete(q.waiting, 0, 1)
-	if q.running[item.Tenant] == nil {
-		q.running[item.Tenant] = map[string]hub.WorkItem{}
-	}
-	q.running[item.Tenant][item.Key] = item
-	q.busy++
-	return item, nil
+	q.running = append(q.running, r)
+	return r, nil
 }
 
 // drain removes and returns the items that no worker has begun.
@@ -125,26 +126,23 @@ func (q *queue) drain() []hub.WorkItem {
 	return out
 }
 
-// newest returns a running item with its newest lease.
-func (q *queue) newest(item hub.WorkItem) hub.WorkItem {
+// end returns the item of a run with its newest lease, for its outcome to be
+// recorded. From then on the item can be claimed for another run.
+func (q *queue) end(r *run) hub.WorkItem {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if now, ok := q.running[item.Tenant][item.Key]; ok {
-		return now
-	}
-	return item
+	r.ended = true
+	return r.item
 }
 
-// done takes an item out. If nothing could be claimed for its tenant or at all,
+// done takes a run out. If nothing could be claimed for its tenant or at all,
 // that can be tried again, soon after the last claim.
-func (q *queue) done(item hub.WorkItem) {
+func (q *queue) done(r *run) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	short := q.busy+len(q.waiting) >= q.parallel || q.shares()[item.Tenant] >= q.perTenant
-	q.busy--
-	mine := q.running[item.Tenant]
-	if delete(mine, item.Key); len(mine) == 0 {
-		delete(q.running, item.Tenant)
+	short := len(q.running)+len(q.waiting) >= q.parallel || q.shares()[r.item.Tenant] >= q.perTenant
+	if i := slices.Index(q.running, r); i >= 0 {
+		q.running = slices.Delete(q.running, i, i+1)
 	}
 	q.changed.Broadcast()
 	if short && !q.pending {
