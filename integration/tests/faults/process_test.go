@@ -33,6 +33,7 @@ type victim struct {
 
 	mu      sync.Mutex
 	armed   map[string]string // point → action
+	before  map[string]string // armed before that: a process may just have died there
 	kills   []string          // points at which it died, in order
 	strange []string          // ends that no point explains
 	paused  bool              // a test stops and starts it itself
@@ -61,7 +62,7 @@ func (v *victim) arm(t testing.TB, terms map[string]string) {
 	t.Helper()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.armed = terms
+	v.armed, v.before = terms, v.armed
 	if err := v.write(); err != nil {
 		t.Fatal(err)
 	}
@@ -152,6 +153,7 @@ func (v *victim) died() {
 		return
 	}
 	delete(v.armed, point)
+	delete(v.before, point)
 	v.kills = append(v.kills, point)
 	if err := v.write(); err != nil {
 		v.strange = append(v.strange, err.Error())
@@ -163,7 +165,8 @@ func (v *victim) died() {
 // another one that ends it. The caller holds mu.
 func (v *victim) ending(pid int) (point string, known bool) {
 	for _, h := range v.hits() {
-		if _, armed := v.armed[h.point]; armed && h.pid == pid && slices.Contains([]string{"exit", "panic"}, h.action) {
+		_, armed := v.armed[h.point]
+		if _, before := v.before[h.point]; (armed || before) && h.pid == pid && slices.Contains([]string{"exit", "panic"}, h.action) {
 			return h.point, true
 		}
 	}
