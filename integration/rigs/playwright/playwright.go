@@ -55,7 +55,35 @@ type try struct {
 		Errors []struct {
 			Message string `json:"message"`
 		} `json:"errors"`
+		Attachments []attachment `json:"attachments"`
 	} `json:"results"`
+}
+
+// An attachment is a file that Playwright has left about a try.
+type attachment struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
+}
+
+// mostOfPage is how many bytes of a page are shown.
+const mostOfPage = 12_000
+
+// page is what stood on the page when a try failed; empty: this attachment does
+// not say it.
+func (a attachment) page() string {
+	if a.Name != "error-context" {
+		return ""
+	}
+	text, err := os.ReadFile(a.Path)
+	if err != nil {
+		return ""
+	}
+	_, page, found := strings.Cut(string(text), "# Page snapshot")
+	if !found {
+		return ""
+	}
+	page, _, _ = strings.Cut(page, "\n# ")
+	return "the page:" + page[:min(len(page), mostOfPage)]
 }
 
 // Specs are all specs of a suite and of its groups, in their order.
@@ -113,6 +141,11 @@ func (t try) result() (Result, []string) {
 	for _, r := range t.Results {
 		for _, e := range r.Errors {
 			why = append(why, e.Message)
+		}
+		for _, a := range r.Attachments {
+			if page := a.page(); page != "" {
+				why = append(why, page)
+			}
 		}
 	}
 	return Failed, why

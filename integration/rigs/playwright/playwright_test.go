@@ -1,6 +1,10 @@
 package playwright_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,5 +45,25 @@ func TestReadRefusesWhatNamesNoSpecs(t *testing.T) {
 		if got, err := playwright.Read([]byte(report)); err == nil {
 			t.Errorf("Read(%q) = %v without an error", report, got)
 		}
+	}
+}
+
+func TestReadShowsThePage(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "error-context.md")
+	if err := os.WriteFile(file, []byte("# Error details\n\nno such row\n\n# Page snapshot\n- heading \"Clusters\"\n\n# Test source\n1 | test\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path, err := json.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := playwright.Read(fmt.Appendf(nil, `{"suites":[{"title":"a.spec.ts","specs":[{"title":"fails","ok":false,"tests":[{"status":"unexpected","results":[
+		{"errors":[{"message":"no such row"}],"attachments":[{"name":"trace","path":"none"},{"name":"error-context","path":%s}]}]}]}]}]}`, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "unexpected\nno such row\nthe page:\n- heading \"Clusters\"\n"; len(got) != 1 || got[0].Why != want {
+		t.Errorf("Read() = %+v, want one with %q", got, want)
 	}
 }
