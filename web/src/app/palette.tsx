@@ -71,6 +71,9 @@ export function Palette({ places }: { places: readonly Place[] }) {
   );
 }
 
+/** Takes the focus at once: what is typed next is meant for it. */
+const focused = (input: HTMLInputElement | null) => input?.focus();
+
 function Finder({ places, close }: { places: readonly Place[]; close: () => void }) {
   const [text, setText] = useState('');
   const [at, setAt] = useState(0);
@@ -93,6 +96,7 @@ function Finder({ places, close }: { places: readonly Place[]; close: () => void
     >
       <div className="palette">
         <TextInput
+          ref={focused}
           data-autofocus
           role="combobox"
           aria-label={t('Go to or find')}
