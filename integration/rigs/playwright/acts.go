@@ -15,6 +15,9 @@ import (
 // the spec wants to know of it.
 type Act = func(ctx context.Context) (string, error)
 
+// A TextAct is an act that gets the text which the spec sends with it.
+type TextAct = func(ctx context.Context, text string) (string, error)
+
 // Acts are served while a spec runs: function act of web/e2e/product.ts asks
 // for them by name.
 type Acts struct {
@@ -24,6 +27,15 @@ type Acts struct {
 
 // Serve serves acts by their names.
 func Serve(acts map[string]Act) *Acts {
+	all := map[string]TextAct{}
+	for name, act := range acts {
+		all[name] = func(ctx context.Context, _ string) (string, error) { return act(ctx) }
+	}
+	return ServeText(all)
+}
+
+// ServeText serves acts that get a text.
+func ServeText(acts map[string]TextAct) *Acts {
 	a := &Acts{token: rand.Text()}
 	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		act, known := acts[strings.TrimPrefix(r.URL.Path, "/")]
@@ -31,12 +43,17 @@ func Serve(acts map[string]Act) *Acts {
 			http.NotFound(w, r)
 			return
 		}
-		text, err := act(r.Context())
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		answer, err := act(r.Context(), string(text))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		_, _ = io.WriteString(w, text)
+		_, _ = io.WriteString(w, answer)
 	}))
 	return a
 }

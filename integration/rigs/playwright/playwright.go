@@ -1,5 +1,5 @@
-// Package playwright reads what Playwright reports about the specs of web/e2e,
-// and does for them what happens outside of the console. It runs none of them.
+// Package playwright runs the specs of web/e2e, does for them what happens
+// outside of the console, and reads what Playwright reports about them.
 package playwright
 
 import (

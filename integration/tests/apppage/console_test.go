@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -212,34 +210,18 @@ func setting(ctx context.Context) (string, error) {
 	return value, err
 }
 
-// run runs specs of web/e2e, given with commas, and reports each of their tests
-// as a subtest.
-// Pictures are kept where CAPSTAN_SHOTS says, else with the test's other files.
+// run runs specs of web/e2e, given with commas, with a tenant of their own, and
+// reports each of their tests as a subtest.
 func run(t *testing.T, specs string, acts map[string]playwright.Act) {
 	t.Helper()
-	outside, password := playwright.Serve(acts), rand.Text()
+	outside := playwright.Serve(acts)
 	defer outside.Close()
-	work, shots := t.TempDir(), os.Getenv("CAPSTAN_SHOTS")
-	if shots == "" {
-		shots = t.TempDir()
-	}
 	link, err := s.SetupLink(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
-	defer cancel()
-	browser := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
-	browser.Dir = filepath.Join("..", "..", "..", "web")
-	browser.Env = append(append(os.Environ(), outside.Env()...), "CAPSTAN_SPECS="+specs, "CAPSTAN_URL="+s.Hub.URL, "CAPSTAN_SETUP_LINK="+link,
-		"CAPSTAN_USER="+strings.ReplaceAll(specs, ",", "-"), "CAPSTAN_PASSWORD="+password, "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work)
-	// An interrupt lets Playwright close its browser.
-	browser.Cancel = func() error { return browser.Process.Signal(os.Interrupt) }
-	browser.WaitDelay = 30 * time.Second
-	out, err := browser.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Errorf("the spec failed: %v", err)
-	}
-	playwright.Subtests(t, filepath.Join(work, "report.json"))
+	playwright.Run(t, playwright.Options{
+		Web: filepath.Join("..", "..", "..", "web"), Specs: specs, Acts: outside, Limit: 15 * time.Minute,
+		Env: []string{"CAPSTAN_URL=" + s.Hub.URL, "CAPSTAN_SETUP_LINK=" + link, "CAPSTAN_USER=" + strings.ReplaceAll(specs, ",", "-"), "CAPSTAN_PASSWORD=" + rand.Text()},
+	})
 }

@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,14 +17,10 @@ import (
 	"github.com/capstan-cd/capstan/integration/rigs/stack"
 )
 
-// An act is what a spec has done outside of the browser. It gets the text of
-// the request and gives that of the response.
-type act func(ctx context.Context, body string) (string, error)
-
 // TestJourneys runs web/e2e/journeys.spec.ts and prints its figures.
 func TestJourneys(t *testing.T) {
 	e := newEnrolment(t)
-	run(t, "journeys", map[string]act{
+	run(t, "journeys", map[string]playwright.TextAct{
 		"started":     func(context.Context, string) (string, error) { return in.begun.Format(time.RFC3339Nano), nil },
 		"enroll":      e.enroll,
 		"check":       e.check,
@@ -111,47 +105,12 @@ func deleteProd(ctx context.Context, body string) (string, error) {
 }
 
 // run runs a spec of web/e2e, and reports each of its tests as a subtest.
-// Pictures are kept where CAPSTAN_SHOTS says, else with the test's other files.
-func run(t *testing.T, spec string, acts map[string]act) {
+func run(t *testing.T, spec string, acts map[string]playwright.TextAct) {
 	t.Helper()
-	token := rand.Text()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		do, known := acts[strings.TrimPrefix(r.URL.Path, "/")]
-		if r.Header.Get("Authorization") != "Bearer "+token || !known {
-			http.NotFound(w, r)
-			return
-		}
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		text, err := do(r.Context(), string(body))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		_, _ = io.WriteString(w, text)
-	}))
-	defer server.Close()
-	work, shots, kept := t.TempDir(), os.Getenv("CAPSTAN_SHOTS"), "yes"
-	if shots == "" {
-		shots, kept = t.TempDir(), "no"
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
-	defer cancel()
-	browser := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
-	browser.Dir = filepath.Join(root(), "web")
-	browser.Env = append(os.Environ(), "CAPSTAN_SPECS="+spec, "CAPSTAN_URL="+in.url, "CAPSTAN_SETUP_LINK=none",
-		"CAPSTAN_USER=admin", "CAPSTAN_PASSWORD="+in.password, "CAPSTAN_SHOTS="+shots, "CAPSTAN_KEPT="+kept, "CAPSTAN_E2E_WORK="+work,
-		"CAPSTAN_ACTS="+server.URL, "CAPSTAN_ACTS_TOKEN="+token)
-	// An interrupt lets Playwright close its browser.
-	browser.Cancel = func() error { return browser.Process.Signal(os.Interrupt) }
-	browser.WaitDelay = 30 * time.Second
-	out, err := browser.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Errorf("the spec failed: %v", err)
-	}
-	playwright.Subtests(t, filepath.Join(work, "report.json"))
+	outside := playwright.ServeText(acts)
+	defer outside.Close()
+	playwright.Run(t, playwright.Options{
+		Web: filepath.Join(root(), "web"), Specs: spec, Acts: outside, Limit: 25 * time.Minute,
+		Env: []string{"CAPSTAN_URL=" + in.url, "CAPSTAN_SETUP_LINK=none", "CAPSTAN_USER=admin", "CAPSTAN_PASSWORD=" + in.password},
+	})
 }

@@ -13,7 +13,7 @@ import (
 
 // TestStates runs web/e2e/states.spec.ts, which walks through all pages.
 func TestStates(t *testing.T) {
-	run(t, "states", map[string]act{"person": person, "tenant": tenant, "many": many})
+	run(t, "states", map[string]playwright.TextAct{"person": person, "tenant": tenant, "many": many})
 }
 
 const (

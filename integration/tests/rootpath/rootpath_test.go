@@ -9,7 +9,6 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -192,37 +191,16 @@ data:
 func TestBrowser(t *testing.T) {
 	repo := deploy(t)
 	providers(t)
-	token, work, shots := rand.Text(), t.TempDir(), os.Getenv("CAPSTAN_SHOTS")
-	if shots == "" {
-		shots = t.TempDir()
-	}
-	acts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer "+token || r.URL.Path != "/push" {
-			http.NotFound(w, r)
-			return
-		}
-		revision, err := repo.Commit(r.Context(), "Change the shop", files(rand.Text()))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		_, _ = io.WriteString(w, revision)
-	}))
+	acts := playwright.Serve(map[string]playwright.Act{
+		"push": func(ctx context.Context) (string, error) {
+			return repo.Commit(ctx, "Change the shop", files(rand.Text()))
+		},
+	})
 	defer acts.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	browser := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
-	browser.Dir = filepath.Join("..", "..", "..", "web")
-	browser.Env = append(os.Environ(), "CAPSTAN_SPECS=root-path", "CAPSTAN_URL="+proxy.address(), "CAPSTAN_USER=admin", "CAPSTAN_PASSWORD="+s.Password(),
-		"CAPSTAN_APP=shop", "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work, "CAPSTAN_ACTS="+acts.URL, "CAPSTAN_ACTS_TOKEN="+token)
-	browser.Cancel = func() error { return browser.Process.Signal(os.Interrupt) } // so that it closes its browser
-	browser.WaitDelay = 30 * time.Second
-	out, err := browser.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Errorf("the spec failed: %v", err)
-	}
-	playwright.Subtests(t, filepath.Join(work, "report.json"))
+	playwright.Run(t, playwright.Options{
+		Web: filepath.Join("..", "..", "..", "web"), Specs: "root-path", Acts: acts,
+		Env: []string{"CAPSTAN_URL=" + proxy.address(), "CAPSTAN_USER=admin", "CAPSTAN_PASSWORD=" + s.Password(), "CAPSTAN_APP=shop"},
+	})
 	t.Run("API-01 the browser has sent no request outside of the path", func(t *testing.T) {
 		if left := proxy.left(); len(left) > 0 {
 			t.Errorf("it has: %q", left)

@@ -5,13 +5,10 @@ package signin_test
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -110,7 +107,7 @@ func TestSetUpPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer alone(t)
-	run(t, "sign-in-setup", map[string]func(ctx context.Context) (string, error){
+	run(t, "sign-in-setup", map[string]playwright.Act{
 		"issuer": func(context.Context) (string, error) { return p.Issuer, nil },
 	})
 }
@@ -189,52 +186,24 @@ func connectors(t *testing.T) string {
 // TestSignInPage runs the spec of the sign-in in a browser.
 func TestSignInPage(t *testing.T) {
 	p := provider(t)
-	acts := map[string]func(ctx context.Context) (string, error){
+	run(t, "sign-in", map[string]playwright.Act{
 		"leave-the-group": func(ctx context.Context) (string, error) { return "", p.Set(ctx, "alice", alice("others")) },
 		"join-the-group":  func(ctx context.Context) (string, error) { return "", p.Set(ctx, "alice", alice("devs")) },
 		"disable": func(ctx context.Context) (string, error) {
 			return "", s.API.Do(ctx, http.MethodPut, "/api/v1/users/oidc:alice@example.com", map[string]any{"disabled": true}, nil)
 		},
-	}
-	run(t, "sign-in", acts)
+	})
 }
 
 // run runs a spec of web/e2e, and answers its acts.
-func run(t *testing.T, spec string, acts map[string]func(ctx context.Context) (string, error)) {
+func run(t *testing.T, spec string, acts map[string]playwright.Act) {
 	t.Helper()
-	token := rand.Text()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		act, known := acts[strings.TrimPrefix(r.URL.Path, "/")]
-		if r.Header.Get("Authorization") != "Bearer "+token || !known {
-			http.NotFound(w, r)
-			return
-		}
-		text, err := act(r.Context())
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		_, _ = io.WriteString(w, text)
-	}))
-	defer server.Close()
-	work, shots := t.TempDir(), os.Getenv("CAPSTAN_SHOTS")
-	if shots == "" {
-		shots = t.TempDir()
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	browser := exec.CommandContext(ctx, filepath.Join("node_modules", ".bin", "playwright"), "test")
-	browser.Dir = filepath.Join("..", "..", "..", "web")
-	browser.Env = append(os.Environ(), "CAPSTAN_SPECS="+spec, "CAPSTAN_URL="+s.URL(), "CAPSTAN_USER=admin", "CAPSTAN_PASSWORD="+s.Password(), "CAPSTAN_SHOTS="+shots, "CAPSTAN_E2E_WORK="+work,
-		"CAPSTAN_ACTS="+server.URL, "CAPSTAN_ACTS_TOKEN="+token)
-	browser.Cancel = func() error { return browser.Process.Signal(os.Interrupt) }
-	browser.WaitDelay = 30 * time.Second
-	out, err := browser.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Errorf("the spec failed: %v", err)
-	}
-	playwright.Subtests(t, filepath.Join(work, "report.json"))
+	outside := playwright.Serve(acts)
+	defer outside.Close()
+	playwright.Run(t, playwright.Options{
+		Web: filepath.Join("..", "..", "..", "web"), Specs: spec, Acts: outside,
+		Env: []string{"CAPSTAN_URL=" + s.URL(), "CAPSTAN_USER=admin", "CAPSTAN_PASSWORD=" + s.Password()},
+	})
 }
 
 // FT-W2: who is signed in stays so while the provider is away.
