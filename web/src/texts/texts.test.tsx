@@ -103,6 +103,15 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
+test('UX-A11-5 no style depends on a text', () => {
+  const named = readdirSync(source, { recursive: true, encoding: 'utf8' })
+    .filter((f) => f.endsWith('.css'))
+    .filter((f) =>
+      /\[(aria-label|aria-description|title|alt|placeholder)[~^$*|]?=/.test(readFileSync(join(source, f), 'utf8')),
+    );
+  expect(named).toEqual([]);
+});
+
 test('UX-A11-5 the language is the one that is chosen, or else the first of the browser that there is', async () => {
   const { keepLanguage, languageNow } = await import('./language');
   const browser = vi.spyOn(navigator, 'languages', 'get');

@@ -280,9 +280,9 @@ function Links({ app }: { app: Application }) {
   );
 }
 
-function Fact({ label, children }: { label: string; children: ReactNode }) {
+function Fact({ label, wide, children }: { label: string; wide?: boolean; children: ReactNode }) {
   return (
-    <Stack gap={4} role="group" aria-label={label}>
+    <Stack gap={4} role="group" aria-label={label} className={wide ? 'wide-fact' : undefined}>
       <Text size="xs" c="dimmed">
         {label}
       </Text>
@@ -373,7 +373,7 @@ function Facts({ app }: { app: Application }) {
       <Fact label={t('Destination')}>
         <Destination app={app} />
       </Fact>
-      <Fact label={t('Source')}>
+      <Fact label={t('Source')} wide>
         <Sources appKey={{ namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name }} app={app} />
       </Fact>
       <Links app={app} />
