@@ -15,6 +15,7 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/compress"
 	"github.com/capstan-cd/capstan/shared/hashchain"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // A desired is what an agent holds of its log. Its agent's mutex guards it,
@@ -165,6 +166,7 @@ func (a *Agent) apply(r *linkv1.Row, up *linkv1.ReportUp) error {
 			a.desired.digests[string(o.GetDigest())] = true
 			up.Resources = append(up.Resources, resource(a.Name, r.GetAppId(), i, o))
 		}
+		a.prune(r.GetAppId(), &st, up)
 	case linkv1.RowKind_ROW_KIND_OPERATION:
 		var op linkv1.Operation
 		if err := proto.Unmarshal(r.GetBody(), &op); err != nil {
@@ -177,9 +179,33 @@ func (a *Agent) apply(r *linkv1.Row, up *linkv1.ReportUp) error {
 	case linkv1.RowKind_ROW_KIND_FORGET:
 		delete(a.desired.leaves, r.GetAppId())
 		delete(a.outbox.apps, r.GetAppId())
+		delete(a.outbox.objects, r.GetAppId())
 	case linkv1.RowKind_ROW_KIND_UNSPECIFIED, linkv1.RowKind_ROW_KIND_TERMINATE:
 	}
 	return nil
+}
+
+// prune deletes the objects of the tombstones of a state: each is closed, and
+// what was reported is reported as gone, as the agent does once it has deleted
+// an object. Tombstones in lists stay open: no simulated application has that
+// many. a.mu is held.
+func (a *Agent) prune(app string, st *linkv1.AppState, up *linkv1.ReportUp) {
+	reported := a.outbox.objects[app]
+	if reported == nil {
+		reported = map[manifest.Key]bool{}
+		a.outbox.objects[app] = reported
+	}
+	for _, o := range st.GetTarget().GetObjects() {
+		reported[manifest.Key{Group: o.GetGroup(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}] = true
+	}
+	for _, t := range st.GetTombstones() {
+		key := manifest.Key{Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}
+		if reported[key] {
+			delete(reported, key)
+			up.Gone = append(up.Gone, &linkv1.ResourceGone{AppId: app, Group: key.Group, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name})
+		}
+		up.Closed = append(up.Closed, &linkv1.TombstoneClosed{AppId: app, Group: key.Group, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name})
+	}
 }
 
 func resource(cluster, app string, i int, o *linkv1.ObjectRef) *linkv1.Resource {

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // An outbox is what an agent reports. Its agent's mutex guards it.
 type outbox struct {
 	apps     map[string]*linkv1.AppReport
+	objects  map[string]map[manifest.Key]bool // reported of each application and not gone
 	out      []*linkv1.ReportUp
 	made     uint64 // reports, ever
 	acked    uint64 // the newest report that the hub has stored
@@ -21,7 +23,7 @@ type outbox struct {
 }
 
 func newOutbox() outbox {
-	return outbox{apps: map[string]*linkv1.AppReport{}, pending: map[uint64]time.Time{}}
+	return outbox{apps: map[string]*linkv1.AppReport{}, objects: map[string]map[manifest.Key]bool{}, pending: map[uint64]time.Time{}}
 }
 
 // Drained reports whether the hub has stored all changes.
