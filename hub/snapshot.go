@@ -94,7 +94,16 @@ const (
 	InputRemote  InputKind = "remote"  // Path is an address as the spec writes it, Hash the contents there; no Tree answers it
 	InputChart   InputKind = "chart"   // Path is a ChartRef as text, Hash the digest of the archive; no Tree answers it
 	InputFact    InputKind = "fact"    // Path is a question about cluster or revision, Hash its answer; no Tree answers it
+
+	// InputForgotten stands for all that was read, where that is no longer
+	// known: it never holds. Its source is -1, which no release takes for the
+	// same.
+	InputForgotten InputKind = "forgotten"
 )
+
+// ForgottenInputs are the inputs of a snapshot that answers no render any more.
+// An empty list would answer all of them.
+func ForgottenInputs() []Input { return []Input{{Source: -1, Kind: InputForgotten}} }
 
 // An Input is one thing that a render read. Source is the index of the
 // application's source whose repository it was read from.

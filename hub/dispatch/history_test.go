@@ -2,7 +2,11 @@ package dispatch_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -84,6 +88,59 @@ func TestHistoryNamesTheListedRevision(t *testing.T) {
 		w.refreshTarget("r4", git)
 		if got := w.App.Status.Revision; got != "r2" {
 			t.Errorf("paused at %s after Git moved on", got)
+		}
+	})
+}
+
+// A rollback uses stored objects. What they were rendered from is forgotten once
+// there are ten newer snapshots.
+func TestRollbackToAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	for i := range 13 {
+		r := w.RenderedOf(w.App.ID, fmt.Sprint("r", i), "a", fmt.Sprint("b", i))
+		r.Snapshot.CreatedAt = time.Now().Add(-2 * time.Hour)
+		for file := range 20 {
+			sum := sha256.Sum256(fmt.Append(nil, i, file))
+			r.Snapshot.Inputs = append(r.Snapshot.Inputs, hub.Input{Kind: hub.InputFile, Path: fmt.Sprint("a/", file), Hash: hex.EncodeToString(sum[:20])})
+		}
+		w.Submit(r)
+		w.End(hub.Succeeded, "")
+	}
+	forgotten := func() (n int) {
+		w.In(func(ctx context.Context, tx *store.Tenant) error {
+			recent, err := tx.RecentSnapshots(ctx, []hub.ApplicationID{w.App.ID}, 100)
+			for _, s := range recent[w.App.ID] {
+				if slices.Equal(s.Inputs, hub.ForgottenInputs()) {
+					n++
+				}
+			}
+			return err
+		})
+		return n
+	}
+	w.In(func(ctx context.Context, tx *store.Tenant) error {
+		_, err := tx.Collect(ctx, time.Now())
+		return err
+	})
+	w.DB = storetest.OpenKeys(t, w.URLs.Config(), w.Keys) // it has nothing in memory
+	t.Run("ROLL-01 B17 a rollback to a snapshot whose inputs were forgotten enforces its objects", func(t *testing.T) {
+		if n := forgotten(); n != 3 {
+			t.Fatalf("%d snapshots have forgotten their inputs, want 3", n)
+		}
+		if op := w.rollback(1); op.Revision != "r0" {
+			t.Errorf("operation of revision %s", op.Revision)
+		}
+		var names []string
+		for _, o := range w.State().GetAccepted().GetObjects() {
+			names = append(names, o.GetName())
+		}
+		if !slices.Equal(names, []string{"a", "b0"}) {
+			t.Errorf("enforced are %q", names)
+		}
+		w.End(hub.Succeeded, "")
+		if h := w.last(); h.Revision != "r0" || w.App.Status.Revision != "r0" {
+			t.Errorf("history %s, application %s", h.Revision, w.App.Status.Revision)
 		}
 	})
 }

@@ -35,6 +35,9 @@ func freshBesides(known *folders, inputs []hub.Input, trees []hub.Tree, req Requ
 }
 
 func holds(in hub.Input, trees []hub.Tree, req Request) (bool, error) {
+	if in.Kind == hub.InputForgotten {
+		return false, nil
+	}
 	if in.Kind == hub.InputFact {
 		return factInput(in.Source, in.Path, req.fact(in.Source, in.Path)) == in, nil
 	}

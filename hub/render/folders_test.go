@@ -11,6 +11,40 @@ import (
 	"github.com/capstan-cd/capstan/hub/render/rendertest"
 )
 
+// A snapshot whose inputs were forgotten is rendered again, also at the commit
+// that it was rendered from, and where its folder was remembered before.
+func TestForgottenInputs(t *testing.T) {
+	t.Parallel()
+	tree := rendertest.NewTree(map[string]string{"app/a": "x"})
+	req := request()
+	req.Sources[0].Path = "app"
+	req.Trees = []hub.Tree{tree}
+	rec := render.NewRecorder(req, render.Limits{})
+	if _, err := rec.Ask(t.Context(), render.Question{Op: render.OpRead, Names: []string{"app/a"}}); err != nil {
+		t.Fatal(err)
+	}
+	folders := render.NewValidFolders()
+	for range 2 {
+		if fresh, err := folders.Fresh("s", rec.Inputs(), req.Trees, req); err != nil || !fresh {
+			t.Fatalf("%v, %v before they were forgotten", fresh, err)
+		}
+	}
+	// Releases that do not know the kind take no input of source -1 for the same.
+	for name, inputs := range map[string][]hub.Input{"of its own kind": hub.ForgottenInputs(), "of another kind": {{Source: -1, Kind: hub.InputFile}}} {
+		t.Run("INV-6 forgotten inputs hold in no tree, "+name, func(t *testing.T) {
+			if fresh, err := folders.Fresh("s", inputs, req.Trees, req); err != nil || fresh {
+				t.Errorf("with the folder known: %v, %v", fresh, err)
+			}
+			if fresh, err := render.Fresh(inputs, req.Trees, req); err != nil || fresh {
+				t.Errorf("alone: %v, %v", fresh, err)
+			}
+			if fresh, err := render.Fresh(inputs, nil, req); err != nil || fresh {
+				t.Errorf("without trees: %v, %v", fresh, err)
+			}
+		})
+	}
+}
+
 // TestValidFolders changes trees at random, also by links that lead out of the
 // folder and to it. What is remembered of folders must never change an answer.
 func TestValidFolders(t *testing.T) {

@@ -369,6 +369,25 @@ func TestStage(t *testing.T) {
 			t.Errorf("%d renders", w.renders)
 		}
 	})
+	t.Run("INV-6 a target whose inputs were forgotten is rendered again, once, and is never said to be unchanged", func(t *testing.T) {
+		t.Parallel()
+		w := newStageWorld(map[string]string{"a/x.yaml": "0"}, "a")
+		w.stays = true
+		w.run(t.Context(), false)
+		w.run(t.Context(), false)
+		if w.renders != 1 || len(w.unchanged) != 1 {
+			t.Fatalf("%d renders, %d unchanged before they were forgotten", w.renders, len(w.unchanged))
+		}
+		w.apps["a"].Recent[0].Inputs = hub.ForgottenInputs()
+		w.run(t.Context(), false)
+		if w.renders != 2 || len(w.unchanged) != 1 || len(w.failed) != 0 {
+			t.Errorf("%d renders, want 2; %d unchanged, want 1; failed %v", w.renders, len(w.unchanged), w.failed)
+		}
+		w.run(t.Context(), false)
+		if w.renders != 2 || len(w.unchanged) != 2 {
+			t.Errorf("%d renders, want 2; %d unchanged, want 2", w.renders, len(w.unchanged))
+		}
+	})
 	t.Run("B03 applications of one folder share a render, but not with one that has settings of its own", func(t *testing.T) {
 		t.Parallel()
 		names := []string{"one", "two", "three", "own"}

@@ -14,6 +14,7 @@ import (
 // How long unused rows are stored.
 const (
 	keepSnapshots    = 10 // newest of each application, for renders of known inputs
+	keepInputs       = time.Hour
 	keepChanges      = time.Hour
 	keepDeviceLogins = time.Hour // after they expired, so that a device hears that
 	keepBulks        = 7 * 24 * time.Hour
@@ -23,6 +24,7 @@ const (
 	keepOperations   = 100 // newest of each application
 	collectAtOnce    = 1000
 	collectMany      = 5000           // of small rows
+	forgetAtOnce     = 1000           // snapshots, of which each is rewritten
 	collectBulks     = 20             // each with its items
 	keepCredentials  = 24 * time.Hour // of the directory, after they expired
 )
@@ -154,7 +156,9 @@ func (t *Tenant) Collect(ctx context.Context, now time.Time) (more bool, err err
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
 		return false, fmt.Errorf("collect what is not needed: %w", err)
 	}
-	return more, nil
+	// At the end: nothing waits for a lock while it has those of snapshots.
+	forgotten, err := t.forgetInputs(ctx, now.Add(-keepInputs))
+	return more || forgotten >= forgetAtOnce, err
 }
 
 // fullParts notes whether a statement has found as many rows as it may delete.

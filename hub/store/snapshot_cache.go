@@ -11,7 +11,8 @@ import (
 const keptBytes = 16 << 20
 
 // Snapshots in memory never differ from those in the database, for these never
-// change: which of them exist is read from the database each time. A
+// change, apart from inputs that were forgotten there and hold nevertheless:
+// which of them exist is read from the database each time. A
 // transaction that is rolled back may leave one here that does not exist;
 // nothing refers to it.
 type snapshots = lru.Cache[snapshotKey, hub.Snapshot]

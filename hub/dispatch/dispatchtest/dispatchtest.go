@@ -81,6 +81,7 @@ func (w work) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem
 type World struct {
 	T          *testing.T
 	URLs       storetest.URLs
+	Keys       store.Keys
 	DB         *store.DB
 	Dispatcher *dispatch.Dispatcher
 	Streams    *stream.Server
@@ -99,7 +100,8 @@ const (
 func New(t *testing.T, spec string) *World {
 	t.Helper()
 	urls := storetest.Database(t)
-	w := &World{T: t, URLs: urls, DB: storetest.OpenURLs(t, urls.Config())}
+	w := &World{T: t, URLs: urls, Keys: storetest.Keys(t)}
+	w.DB = storetest.OpenKeys(t, urls.Config(), w.Keys)
 	w.Tenant = storetest.Tenant(t, w.DB, "acme")
 	w.Streams = stream.New(StreamStore{w.DB}, func(hub.TenantID) {}, Log(t))
 	w.Dispatcher = dispatch.New(dispatchStore{w.DB}, work{w.DB.System()}, w.Streams, func(hub.TenantID) {}, Log(t))
