@@ -3,6 +3,7 @@ package caching_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 )
 
 // Somebody who writes into the database beside the hub puts the objects of one
@@ -43,15 +45,25 @@ func TestStoredRendersThatWereChanged(t *testing.T) {
 	if !strings.Contains(manifests(), "poison-mine") {
 		t.Fatalf("it has other manifests: %s", manifests())
 	}
-	repo.Break(gitserver.Fault{Status: http.StatusServiceUnavailable}) // a poll would render it again before it is looked at
-	if err := s.Hub.Stop(); err != nil {                               // what it has in memory is its own
-		t.Fatal(err)
-	}
 	conn, err := pgx.Connect(within(t), s.Postgres.Superuser("capstan"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.WithoutCancel(t.Context()))
+	repo.Break(gitserver.Fault{Status: http.StatusServiceUnavailable}) // a poll would render it again before it is looked at
+	if err := poll.Until(within(t), func(ctx context.Context) error {  // so would a refresh that was asked for
+		var waiting int
+		err := conn.QueryRow(ctx, `SELECT count(*) FROM work.item WHERE kind = 'refresh'`).Scan(&waiting)
+		if err == nil && waiting > 0 {
+			err = fmt.Errorf("%d applications are to be refreshed", waiting)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Hub.Stop(); err != nil { // what it has in memory is its own
+		t.Fatal(err)
+	}
 	tag, err := conn.Exec(within(t), `
 		UPDATE snapshot s SET (objects, digests, inputs, mac) = (
 			SELECT x.objects, x.digests, x.inputs, x.mac FROM snapshot x

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/capstan-cd/capstan/integration/rigs/playwright"
 )
 
 // TestStates runs web/e2e/states.spec.ts, which walks through all pages.
