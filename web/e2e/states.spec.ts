@@ -81,16 +81,19 @@ interface Shown {
 /** Words that no page has for people. */
 const odd = /\b(?:undefined|NaN)\b|\[object |internal (?:server )?error|Invalid Date/gi;
 
+/** Looks at one moment: a page that goes on between two looks would seem to be done, with nothing in it. */
 async function shown(page: Page): Promise<Shown> {
-  const main = page.getByRole('main');
-  const text = (await main.count()) > 0 ? await main.first().innerText() : '';
-  return {
-    words: text.split(/\s+/).filter(Boolean).length,
-    loading: (await page.locator('[aria-label="Loading"], .mantine-Loader-root, [aria-busy="true"]').count()) > 0,
-    alerts: await page.getByRole('alert').allInnerTexts(),
-    good: await page.locator('main .state[data-tone="ok"]').allInnerTexts(),
-    odd: text.match(odd) ?? [],
-  };
+  const seen = await page.evaluate<{ text: string; loading: boolean; alerts: string[]; good: string[] }>(`(() => {
+    const texts = (selector) => [...document.querySelectorAll(selector)].map((e) => e.innerText);
+    return {
+      text: texts('main')[0] ?? '',
+      loading: document.querySelector('[aria-label="Loading"], .mantine-Loader-root, [aria-busy="true"]') !== null,
+      alerts: texts('[role="alert"]'),
+      good: texts('main .state[data-tone="ok"]'),
+    };
+  })()`);
+  const { text, ...rest } = seen;
+  return { ...rest, words: text.split(/\s+/).filter(Boolean).length, odd: text.match(odd) ?? [] };
 }
 
 const table: Record<string, Record<string, string>> = {};

@@ -251,7 +251,7 @@ function Applications({ name }: { name: string }) {
                     <Table.Td>
                       <StateBadge state={a.status?.capstan?.headline?.state ?? 'Unknown'} weight="quiet" />
                     </Table.Td>
-                    <Table.Td className="breakable">{a.status?.capstan?.headline?.message}</Table.Td>
+                    <Table.Td className="breakable">{sentence(a.status?.capstan?.headline?.message ?? '')}</Table.Td>
                     <Table.Td className="second">
                       <DriftBadge
                         status={a.status?.sync?.status}
