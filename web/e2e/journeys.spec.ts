@@ -72,6 +72,7 @@ test('UX-ON-1 J1 from the start of the demo, one page leads to the sample applic
   await page.getByRole('link', { name: 'orders', exact: true }).click();
   await heading(page, 'orders');
   await page.getByRole('region', { name: 'Cause', exact: true }).waitFor();
+  await page.getByRole('region', { name: 'Resource tree' }).locator('.react-flow__node').first().waitFor();
   await picture(page, 'application');
 });
 
