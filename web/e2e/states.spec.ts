@@ -161,15 +161,15 @@ const slow = ['color-contrast'];
 /** How long a page may take to reach a state before it counts as one that never does. */
 const given = patience;
 
-/** Waits until a page has stopped loading and says something. */
-async function settled(page: Page): Promise<Shown> {
+/** Waits until a page has stopped loading and shows what it should: a form is there before what it asks the hub for. */
+async function settled(page: Page, right: (seen: Shown) => boolean): Promise<Shown> {
   let last: Shown = { words: 0, loading: true, alerts: [], good: [], odd: [] };
   await expect
     .poll(
       async () => {
         await page.clock.fastForward(3_000); // past the pause before another try
         last = await shown(page);
-        return last.words > 0 && !last.loading;
+        return last.words > 0 && !last.loading && right(last);
       },
       { timeout: given, intervals: [100] },
     )
@@ -191,7 +191,7 @@ async function walk(
     const anywhere = (url: URL) => url.pathname.includes('/api/v1/') && !frame.test(url.pathname + url.search);
     if (fault) await page.route(anywhere, fault);
     await page.goto(`${product.url}${place.path}`);
-    const seen = await settled(page);
+    const seen = await settled(page, (now) => judge(place, now).problems.length === 0);
     const { what, problems } = judge(place, seen);
     if (seen.words === 0) problems.push('it shows nothing');
     if (seen.loading) problems.push('it loads for ever');
