@@ -88,7 +88,7 @@ func TestStoredRendersThatWereChanged(t *testing.T) {
 	})
 	t.Run("FT-G10 SEC-J2 INV-7 the application is rendered again, and no other is", func(t *testing.T) {
 		repo.Break(gitserver.Fault{})
-		before := read(t)
+		before := counts{} // of a hub that has just started: it may be rendered before the push
 		shows(t, push(t, repo, "README", "1"), "poison-mine", "poison-theirs")
 		if got := before.since(t); got != 1 {
 			t.Errorf("%d renders, want one", got)

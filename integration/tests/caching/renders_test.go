@@ -2,6 +2,7 @@ package caching_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -61,6 +62,14 @@ func world(t *testing.T, name string, repo *gitserver.Repository) (apps []string
 	}
 	single := strings.Fields(strings.ReplaceAll(strings.Join(apps, " "), name+"-several", ""))
 	shows(t, commit, single...)
+	if _, err := s.API.Wait(ctx, name+"-several", func(x stack.App) error { // it has a revision of each source
+		if x.Status.Capstan.Target == "" {
+			return errors.New("it is not rendered yet")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	return single
 }
 
