@@ -65,6 +65,14 @@ func (g *Batcher[Q, A]) After(wait func(context.Context)) *Batcher[Q, A] {
 	return g
 }
 
+// Waiting returns how many requests of an owner have not been taken into a
+// batch yet.
+func (g *Batcher[Q, A]) Waiting(owner string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waiting[owner])
+}
+
 // Do waits for the result, or for the end of ctx: the request may have been
 // executed nevertheless.
 func (g *Batcher[Q, A]) Do(ctx context.Context, owner string, of Q) (A, error) {

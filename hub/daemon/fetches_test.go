@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	"github.com/capstan-cd/capstan/integration/rigs/gittest"
+	"github.com/capstan-cd/capstan/integration/rigs/poll"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
@@ -160,6 +161,14 @@ func TestFetchesTogether(t *testing.T) {
 			if err := f.work.Fetched(t.Context(), item, refs[item.Key], time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if err := poll.Until(gittest.Context(t), func(context.Context) error {
+			if joined := f.work.quiet.Waiting(string(f.tenant)); joined != n {
+				return fmt.Errorf("%d of %d polls are to be recorded", joined, n)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
 		}
 		close(ended)
 		f.work.settling.Wait()

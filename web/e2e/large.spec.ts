@@ -123,7 +123,7 @@ test('UI-08 a diff of 500 objects', async ({ page }) => {
   await look(page, 'app-diff-500');
 });
 
-test('UX-LOG-3(part) a log of 5,000 lines a second is followed for a minute', async ({ page }) => {
+test('UX-LOG-3(part) a log of 5,000 lines a second is followed to its end', async ({ page }) => {
   await page.goto(
     `${product.url}/applications/argocd/shop?object=${encodeURIComponent('apps/StatefulSet/shop/store')}&panel=logs&full=yes`,
   );
@@ -142,7 +142,7 @@ test('UX-LOG-3(part) a log of 5,000 lines a second is followed for a minute', as
   const slow = frames.filter((f) => f > 50).length;
   const worst = Math.max(...frames);
   figure(
-    'UX-LOG-3 5,000 lines/s for 60 s',
+    'UX-LOG-3 5,000 lines/s',
     { lines, frames: frames.length, slow, worst: Math.round(worst), behind: Date.now() - begun },
     `${lines} lines, ${frames.length} frames, ${slow} longer than 50 ms, the longest ${worst.toFixed(0)} ms, ended ${((Date.now() - begun) / 1000).toFixed(1)} s after the last line was written`,
   );

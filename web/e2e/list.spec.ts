@@ -89,9 +89,9 @@ test('UI-02 the list is filtered by facets with counts, by what is excluded and 
   await page.getByText(/At character 1 of the query: there is no field/).waitFor();
   await row(page, bad).waitFor();
   await look(page, 'list-wrong-query');
-  allow();
   await page.getByRole('button', { name: 'Clear the filter' }).click();
   await row(page, app).waitFor();
+  allow(); // until here, each change of an application asks again
   // The address of Argo CD's list means the same.
   await page.goto(`${url}/applications?proj=default&sync=Synced&search=${manual}&autoSync=Disabled`);
   await row(page, manual).waitFor();

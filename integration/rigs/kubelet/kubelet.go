@@ -142,20 +142,16 @@ func (c *Container) SayAt(at time.Time, texts ...string) {
 	c.wake()
 }
 
-// The log that Flood writes.
-const (
-	floodRate = 5000 // lines in a second
-	floodTime = time.Minute
-)
+const floodRate = 5000 // lines in a second
 
-// Flood writes lines at a steady rate for a minute, and returns how many they
-// are. The last one says that the flood ends.
-func (c *Container) Flood(ctx context.Context) (n int, err error) {
+// Flood writes 5,000 lines a second for a while, and returns how many they are.
+// The last one says that the flood ends.
+func (c *Container) Flood(ctx context.Context, d time.Duration) (n int, err error) {
 	const tick = 20 * time.Millisecond
 	const each = int(floodRate * tick / time.Second)
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	for range int(floodTime / tick) {
+	for range int(d / tick) {
 		lines := make([]string, each)
 		for i := range lines {
 			n++

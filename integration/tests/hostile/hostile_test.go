@@ -27,7 +27,7 @@ import (
 
 // loops are enough that they take many times as long as three pushes, on a slow
 // machine too.
-const loops = 16
+const loops = 12
 
 // An attack is a directory of the evil repository, and words of the sentence
 // that its application ends with.

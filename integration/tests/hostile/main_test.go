@@ -37,7 +37,7 @@ func TestMain(m *testing.M) { os.Exit(suite.Main(m, "hostile", 55*time.Minute, b
 func begin(ctx context.Context, dir string) (stop func() error, err error) {
 	s, err = suite.Installed(ctx, dir, stack.Options{
 		Clusters: []string{"in-cluster"},
-		Settings: map[string]any{"render": map[string]any{"workers": 2, "timeout": "2s", "memoryMiB": 256}, "trustedProxies": []string{proxy}},
+		Settings: map[string]any{"render": map[string]any{"workers": 2, "timeout": "5s", "memoryMiB": 256}, "trustedProxies": []string{proxy}},
 	})
 	if err != nil {
 		return nil, err

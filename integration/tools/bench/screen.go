@@ -75,7 +75,7 @@ func (b *bench) screen(ctx context.Context, bin, dir string) (err error) {
 	acts := playwright.Serve(map[string]playwright.Act{
 		"change": playwright.InTurn(func(ctx context.Context, v string) error { return cluster.SetData(ctx, "seen", "seen", "v", v) }, "2", "1"),
 		"flood": func(ctx context.Context) (string, error) {
-			n, err := kubelets.Container("shop", "store-0", "db").Flood(ctx)
+			n, err := kubelets.Container("shop", "store-0", "db").Flood(ctx, time.Minute)
 			return strconv.Itoa(n), err
 		},
 	})
