@@ -273,7 +273,22 @@ func (a *app) rerecord(ctx context.Context, x *object, d *desired, s *sending, l
 		return
 	}
 	x.storeRecord(d, owned, s)
-	x.compareLive(live)
+	x.compareNewest(live)
+}
+
+// compareNewest compares an object with its new record: as a request has read it
+// or as a watch has reported it since. Nothing else would compare what changed in
+// between. The caller holds mu.
+func (x *object) compareNewest(read *manifest.Object) {
+	newest := read
+	if x.live.uid == string(read.GetUID()) && x.live.version != read.GetResourceVersion() {
+		newest = x.live.read()
+	}
+	if newest == nil {
+		x.comparison = diff.Result{Void: "it has changed while it was compared"} // it is read again
+		return
+	}
+	x.compareLive(newest)
 }
 
 // drifted records the desired content of an accepted object, so that the

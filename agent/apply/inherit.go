@@ -66,5 +66,5 @@ func (a *app) mayInherit(ctx context.Context, x *object, s *sending, live *manif
 // run, so it has the fields that an apply would own. The caller holds mu.
 func (x *object) inherit(owned diff.Owned, s *sending, live *manifest.Object) {
 	x.storeRecord(x.accepted, owned, s)
-	x.compareLive(live)
+	x.compareNewest(live)
 }

@@ -1,6 +1,9 @@
 package agenttest_test
 
 import (
+	"net/http"
+	"strings"
+	"sync"
 	"testing"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -56,6 +59,31 @@ func TestObjectsOfAnImport(t *testing.T) {
 		w.waitDeleted(configMaps, "pruned")
 		w.tracked("same", a)
 		a.synced()
+	})
+	t.Run("FT-U3 INV-5 INV-6 an edit while the agent asks whether an object is equal is healed", func(t *testing.T) {
+		c := w.application()
+		c.policy = &linkv1.Policy{}
+		w.asArgo(t, "raced", c.name, "")
+		c.render(full("raced"))
+		c.synced()
+		asked, edited := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			answer, err := next.RoundTrip(r)
+			if r.URL.Query().Get("dryRun") != "" && strings.HasSuffix(r.URL.Path, "/raced") {
+				once.Do(func() { close(asked) })
+				<-edited
+			}
+			return answer, err
+		})
+		defer w.faults.set(nil)
+		c.policy = &linkv1.Policy{Automated: true, SelfHeal: true}
+		c.accept()
+		<-asked
+		w.edit(configMaps, "raced", "kubectl-edit", `{"data":{"color":"black"},"metadata":{"annotations":{"link.argocd.argoproj.io/seen":"https://example.com"}}}`)
+		w.resource(nameOf("ConfigMap", w.namespace, "raced"), func(r *linkv1.Resource) bool { return len(r.GetLinks()) > 0 })
+		close(edited)
+		w.live(configMaps, "raced", data("color", "red"))
 	})
 	t.Run("FT-U3 another application's objects stay its own", func(t *testing.T) {
 		w.asArgo(t, "foreign", "guestbook", "")
