@@ -64,6 +64,7 @@ var mayImport = map[string][]string{
 	"hub/api/scim":      {"hub", "shared/fault"},
 	"hub/api/console":   {"shared/fault"},
 	"hub/api/ratelimit": {},
+	"hub/api/eventpack": {},
 	"hub/api/fields":    {},
 	"hub/api/recording": {},
 	"hub/api/reference": {},

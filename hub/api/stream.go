@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/api/eventpack"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/shared/appquery"
@@ -93,7 +95,9 @@ func (s *Server) stream(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	l := &listener{s: s, who: who, only: only, view: r.URL.Query().Get("view"), query: query, w: c.Response(), control: http.NewResponseController(c.Response())}
+	l := s.newListener(c, who)
+	l.only, l.view, l.query = only, r.URL.Query().Get("view"), query
+	defer l.close()
 	ctx, end := s.streams.until(r.Context())
 	defer end()
 	place, seen := catalog.SplitCursor(cursor)
@@ -162,11 +166,32 @@ type listener struct {
 	query      appquery.Query
 	visibility visibility
 	w          *echo.Response
+	packed     *eventpack.Writer // nil: the client takes no compressed stream
 	control    *http.ResponseController
+}
+
+// newListener makes one that has written nothing yet. It must be closed.
+func (s *Server) newListener(c echo.Context, who hub.Caller) *listener {
+	l := &listener{s: s, who: who, w: c.Response(), control: http.NewResponseController(c.Response())}
+	if eventpack.Accepted(c.Request().Header.Values("Accept-Encoding")) {
+		l.packed = eventpack.NewWriter(c.Response())
+	}
+	return l
+}
+
+// close ends what was begun, so that the client sees a stream that is complete.
+func (l *listener) close() {
+	if l.packed != nil && l.w.Committed && l.deadline() == nil {
+		_ = l.packed.Close() // the client has gone otherwise
+	}
 }
 
 func (l *listener) begin() {
 	h := l.w.Header()
+	h.Set("Vary", "Accept-Encoding")
+	if l.packed != nil {
+		h.Set("Content-Encoding", "gzip")
+	}
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
@@ -263,11 +288,22 @@ func (l *listener) reset(ctx context.Context) error {
 	return nil
 }
 
-func (l *listener) write(ctx context.Context, text string) error {
+func (l *listener) deadline() error {
 	if err := l.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
-	if _, err := l.w.Write([]byte(text)); err != nil {
+	return nil
+}
+
+func (l *listener) write(ctx context.Context, text string) error {
+	if err := l.deadline(); err != nil {
+		return err
+	}
+	var to io.Writer = l.w
+	if l.packed != nil {
+		to = l.packed
+	}
+	if _, err := io.WriteString(to, text); err != nil {
 		return err
 	}
 	if err := l.control.Flush(); err != nil {

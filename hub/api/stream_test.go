@@ -2,9 +2,11 @@ package api_test
 
 import (
 	"bufio"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -136,6 +138,46 @@ func TestStream(t *testing.T) {
 			}
 			return e.Data.Name == "own"
 		})
+	})
+	t.Run("a stream is compressed for who accepts that, and each event can be read at once", func(t *testing.T) {
+		for accepts, packed := range map[string]bool{"gzip": true, "br, gzip;q=0": false, "identity": false} {
+			for _, path := range []string{"/api/v1/stream", "/api/v1/applications/argocd/first/tree/stream"} {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				r, err := http.NewRequestWithContext(ctx, "GET", w.URL+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Authorization", "Bearer "+admin)
+				r.Header.Set("Accept-Encoding", accepts)
+				resp, err := w.Client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := resp.Header.Get("Content-Encoding") == "gzip"; got != packed || resp.Header.Get("Vary") != "Accept-Encoding" {
+					t.Errorf("%s for %q has the headers %v", path, accepts, resp.Header)
+				}
+				body := io.Reader(resp.Body)
+				if packed {
+					if body, err = gzip.NewReader(resp.Body); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if line, err := bufio.NewReader(body).ReadString('\n'); err != nil || !strings.Contains(line, ": ") {
+					t.Errorf("%s for %q begins with %q, %v", path, accepts, line, err)
+				}
+				cancel()
+				_ = resp.Body.Close()
+			}
+		}
+	})
+	t.Run("a compressed stream that the hub ends is complete", func(t *testing.T) {
+		if body := string(w.call(admin, "GET", "/api/v1/stream?cursor=4711", nil, header("Accept-Encoding", "gzip")).ok(200).body); !strings.HasPrefix(body, "\x1f\x8b") {
+			t.Errorf("the stream begins with %q", body)
+		} else if r, err := gzip.NewReader(strings.NewReader(body)); err != nil {
+			t.Error(err)
+		} else if text, err := io.ReadAll(r); err != nil || !strings.Contains(string(text), "event: reset") {
+			t.Errorf("the stream is %q, %v", text, err)
+		}
 	})
 	t.Run("a stream of one application has only its events", func(t *testing.T) {
 		events := w.listen(t, admin, "?application=argocd/first")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -37,7 +36,9 @@ func (s *Server) streamTree(c echo.Context) error {
 		return err
 	}
 	defer reader.Close()
-	l := &listener{s: s, who: who, only: v.ID, w: c.Response(), control: http.NewResponseController(c.Response())}
+	l := s.newListener(c, who)
+	l.only = v.ID
+	defer l.close()
 	l.begin()
 	return l.followTree(ctx, reader, v.Namespace, v.Name)
 }

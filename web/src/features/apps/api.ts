@@ -5,7 +5,7 @@ import {
   type QueryFilters,
   queryOptions,
 } from '@tanstack/react-query';
-import { api, body, type Node, type SyncRequest } from '../../api/client';
+import { type Application, api, body, type Node, type SyncRequest } from '../../api/client';
 import { untilNext } from '../../api/windows';
 import { referenceOf } from './object/reference';
 
@@ -155,9 +155,11 @@ export const appQueries = {
       staleTime: Number.POSITIVE_INFINITY,
       retry: false,
     }),
-  windows: (key: AppKey) =>
+  /** How the sync windows stand. They depend on the project, the destination and the time, not on the state. */
+  windows: (key: AppKey, spec: Pick<Application['spec'], 'project' | 'destination'>) =>
     queryOptions({
-      queryKey: [...keyOf(key), windows],
+      queryKey: [windows, key.namespace, key.name, spec.project, spec.destination],
+      placeholderData: keepPreviousData,
       queryFn: async ({ signal }) =>
         body(await api.GET('/api/v1/applications/{namespace}/{name}/syncwindows', { ...path(key), signal })),
       refetchInterval: (q) =>
@@ -220,9 +222,7 @@ export const appFilters = {
   /** All that is read of one. */
   one: (key: AppKey): QueryFilters => ({ queryKey: keyOf(key) }),
   /** The sync windows of every application. */
-  windows: (): QueryFilters => ({
-    predicate: (q) => q.queryKey[0] === everyOne && q.queryKey.at(-1) === windows,
-  }),
+  windows: (): QueryFilters => ({ queryKey: [windows] }),
 };
 
 /** Reads an application again once a change of it has ended, in either way. */

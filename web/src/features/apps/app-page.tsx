@@ -360,10 +360,7 @@ function Facts({ app }: { app: Application }) {
       <Fact label={t('Automation')}>
         <StateMark look={automationLooks[hub?.automation ?? 'Manual']} />
       </Fact>
-      <AppWindows
-        appKey={{ namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name }}
-        label={t('Sync windows')}
-      />
+      <AppWindows app={app} label={t('Sync windows')} />
       <Fact label={t('Agent')}>
         <StateMark look={agentLook(app)} />
         <Text size="xs" c="dimmed" title={exact(hub?.asOf)}>

@@ -1,5 +1,6 @@
 import { Popover, Stack, Text, UnstyledButton } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
+import type { Application } from '../../api/client';
 import type { ApplicationWindows } from '../../api/windows';
 import { exact } from '../../format/format';
 import { t } from '../../texts';
@@ -29,8 +30,9 @@ export function summary(w: ApplicationWindows): { word: string; tone: Tone; line
 }
 
 /** The state of an application's sync windows, with all of them on demand. */
-export function AppWindows({ appKey, label }: { appKey: { namespace: string; name: string }; label: string }) {
-  const windows = useQuery(appQueries.windows(appKey));
+export function AppWindows({ app, label }: { app: Application; label: string }) {
+  const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
+  const windows = useQuery(appQueries.windows(key, app.spec));
   const w = windows.data;
   if (!w || w.assignedWindows.length === 0) return null;
   const s = summary(w);
