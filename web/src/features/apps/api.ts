@@ -159,7 +159,6 @@ export const appQueries = {
   windows: (key: AppKey, spec: Pick<Application['spec'], 'project' | 'destination'>) =>
     queryOptions({
       queryKey: [windows, key.namespace, key.name, spec.project, spec.destination],
-      placeholderData: keepPreviousData,
       queryFn: async ({ signal }) =>
         body(await api.GET('/api/v1/applications/{namespace}/{name}/syncwindows', { ...path(key), signal })),
       refetchInterval: (q) =>
