@@ -31,6 +31,9 @@ const (
 	wireFile  = 3 // the file descriptor that the hub passes
 	openFiles = 64
 	maxStack  = 64 << 20
+	// garbage is how much of it may be kept, in percent of what is in use: a
+	// render makes much more of it than it ever holds (decision 0187).
+	garbage = 400
 	// roomForRuntime is what Go maps beyond what it uses.
 	roomForRuntime = 512 << 20
 	executable     = "/proc/self/exe"
@@ -88,6 +91,7 @@ func run(args []string, how renderer) int {
 	log.SetOutput(io.Discard)
 	http.DefaultTransport = offline{}
 	debug.SetMemoryLimit(o.memory / 8 * 7)
+	debug.SetGCPercent(garbage)
 	debug.SetMaxStack(maxStack)
 	if err := wire.Send(render.FrameHello, render.Hello{Version: render.Version, Sandbox: o.held}); err != nil {
 		return 1

@@ -18,6 +18,9 @@ type monoKind struct {
 func (k monoKind) name(i int) string { return fmt.Sprintf("%s-%03d", k.tool, i) }
 func (k monoKind) dir(i int) string  { return "apps/" + k.name(i) }
 
+// seed is the file that an application has before it is what it is to be.
+func (k monoKind) seed(i int) string { return k.dir(i) + "/seed.yaml" }
+
 // change is one file with another value.
 func (k monoKind) change(i int, value string) map[string]string {
 	name := k.dir(i) + "/" + k.changed
@@ -28,9 +31,9 @@ func (k monoKind) change(i int, value string) map[string]string {
 // charts beside them.
 func monoKinds() []monoKind {
 	return []monoKind{
+		{"plain", "plain files", 200, func(dir, _, value string) map[string]string { return web(dir, value) }, "one.yaml"},
 		{"helm", "Helm, 3 templates", 300, smallChart, "values.yaml"},
 		{"kust", "kustomize on a shared base", 500, overlay, "settings.env"},
-		{"plain", "plain files", 200, func(dir, _, value string) map[string]string { return web(dir, value) }, "one.yaml"},
 		{"large", "Helm, 112 objects, 640 KB", 20, largeChart, "values.yaml"},
 	}
 }
@@ -42,6 +45,8 @@ func monoTotal() (n int) {
 	return n
 }
 
+// monoFiles are what R-mono begins with: the shared base, and one file for each
+// application.
 func monoFiles() map[string]string {
 	out := web("base/app", "base")
 	for name, text := range out {
@@ -51,9 +56,7 @@ func monoFiles() map[string]string {
 	out["base/kustomization.yaml"] = "resources: [one.yaml, two.yaml, account.yaml, service.yaml, deployment.yaml]\n"
 	for _, k := range monoKinds() {
 		for i := range k.n {
-			for name, text := range k.files(k.dir(i), k.name(i), "v0") {
-				out[name] = text
-			}
+			out[k.seed(i)] = configMap("seed-"+k.name(i), "v0")
 		}
 	}
 	return out
