@@ -113,7 +113,8 @@ generate-check:
 	fi
 
 .PHONY: screenshots
-screenshots: packages test-browser build ## Take pictures of the console's pages, light and dark, into bin/screenshots, and those of the documentation
+screenshots: packages test-browser build ## Take pictures of the console's pages, light and dark, into bin/screenshots and docs/screenshots
+	@integration/packages japanese
 	@mkdir -p bin/screenshots docs/screenshots
 	CAPSTAN_SHOTS=$(CURDIR)/bin/screenshots CAPSTAN_PICTURES=$(CURDIR)/docs/screenshots $(GO) test -tags soak -count=1 -timeout 50m ./integration/tests/journeys -run '^Test(Journeys|States)$$'
 	CAPSTAN_SHOTS=$(CURDIR)/bin/screenshots $(GO) test -count=1 -timeout 30m ./integration/tests/stories -run '^TestConsole$$'

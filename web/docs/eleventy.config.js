@@ -146,7 +146,7 @@ export default function (config) {
     'node_modules/@fontsource-variable/jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2':
       'assets/mono.woff2',
     '../docs/images': 'images',
-    '../docs/screenshots': 'screenshots',
+    '../docs/screenshots/*.png': 'screenshots', // the sheets of all pages stay in the repository
   });
   // What the search finds: each part under a heading of the second level.
   config.addTemplate('search.11ty.js', {

@@ -1,11 +1,13 @@
 // Every page of the console in each of its states: with few and with many
 // entries, empty, loading, failed, without rights, and without a hub. What is
 // few, many, empty or refused is so at the hub; only faults are injected.
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Page, Route } from '@playwright/test';
 import { allow, barriers, expect, signIn, test } from './console';
 import { patience } from './limits';
 import { act, product } from './product';
+import { writeSheet } from './sheet';
 
 /** A page of the router: its address, and whether nobody is signed in there. */
 interface Place {
@@ -133,19 +135,45 @@ const narrow = { width: 390, height: 844 };
 /** Keeps pictures of a page in a state, if somebody wants any: with few entries in both themes and widths. */
 async function keep(page: Page, place: Place, state: string) {
   if (!product.kept) return;
-  const name = `state-${state}${place.path}`.replace(/[^a-z-]+/g, '-').replace(/-$/, '');
-  for (const size of state === 'few' ? [wide, narrow] : [wide]) {
-    await page.setViewportSize(size);
-    for (const scheme of state === 'few' ? (['light', 'dark'] as const) : (['light'] as const)) {
-      await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
-      await page.locator(`html[data-mantine-color-scheme="${scheme}"]`).waitFor();
-      const path = join(product.shots, `${name}-${scheme}-${size.width}.png`);
+  const file = place.path.replace(/[^a-z-]+/g, '-').replace(/^-|-$/g, '');
+  const rows: string[][] = [];
+  // The clock was moved on, so the page may have missed signs of life of the hub.
+  if (state === 'few') await expect(page.getByText('Reconnecting')).toHaveCount(0);
+  for (const scheme of state === 'few' ? (['light', 'dark'] as const) : (['light'] as const)) {
+    const row: string[] = [];
+    await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
+    await page.locator(`html[data-mantine-color-scheme="${scheme}"]`).waitFor();
+    for (const size of state === 'few' ? [wide, narrow] : [wide]) {
+      await page.setViewportSize(size);
+      const path = join(product.shots, `state-${state}-${file}-${scheme}-${size.width}.png`);
       await page.screenshot({ path, animations: 'disabled' });
+      row.push(path);
     }
+    rows.push(row);
   }
   await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });
   await page.setViewportSize(wide);
+  if (state === 'few') await sheet(page, place, file, rows);
 }
+
+/** The sheets of the documentation: address of a page and name of its file. */
+const sheets: [path: string, file: string][] = [];
+
+/** Keeps a page's pictures for the documentation, if somebody wants any: CAPSTAN_PICTURES is the folder. */
+async function sheet(page: Page, place: Place, name: string, rows: string[][]) {
+  const folder = process.env['CAPSTAN_PICTURES'];
+  const browser = page.context().browser();
+  if (!folder || !browser) return;
+  mkdirSync(join(folder, 'pages'), { recursive: true });
+  await writeSheet(browser, join(folder, 'pages', `${name}.webp`), place.path, rows);
+  sheets.push([place.path, `${name}.webp`]);
+  const lines = sheets.map(([path, file]) => `- [\`${path}\`](${file})`);
+  writeFileSync(join(folder, 'pages', 'README.md'), `${heading}\n\n${lines.join('\n')}\n`);
+}
+
+const heading = `# Pages of the console
+
+Each page with few entries, light and dark, on a screen of 1,280 and of 390 px. \`make screenshots\` makes these sheets.`;
 
 /** What is wrong with a page on a narrow screen. */
 async function cramped(page: Page): Promise<string[]> {
