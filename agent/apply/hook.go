@@ -139,6 +139,9 @@ func (t *task) make(ctx context.Context, at endpoint, it wave.Item, body *manife
 	if instance, _ := manifest.RawAnnotation(live, instanceAnnotation); instance == it.Instance {
 		return live, "created before the restart", nil
 	}
+	if err := t.app.mayReplaceHook(it.Key, it.Key.Namespace != "", live); err != nil {
+		return nil, "", err
+	}
 	text, err := manifest.Canonical(body)
 	if err != nil {
 		return nil, "", err
@@ -363,7 +366,7 @@ func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	if err := a.e.Secret.Flush(ctx); err != nil { // the record of its run must survive it, even if the disk is lost
 		return wave.Outcome{}, err
 	}
-	gvr, _, err := a.e.reach(ctx, kindOf(it.Key, it.Version))
+	gvr, namespaced, err := a.e.reach(ctx, kindOf(it.Key, it.Version))
 	if err != nil {
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
@@ -375,8 +378,14 @@ func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	if live == nil {
 		return wave.Outcome{Gone: true, Message: "gone already"}, nil
 	}
-	if _, marked := manifest.RawAnnotation(live, instanceAnnotation); !marked {
+	instance, marked := manifest.RawAnnotation(live, instanceAnnotation)
+	if !marked {
 		return wave.Outcome{Kept: true, Message: "it carries no mark of a hook of this application"}, nil
+	}
+	if instance != it.Instance {
+		if err := a.mayReplaceHook(it.Key, namespaced, live); err != nil {
+			return wave.Outcome{}, err
+		}
 	}
 	uid := string(live.GetUID())
 	if err := a.unhold(ctx, at, uid); err != nil {
@@ -397,6 +406,21 @@ func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		x.live.deleting, x.live.message = true, "being deleted"
 	}
 	return wave.Outcome{Changed: true, Gone: x.live.known && !x.live.found, Message: "deleted"}, nil
+}
+
+// mayReplaceHook reports why a hook of an earlier operation must stay as it is:
+// the project permits nothing there, or it is another tenant's. The name alone
+// shows nothing, because any application may have a hook of that name.
+func (a *app) mayReplaceHook(key manifest.Key, namespaced bool, live *manifest.Object) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.permits(key, namespaced); err != nil {
+		return err
+	}
+	if m := a.foreign(live); m != nil && m.Tenant != "" {
+		return fault.With(fault.New(fault.Conflict, "it belongs to %s", m.Title()), key.Describe(), "give the hook another name")
+	}
+	return nil
 }
 
 // Release removes the finalizer from a hook that stays, so that it may be

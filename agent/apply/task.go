@@ -59,7 +59,7 @@ func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 		Owned: a.owns(),
 	}
 	var plan wave.Plan
-	if order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE {
+	if t.deletes() {
 		plan = wave.BuildDelete(objects, t.owned(nil), o)
 	} else if plan, err = wave.Build(objects, t.owned(tombstones), o); err != nil {
 		return wave.Plan{}, err
@@ -76,7 +76,7 @@ func (t *task) snapshot() (*snapshot, error) {
 		}
 	}
 	switch {
-	case want == "" && t.op.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE:
+	case want == "" && t.deletes():
 		return nil, nil
 	case a.problem != "":
 		return nil, fault.New(fault.Invalid, "the application's state cannot be used: %s", a.problem)
@@ -128,7 +128,7 @@ func (t *task) describe(ctx context.Context, s *snapshot) ([]wave.Object, error)
 		return nil, err
 	}
 	t.wants = s.all
-	deletion := t.op.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE
+	deletion := t.deletes()
 	out := make([]wave.Object, 0, len(plain))
 	for i, text := range plain {
 		o, err := manifest.FromCanonical(text)
@@ -150,7 +150,7 @@ func (t *task) describe(ctx context.Context, s *snapshot) ([]wave.Object, error)
 // also in our inventory; for a deletion everything in the inventory.
 func (t *task) owned(tombstones []*linkv1.Tombstone) []wave.Object {
 	a := t.app
-	deletion := t.op.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE
+	deletion := t.deletes()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	dead := map[manifest.Key]bool{}
@@ -470,6 +470,9 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	}
 	a := t.app
 	d := t.wants[it.Index]
+	if it.Hook && t.deletes() {
+		return wave.Check{Err: t.mayCreateHook(it, d), Message: "would be created"}
+	}
 	body, err := a.readDesired(ctx, d, time.Time{})
 	if err != nil {
 		return wave.Check{Err: err}
@@ -504,6 +507,22 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 		return wave.Check{Message: "would be created"}
 	}
 	return wave.Check{Message: "would be configured"}
+}
+
+// deletes reports whether the operation deletes the application.
+func (t *task) deletes() bool {
+	return t.op.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE
+}
+
+// mayCreateHook reports why the application must not have a hook of its
+// deletion. What the API server says counts when the hook is created.
+func (t *task) mayCreateHook(it wave.Item, d *desired) error {
+	if inHub(it.Key) {
+		return noHook(it.Key)
+	}
+	t.app.mu.Lock()
+	defer t.app.mu.Unlock()
+	return t.app.permits(it.Key, d.namespaced)
 }
 
 // prepareCheck fills in what a dry run of an item sends. It returns the object,

@@ -270,6 +270,11 @@ func TestBuildDelete(t *testing.T) {
 	if diff := cmp.Diff(want, outline(p)); diff != "" {
 		t.Errorf("DEL-02 (-want +got):\n%s", diff)
 	}
+	t.Run("ENG-16 HOOK-16 HOOK-17 the hooks of a deletion are checked before anything is deleted", func(t *testing.T) {
+		if !p.Check {
+			t.Error("there is no pre-flight")
+		}
+	})
 	t.Run("SYNC-12 DEL-03 objects with Delete=false and CRDs are kept", func(t *testing.T) {
 		if got := group(p.Skipped); got != "CustomResourceDefinition/c,Secret/keep" {
 			t.Errorf("kept are %s", got)

@@ -8,8 +8,9 @@ import (
 
 // BuildDelete plans the deletion of a whole application (DEL-02): PreDelete
 // hooks, then its objects in reverse waves, each wave waited for until it is
-// gone, then PostDelete hooks. hooks are the manifests that have hooks;
-// objects is everything that the application owns in the cluster.
+// gone, then PostDelete hooks. A pre-flight checks the hooks before anything
+// changes. hooks are the manifests that have hooks; objects is everything that
+// the application owns in the cluster.
 // CustomResourceDefinitions, and what Delete=false or Helm's resource policy
 // protects, are never deleted, only reported (DEL-03).
 func BuildDelete(hooks, objects []Object, o Options) Plan {
@@ -34,6 +35,7 @@ func BuildDelete(hooks, objects []Object, o Options) Plan {
 		b.items = append(b.items, it)
 	}
 	b.plan.Steps, _ = b.steps()
+	b.plan.Check = b.plan.hooks() // a PostDelete hook that is refused must not end half a deletion
 	return b.plan
 }
 

@@ -307,6 +307,7 @@ func TestDeletionHooks(t *testing.T) {
 	}
 	w.End(hub.Succeeded, "")
 	w.Reload()
+	limits := w.State().GetPolicy().GetLimits()
 	w.In(func(ctx context.Context, tx *store.Tenant) error {
 		_, err := dispatch.Delete(ctx, storeports.Dispatch(tx), w.App.ID, hub.Deletion{Cascade: true, Propagation: "background"}, jane)
 		return err
@@ -319,6 +320,11 @@ func TestDeletionHooks(t *testing.T) {
 		}
 		if strings.Join(names, ",") != "bye,gone" || s.GetAccepted() != nil || o.GetSnapshot().GetId() != s.GetTarget().GetId() {
 			t.Errorf("target %v, order %v", names, o)
+		}
+	})
+	t.Run("SEC-D2 ENG-16 the deletion has the limits of its project, which hold for its hooks too", func(t *testing.T) {
+		if l := w.State().GetPolicy().GetLimits(); len(l.GetNamespaces()) == 0 || !proto.Equal(l, limits) {
+			t.Errorf("limits %v, those of its syncs %v", l, limits)
 		}
 	})
 	t.Run("DEL-01 the requested propagation is part of it", func(t *testing.T) {

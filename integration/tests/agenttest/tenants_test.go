@@ -55,6 +55,21 @@ func TestTwoTenantsInOneCluster(t *testing.T) {
 			t.Error("it was deleted and made anew")
 		}
 	})
+	for _, policy := range []string{"BeforeHookCreation", "HookFailed"} {
+		t.Run("ISO-9 a hook of another tenant is neither deleted nor written for one of the same name: "+policy, func(t *testing.T) {
+			hook := strings.Replace(configMap("task-"+strings.ToLower(policy), "red"), "NS}", "NS, annotations: {argocd.argoproj.io/hook: Sync, argocd.argoproj.io/hook-delete-policy: "+policy+"}}", 1)
+			name := "task-" + strings.ToLower(policy)
+			north.application().deploy(hook)
+			before := north.get(configMaps, name).GetResourceVersion()
+			op := south.ended(south.application().begin(strings.Replace(hook, "red", "blue", 1), nil), "Failed")
+			if got := op.GetMessage(); !strings.Contains(got, "belongs to an application of another tenant") || strings.Contains(got, string(north.tenant)) {
+				t.Errorf("message is %q", got)
+			}
+			if got := north.get(configMaps, name).GetResourceVersion(); got != before {
+				t.Error("it was written")
+			}
+		})
+	}
 	c := south.application()
 	c.policy.SyncOptions = []string{"Adopt=true"}
 	t.Run("ISO-9 a tenant that requests it adopts the object, and the former one releases it", func(t *testing.T) {
