@@ -3,11 +3,14 @@ package git_test
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -350,6 +353,39 @@ func TestProxies(t *testing.T) {
 			if s := fault.Sentence(err); fault.KindOf(err) != fault.Invalid || !strings.Contains(s, "does not permit its proxy") || len(p.Asked()) != 0 {
 				t.Errorf("%q: %v, asked %v", permitted, err, p.Asked())
 			}
+		}
+	})
+	t.Run("SEC-A8 CRED-12(refused) the URL of a proxy of a repository over SSH is never a command, an option or a SOCKS proxy", func(t *testing.T) {
+		t.Parallel()
+		p := connectproxy.New(t)
+		w := newSSHWorld(t, git.Config{Proxies: []guard.Proxy{{URL: p.HTTP.URL}}}, "ed25519")
+		w.Repo("app.git").Commit("refs/heads/main", "base", gittest.Files{"f": "x"})
+		w.key(t, "ed25519")
+		made := filepath.Join(t.TempDir(), "made")
+		host := strings.TrimPrefix(p.HTTP.URL, "http://")
+		for _, proxy := range []string{
+			"socks5://" + host, "socks5://" + host + ";touch " + made, "socks5://$(touch " + made + ")", "socks5h://`touch " + made + "`:1080", "socks5://-oProxyCommand=touch%20" + made,
+			"http://" + host + ";touch " + made, "http://" + host + "|touch " + made, "http://$(touch${IFS}" + made + "):3128", "http://-oProxyCommand=touch:3128", "http://" + host + "\ntouch " + made, "http://" + host + "\r\n\r\nCONNECT 10.0.0.1:22 HTTP/1.1",
+			"-oProxyCommand=touch " + made, "--proxy=" + host, "|touch " + made, "$(touch " + made + ")", "nc -X 5 -x " + host,
+		} {
+			cred := w.creds.cred
+			cred.Proxy = proxy
+			_, err := w.m.Fetch(gittest.Context(t), tenant, sshRepository(t, w.ssh.URL("app.git")), cred)
+			if s := fault.Sentence(err); fault.KindOf(err) != fault.Invalid || !strings.Contains(s, "does not permit its proxy") {
+				t.Errorf("%q: %v", proxy, err)
+			}
+		}
+		if asked, calls := p.Asked(), w.calls(t); len(asked) != 0 || calls != 0 {
+			t.Errorf("the proxy was asked for %v, the server %d times", asked, calls)
+		}
+		p.User, p.Password = "$(touch "+made+")", "'; touch "+made+"\r\nX-Other: 1"
+		cred := w.creds.cred
+		cred.Proxy = (&url.URL{Scheme: "http", User: url.UserPassword(p.User, p.Password), Host: host}).String()
+		if _, err := w.m.Fetch(gittest.Context(t), tenant, sshRepository(t, w.ssh.URL("app.git")), cred); err != nil || len(p.Asked()) != 1 {
+			t.Errorf("a user name and password are used as they are: %v, asked %v", err, p.Asked())
+		}
+		if _, err := os.Stat(made); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a command was run: %v", err)
 		}
 	})
 	t.Run("SEC-A6 no proxy leads to an internal address, by number or by a name that changes", func(t *testing.T) {
