@@ -74,7 +74,7 @@ test-web: $(installed) build ## Run the console's tests alone
 	cd web && npx vitest run --reporter=default --reporter=json --outputFile.json=$(logs)/vitest.json
 
 .PHONY: lint
-lint: packages web/dist/.gitkeep ## Check format, vet, imports, generated code and the console's lint
+lint: packages web/dist/.gitkeep ## Check format, vet, imports, generated code, known vulnerabilities and the console's lint
 	@found=$$(find . -name '*.go' -not -path './web/node_modules/*' -not -path './.git/*' -print0 | xargs -0 gofmt -l); \
 	if [ -n "$$found" ]; then printf 'not formatted (gofmt -w mends it):\n%s\n' "$$found" >&2; exit 1; fi
 	$(GO) vet ./...
@@ -83,6 +83,11 @@ lint: packages web/dist/.gitkeep ## Check format, vet, imports, generated code a
 	@$(MAKE) generate-check
 	$(if $(web),@$(MAKE) lint-web)
 	@cd integration/tools/lint && $(GO) vet ./... && $(GO) test -count=1 ./... && $(GO) run ./titles -root ../../.. && $(GO) run ./words -root ../../.. && $(GO) run ./sizes -root ../../..
+	@$(MAKE) vulns
+
+.PHONY: vulns
+vulns: packages ## Look for known vulnerabilities in what the programs call and the console ships
+	@cd integration/tools/vulns && $(GO) vet ./... && $(GO) test -count=1 ./... && $(GO) run . -root ../../..
 
 .PHONY: features
 features: ## Say which behaviours of docs/features.csv the last test run has shown (MISSING=1: which not)

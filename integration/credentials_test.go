@@ -109,4 +109,24 @@ func TestSecurityLint(t *testing.T) {
 			}
 		}
 	})
+	t.Run("SEC-L3 known vulnerabilities fail lint, and so CI", func(t *testing.T) {
+		_, recipe, _ := strings.Cut(makefile, "\nlint: ")
+		recipe, _, _ = strings.Cut(recipe, "\n\n")
+		if !strings.Contains(recipe, "\t@$(MAKE) vulns") || !strings.Contains(makefile, "cd integration/tools/vulns && $(GO) vet ./... && $(GO) test -count=1 ./... && $(GO) run . -root") {
+			t.Error("make lint does not run integration/tools/vulns")
+		}
+		if module := read("integration/tools/vulns/go.mod"); !strings.Contains(module, "golang.org/x/vulndb v") || !strings.Contains(module, "golang.org/x/vuln/cmd/govulncheck") {
+			t.Error("its database or govulncheck has no version")
+		}
+		if !regexp.MustCompile(`(?m)^toolchain go1\.`).MatchString(read("go.mod")) {
+			t.Error("go.mod names no toolchain, whose standard library the check could assume")
+		}
+	})
+	t.Run("SEC-L3 what makes an exception true is a rule of the linter", func(t *testing.T) {
+		for _, rule := range []string{`^echo\.Context\.RealIP$`, `^middleware\.(Proxy|RateLimiter|Logger|RequestLogger)`, "analyze-types: true", "    - forbidigo "} {
+			if !strings.Contains(lint, rule) {
+				t.Errorf(".golangci.yml has no %q", rule)
+			}
+		}
+	})
 }
