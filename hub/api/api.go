@@ -235,6 +235,12 @@ func (s *Server) addresses() []string {
 // ServeHTTP answers one request. HEAD is GET without a body, which the HTTP
 // server leaves out.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if len(r.TransferEncoding) > 0 {
+		// A proxy may read the end of a request in chunks elsewhere, if that has a
+		// length, too (RFC 9112, 6.1). The library drops such a length before
+		// anybody sees it, so nothing after chunks is read as a request.
+		w.Header().Set("Connection", "close")
+	}
 	r, bare := s.root.Cut(r)
 	if bare {
 		to := url.URL{Path: s.root.Under("/"), RawQuery: r.URL.RawQuery}

@@ -85,7 +85,18 @@ test('UX-ACC-1 going back needs the version that was looked at, and is a version
   await dialog.getByRole('alert').waitFor();
   await look(page, 'policy-revert-stale');
   await page.unroute('**/revert');
+  let release: () => void = () => undefined;
+  const held = new Promise<void>((go) => {
+    release = go;
+  });
+  await page.route(/\/rbac\/history(\?|$)/, async (route) => {
+    await held;
+    await route.continue();
+  });
   await revert.click();
+  // The editor is made anew while the list of versions is still read.
+  await expect(text(page, 'Rules')).toContainText('applications, sync, shop/*');
+  release();
   await dialog.waitFor({ state: 'detached' });
   await history(page).getByRole('button', { name: 'Version 3', exact: true }).waitFor();
   await history(page).getByText('back to version 1').waitFor();

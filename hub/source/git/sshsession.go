@@ -149,6 +149,9 @@ func (r *sshRun) sendRequest(req *packp.UploadPackRequest) error {
 	}
 	if err == nil {
 		err = r.in.Close()
+		if errors.Is(err, io.EOF) {
+			err = nil // the program has read the request, answered and ended already
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("send request: %w", err)

@@ -97,7 +97,8 @@ function Past({ settings, number, close }: { settings: number; number: string; c
                 <ActionButton
                   why={denied}
                   loading={revert.isPending}
-                  onClick={() => revert.mutate({ number, version: settings }, { onSuccess: close })}
+                  // The policy that is read again gives the page a new editor, and its dialog has to go then, too.
+                  onClick={() => void revert.mutateAsync({ number, version: settings }).then(close, () => undefined)}
                 >
                   {t('Go back to version {{number}}', { number })}
                 </ActionButton>
