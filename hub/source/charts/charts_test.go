@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source/charts"
 	"github.com/capstan-cd/capstan/hub/source/charts/chartstest"
@@ -185,6 +187,21 @@ func TestChartCredentials(t *testing.T) {
 			}
 		default:
 			t.Error("the other host was not asked")
+		}
+	})
+	t.Run("SEC-A5 a credential follows no redirect to another server, be it of the same address", func(t *testing.T) {
+		var sent []string // the two servers share an address, but not a port
+		far.Answer("/index.yaml", func(w http.ResponseWriter, r *http.Request) {
+			sent = append(sent, r.Header.Get("Authorization"))
+			_, _ = fmt.Fprint(w, "entries: {}\n")
+		})
+		s.Answer("/moved/index.yaml", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, far.URL+"/index.yaml", http.StatusFound)
+		})
+		moved := hub.ChartRef{Repository: s.URL + "/moved", Name: "redis", Version: "1.0.0"}
+		_, err := with(hub.Credential{Username: "me", Password: "s3cret"}).Chart(t.Context(), tenant, project, moved, "")
+		if diff := cmp.Diff([]string{""}, sent); diff != "" {
+			t.Errorf("the other server was sent (-want +got):\n%s\n%v", diff, err)
 		}
 	})
 }

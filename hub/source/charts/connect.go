@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -114,7 +115,22 @@ func redirect(req *http.Request, via []*http.Request) error {
 		return fault.New(fault.Invalid, "its server redirects from https to http")
 	}
 	req.Header.Del("Referer") // the address may hold a secret
+	if !sameServer(via[0].URL, req.URL) {
+		req.Header.Del("Authorization") // net/http keeps it for other ports and for names below the first one
+	}
 	return nil
+}
+
+// sameServer reports whether two addresses are of one server. One that leads
+// from http to https on the same host is.
+func sameServer(a, b *url.URL) bool {
+	port := func(u *url.URL) string {
+		if u.Port() == "80" && u.Scheme == "http" || u.Port() == "443" && u.Scheme == "https" {
+			return ""
+		}
+		return u.Port()
+	}
+	return strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
 
 // authorize adds the credential to a request to the repository's own host, or
