@@ -112,6 +112,16 @@ func TestManifests(t *testing.T) {
 		w.call(admin, "GET", path+"?history=9", nil).fails(404)
 		w.call(admin, "GET", path+"?history=0", nil).fails(400)
 	})
+	t.Run("API-12 DIFF-14 SEC-C1 an annotation of a Secret that the tenant names is masked, and of no other kind", func(t *testing.T) {
+		const noted = `{"apiVersion":"v1","kind":"KIND","metadata":{"annotations":{"example.com/token":"canary-note"},"name":"noted","namespace":"web"}}`
+		rendered(t, w, "cccccc", strings.Replace(noted, "KIND", "Secret", 1), strings.Replace(noted, "KIND", "ConfigMap", 1))
+		for masked, shown := range map[string]int{"": 2, "example.com/other, example.com/token": 1} {
+			w.call(admin, "PATCH", settingsPath, map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"resource.sensitive.mask.annotations": masked}}}).ok(200)
+			if _, _, text := read(""); strings.Count(text, "canary-note") != shown {
+				t.Errorf("with %q masked: %s", masked, text)
+			}
+		}
+	})
 	t.Run("API-12 SEC-G2 another tenant does not find them", func(t *testing.T) {
 		w.call(w.Admin("other"), "GET", path, nil).fails(404)
 	})

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/catalog/transact"
+	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -79,13 +81,12 @@ func (c *Catalog) Uploaded(ctx context.Context, by hub.Caller, namespace, name s
 	if err != nil {
 		return out, fault.With(err, "application "+title(namespace, name), "")
 	}
-	keys, err := c.parts.Service.Store.Keys(ctx, by.Tenant)
+	_, mask, err := c.masking(ctx, by.Tenant, out.Application.Cluster)
 	if err != nil {
 		return out, err
 	}
-	mask := encryption.Derive(keys.Digest, maskPurpose+string(out.Application.Cluster))
 	for i, body := range made.Bodies {
-		text, err := masked(body, mask[:])
+		text, err := mask.text(body)
 		if err != nil {
 			return out, fmt.Errorf("mask %s %q of an upload: %w", made.Objects[i].Kind, made.Objects[i].Name, err)
 		}
@@ -97,22 +98,41 @@ func (c *Catalog) Uploaded(ctx context.Context, by hub.Caller, namespace, name s
 	return out, nil
 }
 
-// masked is a canonical object without its secrets.
-func masked(plain, key []byte) (json.RawMessage, error) {
+// A masking hides what is secret in desired objects, as the agent of their
+// cluster hides it in live ones.
+type masking struct {
+	key         [32]byte
+	annotations []string // of Secrets, that the tenant's settings name
+}
+
+// masking returns that of a cluster, and the keys of the tenant.
+func (c *Catalog) masking(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (keys hub.TenantKeys, m masking, err error) {
+	if keys, err = c.parts.Service.Store.Keys(ctx, tenant); err != nil {
+		return keys, m, err
+	}
+	m.key = encryption.Derive(keys.Digest, maskPurpose+string(cluster))
+	return keys, m, c.parts.Service.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx transact.Tx) error {
+		values, err := tx.SettingValues(ctx, hub.SettingsMap, []string{settings.MaskedAnnotationsKey})
+		m.annotations = settings.MaskedAnnotations(values)
+		return err
+	})
+}
+
+// text is a canonical object without its secrets.
+func (m *masking) text(plain []byte) (json.RawMessage, error) {
 	object, err := manifest.FromCanonical(plain)
 	if err != nil {
 		return nil, err
 	}
-	return manifest.Canonical(manifest.Mask(object, key))
+	return manifest.Canonical(manifest.Mask(object, m.key[:], m.annotations...))
 }
 
 // open returns the objects of a snapshot in its order, masked.
 func (c *Catalog) open(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, s hub.Snapshot, sealed []hub.SealedObject) ([]json.RawMessage, error) {
-	keys, err := c.parts.Service.Store.Keys(ctx, tenant)
+	keys, mask, err := c.masking(ctx, tenant, cluster)
 	if err != nil {
 		return nil, err
 	}
-	mask := encryption.Derive(keys.Digest, maskPurpose+string(cluster))
 	bodies := make(map[hub.Digest][]byte, len(sealed))
 	for _, o := range sealed {
 		bodies[o.Digest] = o.Sealed
@@ -127,7 +147,7 @@ func (c *Catalog) open(ctx context.Context, tenant hub.TenantID, cluster hub.Clu
 		if err != nil {
 			return nil, fmt.Errorf("open %s %q of snapshot %s: %w", ref.Kind, ref.Name, s.ID, err)
 		}
-		text, err := masked(plain, mask[:])
+		text, err := mask.text(plain)
 		if err != nil {
 			return nil, fmt.Errorf("mask %s %q of snapshot %s: %w", ref.Kind, ref.Name, s.ID, err)
 		}

@@ -8,9 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
-	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // An Unsaved is an application as a write would make it.
@@ -95,18 +93,13 @@ func projectOr(name string) string {
 // Masked returns rendered objects as people may see them: values of Secrets are
 // masked as everywhere else for that cluster.
 func (c *Catalog) Masked(ctx context.Context, by hub.Caller, cluster hub.ClusterID, bodies [][]byte) ([]json.RawMessage, error) {
-	keys, err := c.parts.Service.Store.Keys(ctx, by.Tenant)
+	_, mask, err := c.masking(ctx, by.Tenant, cluster)
 	if err != nil {
 		return nil, err
 	}
-	mask := encryption.Derive(keys.Digest, maskPurpose+string(cluster))
 	out := make([]json.RawMessage, 0, len(bodies))
 	for _, body := range bodies {
-		object, err := manifest.FromCanonical(body)
-		if err != nil {
-			return nil, err
-		}
-		text, err := manifest.Canonical(manifest.Mask(object, mask[:]))
+		text, err := mask.text(body)
 		if err != nil {
 			return nil, err
 		}

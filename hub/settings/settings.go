@@ -55,7 +55,7 @@ func Catalogue() []Known {
 			"status and the rules of aggregated roles are never compared, because an apply does not set them", (*set).readCompare),
 		moot("resource.ignoreResourceUpdatesEnabled", "Whether ignoreResourceUpdates counts.", "true", noUpdates, (*set).readIgnoreEnabled),
 		cm("resource.customLabels", "Labels that are shown with objects, separated by commas.", "team, tier", true, (*set).readLabels),
-		cm("resource.sensitive.mask.annotations", "Annotations of Secrets whose values are masked, separated by commas.", "example.com/token", true, (*set).readMask),
+		cm(MaskedAnnotationsKey, "Annotations of Secrets whose values are masked, separated by commas.", "example.com/token", true, (*set).readMask),
 		cm("application.resourceTrackingMethod", "Marks of Argo CD that objects get for tools that read them: annotation, annotation+label or label; empty: none. Whose an object is says Capstan's own mark alone.", "annotation", true, (*set).readTracking),
 		cm("application.instanceLabelKey", "The label that identifies an object of Argo CD at adoption, and that tracking by label writes.", "app.kubernetes.io/instance", true, (*set).readLabelKey),
 		cm("installationID", "Distinguishes installations that share a cluster.", "prod", true, (*set).readInstallation),
@@ -131,6 +131,15 @@ const RollbackKey = "server.rbac.rollback.enforce.enable"
 func RollbackApart(values map[string]string) bool {
 	on, err := text{values[RollbackKey], 0}.truth()
 	return err == nil && on
+}
+
+// MaskedAnnotationsKey is the setting that names annotations of Secrets whose
+// values are masked (DIFF-14).
+const MaskedAnnotationsKey = "resource.sensitive.mask.annotations"
+
+// MaskedAnnotations are those annotations. Values are those of argocd-cm.
+func MaskedAnnotations(values map[string]string) []string {
+	return text{values[MaskedAnnotationsKey], 0}.commas()
 }
 
 // RevisionSyncKey is the setting that makes a sync of another revision need the
