@@ -27,35 +27,43 @@ type PatchRequest struct {
 
 // Patch changes one live object of an application, if its project and the
 // cluster's owner permit it. A dry run comes first, so what admission refuses
-// changes nothing. It returns the object after the patch.
-func (e *Engine) Patch(ctx context.Context, r PatchRequest) (*manifest.Object, error) {
+// changes nothing. It returns the object after the patch, and the fields that it
+// marked as secret before.
+func (e *Engine) Patch(ctx context.Context, r PatchRequest) (o *manifest.Object, marked [][]string, err error) {
 	if inHub(r.Key) {
-		return nil, livesInHub(r.Key)
+		return nil, nil, livesInHub(r.Key)
 	}
 	kind, err := patchType(r)
 	if err != nil {
-		return nil, fault.With(err, r.Key.Describe(), "")
+		return nil, nil, fault.With(err, r.Key.Describe(), "")
 	}
 	gvr, namespaced, err := e.reach(ctx, r.Kind)
 	if err != nil {
-		return nil, explain(err, r.Key, "patch")
+		return nil, nil, explain(err, r.Key, "patch")
 	}
 	a := e.known(r.Application)
 	if a == nil {
-		return nil, fault.New(fault.Missing, "the agent does not have this application")
+		return nil, nil, fault.New(fault.Missing, "the agent does not have this application")
 	}
 	hidden, err := a.mayPatch(r.Key, namespaced)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if hidden {
+	at := endpoint{resource: gvr, namespace: r.Key.Namespace, name: r.Key.Name}
+	live, err := a.kube().get(ctx, at)
+	if err != nil {
+		return nil, nil, explain(err, r.Key, "read")
+	}
+	if live != nil {
+		marked = manifest.MarkedFields(live)
+	}
+	if hidden = hidden || len(marked) > 0; hidden {
 		if err := revealsNothing(kind, r.Patch); err != nil {
-			return nil, fault.With(err, r.Key.Describe(), "")
+			return nil, nil, fault.With(err, r.Key.Describe(), "")
 		}
 	}
 	write := patch{
-		endpoint: endpoint{resource: gvr, namespace: r.Key.Namespace, name: r.Key.Name},
-		kind:     kind, body: r.Patch, manager: e.Manager + editManager, dryRun: true,
+		endpoint: at, kind: kind, body: r.Patch, manager: e.Manager + editManager, dryRun: true,
 	}
 	out, err := a.kube().patch(ctx, write, nil)
 	if err == nil && !r.DryRun {
@@ -63,9 +71,9 @@ func (e *Engine) Patch(ctx context.Context, r PatchRequest) (*manifest.Object, e
 		out, err = a.kube().patch(ctx, write, nil)
 	}
 	if err != nil {
-		return nil, explainAs(err, r.Key, "patch", hidden)
+		return nil, nil, explainAs(err, r.Key, "patch", hidden)
 	}
-	return &manifest.Object{Object: withoutFields(out.Object)}, nil
+	return &manifest.Object{Object: withoutFields(out.Object)}, marked, nil
 }
 
 // mayPatch is an error unless an object may be changed. hidden means that it has

@@ -330,6 +330,13 @@ func (e *Engine) ConcealView(app string, v LiveView, key []byte) LiveView {
 	for _, l := range v.leaves {
 		more = append(more, l.Path)
 	}
+	// What one of them marks is secret in all: a dry run may end the mark, and not
+	// change the value.
+	for _, o := range [...]*manifest.Object{v.Desired, v.Live, v.Applied, v.Predicted} {
+		if o != nil {
+			more = append(more, manifest.MarkedFields(o)...)
+		}
+	}
 	for _, o := range [...]**manifest.Object{&v.Desired, &v.Live, &v.Applied, &v.Normalized, &v.Predicted} {
 		*o = e.Conceal(app, *o, key, more...)
 	}

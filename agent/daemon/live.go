@@ -65,13 +65,14 @@ func (c cluster) Pods(app string, of manifest.Key) []manifest.Key {
 	return slices.Compact(out)
 }
 
-// Patch changes a live object. What was resolved is taken out of the answer.
+// Patch changes a live object. What was resolved, and what the
+// object marked as secret, is taken out of the answer.
 func (c cluster) Patch(ctx context.Context, app string, key manifest.Key, version, kind string, body []byte, dryRun bool) (*manifest.Object, error) {
-	o, err := c.a.engine.Patch(ctx, apply.PatchRequest{
+	o, marked, err := c.a.engine.Patch(ctx, apply.PatchRequest{
 		Application: app, Kind: schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}, Key: key, Type: kind, Patch: body, DryRun: dryRun,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return c.a.engine.Conceal(app, o, c.a.secret.Keys().Mask), nil
+	return c.a.engine.Conceal(app, o, c.a.secret.Keys().Mask, marked...), nil
 }
