@@ -88,6 +88,9 @@ func Unreachable(err error) error {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
+	if _, known := fault.As(err); known {
+		return err
+	}
 	return fault.With(fault.Wrap(fault.Offline, err, "the hub cannot be reached"), "", "check --server and the network")
 }
 

@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // A Client calls the operations of one hub. Its generated methods return the
@@ -24,13 +26,31 @@ type Client struct {
 // New returns a client of the hub at the URL server. The header is sent with every
 // request.
 func New(server string, header http.Header) *Client {
-	return &Client{server: strings.TrimSuffix(server, "/"), header: header, http: http.DefaultClient}
+	c := &Client{server: strings.TrimSuffix(server, "/"), header: header}
+	return c.Through(http.DefaultClient)
 }
 
-// Through has requests sent by another HTTP client.
+// Through has requests sent by another HTTP client. It follows redirects within
+// the hub alone.
 func (c *Client) Through(h *http.Client) *Client {
-	c.http = h
+	own := *h
+	own.CheckRedirect = stay
+	c.http = &own
 	return c
+}
+
+// maxRedirects is how many one request follows.
+const maxRedirects = 5
+
+// stay refuses a redirect to another server, and one from https to http: each
+// request has a token, and may have headers that are secret.
+func stay(r *http.Request, via []*http.Request) error {
+	from, to := via[0].URL, r.URL
+	secured := from.Scheme == "http" && to.Scheme == "https" && from.Hostname() == to.Hostname()
+	if !secured && (from.Scheme != to.Scheme || from.Host != to.Host) || len(via) > maxRedirects {
+		return fault.With(fault.New(fault.Invalid, "the hub redirects to %s://%s", to.Scheme, to.Host), "", "set --server to the address of the hub itself")
+	}
+	return nil
 }
 
 // A Raw is a request body that is not generated from a model.

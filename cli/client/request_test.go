@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/capstan-cd/capstan/shared/apimodel"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 func TestRequests(t *testing.T) {
@@ -62,6 +63,34 @@ func TestRequests(t *testing.T) {
 				t.Errorf("request %q with %q, want %q: %s", got, token, c.want, c.why)
 			}
 		})
+	}
+}
+
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	var sent []string
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		sent = append(sent, r.Header.Get("Authorization")+r.Header.Get("X-Proxy-Token"))
+	}))
+	defer other.Close()
+	to := other.URL
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/moved") {
+			http.Redirect(w, r, to+"/moved"+r.URL.Path, http.StatusTemporaryRedirect)
+		}
+	}))
+	defer hub.Close()
+	ask := func() error {
+		res, err := New(hub.URL, http.Header{"Authorization": {"Bearer t"}, "X-Proxy-Token": {"p"}}).GetVersion(t.Context())
+		_, err = Read(res, err)
+		return err
+	}
+	if err := ask(); err == nil || !strings.Contains(fault.Sentence(err), "redirects to "+other.URL) || sent != nil {
+		t.Errorf("SEC-C3 another server was sent %q, error %v", sent, err)
+	}
+	to = ""
+	if err := ask(); err != nil {
+		t.Errorf("a redirect within the hub: %v", err)
 	}
 }
 
