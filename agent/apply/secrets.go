@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -376,6 +377,23 @@ func (e *Engine) Conceal(app string, o *manifest.Object, key []byte, paths ...[]
 // ConcealText returns a text about an application, such as a line of a log,
 // without what was resolved.
 func (e *Engine) ConcealText(app, text string) string { return e.values.of(app, false).Text(text) }
+
+// ConcealError returns an error about an object of an application, or of
+// something that it owns, without what was resolved: a server quotes what it
+// refuses.
+func (e *Engine) ConcealError(app string, err error) error {
+	v := e.values.of(app, false)
+	f, ok := fault.As(err)
+	if v == nil || !ok {
+		return err
+	}
+	c := *f
+	c.Cause = v.Text(f.Cause)
+	if f.Err != nil {
+		c.Err = errors.New(v.Text(f.Err.Error()))
+	}
+	return &c
+}
 
 // Resolved reports whether an application has values that were resolved.
 func (e *Engine) Resolved(app string) bool { return e.values.of(app, false) != nil }

@@ -268,9 +268,11 @@ func (c cluster) conceal(app string, o *manifest.Object) *manifest.Object {
 func (c cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, key manifest.Key,
 	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
 ) ([]*manifest.Object, error) {
-	return c.a.engine.Act(ctx, apply.ActionRequest{
-		Application: r.GetObject().GetAppId(), ID: r.GetId(), Object: key, Version: r.GetObject().GetVersion(), Project: r.GetProject(), Limits: r.GetLimits(),
+	app := r.GetObject().GetAppId()
+	written, err := c.a.engine.Act(ctx, apply.ActionRequest{
+		Application: app, ID: r.GetId(), Object: key, Version: r.GetObject().GetVersion(), Project: r.GetProject(), Limits: r.GetLimits(),
 	}, do)
+	return written, c.a.engine.ConcealError(app, err)
 }
 
 // Refresh compares again, and asks again for kinds that were left out.

@@ -72,7 +72,7 @@ func (c cluster) Patch(ctx context.Context, app string, key manifest.Key, versio
 		Application: app, Kind: schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}, Key: key, Type: kind, Patch: body, DryRun: dryRun,
 	})
 	if err != nil {
-		return nil, err
+		return nil, c.a.engine.ConcealError(app, err)
 	}
 	return c.a.engine.Conceal(app, o, c.a.secret.Keys().Mask, marked...), nil
 }

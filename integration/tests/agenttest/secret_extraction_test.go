@@ -91,3 +91,39 @@ func TestDryRunsShowNoSecret(t *testing.T) {
 	}
 	s.noLeak(t)
 }
+
+// An API server that refuses a change of a Pod quotes all of it.
+func TestRefusedPatchesOfChildrenShowNoSecret(t *testing.T) {
+	s := newSecretWorld(t)
+	s.put("db", "password", "password")
+	a := s.resolving()
+	a.deploy(`---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: NS}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: registry.test/web, env: [{name: PASSWORD, value: "<path:secret/data/NS/db#password>"}]}]}
+`)
+	var pod *linkv1.Resource
+	s.await("the pod", func() bool {
+		for _, r := range s.resources {
+			if r.GetKind() == "Pod" {
+				pod = r
+			}
+		}
+		return pod != nil
+	})
+	_, err := s.ops(t).Patch(t.Context(), &linkv1.PatchRequest{
+		AppId: a.id, Version: "v1", Kind: "Pod", Namespace: s.namespace, Name: pod.GetName(), DryRun: true, Patch: []byte(`{"spec":{"containers":[{"name":"web","image":"registry.test/web"}]}}`),
+	})
+	if err == nil || !strings.Contains(err.Error(), "PASSWORD") {
+		t.Errorf("the API server does not quote it: %v", err)
+	}
+	for _, l := range s.canaries.Find("the error", []byte(fmt.Sprint(err))) {
+		t.Errorf("SEC-C2 INV-5 %s", l)
+	}
+	s.noLeak(t)
+}
