@@ -142,24 +142,32 @@ func (s *Server) GetApplication(ctx context.Context, r gen.GetApplicationRequest
 	if err != nil {
 		return nil, err
 	}
-	shown := shownHistory
-	if spec, err := hub.DecodeSpec(v.Spec); err == nil && spec.RevisionHistoryLimit != nil {
-		shown = int(min(max(1, *spec.RevisionHistoryLimit), mostHistory))
-	}
-	history, err := s.Catalog.History(ctx, callerOf(ctx), r.Namespace, r.Name, 0, shown)
-	if err != nil {
-		return nil, err
-	}
 	tree, err := s.Catalog.Tree(ctx, callerOf(ctx), r.Namespace, r.Name)
 	if err != nil {
 		return nil, err
 	}
 	answer := applicationAnswer(v)
-	addResources(&answer.Body.Status, tree.Resources)
-	for i := len(history) - 1; i >= 0; i-- {
-		answer.Body.Status.History = append(answer.Body.Status.History, presentHistory(history[i]))
+	if err := s.addTree(ctx, callerOf(ctx), v, &answer.Body.Status, tree.Resources); err != nil {
+		return nil, err
 	}
 	return gen.GetApplication200JSONResponse{ApplicationAnswerJSONResponse: answer}, nil
+}
+
+// addTree adds the end of the history to a status, and what is read from objects.
+func (s *Server) addTree(ctx context.Context, who hub.Caller, v catalog.View, to *apimodel.ApplicationStatus, resources []hub.Resource) error {
+	shown := shownHistory
+	if spec, err := hub.DecodeSpec(v.Spec); err == nil && spec.RevisionHistoryLimit != nil {
+		shown = int(min(max(1, *spec.RevisionHistoryLimit), mostHistory))
+	}
+	history, err := s.Catalog.History(ctx, who, v.Namespace, v.Name, 0, shown)
+	if err != nil {
+		return err
+	}
+	addResources(to, resources)
+	for i := len(history) - 1; i >= 0; i-- {
+		to.History = append(to.History, presentHistory(history[i]))
+	}
+	return nil
 }
 
 // application reads an application. With confirm its cluster's agent has been

@@ -97,6 +97,9 @@ func (s *Server) stream(c echo.Context) error {
 	}
 	l := s.newListener(c, who)
 	l.only, l.view, l.query = only, r.URL.Query().Get("view"), query
+	if l.detail, err = parseDetail(r.URL.Query()); err != nil {
+		return err
+	}
 	defer l.close()
 	ctx, end := s.streams.until(r.Context())
 	defer end()
@@ -149,12 +152,21 @@ func (s *Server) onlyApplication(ctx context.Context, who hub.Caller, name strin
 	if name == "" {
 		return "", nil
 	}
-	namespace, bare, found := strings.Cut(name, "/")
-	if !found {
-		return "", fault.With(fault.New(fault.Invalid, "parameter application is not namespace/name"), "", "write it like argocd/web")
+	namespace, bare, err := splitName("application", name)
+	if err != nil {
+		return "", err
 	}
 	v, err := s.Catalog.Application(ctx, who, namespace, bare)
 	return v.ID, err
+}
+
+// splitName reads the name of an application in a parameter.
+func splitName(parameter, text string) (namespace, name string, err error) {
+	namespace, name, found := strings.Cut(text, "/")
+	if !found {
+		err = fault.With(fault.New(fault.Invalid, "parameter %s is not namespace/name", parameter), "", "write it like argocd/web")
+	}
+	return namespace, name, err
 }
 
 // A listener writes one stream.
@@ -165,6 +177,7 @@ type listener struct {
 	view       string // of applications
 	query      appquery.Query
 	visibility visibility
+	detail     *detail // nil: none
 	w          *echo.Response
 	packed     *eventpack.Writer // nil: the client takes no compressed stream
 	control    *http.ResponseController
@@ -204,7 +217,13 @@ var errOver = errors.New("the caller may no longer listen")
 // follow writes changes as they come. In between it checks whether the caller
 // may still read them (SEC-D8), and sends keep-alive events.
 func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
-	if err := l.write(ctx, fmt.Sprintf("retry: %d\n: from %s\n\n", retryMillis, l.at(reader.Cursor()))); err != nil {
+	begun := fmt.Sprintf("retry: %d\n: from %s\n\n", retryMillis, l.at(reader.Cursor()))
+	// What changes after the place of the reader is read again, so nothing is missed before this detail.
+	first, err := l.detailAfter(ctx, nil)
+	if over, err := l.ended(ctx, err); over {
+		return err
+	}
+	if err := l.write(ctx, begun+first); err != nil {
 		return nil
 	}
 	lastSent := time.Now()
@@ -351,5 +370,7 @@ func (l *listener) events(ctx context.Context, changes []hub.Change) (string, er
 		}
 		fmt.Fprintf(&b, "id: %s\nevent: %s\ndata: %s\n\n", l.at(c.Cursor), c.Kind, data)
 	}
-	return b.String(), nil
+	detail, err := l.detailAfter(ctx, changes)
+	b.WriteString(detail)
+	return b.String(), err
 }

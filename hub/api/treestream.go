@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -106,9 +107,20 @@ func (s *Server) treeOf(ctx context.Context, who hub.Caller, namespace, name str
 	if err != nil {
 		return apimodel.Tree{}, err
 	}
+	out, _, err := presentTree(t)
+	return out, err
+}
+
+// presentTree returns a tree as the API shows it, and the hashes of its nodes.
+func presentTree(t catalog.Tree) (apimodel.Tree, []nodeHash, error) {
 	out := apimodel.Tree{Nodes: collect(t.Resources, presentNode), Cursor: t.Cursor, Paused: presentPaused(t.Application)}
 	if t.On != nil {
 		out.AsOf, out.Connected = at(t.On.LastSeen), t.On.Connected
 	}
-	return out, nil
+	hashes, err := hashNodes(out.Nodes)
+	if err != nil {
+		return out, nil, err
+	}
+	out.Tag, err = tagOf(out, hashes)
+	return out, hashes, err
 }

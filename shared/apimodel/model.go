@@ -755,6 +755,7 @@ const (
 	StreamEventKindAlive       StreamEventKind = "alive"
 	StreamEventKindApplication StreamEventKind = "application"
 	StreamEventKindCluster     StreamEventKind = "cluster"
+	StreamEventKindDetail      StreamEventKind = "detail"
 	StreamEventKindOperation   StreamEventKind = "operation"
 	StreamEventKindProject     StreamEventKind = "project"
 	StreamEventKindRepository  StreamEventKind = "repository"
@@ -770,6 +771,8 @@ func (e StreamEventKind) Valid() bool {
 	case StreamEventKindApplication:
 		return true
 	case StreamEventKindCluster:
+		return true
+	case StreamEventKindDetail:
 		return true
 	case StreamEventKindOperation:
 		return true
@@ -3150,20 +3153,33 @@ type StreamCursor = string
 
 // StreamEvent defines model for StreamEvent.
 type StreamEvent struct {
-	Application Application     `json:"application,omitempty,omitzero"`
-	Cluster     Cluster         `json:"cluster,omitempty,omitzero"`
-	Gone        bool            `json:"gone,omitempty,omitzero"`
-	Id          string          `json:"id"`
-	Kind        StreamEventKind `json:"kind"`
-	Name        string          `json:"name,omitempty,omitzero"`
-	Namespace   string          `json:"namespace,omitempty,omitzero"`
+	Application Application `json:"application,omitempty,omitzero"`
+
+	// At Positions of the nodes of the event in the new tree, ascending.
+	At []int `json:"at,omitempty,omitzero"`
+
+	// Base The tag of the tree to which the event has the differences; absent: it has all nodes.
+	Base string `json:"base,omitempty,omitzero"`
+
+	// Changed Fields of the application, and in status such of its status; null for one that is gone.
+	Changed   json.RawMessage `json:"changed,omitempty,omitzero"`
+	Cluster   Cluster         `json:"cluster,omitempty,omitzero"`
+	Gone      bool            `json:"gone,omitempty,omitzero"`
+	Id        string          `json:"id"`
+	Kind      StreamEventKind `json:"kind"`
+	Name      string          `json:"name,omitempty,omitzero"`
+	Namespace string          `json:"namespace,omitempty,omitzero"`
 
 	// Operation The newest operation.
-	Operation  OperationState `json:"operation,omitempty,omitzero"`
-	Repository Repository     `json:"repository,omitempty,omitzero"`
+	Operation OperationState `json:"operation,omitempty,omitzero"`
+
+	// Removed Positions in the nodes of that tree, ascending.
+	Removed    []int      `json:"removed,omitempty,omitzero"`
+	Repository Repository `json:"repository,omitempty,omitzero"`
 
 	// Row What a list shows of an application.
-	Row ApplicationRow `json:"row,omitempty,omitzero"`
+	Row  ApplicationRow `json:"row,omitempty,omitzero"`
+	Tree Tree           `json:"tree,omitempty,omitzero"`
 }
 
 // StreamEventKind defines model for StreamEvent.Kind.
@@ -3372,6 +3388,9 @@ type Tree struct {
 
 	// Paused Absent unless a rollback paused the application, or an upgrade of the renderers that makes other objects of equal sources. Automation skips the revision that was rolled back from, or what the other renderers make, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
 	Paused Paused `json:"paused,omitempty,omitzero"`
+
+	// Tag The same for equal trees, whatever their cursor and asOf.
+	Tag string `json:"tag,omitempty,omitzero"`
 }
 
 // User defines model for User.
@@ -4507,6 +4526,12 @@ type StreamChangesParams struct {
 
 	// Application Resources and operation events of this application alone, as namespace/name.
 	Application string `form:"application,omitempty" json:"application,omitempty,omitzero"`
+
+	// Detail The application that the events `detail` bring, as namespace/name.
+	Detail string `form:"detail,omitempty" json:"detail,omitempty,omitzero"`
+
+	// Tree With detail: the tag of the tree that the client has, which is not sent to it again.
+	Tree string `form:"tree,omitempty" json:"tree,omitempty,omitzero"`
 
 	// Query A query such as `health:degraded project:shop -cluster:prod "text"`. Terms
 	// of one field are alternatives, different fields must hold together, and

@@ -57,6 +57,9 @@ func (p *page) acts() map[string]playwright.Act {
 		"change": playwright.InTurn(func(ctx context.Context, v string) error {
 			return s.Clusters[cluster].SetData(ctx, "seen", "seen", "v", v)
 		}, "2", "1"),
+		"change-many": playwright.InTurn(func(ctx context.Context, v string) error {
+			return s.Clusters[cluster].SetData(ctx, "many", "item-1999", "v", v)
+		}, "two", "one"),
 		"empty":        p.empty,
 		"push-danger":  p.push("app/web.yaml", deployment("web", 0, ""), "app/config.yaml", configMap("settings", "on")),
 		"push-back":    p.push("app/web.yaml", web, "app/config.yaml", off),

@@ -17,6 +17,7 @@ export type KubernetesEvent = components['schemas']['KubernetesEvent'];
 export type LogEntry = components['schemas']['LogEntry'];
 export type Me = components['schemas']['Me'];
 export type Enrolment = components['schemas']['Enrolment'];
+export type Tree = components['schemas']['Tree'];
 export type StreamEvent = components['schemas']['StreamEvent'];
 export type Setting = components['schemas']['Setting'];
 export type KnownSetting = components['schemas']['KnownSetting'];

@@ -1934,6 +1934,16 @@ export interface paths {
          *     (`gone`), a new one brings them. An
          *     event `alive` without meaning comes after every 2 seconds of silence: a
          *     client without an event for 5 seconds is no longer connected.
+         *
+         *     With `detail`, the stream brings one application whole: an event `detail`
+         *     at the beginning, and one after the events of changes that alter it. The
+         *     first has `application`, without `status.resources`, which the tree shows;
+         *     later ones have `changed`: the fields that differ since, those of `status`
+         *     each by itself, null for one that is gone. `tree` has all nodes, or, with
+         *     `base`, those that differ from the tree with that tag: take those at the
+         *     positions `removed` out of it, and then put the nodes to the positions
+         *     `at`, in their order. `gone` says that the application is deleted or may
+         *     not be seen; no event `detail` comes after it. These events have no id.
          */
         get: operations["streamChanges"];
         put?: never;
@@ -3790,6 +3800,8 @@ export interface components {
             asOf?: string;
             connected?: boolean;
             paused?: components["schemas"]["Paused"];
+            /** @description The same for equal trees, whatever their cursor and asOf. */
+            tag?: string;
         };
         Node: {
             uid?: string;
@@ -4315,7 +4327,7 @@ export interface components {
         };
         StreamEvent: {
             /** @enum {string} */
-            kind: "application" | "resources" | "operation" | "cluster" | "repository" | "project" | "reset" | "alive";
+            kind: "application" | "resources" | "operation" | "cluster" | "repository" | "project" | "detail" | "reset" | "alive";
             id: string;
             namespace?: string;
             name?: string;
@@ -4325,6 +4337,17 @@ export interface components {
             cluster?: components["schemas"]["Cluster"];
             repository?: components["schemas"]["Repository"];
             operation?: components["schemas"]["OperationState"];
+            /** @description Fields of the application, and in status such of its status; null for one that is gone. */
+            changed?: {
+                [key: string]: unknown;
+            };
+            tree?: components["schemas"]["Tree"];
+            /** @description The tag of the tree to which the event has the differences; absent: it has all nodes. */
+            base?: string;
+            /** @description Positions in the nodes of that tree, ascending. */
+            removed?: number[];
+            /** @description Positions of the nodes of the event in the new tree, ascending. */
+            at?: number[];
         };
         /** @description A record, by its number and hash. The anchor is the newest that was removed because of its age; 0 means that none was. */
         AuditMark: {
@@ -8475,6 +8498,10 @@ export interface operations {
                 cursor?: string;
                 /** @description Resources and operation events of this application alone, as namespace/name. */
                 application?: string;
+                /** @description The application that the events `detail` bring, as namespace/name. */
+                detail?: string;
+                /** @description With detail: the tag of the tree that the client has, which is not sent to it again. */
+                tree?: string;
                 /**
                  * @description A query such as `health:degraded project:shop -cluster:prod "text"`. Terms
                  *     of one field are alternatives, different fields must hold together, and

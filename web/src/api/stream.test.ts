@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { showApplication } from './detail';
 import { follow, read } from './stream';
 
 class Source {
@@ -26,6 +27,7 @@ beforeEach(() => {
   vi.useFakeTimers();
 });
 afterEach(() => {
+  showApplication('');
   vi.unstubAllGlobals();
   vi.useRealTimers();
 });
@@ -107,4 +109,45 @@ test('after the end nothing is opened', () => {
   stop();
   vi.runAllTimers();
   expect(Source.made).toHaveLength(1);
+});
+
+test('UX-A11-6 for another application the stream is opened again after the last event, and is live all the while', () => {
+  const states: boolean[] = [];
+  const events: string[] = [];
+  let asked = '&detail=a';
+  const stop = follow(
+    '5',
+    (e) => events.push(e.id),
+    (live) => states.push(live),
+    () => asked,
+  );
+  const [first] = Source.made;
+  first?.onopen();
+  first?.heard.get('cluster')?.({ data: '{"kind":"cluster","id":"c"}', lastEventId: '9' });
+  first?.heard.get('detail')?.({ data: '{"kind":"detail","id":"d"}', lastEventId: '9' });
+  showApplication('argocd/a');
+  vi.advanceTimersByTime(100);
+  asked = '&detail=b';
+  showApplication('argocd/b');
+  vi.advanceTimersByTime(199);
+  expect(Source.made).toHaveLength(1);
+  vi.advanceTimersByTime(1);
+  expect(Source.made.map((s) => s.url)).toEqual([
+    '/api/v1/stream?cursor=5&view=row&detail=a',
+    '/api/v1/stream?cursor=9&view=row&detail=b',
+  ]);
+  expect(Source.made.map((s) => s.closed)).toEqual([true, false]);
+  first?.heard.get('cluster')?.({ data: '{"kind":"cluster","id":"late"}', lastEventId: '10' });
+  first?.onerror();
+  vi.advanceTimersByTime(4_999);
+  expect(Source.made).toHaveLength(2);
+  expect(states).not.toContain(false);
+  expect(events).toEqual(['c', 'd']);
+  // A stream that is opened for another application and does not answer is broken like any other.
+  vi.advanceTimersByTime(1);
+  expect(states.at(-1)).toBe(false);
+  stop();
+  showApplication('argocd/c');
+  vi.runAllTimers();
+  expect(Source.made).toHaveLength(2);
 });

@@ -1,8 +1,9 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import type { Cluster, StreamEvent } from '../api/client';
+import { type Details, detailed, shownApplication } from '../api/detail';
 import { follow } from '../api/stream';
-import { appFilters } from '../features/apps/api';
+import { type AppKey, appFilters, appQueries, putDetails } from '../features/apps/api';
 import { listFilters, patched, type RowPage } from '../features/apps/list/api';
 import { clusterQueries } from '../features/clusters/api';
 import { projectQueries } from '../features/projects/api';
@@ -21,6 +22,11 @@ const expiry = 65_000;
 const settle = 300;
 const seldom = 2_000;
 
+const keyOf = (name: string): AppKey => {
+  const [namespace = '', bare = ''] = name.split('/');
+  return { namespace, name: bare };
+};
+
 /**
  * Keeps everything on the screen fresh from the change stream: rows that are
  * shown are replaced, numbers and other screens are read again. Bursts are
@@ -37,6 +43,8 @@ export function useLive(cursor: string | undefined): Liveness {
     let expired: ReturnType<typeof setTimeout> | undefined;
     let due: ReturnType<typeof setTimeout> | undefined;
     let read = 0;
+    let of = ''; // whose details the stream brings
+    let details: Details = {};
     const known = new Map(
       client.getQueryData(clusterQueries.list().queryKey)?.items.map((c) => [c.name, c.connection]),
     );
@@ -71,6 +79,13 @@ export function useLive(cursor: string | undefined): Liveness {
         expired = setTimeout(refresh, expiry);
       }
       for (const e of events) {
+        if (e.kind === 'detail') {
+          const next = of === `${e.namespace}/${e.name}` && detailed(details, e);
+          if (next) putDetails(client, keyOf(of), next);
+          else touched.add(`${e.namespace}/${e.name}`);
+          details = next || {};
+          continue;
+        }
         if (e.kind === 'cluster') void client.invalidateQueries(clusterQueries.list());
         if (e.kind === 'project') {
           void client.invalidateQueries(projectQueries.list());
@@ -81,9 +96,17 @@ export function useLive(cursor: string | undefined): Liveness {
         else if (e.namespace && e.name) touched.add(`${e.namespace}/${e.name}`);
       }
       for (const key of touched) {
-        const [namespace = '', name = ''] = key.split('/');
-        void client.invalidateQueries(appFilters.one({ namespace, name }));
+        const brought = key === of && details.application !== undefined;
+        void client.invalidateQueries(appFilters[brought ? 'rest' : 'one'](keyOf(key)));
       }
+    };
+    /** What to ask a stream for that is opened now. What has come of the one before is taken first. */
+    const ask = () => {
+      cancelAnimationFrame(frame);
+      if (frame) flush();
+      of = shownApplication();
+      details = { tree: client.getQueryData(appQueries.tree(keyOf(of)).queryKey) };
+      return of && `&detail=${encodeURIComponent(of)}&tree=${details.tree?.tag ?? ''}`;
     };
     const stop = follow(
       cursor,
@@ -95,6 +118,7 @@ export function useLive(cursor: string | undefined): Liveness {
         if (now) heard.current = Date.now();
         setLive(now);
       },
+      ask,
     );
     return () => {
       stop();

@@ -6,6 +6,7 @@ import {
   queryOptions,
 } from '@tanstack/react-query';
 import { type Application, api, body, type Node, type SyncRequest } from '../../api/client';
+import type { Details } from '../../api/detail';
 import { untilNext } from '../../api/windows';
 import { referenceOf } from './object/reference';
 
@@ -220,9 +221,24 @@ export const appFilters = {
   each: (): QueryFilters => ({ queryKey: [everyOne] }),
   /** All that is read of one. */
   one: (key: AppKey): QueryFilters => ({ queryKey: keyOf(key) }),
+  /** The same without the application itself and its tree, where the stream brings these. */
+  rest: (key: AppKey): QueryFilters => ({
+    queryKey: keyOf(key),
+    predicate: ({ queryKey: [, , , part] }) => part !== undefined && part !== 'tree',
+  }),
   /** The sync windows of every application. */
   windows: (): QueryFilters => ({ queryKey: [windows] }),
 };
+
+/** Puts what the stream brings of an application in the place of what was read, and of what is being read. */
+export function putDetails(client: QueryClient, key: AppKey, { application, tree }: Details) {
+  const one = appQueries.one(key).queryKey;
+  const nodes = appQueries.tree(key).queryKey;
+  void client.cancelQueries({ queryKey: one, exact: true });
+  void client.cancelQueries({ queryKey: nodes, exact: true });
+  client.setQueryData(one, application);
+  client.setQueryData(nodes, tree);
+}
 
 /** Reads an application again once a change of it has ended, in either way. */
 const readAgain =

@@ -10,8 +10,9 @@ import {
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
-import { lazy, Suspense } from 'react';
+import { lazy, Suspense, useEffect } from 'react';
 import type { Application, Node } from '../../api/client';
+import { showApplication } from '../../api/detail';
 import { sentence } from '../../api/errors';
 import { useDenied } from '../../api/session';
 import { ago, exact, shortRevision } from '../../format/format';
@@ -104,6 +105,12 @@ interface ContentsProps {
 function Contents({ appKey, app, search, go, open }: ContentsProps) {
   const shown = tabs.find((tab) => tab === search.tab) ?? 'tree';
   const tree = useQuery(appQueries.tree(appKey));
+  const there = tree.data !== undefined;
+  useEffect(() => {
+    if (!there) return;
+    showApplication(`${appKey.namespace}/${appKey.name}`);
+    return () => showApplication('');
+  }, [appKey.namespace, appKey.name, there]);
   const list = useChosenInSight(shown, tree.data?.nodes.length);
   return (
     <Tabs
