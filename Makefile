@@ -15,6 +15,7 @@ logs  := $(cache)/logs$(CURDIR)
 # Variables for the command line. The packages whose tests take longest come
 # first: at the end they would run alone.
 PACKAGES ?= $(addprefix ./integration/tests/,stories agenttest faults apppage) ./...#    test: which Go packages
+AT_ONCE  ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))#  test: how many packages; tests wait for half of their time
 RACE     ?=#          test: 1 uses the race detector
 RUN      ?=#          bench: comma-separated benchmarks such as B01,B13; empty: all but GIT
 IMAGES    ?=#         images: which, comma-separated; empty: all
@@ -64,7 +65,7 @@ test: packages test-browser build ## Run every test (PACKAGES=./hub/plan RACE=1)
 	@$(GO) run ./integration/tools/prepare cluster >/dev/null
 	@$(GO) run ./integration/tools/prepare registry >/dev/null
 	@status=0; \
-	$(GO) run ./integration/tools/gotest -log $(logs)/go.json -- -count=1 -timeout 60m $(if $(RACE),-race) $(PACKAGES) || status=1; \
+	$(GO) run ./integration/tools/gotest -log $(logs)/go.json -- -count=1 -p $(AT_ONCE) -timeout 60m $(if $(RACE),-race) $(PACKAGES) || status=1; \
 	$(if $(web),$(MAKE) test-web || status=1;) \
 	exit $$status
 

@@ -15,7 +15,7 @@ import { ProviderButtons } from './providers';
 
 /** Only a path of this console: never another site. */
 const ownPath = (to: string | undefined): `/${string}` => (isPath(to) ? to : '/overview');
-const isPath = (to: string | undefined): to is `/${string}` => to !== undefined && /^\/(?![\/\\])/.test(to);
+const isPath = (to: string | undefined): to is `/${string}` => to !== undefined && /^\/(?![/\\])/.test(to);
 
 /** Sign-in with an identity provider of the tenant, or with a local account. */
 export function SignInPage() {
