@@ -15,7 +15,7 @@ export const session = () => join(product.work, 'session.json');
 let problems: string[] = [];
 let allowed: string[] = [];
 
-/** From here on, messages of the browser that have one of these texts are no problem. Without a text, all are. */
+/** From here on, messages of the browser with one of these texts, also in their address, are no problem. Without a text, all are. */
 export function allow(...texts: string[]) {
   allowed = texts;
 }
@@ -24,8 +24,8 @@ export function allow(...texts: string[]) {
 function watch(page: Page) {
   page.on('console', (m) => {
     if (m.type() !== 'error' && m.type() !== 'warning') return;
-    if (allowed.some((text) => m.text().includes(text))) return;
-    problems.push(`${m.type()} in the console: ${m.text()} (${m.location().url})`);
+    const said = `${m.type()} in the console: ${m.text()} (${m.location().url})`;
+    if (!allowed.some((text) => said.includes(text))) problems.push(said);
   });
   page.on('pageerror', (e) => problems.push(`uncaught: ${e.message}`));
 }
