@@ -18,6 +18,10 @@ type Tree interface {
 	// name, without reading contents. Links inside the tree are followed for
 	// file, list and tree. Nothing there: kind missing, no error.
 	Input(kind InputKind, name string) (Input, error)
+	// Linkless reports whether a directory has neither symbolic links nor
+	// submodules below it, so that its hash alone decides what is read there.
+	// It looks at so many entries at most; beyond them the answer is false.
+	Linkless(name string, most int) bool
 	// Commit is the full hash of the commit; Info what people see of it.
 	Commit() string
 	Info() CommitInfo

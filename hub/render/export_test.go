@@ -20,3 +20,6 @@ func (v ValidFolders) Same(id hub.SnapshotID, sources []hub.Source, trees []hub.
 	}
 	return n
 }
+
+// Opened is a tree as the stage opens it.
+func Opened(tree hub.Tree) hub.Tree { return answering(WithBases(tree, nil)) }

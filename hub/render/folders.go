@@ -21,12 +21,6 @@ const (
 // linked marks what is remembered of a folder that has links.
 const linked = "!"
 
-// A linkless tree says whether a folder has neither symbolic links nor
-// submodules below it, so that its hash alone decides what is read there.
-type linkless interface {
-	Linkless(name string, most int) bool
-}
-
 // validFolders remembers which trees the folders of sources were when the
 // inputs of a snapshot held. While a folder is the same tree, the inputs in it
 // hold as well, and need not be looked up one by one.
@@ -75,8 +69,7 @@ func (v validFolders) hold(id hub.SnapshotID, f *folders, trees []hub.Tree) {
 	for i, name := range f.names {
 		found := f.linked[i]
 		if now[i] != "" && !f.same[i] && !found {
-			t, ok := trees[i].(linkless)
-			found, changed = !ok || !t.Linkless(name, mostInFolder), true
+			found, changed = !trees[i].Linkless(name, mostInFolder), true
 		}
 		if found {
 			now[i] = linked + now[i]

@@ -115,7 +115,7 @@ func TestValidFolders(t *testing.T) {
 		folders := render.NewValidFolders()
 		for _, want := range []int{101, 1} {
 			tree = tree.With(map[string]string{"other": fmt.Sprint(want)})
-			if ok, err := folders.Fresh("s", rec.Inputs(), []hub.Tree{tree}, req); !ok || err != nil {
+			if ok, err := folders.Fresh("s", rec.Inputs(), []hub.Tree{render.Opened(tree)}, req); !ok || err != nil {
 				t.Fatalf("fresh is %v (%v)", ok, err)
 			}
 			if got := tree.Lookups(); got != want {

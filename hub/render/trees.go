@@ -21,7 +21,7 @@ func (t *treeSet) open(ctx context.Context, s *Stage, tenant hub.TenantID, j *jo
 	for i, commit := range j.commits {
 		if j.upload != nil && j.upload.at == i { // for this job alone
 			tree := s.withBases(ctx, tenant, j.upload.tree, j.refresh, j.refresh.Sources[i].Repository)
-			out[i] = &answeredTree{Tree: tree, inputs: map[question]hub.Input{}, stats: map[string]stat{}}
+			out[i] = answering(tree)
 			continue
 		}
 		state := j.refresh.Sources[i]
@@ -36,8 +36,7 @@ func (t *treeSet) open(ctx context.Context, s *Stage, tenant hub.TenantID, j *jo
 			if s.permitsRepository != nil {
 				tree = permitting(tree, func(url string) error { return s.permitsRepository(j.refresh, url) })
 			}
-			tree = s.withBases(ctx, tenant, WithSettings(tree, j.refresh.Settings), j.refresh, repo)
-			tree = &answeredTree{Tree: tree, inputs: map[question]hub.Input{}, stats: map[string]stat{}}
+			tree = answering(s.withBases(ctx, tenant, WithSettings(tree, j.refresh.Settings), j.refresh, repo))
 			(*t)[key] = tree
 		}
 		out[i] = tree
@@ -72,6 +71,10 @@ type answeredTree struct {
 	hub.Tree
 	inputs map[question]hub.Input
 	stats  map[string]stat
+}
+
+func answering(tree hub.Tree) *answeredTree {
+	return &answeredTree{Tree: tree, inputs: map[question]hub.Input{}, stats: map[string]stat{}}
 }
 
 // A stat is what is at a name, or that there is nothing.
@@ -111,10 +114,4 @@ func (t *answeredTree) Input(kind hub.InputKind, name string) (hub.Input, error)
 		t.inputs[q] = in
 	}
 	return in, err
-}
-
-// Linkless is that of the tree.
-func (t *answeredTree) Linkless(name string, most int) bool {
-	under, ok := t.Tree.(linkless)
-	return ok && under.Linkless(name, most)
 }

@@ -30,7 +30,7 @@ func TestAnsweredTree(t *testing.T) {
 	t.Run("B24 a name is looked up once for all applications of a folder, also if it does not exist", func(t *testing.T) {
 		t.Parallel()
 		under := &countedTree{files: fstest.MapFS{"web/a.yaml": {}}}
-		tree := &answeredTree{Tree: under, inputs: map[question]hub.Input{}, stats: map[string]stat{}}
+		tree := answering(under)
 		for range 3 {
 			if fi, err := tree.Stat("web"); err != nil || !fi.IsDir() {
 				t.Errorf("web: %v, %v", fi, err)
@@ -46,7 +46,7 @@ func TestAnsweredTree(t *testing.T) {
 	t.Run("a failure is no answer", func(t *testing.T) {
 		t.Parallel()
 		under := &countedTree{files: fstest.MapFS{"web/a.yaml": {}}, fails: errors.New("the disk is away")}
-		tree := &answeredTree{Tree: under, inputs: map[question]hub.Input{}, stats: map[string]stat{}}
+		tree := answering(under)
 		if _, err := tree.Stat("web"); err == nil {
 			t.Error("no error")
 		}
@@ -57,7 +57,7 @@ func TestAnsweredTree(t *testing.T) {
 	})
 	t.Run("its memory is bounded", func(t *testing.T) {
 		t.Parallel()
-		tree := &answeredTree{Tree: &countedTree{}, inputs: map[question]hub.Input{}, stats: map[string]stat{}}
+		tree := answering(&countedTree{})
 		name := make([]byte, 3)
 		for n := range 2 * mostAnswers {
 			name[0], name[1], name[2] = byte('a'+n%26), byte('a'+n/26%26), byte('a'+n/26/26%26)

@@ -115,6 +115,21 @@ func (t *tree) Input(kind hub.InputKind, name string) (hub.Input, error) {
 	return hub.Input{Kind: hub.InputDir, Path: name}, nil
 }
 
+// Linkless is that of hub.Tree.
+func (t *tree) Linkless(name string, most int) bool {
+	n, err := t.resolve("look up", name, true)
+	return err == nil && n.isDir() && n.linkless(&most)
+}
+
+func (n *node) linkless(left *int) bool {
+	for _, c := range n.children {
+		if *left--; *left < 0 || c.isLink() || c.isDir() && !c.linkless(left) {
+			return false
+		}
+	}
+	return true
+}
+
 // ReadLink returns the text of a link.
 func (t *tree) ReadLink(name string) (string, error) {
 	n, err := t.resolve("readlink", name, false)

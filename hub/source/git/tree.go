@@ -239,8 +239,7 @@ func (t *tree) Input(kind hub.InputKind, name string) (hub.Input, error) {
 	return hub.Input{Kind: hub.InputDir, Path: name}, nil
 }
 
-// Linkless reports whether a directory has neither symbolic links nor submodules
-// below it. It looks at so many entries at most.
+// Linkless is that of hub.Tree.
 func (t *tree) Linkless(name string, most int) bool {
 	n, err := t.resolve("look up", name, true)
 	return err == nil && n.Mode == filemode.Dir && n.t.linkless(n.Hash, &most)

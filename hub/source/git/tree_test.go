@@ -372,20 +372,14 @@ func TestLinkless(t *testing.T) {
 	tree, _ := openTree(t, git.Config{}, gittest.Files{
 		"plain/a": "a", "plain/sub/b": "b", "deep/sub/deeper/a": "a", "120000 deep/sub/deeper/link": "a", "120000 way": "plain", "file": "x",
 	})
-	linkless, ok := tree.(interface {
-		Linkless(name string, most int) bool
-	})
-	if !ok {
-		t.Fatal("the tree does not say")
-	}
 	for name, want := range map[string]bool{
 		"plain": true, "way": true, "plain/sub": true, "deep": false, "deep/sub/deeper": false, ".": false, "file": false, "none": false, "../x": false,
 	} {
-		if got := linkless.Linkless(name, 100); got != want {
+		if got := tree.Linkless(name, 100); got != want {
 			t.Errorf("Linkless(%q) = %v", name, got)
 		}
 	}
-	if linkless.Linkless("plain", 2) || !linkless.Linkless("plain", 3) {
+	if tree.Linkless("plain", 2) || !tree.Linkless("plain", 3) {
 		t.Error("it does not count entries")
 	}
 }

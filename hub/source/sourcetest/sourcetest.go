@@ -339,6 +339,9 @@ func inputs(t *testing.T, one, two hub.Tree) {
 			t.Errorf("Input(%s, %q) = %+v, %v; and later %+v, %v", c.kind, c.name, a, errA, b, errB)
 		}
 	}
+	if !one.Linkless("dir", 2) || one.Linkless("dir", 1) || one.Linkless("same.yaml", 2) || one.Linkless("nothing", 2) {
+		t.Error("Linkless is not true of a directory without links alone, or does not count entries")
+	}
 }
 
 func fetchesOnDemand(t *testing.T, k Kind) {
