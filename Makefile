@@ -21,6 +21,7 @@ RUN      ?=#          bench: comma-separated benchmarks such as B01,B13; empty: 
 IMAGES    ?=#         images: which, comma-separated; empty: all
 PLATFORMS ?=#         images: such as linux/amd64; empty: linux/amd64 and linux/arm64
 DURATION ?= 1h#       soak: how long
+FUZZ     ?= 10s#      fuzz: how long to look at each target
 SOAK     ?= ./integration/... ./hub/access ./agent/secrets/sops#  soak: which Go packages
 
 # The console, embedded in the hub.
@@ -73,6 +74,10 @@ test: packages test-browser build ## Run every test (PACKAGES=./hub/plan RACE=1)
 test-web: $(installed) build ## Run the console's tests alone
 	@mkdir -p $(logs)
 	cd web && npx vitest run --reporter=default --reporter=json --outputFile.json=$(logs)/vitest.json
+
+.PHONY: fuzz
+fuzz: packages web/dist/.gitkeep ## Look for inputs that break the fuzz targets (FUZZ=1m TARGET=shared/manifest)
+	@$(GO) run ./integration/tools/fuzz -time $(FUZZ) -cache $(cache)/fuzz $(if $(TARGET),-run $(TARGET))
 
 .PHONY: lint
 lint: packages web/dist/.gitkeep ## Check format, vet, imports, generated code, known vulnerabilities and the console's lint
@@ -132,7 +137,8 @@ bench: packages build ## Measure against real parts and print a table (RUN=B01,B
 	$(GO) run ./integration/tools/bench -bin bin $(if $(RUN),-run $(RUN))
 
 .PHONY: soak
-soak: packages build ## Repeat the integration tests, and those of access and SOPS, until DURATION is over or one fails (DURATION=8h)
+soak: packages build ## Fuzz, then repeat the integration tests, and those of access and SOPS, until DURATION is over or one fails (DURATION=8h)
+	@$(MAKE) fuzz FUZZ=1m
 	@$(GO) run ./integration/tools/prepare cluster >/dev/null
 	@$(GO) run ./integration/tools/prepare registry >/dev/null
 	@$(GO) run ./integration/tools/gotest -for $(DURATION) -log $(logs)/soak.json -- -tags soak -count=1 -timeout 170m $(SOAK)

@@ -10,7 +10,7 @@ import (
 
 // fuzzed says which target shows that what strangers send makes no part panic
 // or hang. "go test" runs the inputs that a target comes with, and those that
-// once failed; "go test -fuzz" looks for new ones.
+// once failed; "make fuzz" looks for new ones.
 func fuzzed() map[string]string {
 	return map[string]string{
 		"YAML of a repository":       "shared/manifest FuzzParse",

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -206,6 +207,9 @@ func (p *fieldParser) text() (string, error) {
 			p.at++
 		case '"':
 			p.at++
+			if !utf8.Valid(p.data[start:p.at]) {
+				return "", fmt.Errorf("text at byte %d is not UTF-8", start)
+			}
 			if !escaped {
 				return string(p.data[start+1 : p.at-1]), nil
 			}
