@@ -8,6 +8,7 @@ package bulk
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -61,13 +62,11 @@ func (s *Stage) Run(ctx context.Context) error {
 			}
 			continue
 		}
-		g := lifecycle.NewGroup(ctx)
+		var parts sync.WaitGroup // the end of one part ends no other
 		for _, item := range items {
-			g.Go(func(ctx context.Context) error { s.part(ctx, item); return nil })
+			parts.Go(func() { s.part(ctx, item) })
 		}
-		if err := g.Wait(); err != nil {
-			return err
-		}
+		parts.Wait()
 	}
 	return nil
 }
