@@ -38,9 +38,10 @@ type Application struct {
 	Cluster    ClusterID         `json:"cluster,omitempty"` // resolved destination; empty: unresolved, see conditions
 	Generation int64             `json:"generation"`        // grows with each change of spec, target, policy or deletion; the fence of operations
 	DeletingAt *time.Time        `json:"deletingAt,omitempty"`
-	Cascade    bool              `json:"cascade,omitempty"` // with DeletingAt: objects go too
-	Parent     *ApplicationKey   `json:"parent,omitempty"`  // the application that renders it; nil: none does
-	Pin        *Pin              `json:"pin,omitempty"`     // set by rollback: paused at an older snapshot
+	Cascade    bool              `json:"cascade,omitempty"`        // with DeletingAt: objects go too
+	Parent     *ApplicationKey   `json:"parent,omitempty"`         // the application that renders it; nil: none does
+	Set        *ApplicationKey   `json:"applicationSet,omitempty"` // the application set that generates it; nil: none does
+	Pin        *Pin              `json:"pin,omitempty"`            // set by rollback: paused at an older snapshot
 	Status     ApplicationStatus `json:"status"`
 }
 

@@ -2,8 +2,8 @@ package hub
 
 import "time"
 
-// A DeferredCredential is stored for what this release lacks: for writing to
-// repositories, or for generators. No fetch ever uses it (CRED-03, CRED-04).
+// A DeferredCredential is stored for writing to repositories, which this release
+// does not, or for generators. No fetch ever uses it (CRED-03, CRED-04).
 type DeferredCredential struct {
 	ID        RepositoryID      `json:"id"`
 	Kind      DeferredKind      `json:"kind"`

@@ -26,15 +26,15 @@ type GlobalProject struct {
 
 // A LabelSelector is that of Kubernetes. The zero value matches everything.
 type LabelSelector struct {
-	Labels      map[string]string     `yaml:"matchLabels"`
-	Expressions []LabelSelectorMember `yaml:"matchExpressions"`
+	Labels      map[string]string     `yaml:"matchLabels"      json:"matchLabels,omitempty"`
+	Expressions []LabelSelectorMember `yaml:"matchExpressions" json:"matchExpressions,omitempty"`
 }
 
 // A LabelSelectorMember is one condition of a LabelSelector.
 type LabelSelectorMember struct {
-	Key      string   `yaml:"key"`
-	Operator string   `yaml:"operator"` // In, NotIn, Exists or DoesNotExist
-	Values   []string `yaml:"values"`
+	Key      string   `yaml:"key"      json:"key"`
+	Operator string   `yaml:"operator" json:"operator"` // In, NotIn, Exists or DoesNotExist
+	Values   []string `yaml:"values"   json:"values,omitempty"`
 }
 
 // ParseGlobalProjects reads a value of globalProjects. An empty text is an
@@ -65,14 +65,22 @@ func (g GlobalProject) check() error {
 	if g.Project == "" {
 		return fault.New(fault.Invalid, "an entry of the global projects has no projectName")
 	}
-	for _, e := range g.Selector.Expressions {
+	if err := g.Selector.Check(); err != nil {
+		return fmt.Errorf("global project %q: %w", g.Project, err)
+	}
+	return nil
+}
+
+// Check refuses conditions that no selector has.
+func (s LabelSelector) Check() error {
+	for _, e := range s.Expressions {
 		switch {
 		case e.Key == "":
-			return fault.New(fault.Invalid, "global project %q: a matchExpression has no key", g.Project)
+			return fault.New(fault.Invalid, "a matchExpression has no key")
 		case !slices.Contains([]string{"In", "NotIn", "Exists", "DoesNotExist"}, e.Operator):
-			return fault.With(fault.New(fault.Invalid, "global project %q: %q is no operator of a matchExpression", g.Project, e.Operator), "", "use In, NotIn, Exists or DoesNotExist")
+			return fault.With(fault.New(fault.Invalid, "%q is no operator of a matchExpression", e.Operator), "", "use In, NotIn, Exists or DoesNotExist")
 		case strings.HasSuffix(e.Operator, "In") == (len(e.Values) == 0):
-			return fault.With(fault.New(fault.Invalid, "global project %q: values of the matchExpression on %q do not suit %s", g.Project, e.Key, e.Operator), "",
+			return fault.With(fault.New(fault.Invalid, "values of the matchExpression on %q do not suit %s", e.Key, e.Operator), "",
 				"In and NotIn need values; Exists and DoesNotExist have none")
 		}
 	}

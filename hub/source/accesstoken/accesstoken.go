@@ -9,7 +9,7 @@
 // was sent.
 //
 // The daemon runs one Issuer per replica; sources call Exchange before they
-// connect.
+// connect, and generators of sets call Installation.
 package accesstoken
 
 import (

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -70,28 +71,60 @@ func (i *Issuer) gitHub(g *grant, repo *url.URL, app hub.GitHubApp) error {
 
 const gitHubIssuer = "the API of GitHub at"
 
-func (c *caller) installationToken(ctx context.Context, base, owner, name string, app hub.GitHubApp) (token, error) {
+// An appCaller makes requests as an app.
+type appCaller struct {
+	*caller
+
+	app   hub.GitHubApp
+	base  string
+	proof string // JWT
+}
+
+func (c *caller) asApp(base string, app hub.GitHubApp) (appCaller, error) {
 	now := c.issuer.cfg.Now()
 	proof, err := c.issuer.sign("githubAppPrivateKey", app.PrivateKey, "", jwt.Claims{
 		Issuer: strconv.FormatInt(app.ID, 10), IssuedAt: jwt.NewNumericDate(now.Add(-time.Minute)), Expiry: jwt.NewNumericDate(now.Add(jwtLifetime)),
 	})
+	return appCaller{caller: c, app: app, base: base, proof: proof}, err
+}
+
+func (a appCaller) call(ctx context.Context, method, path string, body []byte, into any) error {
+	req, err := http.NewRequest(method, a.base+path, bytes.NewReader(body)) //nolint:noctx // do adds it
+	if err != nil {
+		return fmt.Errorf("request to GitHub: %w", err)
+	}
+	req.Header.Set("Accept", "application/vnd.github+json")
+	req.Header.Set("X-GitHub-Api-Version", "2022-11-28")
+	req.Header.Set("Authorization", "Bearer "+a.proof)
+	return a.do(ctx, gitHubIssuer, req, into)
+}
+
+// tokenFor requests a token of an installation.
+func (a appCaller) tokenFor(ctx context.Context, id int64, permissions map[string]string) (token, error) {
+	body, err := json.Marshal(map[string]any{"permissions": permissions})
+	if err != nil {
+		return token{}, fmt.Errorf("request of a token: %w", err)
+	}
+	var answer struct {
+		Token     string    `json:"token"`
+		ExpiresAt time.Time `json:"expires_at"`
+	}
+	err = a.call(ctx, http.MethodPost, "/app/installations/"+strconv.FormatInt(id, 10)+"/access_tokens", body, &answer)
+	if errors.Is(err, errNotFound) {
+		return token{}, fault.With(fault.New(fault.Invalid, "the GitHub App %d has no installation %d", a.app.ID, id), "", "correct githubAppInstallationID, or leave it out: it is found by the repository")
+	}
+	return tokenOf(answer.Token, answer.ExpiresAt, gitHubIssuer, a.base, err)
+}
+
+func (c *caller) installationToken(ctx context.Context, base, owner, name string, app hub.GitHubApp) (token, error) {
+	a, err := c.asApp(base, app)
 	if err != nil {
 		return token{}, err
-	}
-	call := func(method, path string, body []byte, into any) error {
-		req, err := http.NewRequest(method, base+path, bytes.NewReader(body)) //nolint:noctx // do adds it
-		if err != nil {
-			return fmt.Errorf("request to GitHub: %w", err)
-		}
-		req.Header.Set("Accept", "application/vnd.github+json")
-		req.Header.Set("X-GitHub-Api-Version", "2022-11-28")
-		req.Header.Set("Authorization", "Bearer "+proof)
-		return c.do(ctx, gitHubIssuer, req, into)
 	}
 	id := app.InstallationID
 	if id == 0 {
 		var installation struct{ ID int64 }
-		err := call(http.MethodGet, "/repos/"+url.PathEscape(owner)+"/"+url.PathEscape(name)+"/installation", nil, &installation)
+		err := a.call(ctx, http.MethodGet, "/repos/"+url.PathEscape(owner)+"/"+url.PathEscape(name)+"/installation", nil, &installation)
 		if errors.Is(err, errNotFound) || err == nil && installation.ID == 0 {
 			return token{}, fault.With(fault.New(fault.Invalid, "the GitHub App %d is not installed for the repository", app.ID), "", "install the app for the repository, or correct githubAppID")
 		}
@@ -100,15 +133,7 @@ func (c *caller) installationToken(ctx context.Context, base, owner, name string
 		}
 		id = installation.ID
 	}
-	var answer struct {
-		Token     string    `json:"token"`
-		ExpiresAt time.Time `json:"expires_at"`
-	}
-	err = call(http.MethodPost, "/app/installations/"+strconv.FormatInt(id, 10)+"/access_tokens", []byte(`{"permissions":{"contents":"read"}}`), &answer)
-	if errors.Is(err, errNotFound) {
-		return token{}, fault.With(fault.New(fault.Invalid, "the GitHub App %d has no installation %d", app.ID, id), "", "correct githubAppInstallationID, or leave it out: it is found by the repository")
-	}
-	return tokenOf(answer.Token, answer.ExpiresAt, gitHubIssuer, base, err)
+	return a.tokenFor(ctx, id, map[string]string{"contents": "read"})
 }
 
 // tokenOf checks what an issuer has answered.

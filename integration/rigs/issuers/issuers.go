@@ -2,8 +2,8 @@
 // Azure do. It verifies what it is sent, so that a wrong proof fails here too.
 // It speaks these parts of the published protocols:
 //
-//   - docs.github.com, "REST API endpoints for GitHub Apps": get a repository
-//     installation for the authenticated app, and create an installation access
+//   - docs.github.com, "REST API endpoints for GitHub Apps": get a repository,
+//     an organization and a user installation for the authenticated app, and create an installation access
 //     token; "Generating a JSON Web Token (JWT) for a GitHub App".
 //   - developers.google.com, "Using OAuth 2.0 for Server to Server
 //     Applications": the exchange of a signed JWT (RFC 7523).
@@ -128,10 +128,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, "/api/v3")
 	switch {
 	case s.Override != nil && s.Override(w, r):
-	case strings.HasPrefix(path, "/repos/"), strings.HasPrefix(path, "/app/"):
+	case strings.HasPrefix(path, "/repos/"), strings.HasPrefix(path, "/app/"), strings.HasSuffix(path, "/installation"):
 		s.gitHub(w, r, path)
+	case r.Method == http.MethodGet && (path == "/orgs/acme/installation" || path == "/users/ana/installation"):
+		reply(w, http.StatusOK, map[string]any{"id": Installation})
 	case r.Method == http.MethodPost && path == "/token":
 		s.google(w, r)
+	case r.Method == http.MethodGet && (path == "/orgs/acme/installation" || path == "/users/ana/installation"):
+		reply(w, http.StatusOK, map[string]any{"id": Installation})
 	case r.Method == http.MethodPost && path == "/"+AzureTenant+"/oauth2/v2.0/token":
 		s.azure(w, r)
 	default:
@@ -161,10 +165,12 @@ func (s *Server) gitHub(w http.ResponseWriter, r *http.Request, path string) {
 	switch {
 	case r.Method == http.MethodGet && strings.HasSuffix(path, "/installation") && strings.HasPrefix(path, "/repos/team/"):
 		reply(w, http.StatusOK, map[string]any{"id": Installation})
+	case r.Method == http.MethodGet && (path == "/orgs/acme/installation" || path == "/users/ana/installation"):
+		reply(w, http.StatusOK, map[string]any{"id": Installation})
 	case r.Method == http.MethodPost && path == fmt.Sprintf("/app/installations/%d/access_tokens", Installation):
 		var asked struct{ Permissions map[string]string }
 		body, _ := io.ReadAll(r.Body)
-		if json.Unmarshal(body, &asked) != nil || asked.Permissions["contents"] != "read" || len(asked.Permissions) != 1 {
+		if json.Unmarshal(body, &asked) != nil || asked.Permissions["contents"] != "read" || len(asked.Permissions) > 2 || len(asked.Permissions) == 2 && asked.Permissions["pull_requests"] != "read" {
 			reply(w, http.StatusUnprocessableEntity, map[string]string{"message": "more than read access is asked for"})
 			return
 		}
