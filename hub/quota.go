@@ -20,6 +20,8 @@ const (
 	QuotaUsers        Quota = "users"
 	QuotaTokens       Quota = "tokens"
 	QuotaStorage      Quota = "storageBytes" // of rendered manifests, in the database
+	QuotaSets         Quota = "applicationSets"
+	QuotaPerSet       Quota = "applicationsPerSet" // of one application set
 	QuotaRenders      Quota = "rendersPerMinute"
 	QuotaRequests     Quota = "requestsPerMinute" // to the API
 )
@@ -27,9 +29,12 @@ const (
 // AllQuotas are all of them, in the order in which they are shown.
 func AllQuotas() []Quota {
 	return []Quota{
-		QuotaApplications, QuotaClusters, QuotaRepositories, QuotaUsers, QuotaTokens, QuotaStorage, QuotaRenders, QuotaRequests,
+		QuotaApplications, QuotaClusters, QuotaRepositories, QuotaUsers, QuotaTokens, QuotaStorage, QuotaSets, QuotaPerSet, QuotaRenders, QuotaRequests,
 	}
 }
+
+// DefaultPerSet is the quota applicationsPerSet where nobody has set it.
+const DefaultPerSet = 1000
 
 // Quotas are limits. One that is absent, or zero, limits nothing.
 type Quotas map[Quota]int64
@@ -91,10 +96,11 @@ type Usage struct {
 	StorageBytes int64
 	StorageAt    *time.Time // when StorageBytes was measured; nil: never
 	Registered   int64      // repositories that count
+	Sets         int64      // application sets
 }
 
 // Of returns how much of a quota is used; false for rates, which are not
-// stored.
+// stored, and for what each application set has.
 func (u Usage) Of(name Quota) (int64, bool) {
 	switch name {
 	case QuotaApplications:
@@ -109,6 +115,8 @@ func (u Usage) Of(name Quota) (int64, bool) {
 		return u.Tokens, true
 	case QuotaStorage:
 		return u.StorageBytes, true
+	case QuotaSets:
+		return u.Sets, true
 	}
 	return 0, false
 }

@@ -50,7 +50,7 @@ var mayImport = map[string][]string{
 	"hub/*/*":      {"hub", "hub/repourl", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
 	"hub/relay":    {"hub", "hub/repourl", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/repourl", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
-	"hub/catalog":  {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/...", "hub/settings", "shared/*"},
+	"hub/catalog":  {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/...", "hub/generate/changes", "hub/plan", "hub/settings", "shared/*"},
 	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/identity/connector", "hub/identity/connector/exchange", "hub/identity/sso", "hub/access", "hub/audit", "hub/deeplink", "hub/feed", "hub/relay/...", "hub/signature", "hub/why", "shared/*", "proto/*/*"},
 	"hub/deeplink": {"shared/fault"},
 	"hub/lru":      {},
@@ -90,6 +90,12 @@ var mayImport = map[string][]string{
 	"hub/source/git/packstore": {"hub/lru", "shared/*"},
 
 	"hub/source/charts/chartstest": {},
+
+	"hub/generate":           {"hub", "hub/generate/scm", "hub/generate/template", "shared/*"},
+	"hub/generate/template":  {"shared/*"},
+	"hub/generate/inputs":    {"hub", "hub/repourl", "hub/plan", "hub/generate", "hub/generate/scm", "hub/generate/scmaccess", "shared/*"},
+	"hub/generate/scm":       {"hub", "hub/lru", "hub/source/guard", "shared/*"},
+	"hub/generate/scmaccess": {"hub", "hub/generate/scm", "hub/source/guard", "shared/*"},
 
 	"hub/catalog/tenancy":    {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/signature", "hub/catalog/transact", "hub/catalog/validation", "hub/settings", "shared/*"},
 	"hub/catalog/listing":    {"hub", "hub/repourl", "hub/access", "shared/appquery", "shared/fault"},
@@ -159,6 +165,7 @@ var homes = map[string][]string{
 	"github.com/coder/websocket":             {"shared/tunnel", "hub/api/socket", "cli/live", "integration/..."},
 	"k8s.io/client-go":                       {"agent/...", "integration/..."},
 	"github.com/pressly/goose/v3":            {"hub/store/..."},
+	"github.com/gosimple/slug":               {"hub/generate/scm"},
 	"github.com/google/go-containerregistry": {"integration/tools/image", "hub/source/charts/chartstest"},
 	"oras.land/oras-go/v2":                   {"hub/source/charts/..."},
 	"github.com/yuin/gopher-lua":             {"shared/lua"},

@@ -32,6 +32,7 @@ func (c *Client) ListApplications(ctx context.Context, params ListApplicationsPa
 	r.add("resourceVersion", params.ResourceVersion)
 	r.add("labels", params.Labels)
 	r.add("repo", params.Repo)
+	r.add("applicationSet", params.ApplicationSet)
 	r.add("query", params.Query)
 	r.add("sort", params.Sort)
 	r.add("facets", params.Facets)
@@ -264,6 +265,69 @@ func (c *Client) GetApplicationTree(ctx context.Context, namespace PathNamespace
 // ExplainApplication is GET /api/v1/applications/{namespace}/{name}/why: Returns why an application is not healthy or not synced, and what to do next.
 func (c *Client) ExplainApplication(ctx context.Context, namespace PathNamespace, name PathName) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/applications/{namespace}/{name}/why", namespace, name)
+	return r.send(ctx, nil)
+}
+
+// ListApplicationSets is GET /api/v1/applicationsets: Lists ApplicationSets.
+func (c *Client) ListApplicationSets(ctx context.Context, params ListApplicationSetsParams) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/applicationsets")
+	r.add("project", params.Project)
+	r.add("projects", params.Projects)
+	r.add("namespace", params.Namespace)
+	r.add("appsetNamespace", params.AppsetNamespace)
+	r.add("health", params.Health)
+	r.add("q", params.Q)
+	r.add("labels", params.Labels)
+	r.add("selector", params.Selector)
+	r.add("limit", params.Limit)
+	r.add("cursor", params.Cursor)
+	return r.send(ctx, nil)
+}
+
+// CreateApplicationSet is POST /api/v1/applicationsets: Creates an ApplicationSet.
+func (c *Client) CreateApplicationSet(ctx context.Context, params CreateApplicationSetParams, body CreateApplicationSetJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/applicationsets")
+	r.add("upsert", params.Upsert)
+	r.add("dryRun", params.DryRun)
+	return r.send(ctx, body)
+}
+
+// GenerateApplicationSet is POST /api/v1/applicationsets/generate: Says which applications a set would generate and what that changes, and stores nothing.
+func (c *Client) GenerateApplicationSet(ctx context.Context, body GenerateApplicationSetJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/applicationsets/generate")
+	return r.send(ctx, body)
+}
+
+// DeleteApplicationSet is DELETE /api/v1/applicationsets/{namespace}/{name}: Deletes an ApplicationSet, with the applications that it has generated if cascade.
+func (c *Client) DeleteApplicationSet(ctx context.Context, namespace PathNamespace, name PathName, params DeleteApplicationSetParams) (*http.Response, error) {
+	r := c.request(http.MethodDelete, "/api/v1/applicationsets/{namespace}/{name}", namespace, name)
+	r.add("cascade", params.Cascade)
+	r.add("propagationPolicy", params.PropagationPolicy)
+	return r.send(ctx, nil)
+}
+
+// GetApplicationSet is GET /api/v1/applicationsets/{namespace}/{name}: Returns one ApplicationSet.
+func (c *Client) GetApplicationSet(ctx context.Context, namespace PathNamespace, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/applicationsets/{namespace}/{name}", namespace, name)
+	return r.send(ctx, nil)
+}
+
+// UpdateApplicationSet is PUT /api/v1/applicationsets/{namespace}/{name}: Replaces an ApplicationSet's spec, labels, annotations and finalizers.
+func (c *Client) UpdateApplicationSet(ctx context.Context, namespace PathNamespace, name PathName, params UpdateApplicationSetParams, body UpdateApplicationSetJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPut, "/api/v1/applicationsets/{namespace}/{name}", namespace, name)
+	r.setHeader("If-Match", params.IfMatch)
+	return r.send(ctx, body)
+}
+
+// ApproveApplicationSet is POST /api/v1/applicationsets/{namespace}/{name}/approve: Consents to the deletion of applications that is held.
+func (c *Client) ApproveApplicationSet(ctx context.Context, namespace PathNamespace, name PathName, body ApproveApplicationSetJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/applicationsets/{namespace}/{name}/approve", namespace, name)
+	return r.send(ctx, body)
+}
+
+// RefreshApplicationSet is POST /api/v1/applicationsets/{namespace}/{name}/refresh: Runs the generators of an ApplicationSet again.
+func (c *Client) RefreshApplicationSet(ctx context.Context, namespace PathNamespace, name PathName) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/applicationsets/{namespace}/{name}/refresh", namespace, name)
 	return r.send(ctx, nil)
 }
 

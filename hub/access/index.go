@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"sync"
 
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/rbac"
 )
 
@@ -33,9 +34,25 @@ func OfApplication(project string, rules bool) *Index {
 	}
 	if rules {
 		allow(Applications, "*")
+		allow(ApplicationSets, "*")
 		allow(Projects, "*")
 	} else {
 		allow(Applications, project+"/*")
+		allow(ApplicationSets, project+"/*")
+	}
+	return &Index{Index: rbac.NewIndex(all, nil), above: rbac.NewIndex(nil, nil)}
+}
+
+// OfSet returns the rights with which an application set writes applications:
+// those of its own project, or of every one if its project is hub.AnyProject.
+func OfSet(project string) *Index {
+	object := project + "/*"
+	if project == hub.AnyProject {
+		object = "*"
+	}
+	var all []Rule
+	for _, action := range [...]string{Get, Create, Update, Delete, Sync} {
+		all = append(all, Rule{Resource: Applications, Action: action, Object: object, Origin: rbac.Origin{Source: rbac.BuiltIn}})
 	}
 	return &Index{Index: rbac.NewIndex(all, nil), above: rbac.NewIndex(nil, nil)}
 }
@@ -91,7 +108,9 @@ func (ix *Index) Problems() []error { return ix.problems }
 func (ix *Index) Regex() bool { return ix.regex }
 
 // Seen are the resources whose objects the event stream shows.
-func Seen() []string { return []string{Applications, Projects, Clusters, Repositories} }
+func Seen() []string {
+	return []string{Applications, ApplicationSets, Projects, Clusters, Repositories}
+}
 
 // Visibility is a hash of what the subject may see: while it is the same, so is what
 // is visible of the same objects.

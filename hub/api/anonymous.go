@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,7 +41,10 @@ type anonymousTenant struct {
 // the tenant permits that: it only reads, writes no record, and returns neither
 // people nor settings.
 func anonymousMay(r *http.Request, o *openapi.Operation) bool {
-	open := []string{access.Applications, access.Projects, access.Repositories, access.Clusters, access.Certificates, access.GPGKeys}
+	open := []string{access.Applications, access.ApplicationSets, access.Projects, access.Repositories, access.Clusters, access.Certificates, access.GPGKeys}
+	if o.Resource == access.ApplicationSets && strings.HasSuffix(o.Route.Path, "/events") {
+		return false // they name who did something
+	}
 	return o.Route.Method == http.MethodGet && !o.Stream && r.URL.Query().Get("refresh") == "" && slices.Contains(open, o.Resource) && o.Action == access.Get
 }
 

@@ -61,7 +61,7 @@ func TestAnonymousAccess(t *testing.T) {
 		w.setPolicy(admin, map[string]any{"policy.default": "role:admin"}).ok(200)
 		until(t, 200)
 		for _, m := range methods(t) {
-			open := map[string]bool{"applications": true, "projects": true, "repositories": true, "clusters": true, "certificates": true, "gpgkeys": true}
+			open := map[string]bool{"applications": true, "applicationsets": m.id != "getApplicationSetEvents", "projects": true, "repositories": true, "clusters": true, "certificates": true, "gpgkeys": true}
 			if m.resource == "public" || m.verb == http.MethodGet && m.action == "get" && !m.streams() && open[m.resource] {
 				continue
 			}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/admin"
+	"github.com/capstan-cd/capstan/hub/api/appsets"
 	"github.com/capstan-cd/capstan/hub/api/clients"
 	"github.com/capstan-cd/capstan/hub/api/console"
 	"github.com/capstan-cd/capstan/hub/api/gen"
@@ -159,6 +160,7 @@ type Server struct {
 	*admin.Handlers
 	*clients.Answers
 	*trust.Keys
+	*appsets.Sets
 	cfg        Config
 	external   *url.URL
 	root       rootpath.Path                 // of external
@@ -199,7 +201,7 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), Answers: clients.New(parts.Catalog, cfg.ExternalURL, callerOf, parts.Sources), Keys: trust.New(parts.Catalog, callerOf), cfg: cfg, external: external, root: root, document: served, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates), events: semaphore.NewWeighted(max(largeEvents, cfg.EventBytes))}
+	s := &Server{Parts: parts, Handlers: admin.New(parts.Catalog, parts.Identity, callerOf, parts.Quotas), Answers: clients.New(parts.Catalog, cfg.ExternalURL, callerOf, parts.Sources), Keys: trust.New(parts.Catalog, callerOf), Sets: appsets.New(parts.Catalog, callerOf, expected), cfg: cfg, external: external, root: root, document: served, operations: operations, reference: shown, limits: ratelimit.New(cfg.Rates), events: semaphore.NewWeighted(max(largeEvents, cfg.EventBytes))}
 	for _, o := range operations {
 		if o.Stream {
 			s.streamed = append(s.streamed, o)

@@ -199,7 +199,7 @@ func TestApplyBadInput(t *testing.T) {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata: {resource.exclusions: 'kinds: x'}\n":                             "key resource.exclusions",
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata: {exec.enabled: true}\n":                                          "is no text",
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata: [x]\n":                                                           "no map",
-			"apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: x}\n":                                                       "not served",
+			"apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: x}\n":                                                       "no spec",
 			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n":                                                                        "not served",
 			"apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {a: b}\n":                                                             "no label",
 			"apiVersion: v1\nkind: Secret\nmetadata: {name: x, labels: {argocd.argoproj.io/secret-type: scm-creds}}\n":                            "it holds no credential",

@@ -68,6 +68,7 @@ func TestCostOfApplications(t *testing.T) {
 		"SELECT cluster",
 	}
 	end := []string{
+		"SELECT work.enlist FROM  w HAVING count > 0", // application sets whose rollouts wait for it
 		"SELECT work.enlist", "INSERT change", "SELECT audit_head FOR UPDATE",
 		"INSERT audit_record", "UPDATE audit_head",
 		"commit",

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/api/appsets"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/catalog/listing"
 	"github.com/capstan-cd/capstan/shared/apimodel"
@@ -22,6 +23,7 @@ type visibleChanges struct {
 	clusters map[hub.ClusterID]hub.Cluster
 	repos    map[hub.RepositoryID]hub.Repository
 	projects map[hub.ProjectID]hub.Project
+	sets     map[hub.ApplicationSetID]hub.ApplicationSet
 }
 
 // readChanged reads the things that changes name, a query for each kind.
@@ -54,7 +56,12 @@ func (l *listener) readChanged(ctx context.Context, changes []hub.Change) (visib
 		}
 	}
 	if len(idsOf[hub.ProjectID](changes, "project")) > 0 {
-		s.projects, err = l.projects(ctx)
+		if s.projects, err = l.projects(ctx); err != nil {
+			return s, err
+		}
+	}
+	if ids := idsOf[hub.ApplicationSetID](changes, kindApplicationSet); len(ids) > 0 {
+		s.sets, err = l.s.Catalog.ApplicationSetsByID(ctx, l.who, ids)
 	}
 	return s, err
 }
@@ -192,6 +199,13 @@ func (s visibleChanges) other(e apimodel.StreamEvent, c hub.Change, only hub.App
 	case "project":
 		p, ok := s.projects[hub.ProjectID(c.ID)]
 		e.Name = p.Name
+		return e, ok
+	case kindApplicationSet:
+		set, ok := s.sets[hub.ApplicationSetID(c.ID)]
+		e.Namespace, e.Name = set.Namespace, set.Name
+		if ok {
+			e.ApplicationSet = appsets.Present(set)
+		}
 		return e, ok
 	}
 	return e, false

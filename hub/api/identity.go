@@ -87,6 +87,7 @@ func permissions(rights *access.Index) []apimodel.Permission {
 		}
 	}
 	ask(access.Applications, true, append(crud, access.Sync, access.Rollback, access.Override, access.Action)...)
+	ask(access.ApplicationSets, true, crud...)
 	ask(access.Projects, true, crud...)
 	ask(access.Logs, true, access.Get)
 	ask(access.Exec, true, access.Create)

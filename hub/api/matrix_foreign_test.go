@@ -236,7 +236,7 @@ func (m *matrix) probes(op method) []probe {
 
 // rank puts previews before other operations.
 func rank(operation string) int {
-	if strings.HasPrefix(operation, "preview") {
+	if strings.HasPrefix(operation, "preview") || operation == "generateApplicationSet" {
 		return 0
 	}
 	return 1

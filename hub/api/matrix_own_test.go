@@ -225,6 +225,8 @@ spec:
 	m.call(m.admin, "POST", "/api/v1/applications", application("web", func(s map[string]any) { s["project"] = "shop" }))
 	m.call(m.admin, "PUT", "/api/v1/applications/argocd/web/spec", application("web", func(s map[string]any) { s["project"] = "shop" })["spec"]).ok(200)
 	m.call(m.admin, "DELETE", "/api/v1/applications/argocd/made?cascade=false", nil)
+	m.call(m.admin, "POST", "/api/v1/applicationsets?upsert=true", applicationSet("fleet"))
+	m.call(m.admin, "DELETE", "/api/v1/applicationsets/argocd/made?cascade=false", nil)
 	m.call(m.admin, "POST", "/api/v1/users", map[string]any{"name": "victim", "password": password, "roles": []string{"readonly"}})
 	m.call(m.admin, "DELETE", "/api/v1/users/newcomer", nil)
 	var repo struct{ ID string }

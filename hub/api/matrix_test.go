@@ -32,7 +32,7 @@ import (
 func roles() map[string]map[string]string {
 	return map[string]map[string]string{
 		"no-role":        {},
-		"readonly":       {"applications": "get", "projects": "get", "clusters": "get", "repositories": "get", "write-repositories": "get", "certificates": "get", "gpgkeys": "get", "accounts": "get", "logs": "get"},
+		"readonly":       {"applications": "get", "applicationsets": "get", "projects": "get", "clusters": "get", "repositories": "get", "write-repositories": "get", "certificates": "get", "gpgkeys": "get", "accounts": "get", "logs": "get"},
 		"role-of-shop":   {"applications": "get sync rollback", "projects": "get"},
 		"tenant-admin":   {"*": "*"},
 		"platform-admin": {"tenants": "*"},
@@ -43,7 +43,7 @@ func roles() map[string]map[string]string {
 // fails until it is named here.
 func resources() []string {
 	return []string{
-		access.Applications, access.Projects, access.Clusters, access.Repositories, access.WriteRepositories, access.Certificates, access.GPGKeys, access.Accounts, access.Audit, access.Settings,
+		access.Applications, access.ApplicationSets, access.Projects, access.Clusters, access.Repositories, access.WriteRepositories, access.Certificates, access.GPGKeys, access.Accounts, access.Audit, access.Settings,
 		access.Tenants, access.Logs, access.Exec, access.PortForward,
 	}
 }
@@ -81,7 +81,9 @@ func bodies() map[string]any {
 		"patchSettings":   map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"url": "https://cd.example.com"}}},
 		"enrollCluster":   map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"}, "keepCluster": map[string]any{"fingerprint": "x"}, "upgradeAgent": map[string]any{"image": "registry.example.com/capstan-agent:v2"},
 		"createApplication": application("made"), "previewApplication": application("made"), "updateApplication": application("web"),
-		"patchApplication": map[string]any{"patch": "{}", "patchType": "merge"}, "updateApplicationSpec": application("web")["spec"],
+		"createApplicationSet": applicationSet("made"), "updateApplicationSet": applicationSet("fleet"), "generateApplicationSet": applicationSet("fleet"),
+		"approveApplicationSet": map[string]any{"digest": "x"},
+		"patchApplication":      map[string]any{"patch": "{}", "patchType": "merge"}, "updateApplicationSpec": application("web")["spec"],
 		"syncApplication":     map[string]any{},
 		"startBulk":           map[string]any{"action": "sync", "names": []string{"argocd/web"}},
 		"rollbackApplication": map[string]any{"id": 1}, "resumeApplication": map[string]any{}, "apply": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
@@ -119,6 +121,8 @@ func concrete(path string, ids map[string]string) string {
 	switch {
 	case strings.Contains(path, "/applications/"):
 		path = strings.ReplaceAll(path, "{name}", "web")
+	case strings.Contains(path, "/applicationsets/"):
+		path = strings.ReplaceAll(path, "{name}", "fleet")
 	case strings.Contains(path, "/clusters/"):
 		path = strings.ReplaceAll(path, "{name}", "prod")
 	case strings.Contains(path, "/projects/"):

@@ -168,6 +168,9 @@ func presentHub(v catalog.View, now time.Time) apimodel.HubStatus {
 	if v.Parent != nil {
 		out.Parent = apimodel.ParentApplication{Namespace: v.Parent.Namespace, Name: v.Parent.Name}
 	}
+	if v.Set != nil {
+		out.ApplicationSet = apimodel.ParentSet{Namespace: v.Set.Namespace, Name: v.Set.Name}
+	}
 	if v.Pin != nil {
 		out.Automation, out.Hold, out.Paused = apimodel.HubStatusAutomationPaused, "", presentPaused(v.Application)
 	}

@@ -223,7 +223,7 @@ func TestDeferredCredentials(t *testing.T) {
 	}
 	const url = "https://git.example.com/team/app"
 	var answers []answer
-	t.Run("CRED-03 CRED-04 credentials for writing and for generators are stored, and the answer says that nothing uses them yet", func(t *testing.T) {
+	t.Run("CRED-03 CRED-04 credentials for writing and for generators are stored, and the answer says which nothing uses yet", func(t *testing.T) {
 		for kind, values := range map[string]map[string]string{
 			"repository-write": {"url": url, "username": "writer", "password": secrets.Plant("write")},
 			"repo-write-creds": {"url": "https://git.example.com/team", "password": secrets.Plant("write all")},
@@ -231,11 +231,18 @@ func TestDeferredCredentials(t *testing.T) {
 		} {
 			out, a := apply(kind, values)
 			answers = append(answers, a)
-			if out.Failed != 0 || out.Results[0].Result != "created" || !strings.Contains(strings.Join(out.Results[0].Warnings, ""), "nothing uses it yet") {
+			if out.Failed != 0 || out.Results[0].Result != "created" || strings.Contains(strings.Join(out.Results[0].Warnings, ""), "nothing uses it yet") != (kind != "scm-creds") {
 				t.Errorf("%s: %s", kind, a.body)
 			}
 			if out, _ = apply(kind, values); out.Failed == 0 && out.Results[0].Result != "configured" {
 				t.Errorf("%s again: %+v", kind, out)
+			}
+		}
+	})
+	t.Run("CRED-04 a url that is none of a host is refused (part)", func(t *testing.T) {
+		for _, address := range []string{"", "git.example.com", "ssh://git@git.example.com", "https://bot:x@git.example.com"} {
+			if out, a := apply("scm-creds", map[string]string{"token": secrets.Plant("scm"), "url": address}); out.Failed != 1 {
+				t.Errorf("%q: %s", address, a.body)
 			}
 		}
 	})

@@ -30,6 +30,13 @@ func listRequest(p apimodel.ListApplicationsParams) (listing.Request, error) {
 	if q.After, err = listing.ParsePlace(p.Cursor, q.Order); err != nil {
 		return q, err
 	}
+	if p.ApplicationSet != "" {
+		namespace, name, found := strings.Cut(p.ApplicationSet, "/")
+		if !found {
+			namespace, name = hub.ArgoNamespace, namespace
+		}
+		q.Set = hub.ApplicationKey{Namespace: namespace, Name: name}
+	}
 	if p.Facets != "" {
 		q.Facets = strings.Split(p.Facets, ",")
 	}
@@ -150,8 +157,11 @@ func presentRow(r *listing.Row, on *hub.Cluster, now time.Time) apimodel.Applica
 	if op := r.Status.Operation; op != nil {
 		out.Operation, out.OperationId, out.AwaitsApproval = apimodel.OperationPhase(op.Phase), string(op.ID), op.AwaitsApproval()
 	}
-	if r.Parent != nil {
+	switch {
+	case r.Parent != nil:
 		out.Owner = r.Parent.Name
+	case r.Set != nil:
+		out.Owner = r.Set.Name
 	}
 	for key, value := range r.Annotations {
 		if strings.HasPrefix(key, noticePrefix) {

@@ -23,12 +23,13 @@ import (
 )
 
 const (
-	heartbeat     = 2 * time.Second // of silence, after which a stream shows that it is alive
-	writeTimeout  = 30 * time.Second
-	maxStreams    = 32 // of one session or token
-	retryMillis   = 1000
-	kindOperation = "operation"
-	kindResources = "resources"
+	heartbeat          = 2 * time.Second // of silence, after which a stream shows that it is alive
+	writeTimeout       = 30 * time.Second
+	maxStreams         = 32 // of one session or token
+	retryMillis        = 1000
+	kindOperation      = "operation"
+	kindResources      = "resources"
+	kindApplicationSet = "applicationset"
 )
 
 // streams counts those that are open, by credential.

@@ -26,7 +26,8 @@ type event struct {
 			Name   string
 			Labels map[string]string
 		}
-		Cluster struct{ Name string }
+		Cluster        struct{ Name string }
+		ApplicationSet storedSet
 	}
 }
 

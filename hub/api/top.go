@@ -81,7 +81,13 @@ func presentLinks(links []string) []apimodel.Link {
 func applicationMetadata(v catalog.View) apimodel.Metadata {
 	m := v.Meta
 	m.Finalizers = append(slices.Clone(m.Finalizers), hub.HookFinalizers(v.Status.DeletionHooks)...)
-	return metadata(string(v.ID), m, v.Generation, v.DeletingAt)
+	out := metadata(string(v.ID), m, v.Generation, v.DeletingAt)
+	if v.Set != nil {
+		out.OwnerReferences = []apimodel.OwnerReference{{
+			ApiVersion: validation.ArgoVersion, Kind: validation.KindApplicationSet, Name: v.Set.Name, Controller: true, BlockOwnerDeletion: true,
+		}}
+	}
+	return out
 }
 
 // presentRequested is the field operation while an operation is in progress

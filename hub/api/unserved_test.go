@@ -39,24 +39,6 @@ func TestSettingsOfUnservedFeatures(t *testing.T) {
 			w.call(admin, http.MethodPatch, settingsPath, map[string]any{"values": map[string]any{params: map[string]any{key: bad}}}).fails(400)
 		}
 	}
-	t.Run("ANY-04(refused) namespaces of ApplicationSets are kept without effect, and an ApplicationSet is refused in any namespace", func(t *testing.T) {
-		kept(t, "applicationsetcontroller.namespaces", "team-*", "")
-		for _, namespace := range []string{"argocd", "team-a"} {
-			var out struct {
-				Failed  int
-				Results []struct{ Error struct{ Message, Fix string } }
-			}
-			w.call(admin, http.MethodPost, "/api/v1/apply", "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: all, namespace: "+namespace+"}\n").ok(200).into(&out)
-			if out.Failed != 1 || !strings.Contains(out.Results[0].Error.Message, "not served") {
-				t.Errorf("%s: %+v", namespace, out)
-			}
-		}
-	})
-	t.Run("ANY-05(refused) limits of what generators may reach are kept without effect, and checked", func(t *testing.T) {
-		kept(t, "applicationsetcontroller.allowed.scm.providers", "https://git.example.com", "")
-		kept(t, "applicationsetcontroller.enable.scm.providers", "false", "perhaps")
-		kept(t, "applicationsetcontroller.enable.tokenref.strict.mode", "true", "perhaps")
-	})
 	t.Run("ANY-06(refused) the switch of notifications of namespaces is kept without effect, and checked", func(t *testing.T) {
 		kept(t, "notificationscontroller.selfservice.enabled", "true", "perhaps")
 	})

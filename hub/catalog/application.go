@@ -395,6 +395,10 @@ func (w *writer) changeApplication(ctx context.Context, old, a hub.Application, 
 	if err == nil {
 		w.Note(access.Update, access.Applications, objectOf(a), "", validation.Written(old.Meta, old.Spec), validation.Written(a.Meta, a.Spec))
 		w.Wakes = append(w.Wakes, old.Cluster, a.Cluster)
+		if old.Set != nil && w.By.Via != viaSet { // the set may change it back
+			w.Due = append(w.Due, hub.WorkApplicationSet)
+			err = w.WakeSetsOf(ctx, []hub.ApplicationID{old.ID})
+		}
 	}
 	return stored, transact.Configured, err
 }

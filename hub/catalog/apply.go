@@ -131,6 +131,13 @@ func (c *Catalog) applyOne(ctx context.Context, by hub.Caller, o *manifest.Objec
 		}
 		_, outcome, more, err := c.PutProject(ctx, by, hub.Project{Meta: meta, Spec: spec}, put)
 		return outcome, append(warnings, more...), err
+	case o.GetAPIVersion() == validation.ArgoVersion && o.GetKind() == validation.KindApplicationSet:
+		meta, spec, warnings, err := validation.ReadObject(o)
+		if err != nil {
+			return "", nil, err
+		}
+		_, outcome, more, err := c.PutApplicationSet(ctx, by, hub.ApplicationSet{Meta: meta, Spec: spec}, put)
+		return outcome, append(warnings, more...), err
 	case o.GetAPIVersion() == "v1" && o.GetKind() == "Secret" && settings.IsSecret(o.GetName()):
 		return c.ApplySettings(ctx, by, o, dryRun)
 	case validation.IsReferred(o):

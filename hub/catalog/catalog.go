@@ -27,6 +27,16 @@ type Parts struct {
 	Pace     Pacer
 	Inviter  Inviter
 	Permits  Permits
+	Sets     SetGenerator
+}
+
+// A SetGenerator runs the generators of application sets, with the rights of
+// their projects.
+type SetGenerator interface {
+	// Check reports what is wrong with a set, and returns warnings for people.
+	Check(s hub.ApplicationSet) (warnings []string, err error)
+	// Generate returns a complete result within limits, or an error.
+	Generate(ctx context.Context, tenant hub.TenantID, s hub.ApplicationSet, l hub.GenerationLimit) (hub.Generation, error)
 }
 
 // A Catalog is what a hub replica has one of. Many goroutines may use it. Its

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"net/url"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
@@ -63,22 +64,23 @@ func (c *Catalog) applyDeferred(ctx context.Context, by hub.Caller, o *manifest.
 	if kind == hub.SCMCredential {
 		d.Name = o.GetName()
 	} else {
-		url, err := repourl.Normalize(v["url"])
+		address, err := repourl.Normalize(v["url"])
 		if err != nil {
 			return "", nil, err
 		}
-		d.URL, d.Project, d.Username = url, v["project"], v["username"]
+		d.URL, d.Project, d.Username = address, v["project"], v["username"]
 		delete(v, "url")
 		delete(v, "project")
 	}
 	if len(v) == 0 {
 		return "", nil, fault.With(fault.New(fault.Invalid, "it holds no credential"), "", "write its values under stringData")
 	}
-	warnings := []string{"it is stored, and nothing uses it yet: " + map[hub.DeferredKind]string{
-		hub.WriteRepository: "this release does not write to repositories", hub.WriteTemplate: "this release does not write to repositories", hub.SCMCredential: "this release has no generators",
-	}[kind]}
+	warnings, err := deferredWarnings(d)
+	if err != nil {
+		return "", nil, err
+	}
 	outcome := transact.Unchanged
-	err := c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
+	err = c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
 		all, err := w.Tx.DeferredCredentials(ctx)
 		if err != nil {
 			return err
@@ -97,7 +99,28 @@ func (c *Catalog) applyDeferred(ctx context.Context, by hub.Caller, o *manifest.
 			outcome = transact.Created
 		}
 		w.Note(action, access.WriteRepositories, d.Object(), string(kind), nil, d)
+		if err == nil && kind == hub.SCMCredential {
+			w.Due = append(w.Due, hub.WorkApplicationSet)
+			err = w.WakeSets(ctx)
+		}
 		return err
 	})
 	return outcome, warnings, err
+}
+
+// deferredWarnings checks a Secret, and says what it is not used for. A url of a
+// Secret for generators is the only address that its values are sent to.
+func deferredWarnings(d hub.DeferredCredential) ([]string, error) {
+	if d.Kind != hub.SCMCredential {
+		return []string{"it is stored, and nothing uses it yet: this release does not write to repositories"}, nil
+	}
+	address, bound := d.Values["url"]
+	u, err := url.Parse(address)
+	switch {
+	case bound && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil):
+		return nil, fault.With(fault.New(fault.Invalid, "its url is no address of a Git host"), "", "write it like https://git.example.com, without a user name")
+	case bound && u.Scheme == "http":
+		return []string{"its values are sent without TLS, because its url begins with http:"}, nil
+	}
+	return nil, nil
 }

@@ -15,13 +15,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// An application may render applications and projects (APP-31). They are
+// An application may render applications, application sets and projects (APP-31). They are
 // written here, by the same way as those of people: the application is the
 // caller, and its project says what it may.
-
-// KindApplicationSet is the kind whose objects no part of this release carries
-// out.
-const KindApplicationSet = "ApplicationSet"
 
 // maxDepth bounds how many applications may stand above one another.
 const maxDepth = 10
@@ -117,8 +113,10 @@ func (c *Catalog) PutRendered(ctx context.Context, tenant hub.TenantID, cluster 
 			return err
 		}
 		switch {
-		case o.GetAPIVersion() != validation.ArgoVersion || want.Kind == KindApplicationSet:
-			return renderedNotServed(o)
+		case o.GetAPIVersion() != validation.ArgoVersion:
+			return validation.NotServed(o)
+		case want.Kind == validation.KindApplicationSet:
+			out, err = w.putRenderedSet(ctx, p, want.RenderedRef, o)
 		case want.Kind == validation.KindProject:
 			out, err = w.putRenderedProject(ctx, p, want.RenderedRef, o)
 		default:
@@ -127,15 +125,6 @@ func (c *Catalog) PutRendered(ctx context.Context, tenant hub.TenantID, cluster 
 		return transact.WithObject(err, want.Key().Describe())
 	})
 	return out, err
-}
-
-// renderedNotServed is notServed for an object that an application has rendered.
-func renderedNotServed(o *manifest.Object) error {
-	if o.GetAPIVersion() != validation.ArgoVersion {
-		return validation.NotServed(o)
-	}
-	return fault.With(fault.New(fault.Invalid, "ApplicationSets are not carried out by this release, and they are no objects of a cluster"),
-		manifest.KeyOf(o).Describe(), "write the Applications that it would make into the repository")
 }
 
 // accepted reads the manifest that is asked for. Only what this hub has
@@ -273,6 +262,10 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 		if err := p.may(ref, old.Project); err != nil {
 			return none, w.Refuse(access.Applications, access.Update, objectOf(old), err)
 		}
+		if old.Set != nil {
+			return none, fault.With(fault.New(fault.Conflict, "it belongs to application set %s", title(old.Set.Namespace, old.Set.Name)), ref.Key().Describe(),
+				"remove it from the application, or from the application set")
+		}
 		held, err := w.claimed(ctx, p, ref, string(old.ID))
 		if err != nil {
 			return none, err
@@ -377,9 +370,12 @@ func (c *Catalog) DeleteRendered(ctx context.Context, tenant hub.TenantID, clust
 		if !asked {
 			return fault.With(fault.New(fault.Conflict, "nothing asks for its deletion"), ref.Key().Describe(), "")
 		}
-		if ref.Kind == validation.KindProject {
+		switch ref.Kind {
+		case validation.KindProject:
 			out, err = w.deleteRenderedProject(ctx, p, ref, uid)
-		} else {
+		case validation.KindApplicationSet:
+			out, err = w.deleteRenderedSet(ctx, p, ref, uid)
+		default:
 			out, err = w.deleteRenderedApplication(ctx, p, ref, uid)
 		}
 		return transact.WithObject(err, ref.Key().Describe())

@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/catalog/validation"
 	"github.com/capstan-cd/capstan/hub/repourl"
+	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
@@ -47,6 +48,7 @@ type lookup struct {
 	parents  map[hub.ApplicationID]*parent
 	apps     map[hub.ApplicationKey]hub.Application
 	projects map[string]hub.Project
+	sets     map[hub.ApplicationKey]hub.ApplicationSet
 	by       map[string]hub.RenderedBy
 	wants    map[hub.ApplicationID][]hub.ObjectRef // read where they are needed
 }
@@ -55,12 +57,23 @@ func (l *lookup) load(ctx context.Context, refs []hub.RenderedRef) error {
 	l.parents, l.apps, l.wants = map[hub.ApplicationID]*parent{}, map[hub.ApplicationKey]hub.Application{}, map[hub.ApplicationID][]hub.ObjectRef{}
 	var ids []hub.ApplicationID
 	var keys []hub.ApplicationKey
-	var names []string
+	var names, objects []string
+	l.sets = map[hub.ApplicationKey]hub.ApplicationSet{}
 	for _, r := range refs {
 		ids = append(ids, r.Parent)
-		if r.Kind == validation.KindApplication {
-			keys = append(keys, hub.ApplicationKey{Namespace: r.Namespace, Name: r.Name})
-		} else {
+		key := hub.ApplicationKey{Namespace: r.Namespace, Name: r.Name}
+		switch r.Kind {
+		case validation.KindApplication:
+			keys = append(keys, key)
+		case validation.KindApplicationSet:
+			s, err := l.tx.ApplicationSet(ctx, r.Namespace, r.Name)
+			if err != nil && fault.KindOf(err) != fault.Missing {
+				return err
+			}
+			if err == nil {
+				l.sets[key], objects = s, append(objects, string(s.ID))
+			}
+		default:
 			names = append(names, r.Name)
 		}
 	}
@@ -87,7 +100,6 @@ func (l *lookup) load(ctx context.Context, refs []hub.RenderedRef) error {
 	if err != nil {
 		return err
 	}
-	var objects []string
 	for _, a := range found {
 		l.apps[hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}] = a
 		objects = append(objects, string(a.ID))
@@ -113,6 +125,16 @@ func (l *lookup) object(ctx context.Context, ref hub.RenderedRef) (hub.RenderedO
 			return hub.RenderedObject{}, err
 		}
 		return presentProject(p, ref, project, l.by[string(project.ID)].Parent == p.ID)
+	}
+	if ref.Kind == validation.KindApplicationSet {
+		s, there := l.sets[hub.ApplicationKey{Namespace: ref.Namespace, Name: ref.Name}]
+		if !there || p.may(ref, s.Project) != nil {
+			return hub.RenderedObject{}, nil
+		}
+		if seen, err := l.mayRead(ctx, p, ref, string(s.ID)); err != nil || !seen {
+			return hub.RenderedObject{}, err
+		}
+		return presentSet(p, ref, s, l.by[string(s.ID)].Parent == p.ID)
 	}
 	a, there := l.apps[hub.ApplicationKey{Namespace: ref.Namespace, Name: ref.Name}]
 	if !there || ref.Kind != validation.KindApplication || p.may(ref, a.Project) != nil {

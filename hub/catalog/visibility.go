@@ -80,6 +80,13 @@ func (r *reader) eachVisible(ctx context.Context, note func(resource, kind, id s
 	for _, cl := range clusters {
 		note(access.Clusters, "cluster", string(cl.ID), validation.ClusterNames(cl)...)
 	}
+	sets, err := r.Tx.ApplicationSets(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range sets {
+		note(access.ApplicationSets, "applicationset", string(s.ID), setObject(s))
+	}
 	repositories, err := r.Repositories(ctx)
 	for _, repo := range repositories {
 		note(access.Repositories, "repository", string(repo.ID), repoObject(repo.Project, repo.URL))

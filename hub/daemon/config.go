@@ -77,7 +77,8 @@ type Tenants struct {
 	// nothing once there is the tenant.
 	FirstID string `json:"firstID"`
 	// Quotas are what a tenant may have: applications, clusters, repositories,
-	// users, tokens, storageBytes, rendersPerMinute, requestsPerMinute. One that
+	// users, tokens, storageBytes, applicationSets, applicationsPerSet,
+	// rendersPerMinute, requestsPerMinute. One that
 	// is not named, or 0, limits nothing.
 	Quotas hub.Quotas `json:"quotas"`
 }

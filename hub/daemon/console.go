@@ -20,6 +20,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
 	"github.com/capstan-cd/capstan/hub/daemon/storeports"
+	"github.com/capstan-cd/capstan/hub/generate/loop"
 	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/hub/objects"
@@ -45,7 +46,7 @@ func (p *parts) catalog() *catalog.Catalog {
 	permits := func(r hub.Refresh, spec hub.ApplicationSpec) error { return plan.Permits(r, spec) }
 	s := &transact.Service{Store: catalogStore{p.db}, Notify: notifications{p}, Now: time.Now, Log: p.log, Cache: p.rights}
 	return catalog.New(catalog.Parts{
-		Service: s, Tenancy: tenancy.New(s, p.db.System(), p.db.System()), Platform: platform.New(s, p.db.System(), time.Duration(p.cfg.Tenants.Grace), p.cfg.Tenants.Quotas), Pace: notifications{p}, Inviter: p.inviter, Permits: permits,
+		Service: s, Tenancy: tenancy.New(s, p.db.System(), p.db.System()), Platform: platform.New(s, p.db.System(), time.Duration(p.cfg.Tenants.Grace), p.cfg.Tenants.Quotas), Pace: notifications{p}, Inviter: p.inviter, Permits: permits, Sets: p.generators,
 	})
 }
 
@@ -64,6 +65,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 	}
 	cat := p.catalog()
 	p.add("bulk requests", bulk.New(p.queue, cat, p.clock, p.log).Run)
+	p.add("application sets", loop.New(p.queue, cat, p.clock, p.log).Run)
 	hooks, err := p.newHooks()
 	if err != nil {
 		return err

@@ -32,6 +32,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/dispatch/stream"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/fleet"
+	"github.com/capstan-cd/capstan/hub/generate/inputs"
 	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/hub/observe"
@@ -97,6 +98,9 @@ type pipeline struct {
 	pool     *scheduler.Pool
 	stage    *render.Stage
 	plugins  *plugin.Runner
+
+	generators *inputs.Generator
+
 	dispatch *dispatch.Dispatcher
 	streams  *stream.Server
 }
@@ -392,6 +396,9 @@ func (p *parts) addPipeline(context.Context) error {
 		return err
 	}
 	if err := p.addUploads(); err != nil {
+		return err
+	}
+	if err := p.addGenerators(); err != nil {
 		return err
 	}
 	fetching := newFetchWork(p.queue, p.db, p.log)

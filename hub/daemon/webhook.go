@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/generate/scm"
 	"github.com/capstan-cd/capstan/hub/repourl"
 	"github.com/capstan-cd/capstan/hub/source/webhook"
 	"github.com/capstan-cd/capstan/hub/store"
@@ -24,6 +25,9 @@ const (
 	// verifiers bounds the events that are parsed, or whose signatures are
 	// checked, at one time.
 	verifiers = 2
+	// pushedSetWait is how long a push delays the sets that list repositories of
+	// its organisation: most pushes change nothing for them, and each costs a list.
+	pushedSetWait = time.Minute
 )
 
 // hooks handles webhooks of Git hosts and registries. An event is valid for the tenants that have a
@@ -73,16 +77,26 @@ func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) err
 		return nil
 	}
 	places := make([]string, len(push.URLs))
+	var watched []string
 	for i, u := range push.URLs {
 		places[i] = repourl.Place(u)
+		watched = append(watched, scm.WatchedBy(places[i])...)
 	}
-	targets, err := h.p.db.System().WebhookTargets(ctx, places)
+	targets, err := h.p.db.System().WebhookTargets(ctx, places, watched)
 	if err != nil {
 		return err
 	}
 	known, targets, err := h.verify(ctx, push, len(body), targets)
 	if err != nil {
 		return err
+	}
+	known = known || len(targets) > 0
+	if push.Pull { // no branch was moved: only sets list it
+		targets = onlySets(targets)
+	} else {
+		for i := range targets {
+			targets[i].SetWait = pushedSetWait
+		}
 	}
 	h.rate.slow(targets, time.Now())
 	parent := trace.Parent(ctx)
@@ -97,6 +111,7 @@ func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) err
 	case len(targets) > 0:
 		h.p.due(hub.WorkFetch)
 		h.p.due(hub.WorkRefresh)
+		h.p.due(hub.WorkApplicationSet)
 	case !known:
 		return errUnsigned()
 	}
@@ -144,14 +159,25 @@ func (h hooks) verify(ctx context.Context, push webhook.Push, size int, targets 
 		default:
 			ok = h.unsigned
 		}
-		if !ok { // a secret of one repository tells nothing of bases
-			t.Applications = nil
+		if !ok { // a secret of one repository tells nothing of bases and of what sets list
+			t.Applications, t.Sets = nil, nil
 		}
-		if t.Repositories = ofWhom(push, t, ok); len(t.Repositories)+len(t.Applications) > 0 {
+		if t.Repositories = ofWhom(push, t, ok); len(t.Repositories)+len(t.Applications)+len(t.Sets) > 0 {
 			signed = append(signed, t)
 		}
 	}
 	return known, signed, nil
+}
+
+// onlySets leaves out what only a push changes.
+func onlySets(targets []store.WebhookTarget) []store.WebhookTarget {
+	var out []store.WebhookTarget
+	for _, t := range targets {
+		if t.Repositories, t.Applications = nil, nil; len(t.Sets) > 0 {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 // hasCommon reports whether a tenant has a secret for all of its repositories.

@@ -95,6 +95,9 @@ func (m *Metrics) Reconciled(took time.Duration) {
 	}
 }
 
+// other is the label of what is not shown one by one.
+const other = "other"
+
 // firstValues lets the first values of a label through, and calls the rest other.
 type firstValues struct {
 	mu   sync.Mutex
@@ -111,7 +114,7 @@ func (f *firstValues) pick(v string) string {
 		return v
 	}
 	if len(f.seen) >= f.most {
-		return "other"
+		return other
 	}
 	f.seen[v] = true
 	return v

@@ -30,6 +30,7 @@ type Metrics struct {
 	reports  reportsMetrics
 	work     workMetrics
 	remotes  remotesMetrics
+	hosts    hostsMetrics
 	byTenant *prometheus.CounterVec
 	argo     argo
 }
@@ -120,6 +121,7 @@ func New(reg prometheus.Registerer, o Options) *Metrics {
 	if o.Argo {
 		m.argo = newArgo(m)
 	}
+	m.hosts = newHosts(m)
 	return m
 }
 

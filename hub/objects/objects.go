@@ -190,7 +190,7 @@ func (f *follower) receive(ctx context.Context) error {
 	}
 }
 
-// changes notifies when applications or projects of the tenant have changed.
+// changes notifies when applications, application sets or projects of the tenant have changed.
 func (f *follower) changes(ctx context.Context) error {
 	for {
 		reader, err := f.s.feed(ctx, f.tenant)
@@ -212,7 +212,9 @@ func (f *follower) read(ctx context.Context, reader Reader) error {
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(changes, func(c hub.Change) bool { return c.Kind == "application" || c.Kind == "project" }) {
+		if slices.ContainsFunc(changes, func(c hub.Change) bool {
+			return c.Kind == "application" || c.Kind == "applicationset" || c.Kind == "project"
+		}) {
 			f.notify()
 		}
 	}

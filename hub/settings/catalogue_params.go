@@ -183,30 +183,18 @@ func rendererRows() []row {
 	}
 }
 
-// generatorRows are parameters of the ApplicationSet controller (CFG-17).
+// generatorRows are parameters of the ApplicationSet controller that are not those
+// of applicationSets (CFG-17).
 func generatorRows() []row {
 	const c = "applicationsetcontroller."
 	return []row{
-		{c + "policy", "What ApplicationSets may do with their Applications.", "sync", among("sync", "create-only", "create-update", "create-delete", ""), "", ""},
-		{c + "enable.policy.override", "Whether an ApplicationSet may say so itself.", "false", truth, "", ""},
-		{c + "namespaces", "Namespaces that may have ApplicationSets, separated by commas.", "team-*", anyText, "", ""},
-		{c + "dryrun", "Whether ApplicationSets change nothing.", "false", truth, "", ""},
 		{c + "debug", "Whether the controller logs more.", "false", truth, byHub, ""},
 		{c + "concurrent.reconciliations.max", "How many ApplicationSets are generated at once.", "10", positive, byWorkers, ""},
-		{c + "requeue.after", "How often generators are asked.", "3m", period, "", ""},
-		{c + "enable.progressive.syncs", "Whether Applications are synced in steps.", "true", truth, "", ""},
-		{c + "enable.progressive.rollouts", "The same in an older form.", "true", truth, "", ""},
-		{c + "enable.new.git.file.globbing", "Whether ** has its meaning in patterns of Git files.", "true", truth, "", ""},
 		{c + "enable.git.submodule", "Whether generators read submodules.", "true", truth, "", ""},
-		{c + "allowed.scm.providers", "Addresses that generators may ask, separated by commas.", "https://git.example.com", anyText, "", ""},
-		{c + "enable.scm.providers", "Whether generators may ask Git hosts.", "true", truth, "", ""},
-		{c + "enable.tokenref.strict.mode", "Whether Secrets of tokens need a label.", "true", truth, "", ""},
+		{c + "enable.tokenref.strict.mode", "Whether Secrets of tokens need a label.", "true", truth, "Secrets of generators always need the label scm-creds", ""},
 		{c + "scm.root.ca.path", "The authority of certificates of Git hosts.", "/tls/ca.crt", anyText, "authorities are stored in argocd-tls-certs-cm, by host", ""},
-		{c + "global.preserved.annotations", "Annotations of Applications that are not overwritten.", "example.com/owner", anyText, "", ""},
-		{c + "global.preserved.labels", "Labels of Applications that are not overwritten.", "owner", anyText, "", ""},
 		{c + "webhook.parallelism.limit", "How many events of Git hosts are processed at once.", "50", positive, byWorkers, ""},
 		{c + "enable.github.api.metrics", "Whether requests to GitHub are counted.", "true", truth, byHub, ""},
-		{c + "status.max.resources.count", "How many Applications the status of an ApplicationSet lists.", "5000", count, "", ""},
 		{c + "enable.leader.election", "Whether one of several controllers leads.", "true", truth, "all replicas of the hub work, and share their work by rows of its database", ""},
 		{c + "profile.enabled", "Whether profiles of the process are served.", "false", truth, byHub, ""},
 	}

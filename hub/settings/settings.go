@@ -90,7 +90,7 @@ func Catalogue() []Known {
 			Map: hub.GPGKeysMap, Key: anyKey, About: "By the id of a public key of OpenPGP: the key, which projects may demand signatures of commits with.",
 			Sample: sampleKey, Used: true, read: (*set).readPublicKey,
 		},
-	}, slices.Concat(webhooks(), timers(), jitters(), sessions(), impersonation(), signIns(), policies(), accounts(), federation(), configKeys(), parameterKeys(), secretKeys(), otherMaps(), clients(), deepLinks())...)
+	}, slices.Concat(webhooks(), timers(), jitters(), sessions(), impersonation(), applicationSets(), signIns(), policies(), accounts(), federation(), configKeys(), parameterKeys(), secretKeys(), otherMaps(), clients(), deepLinks())...)
 }
 
 // cm is a key of argocd-cm.

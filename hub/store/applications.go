@@ -37,13 +37,15 @@ const (
 		               ) c) END,
 		       o.id, coalesce(o.cluster_id::text, ''), o.kind, coalesce(o.snapshot_id::text, ''), o.revision, o.fence, o.options, o.initiator, o.reason,
 		       o.phase, o.message, CASE WHEN $2 THEN o.results END, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline, o.unblocked,
-		       coalesce(up.namespace, ''), coalesce(up.name, '')`
+		       coalesce(up.namespace, ''), coalesce(up.name, ''), coalesce(os.namespace, ''), coalesce(os.name, '')`
 	applicationTables = `
 		FROM   application a
 		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
 		LEFT   JOIN operation o ON o.tenant_id = s.tenant_id AND o.id = s.operation_id
 		LEFT   JOIN rendered r ON r.tenant_id = a.tenant_id AND r.object_id = a.id
 		LEFT   JOIN application up ON up.tenant_id = r.tenant_id AND up.id = r.parent_id
+		LEFT   JOIN application_set_member om ON om.tenant_id = a.tenant_id AND om.application_id = a.id
+		LEFT   JOIN application_set os ON os.tenant_id = om.tenant_id AND os.id = om.set_id
 		WHERE  a.tenant_id = $1`
 	isFailing = `EXISTS (SELECT FROM repository f WHERE f.tenant_id = $1 AND f.error <> '')
 		              OR EXISTS (SELECT FROM condition c WHERE c.tenant_id = a.tenant_id AND c.application_id = a.id)`
@@ -178,7 +180,7 @@ func (w *messageDecoder) application(row pgx.CollectableRow, more ...any) (a hub
 	var cluster, target, accepted string
 	var pin, conditions []byte
 	var op nullOperation
-	var parent hub.ApplicationKey
+	var parent, set hub.ApplicationKey
 	s := &a.Status
 	dest := []any{
 		&a.ID, &a.Tenant, &a.Namespace, &a.Name, &a.Labels, &a.Annotations, &a.Finalizers, &a.Version, &a.CreatedAt, &a.UpdatedAt,
@@ -187,12 +189,15 @@ func (w *messageDecoder) application(row pgx.CollectableRow, more ...any) (a hub
 		&target, &accepted, &s.Sync, &s.Health, &s.HealthCause, &s.HealthSince,
 		&s.Resources, &s.ComparedAt, &s.RefreshedAt, &s.Hold, &s.DeletionHooks, &conditions,
 	}
-	dest = append(append(append(dest, op.dest()...), &parent.Namespace, &parent.Name), more...)
+	dest = append(append(append(dest, op.dest()...), &parent.Namespace, &parent.Name, &set.Namespace, &set.Name), more...)
 	if err := row.Scan(dest...); err != nil {
 		return a, err
 	}
 	if parent.Name != "" {
 		a.Parent = &parent
+	}
+	if set.Name != "" {
+		a.Set = &set
 	}
 	a.Cluster, s.Target, s.Accepted = hub.ClusterID(cluster), hub.SnapshotID(target), hub.SnapshotID(accepted)
 	if pin != nil {
@@ -576,6 +581,9 @@ func (t *Tenant) RemoveApplications(ctx context.Context, apps []hub.ApplicationI
 	}
 	used, err := list(ctx, t.tx, "sources", pgx.RowTo[string], selectSourceIDs, t.id, ids(apps))
 	if err != nil {
+		return err
+	}
+	if err := t.WakeSetsOf(ctx, apps); err != nil {
 		return err
 	}
 	n, err := exec(ctx, t.tx, "delete applications", deleteApplications, t.id, ids(apps))

@@ -258,7 +258,7 @@ func (t *Tenant) CreateCluster(ctx context.Context, c hub.Cluster) (hub.Cluster,
 	}
 	t.changed(changeCluster, string(c.ID))
 	t.grows(hub.QuotaClusters)
-	return c, nil
+	return c, t.WakeSets(ctx)
 }
 
 func clusterFault(err error, c hub.Cluster) error {
@@ -296,7 +296,7 @@ func (t *Tenant) UpdateCluster(ctx context.Context, c hub.Cluster, expect int64)
 		return hub.Cluster{}, stale("cluster " + now.Name)
 	}
 	t.changed(changeCluster, string(c.ID))
-	return now, nil
+	return now, t.WakeSets(ctx)
 }
 
 // DeleteCluster deletes a cluster: its agent is revoked, its join tokens become
@@ -327,7 +327,7 @@ func (t *Tenant) DeleteCluster(ctx context.Context, id hub.ClusterID) error {
 		return fmt.Errorf("delete cluster %q: %w", id, err)
 	}
 	t.removed(changeCluster, string(id))
-	return nil
+	return t.WakeSets(ctx)
 }
 
 // RevokeAgent ends the agent of a cluster with all its certificates, and the

@@ -27,6 +27,11 @@ const (
 		INSERT INTO deferred_credential (tenant_id, id, kind, name, url, project, username, keys, sealed, created_at)
 		VALUES (@tenant, @id, @kind, @name, @url, @project, @username, @keys, @sealed, @now)
 		ON CONFLICT (tenant_id, id) DO UPDATE SET username = excluded.username, keys = excluded.keys, sealed = excluded.sealed`
+	selectGeneratorSecret = `
+		SELECT id, sealed FROM deferred_credential
+		WHERE  tenant_id = $1 AND kind = $2 AND name = $3
+		ORDER  BY url, project
+		LIMIT  1`
 	deleteDeferred = `DELETE FROM deferred_credential WHERE tenant_id = $1 AND id = $2`
 )
 
@@ -37,6 +42,30 @@ func (t *Tenant) DeferredCredentials(ctx context.Context) ([]hub.DeferredCredent
 		err = row.Scan(&d.ID, &d.Kind, &d.Name, &d.URL, &d.Project, &d.Username, &d.Keys, &d.CreatedAt)
 		return d, err
 	}, selectDeferred, t.id)
+}
+
+// GeneratorSecret returns the values of a Secret that generators may use (CRED-04).
+func (t *Tenant) GeneratorSecret(ctx context.Context, name string) (map[string]string, error) {
+	type row struct {
+		id     hub.RepositoryID
+		sealed []byte
+	}
+	found, err := one(ctx, t.tx, "secret of generators", func(r pgx.CollectableRow) (out row, err error) {
+		err = r.Scan(&out.id, &out.sealed)
+		return out, err
+	}, selectGeneratorSecret, t.id, hub.SCMCredential, clean(name))
+	if err != nil {
+		return nil, missing(err, "there is no Secret %q of the type %s", name, hub.SCMCredential)
+	}
+	plain, err := t.openCredential(ctx, found.id, found.sealed)
+	if err != nil {
+		return nil, fmt.Errorf("open the secret %q of generators: %w", name, err)
+	}
+	values := map[string]string{}
+	if err := json.Unmarshal(plain, &values); err != nil {
+		return nil, fault.New(fault.Internal, "the secret %q of generators is not readable", name)
+	}
+	return values, nil
 }
 
 // PutDeferredCredential stores a credential in place of the one with the same

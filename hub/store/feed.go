@@ -22,6 +22,8 @@ const (
 	changeCluster     = "cluster"
 	changeRepository  = "repository"
 	changeProject     = "project"
+
+	changeApplicationSet = "applicationset"
 )
 
 // A touch is one thing that the transaction changed.

@@ -45,6 +45,7 @@ type world struct {
 	cluster    hub.Cluster
 	enrolment  hub.Enrolment
 	app        hub.Application
+	set        hub.ApplicationSet
 	snapshot   hub.Snapshot
 	operation  hub.Operation
 	bulk       hub.BulkID
@@ -174,6 +175,12 @@ func (w *world) places(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	app.Project, app.Labels = w.mark, map[string]string{"mark": w.mark}
 	w.app = must[hub.Application](t)(tx.CreateApplication(ctx, app))
 	project := must[hub.Project](t)(tx.Project(ctx, w.mark))
+	w.set = must[hub.ApplicationSet](t)(tx.CreateApplicationSet(ctx, hub.ApplicationSet{
+		Meta: hub.Meta{Namespace: "argocd", Name: w.mark, Labels: map[string]string{"mark": w.mark}}, Project: w.mark, Spec: []byte(`{"mark":"` + w.mark + `"}`),
+	}, []string{hub.WatchRollout}))
+	check(t, tx.PutSetMember(ctx, hub.SetMember{Application: w.app.ID, Set: w.set.ID}))
+	check(t, tx.PutSetRepositories(ctx, w.set, []string{url}))
+	check(t, tx.PutApplicationSetStatus(ctx, w.set.ID, hub.ApplicationSetStatus{HealthMessage: w.mark}))
 	check(t, tx.PutRenderedBy(ctx, hub.RenderedBy{Object: string(project.ID), Kind: "AppProject", Parent: w.app.ID, Applied: json.RawMessage(`{"mark":"` + w.mark + `"}`)}))
 }
 
@@ -226,6 +233,6 @@ func (w *world) outside(t testing.TB, db *store.DB) {
 func (w *world) ids() []string {
 	return []string{
 		string(w.user.ID), string(w.token.ID), string(w.project.ID), string(w.repository.ID), string(w.template.ID), string(w.cluster.ID),
-		string(w.enrolment.ID), string(w.app.ID), string(w.snapshot.ID), string(w.operation.ID),
+		string(w.enrolment.ID), string(w.app.ID), string(w.set.ID), string(w.snapshot.ID), string(w.operation.ID),
 	}
 }

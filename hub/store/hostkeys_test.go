@@ -69,7 +69,7 @@ func TestWebhookTargets(t *testing.T) {
 	}
 	at := func(url string) (found []string) {
 		t.Helper()
-		targets := must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{repourl.Place(url), repourl.Place(url)}))
+		targets := must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{repourl.Place(url), repourl.Place(url)}, nil))
 		check(t, db.System().FetchTargets(t.Context(), targets, func(tenant hub.TenantID, id hub.RepositoryID) {
 			found = append(found, string(tenant)+" "+string(id))
 		}))
@@ -118,7 +118,7 @@ func TestWebhookTargets(t *testing.T) {
 			return []hub.Input{{Kind: hub.InputFile, Hash: "1", Path: hub.BasesDir + "/" + neturl.PathEscape(address+"?ref=main") + "/a.yaml"}}
 		}
 		of := func(url string) (found []string) {
-			targets := must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{repourl.Place(url)}))
+			targets := must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{repourl.Place(url)}, nil))
 			for _, w := range targets {
 				for _, app := range w.Applications {
 					found = append(found, string(w.Tenant)+" "+string(app))
@@ -180,7 +180,7 @@ func TestWebhookTargets(t *testing.T) {
 	t.Run("HOOKW-03 a target has the secret of its own tenant, which may change and be removed", func(t *testing.T) {
 		secrets := func() map[hub.TenantID]map[string]string {
 			out := map[hub.TenantID]map[string]string{}
-			for _, w := range must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{repourl.Place("https://git.example.com/team/app")})) {
+			for _, w := range must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{repourl.Place("https://git.example.com/team/app")}, nil)) {
 				check(t, w.Err)
 				if out[w.Tenant] = w.Secrets; w.First != (w.Tenant == tenant) {
 					t.Errorf("tenant %s is the first: %v", w.Tenant, w.First)

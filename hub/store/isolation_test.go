@@ -43,6 +43,7 @@ var withoutTenant = map[string]string{
 	"directory.rewind":             "cluster → how far its agent is beyond the hub",
 	"directory.quarantine":         "cluster → the two clusters that use its identity",
 	"directory.base_place":         "hash of host and path → tenant, application that uses a base there",
+	"directory.set_place":          "hash of host and path → tenant, application set that lists what is there",
 	"directory.repository_place":   "hash of host and path → tenant, repository",
 	"directory.webhook_key":        "tenant, kind of sender → the secret of its webhooks, sealed with the tenant's key",
 	"directory.webhook_secret":     "tenant → the secret of its webhooks, sealed with the tenant's key",
@@ -60,8 +61,8 @@ var reviewedViews = map[string]string{
 // definers are the functions that run with their owner's rights.
 var definers = []string{
 	"directory.api_key_uses", "directory.attach", "directory.attach_agent", "directory.detach", "directory.detach_agent", "directory.drop_bases", "directory.drop_join_tokens", "directory.drop_presence",
-	"directory.drop_quarantine", "directory.drop_rewind", "directory.drop_token", "directory.end_account", "directory.end_api_key", "directory.end_sessions", "directory.held", "directory.note_place", "directory.note_webhook_key", "directory.note_webhook_secret", "directory.prune_audit",
-	"directory.pushed_bases", "directory.put_api_key", "directory.put_bases", "directory.put_certificate", "directory.put_join_token", "directory.put_quarantine", "directory.put_rewind", "directory.put_token",
+	"directory.drop_quarantine", "directory.drop_rewind", "directory.drop_set_places", "directory.drop_token", "directory.end_account", "directory.end_api_key", "directory.end_sessions", "directory.held", "directory.note_place", "directory.note_webhook_key", "directory.note_webhook_secret", "directory.prune_audit",
+	"directory.pushed_bases", "directory.put_api_key", "directory.put_bases", "directory.put_certificate", "directory.put_join_token", "directory.put_quarantine", "directory.put_rewind", "directory.put_set_places", "directory.put_token",
 	"directory.revoke_agent", "directory.sessions_of",
 	"directory.token_uses", "work.enlist", "work.enqueue", "work.good_leases", "work.held", "work.look_again", "work.purge_tenant", "work.refresh_statistic", "work.refresh_statistics", "work.still_leased", "work.waiting",
 }

@@ -209,6 +209,9 @@ func (t *Tenant) projectChanged(ctx context.Context, p hub.Project) error {
 	if err := t.RefreshProject(ctx, p.Name); err != nil {
 		return err
 	}
+	if err := t.wakeSets(ctx, setsOfProject, t.id, p.Name); err != nil {
+		return err
+	}
 	t.changed(changeProject, string(p.ID))
 	return t.bumpPolicy(ctx)
 }

@@ -17,7 +17,8 @@ const (
 		ON CONFLICT (tenant_id, kind) DO UPDATE SET most = excluded.most`
 	deleteQuota = `DELETE FROM tenant_quota WHERE tenant_id = $1 AND kind = $2`
 	selectUse   = `
-		SELECT o.storage_bytes, o.storage_at, (SELECT count(*) FROM repository x WHERE x.tenant_id = $1 AND x.registered)
+		SELECT o.storage_bytes, o.storage_at, (SELECT count(*) FROM repository x WHERE x.tenant_id = $1 AND x.registered),
+		       (SELECT count(*) FROM application_set x WHERE x.tenant_id = $1)
 		FROM   organisation o WHERE o.tenant_id = $1`
 	selectStorage  = `SELECT storage_bytes FROM organisation WHERE tenant_id = $1`
 	measureStorage = `
@@ -43,6 +44,8 @@ func countsOf(name hub.Quota) string {
 		return `SELECT count(*) FROM (SELECT FROM account WHERE tenant_id = $1 LIMIT $2) x`
 	case hub.QuotaTokens:
 		return `SELECT count(*) FROM (SELECT FROM api_token WHERE tenant_id = $1 LIMIT $2) x`
+	case hub.QuotaSets:
+		return `SELECT count(*) FROM (SELECT FROM application_set WHERE tenant_id = $1 LIMIT $2) x`
 	}
 	return ""
 }
@@ -121,6 +124,22 @@ func (t *Tenant) Quotas(ctx context.Context) (hub.Quotas, error) {
 	return out, nil
 }
 
+// PerSet returns how many applications a set of the tenant may have; 0: any
+// number.
+func (t *Tenant) PerSet(ctx context.Context) (int, error) {
+	own, err := t.Quotas(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if most, found := own[hub.QuotaPerSet]; found {
+		return int(most), nil
+	}
+	if most := t.db.quotas[hub.QuotaPerSet]; most > 0 {
+		return int(most), nil
+	}
+	return hub.DefaultPerSet, nil
+}
+
 // PutQuotas sets limits of the tenant; 0 means none, whatever the hub's is.
 // Those in drop become the hub's again.
 func (t *Tenant) PutQuotas(ctx context.Context, put hub.Quotas, drop []hub.Quota) error {
@@ -143,7 +162,7 @@ func (t *Tenant) Usage(ctx context.Context) (hub.Usage, error) {
 	if u.TenantCounts, err = t.Counts(ctx); err != nil {
 		return u, err
 	}
-	if err := t.tx.QueryRow(ctx, selectUse, t.id).Scan(&u.StorageBytes, &u.StorageAt, &u.Registered); err != nil {
+	if err := t.tx.QueryRow(ctx, selectUse, t.id).Scan(&u.StorageBytes, &u.StorageAt, &u.Registered, &u.Sets); err != nil {
 		return u, fmt.Errorf("read usage: %w", err)
 	}
 	return u, nil

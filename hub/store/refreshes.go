@@ -192,5 +192,8 @@ func (t *Tenant) RefreshApplications(ctx context.Context) error {
 	for _, app := range apps {
 		t.enqueue(hub.WorkRefresh, app, now, false)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return t.WakeSets(ctx)
 }

@@ -134,7 +134,7 @@ func (t *Tenant) repositoryMoved(ctx context.Context, id hub.RepositoryID, at ti
 		}
 	}
 	t.changed(changeRepository, string(id))
-	return nil
+	return t.wakeSets(ctx, setsOfRepository, t.id, id)
 }
 
 // askedAgain refreshes the applications of the repository whose annotation

@@ -13,12 +13,13 @@ const (
 	applicationsNamed = selectApplications + ` AND (a.namespace, a.name) IN (SELECT u.namespace, u.name FROM unnest($3::text[], $4::text[]) AS u (namespace, name))`
 
 	selectRenderedBy = `
-		SELECT object_id, CASE WHEN project_id IS NULL THEN 'Application' ELSE 'AppProject' END, parent_id, applied::text
+		SELECT object_id, CASE WHEN project_id IS NOT NULL THEN 'AppProject' WHEN application_set_id IS NOT NULL THEN 'ApplicationSet' ELSE 'Application' END, parent_id, applied::text
 		FROM   rendered
 		WHERE  tenant_id = $1 AND object_id = ANY ($2::uuid[])`
 	putRenderedBy = `
-		INSERT INTO rendered (tenant_id, object_id, application_id, project_id, parent_id, applied)
-		VALUES (@tenant, @object::uuid, CASE WHEN @is_app::boolean THEN @object::uuid END, CASE WHEN NOT @is_app::boolean THEN @object::uuid END, @parent, @applied)
+		INSERT INTO rendered (tenant_id, object_id, application_id, project_id, application_set_id, parent_id, applied)
+		VALUES (@tenant, @object::uuid, CASE WHEN @kind = 'Application' THEN @object::uuid END, CASE WHEN @kind = 'AppProject' THEN @object::uuid END,
+		        CASE WHEN @kind = 'ApplicationSet' THEN @object::uuid END, @parent, @applied)
 		ON CONFLICT (tenant_id, object_id) DO UPDATE SET parent_id = excluded.parent_id, applied = excluded.applied`
 )
 
@@ -54,7 +55,7 @@ func (t *Tenant) PutRenderedBy(ctx context.Context, r hub.RenderedBy) error {
 		return noApp()
 	}
 	_, err := exec(ctx, t.tx, "put parent", putRenderedBy, pgx.StrictNamedArgs{
-		"tenant": t.id, "object": r.Object, "is_app": r.Kind == "Application", "parent": r.Parent, "applied": string(r.Applied),
+		"tenant": t.id, "object": r.Object, "kind": r.Kind, "parent": r.Parent, "applied": string(r.Applied),
 	})
 	if code(err) == foreignKeyViolation {
 		return fault.New(fault.Conflict, "the object, or the application that renders it, was deleted meanwhile")

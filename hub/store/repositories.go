@@ -48,7 +48,8 @@ const (
 	deleteRepository = `
 		DELETE FROM repository r
 		WHERE  r.tenant_id = $1 AND r.id = $2
-		  AND  NOT EXISTS (SELECT FROM app_source s WHERE s.tenant_id = $1 AND s.repository_id = $2)`
+		  AND  NOT EXISTS (SELECT FROM app_source s WHERE s.tenant_id = $1 AND s.repository_id = $2)
+		  AND  NOT EXISTS (SELECT FROM application_set_repository s WHERE s.tenant_id = $1 AND s.repository_id = $2)`
 	unregisterRepository = `
 		UPDATE repository
 		SET    registered = false, credential = NULL, username = '', name = '', project = '', insecure = false, plain_http = false,

@@ -223,7 +223,7 @@ func TestRepositoriesOfProjectsBefore(t *testing.T) {
 		}
 	})
 	t.Run("CRED-15 HOOKW-04 a push to the URL has all of them fetched", func(t *testing.T) {
-		targets := must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{repourl.Place(scopedURL)}))
+		targets := must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{repourl.Place(scopedURL)}, nil))
 		var found int
 		check(t, db.System().FetchTargets(t.Context(), targets, func(hub.TenantID, hub.RepositoryID) { found++ }))
 		if found != 2 {

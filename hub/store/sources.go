@@ -64,6 +64,7 @@ const (
 		DELETE FROM repository r
 		WHERE  r.tenant_id = $1 AND NOT r.registered AND r.id = ANY ($2::uuid[])
 		  AND  NOT EXISTS (SELECT FROM app_source s WHERE s.tenant_id = r.tenant_id AND s.repository_id = r.id)
+		  AND  NOT EXISTS (SELECT FROM application_set_repository s WHERE s.tenant_id = r.tenant_id AND s.repository_id = r.id)
 		RETURNING r.id`
 	selectSourceIDs = `SELECT DISTINCT repository_id FROM app_source WHERE tenant_id = $1 AND application_id = ANY ($2::uuid[])`
 )

@@ -359,6 +359,7 @@ func (t *Tenant) bind(ctx context.Context) error {
 // records.
 func (t *Tenant) flush(ctx context.Context) error {
 	b := &pgx.Batch{}
+	t.queueRollouts(b)
 	t.queueWork(b)
 	t.queueChanges(b)
 	var head auditHead

@@ -102,6 +102,27 @@ func (e ApplicationRowAutomation) Valid() bool {
 	}
 }
 
+// Defines values for ApplicationSetConditionStatus.
+const (
+	ConditionFalse   ApplicationSetConditionStatus = "False"
+	ConditionTrue    ApplicationSetConditionStatus = "True"
+	ConditionUnknown ApplicationSetConditionStatus = "Unknown"
+)
+
+// Valid indicates whether the value is a known member of the ApplicationSetConditionStatus enum.
+func (e ApplicationSetConditionStatus) Valid() bool {
+	switch e {
+	case ConditionFalse:
+		return true
+	case ConditionTrue:
+		return true
+	case ConditionUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ApplyResultItemResult.
 const (
 	ApplyResultItemResultConfigured ApplyResultItemResult = "configured"
@@ -570,6 +591,30 @@ func (e PluginParameterItemType) Valid() bool {
 	}
 }
 
+// Defines values for PreviewedApplicationAction.
+const (
+	PreviewCreate    PreviewedApplicationAction = "create"
+	PreviewDelete    PreviewedApplicationAction = "delete"
+	PreviewUnchanged PreviewedApplicationAction = "unchanged"
+	PreviewUpdate    PreviewedApplicationAction = "update"
+)
+
+// Valid indicates whether the value is a known member of the PreviewedApplicationAction enum.
+func (e PreviewedApplicationAction) Valid() bool {
+	switch e {
+	case PreviewCreate:
+		return true
+	case PreviewDelete:
+		return true
+	case PreviewUnchanged:
+		return true
+	case PreviewUpdate:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Propagation.
 const (
 	Background Propagation = "background"
@@ -672,6 +717,30 @@ func (e RightDecisionLayer) Valid() bool {
 	}
 }
 
+// Defines values for RolloutStateStatus.
+const (
+	RolloutHealthy     RolloutStateStatus = "Healthy"
+	RolloutPending     RolloutStateStatus = "Pending"
+	RolloutProgressing RolloutStateStatus = "Progressing"
+	RolloutWaiting     RolloutStateStatus = "Waiting"
+)
+
+// Valid indicates whether the value is a known member of the RolloutStateStatus enum.
+func (e RolloutStateStatus) Valid() bool {
+	switch e {
+	case RolloutHealthy:
+		return true
+	case RolloutPending:
+		return true
+	case RolloutProgressing:
+		return true
+	case RolloutWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SignInMode.
 const (
 	SignInModeCookie SignInMode = "cookie"
@@ -752,15 +821,16 @@ func (e StaleReason) Valid() bool {
 
 // Defines values for StreamEventKind.
 const (
-	StreamEventKindAlive       StreamEventKind = "alive"
-	StreamEventKindApplication StreamEventKind = "application"
-	StreamEventKindCluster     StreamEventKind = "cluster"
-	StreamEventKindDetail      StreamEventKind = "detail"
-	StreamEventKindOperation   StreamEventKind = "operation"
-	StreamEventKindProject     StreamEventKind = "project"
-	StreamEventKindRepository  StreamEventKind = "repository"
-	StreamEventKindReset       StreamEventKind = "reset"
-	StreamEventKindResources   StreamEventKind = "resources"
+	StreamEventKindAlive          StreamEventKind = "alive"
+	StreamEventKindApplication    StreamEventKind = "application"
+	StreamEventKindApplicationset StreamEventKind = "applicationset"
+	StreamEventKindCluster        StreamEventKind = "cluster"
+	StreamEventKindDetail         StreamEventKind = "detail"
+	StreamEventKindOperation      StreamEventKind = "operation"
+	StreamEventKindProject        StreamEventKind = "project"
+	StreamEventKindRepository     StreamEventKind = "repository"
+	StreamEventKindReset          StreamEventKind = "reset"
+	StreamEventKindResources      StreamEventKind = "resources"
 )
 
 // Valid indicates whether the value is a known member of the StreamEventKind enum.
@@ -769,6 +839,8 @@ func (e StreamEventKind) Valid() bool {
 	case StreamEventKindAlive:
 		return true
 	case StreamEventKindApplication:
+		return true
+	case StreamEventKindApplicationset:
 		return true
 	case StreamEventKindCluster:
 		return true
@@ -906,6 +978,27 @@ func (e GetApplicationParamsRefresh) Valid() bool {
 	case RefreshHard:
 		return true
 	case RefreshNormal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeleteApplicationSetParamsPropagationPolicy.
+const (
+	SetDeletionBackground DeleteApplicationSetParamsPropagationPolicy = "background"
+	SetDeletionForeground DeleteApplicationSetParamsPropagationPolicy = "foreground"
+	SetDeletionOrphan     DeleteApplicationSetParamsPropagationPolicy = "orphan"
+)
+
+// Valid indicates whether the value is a known member of the DeleteApplicationSetParamsPropagationPolicy enum.
+func (e DeleteApplicationSetParamsPropagationPolicy) Valid() bool {
+	switch e {
+	case SetDeletionBackground:
+		return true
+	case SetDeletionForeground:
+		return true
+	case SetDeletionOrphan:
 		return true
 	default:
 		return false
@@ -1210,7 +1303,7 @@ type ApplicationRow struct {
 	Operation   OperationPhase    `json:"operation,omitempty,omitzero"`
 	OperationId string            `json:"operationId,omitempty,omitzero"`
 
-	// Owner The application that renders it.
+	// Owner The application that renders it, or the ApplicationSet that generates it.
 	Owner   string `json:"owner,omitempty,omitzero"`
 	Path    string `json:"path,omitempty,omitzero"`
 	Project string `json:"project"`
@@ -1239,6 +1332,105 @@ type ApplicationRow struct {
 
 // ApplicationRowAutomation defines model for ApplicationRow.Automation.
 type ApplicationRowAutomation string
+
+// ApplicationSet defines model for ApplicationSet.
+type ApplicationSet struct {
+	// ApiVersion argoproj.io/v1alpha1
+	ApiVersion string `json:"apiVersion"`
+
+	// Kind ApplicationSet
+	Kind string `json:"kind"`
+
+	// Metadata Metadata of an object. uid, resourceVersion, generation, creationTimestamp and deletionTimestamp are the hub's.
+	Metadata Metadata `json:"metadata"`
+
+	// Spec As given; fields that are not listed here come back unchanged.
+	Spec ApplicationSetSpec `json:"spec"`
+
+	// Status What is known of a set. It is the hub's; what a write says here is ignored.
+	Status ApplicationSetStatus `json:"status,omitempty,omitzero"`
+
+	// Warnings Of the write that answered this.
+	Warnings []string `json:"warnings,omitempty,omitzero"`
+}
+
+// ApplicationSetCondition defines model for ApplicationSetCondition.
+type ApplicationSetCondition struct {
+	LastTransitionTime time.Time                     `json:"lastTransitionTime,omitempty,omitzero"`
+	Message            string                        `json:"message"`
+	Reason             string                        `json:"reason"`
+	Status             ApplicationSetConditionStatus `json:"status"`
+
+	// Type ErrorOccurred, ParametersGenerated, ResourcesUpToDate, RolloutProgressing, InvalidRolloutConfig or DeletionHeld.
+	Type string `json:"type"`
+}
+
+// ApplicationSetConditionStatus defines model for ApplicationSetCondition.Status.
+type ApplicationSetConditionStatus string
+
+// ApplicationSetList defines model for ApplicationSetList.
+type ApplicationSetList struct {
+	ApiVersion string `json:"apiVersion"`
+
+	// Cursor Where to follow the stream from to miss nothing after this list.
+	Cursor   StreamCursor     `json:"cursor"`
+	Items    []ApplicationSet `json:"items"`
+	Kind     string           `json:"kind"`
+	Metadata struct {
+		// Continue The cursor of the next page; absent: this is the last.
+		Continue string `json:"continue,omitempty,omitzero"`
+	} `json:"metadata"`
+
+	// Total How many sets the list has on all pages.
+	Total int `json:"total"`
+}
+
+// ApplicationSetPreview defines model for ApplicationSetPreview.
+type ApplicationSetPreview struct {
+	// Applications The applications that there would be, as Argo CD's clients read them.
+	Applications []Application `json:"applications"`
+
+	// Counts How many there are of each action, and among them how many have a problem or would be held.
+	Counts struct {
+		Create    int `json:"create"`
+		Delete    int `json:"delete"`
+		Held      int `json:"held"`
+		Problems  int `json:"problems"`
+		Unchanged int `json:"unchanged"`
+		Update    int `json:"update"`
+	} `json:"counts"`
+
+	// Exists There is a set of that name; it would be changed.
+	Exists bool `json:"exists"`
+
+	// Items By name; unchanged ones too.
+	Items    []PreviewedApplication `json:"items"`
+	Warnings []string               `json:"warnings,omitempty,omitzero"`
+}
+
+// ApplicationSetSpec As given; fields that are not listed here come back unchanged.
+type ApplicationSetSpec = json.RawMessage
+
+// ApplicationSetStatus What is known of a set. It is the hub's; what a write says here is ignored.
+type ApplicationSetStatus struct {
+	// ApplicationStatus With a rolling sync, how far each application is; not in lists.
+	ApplicationStatus []RolloutState `json:"applicationStatus,omitempty,omitzero"`
+
+	// Capstan What Capstan knows beyond Argo CD's status.
+	Capstan    SetHubStatus              `json:"capstan,omitempty,omitzero"`
+	Conditions []ApplicationSetCondition `json:"conditions,omitempty,omitzero"`
+	Health     struct {
+		LastTransitionTime time.Time        `json:"lastTransitionTime,omitempty,omitzero"`
+		Message            string           `json:"message,omitempty,omitzero"`
+		Status             HealthStatusCode `json:"status"`
+	} `json:"health,omitempty,omitzero"`
+
+	// Resources Its applications that the caller may see, at most as many as the setting applicationsetcontroller.status.max.resources.count; not in lists.
+	Resources []TopResource `json:"resources,omitempty,omitzero"`
+
+	// ResourcesCount How many applications it has.
+	ResourcesCount int64 `json:"resourcesCount,omitempty,omitzero"`
+}
 
 // ApplicationSpec As given; fields that are not listed here come back unchanged.
 type ApplicationSpec = json.RawMessage
@@ -1345,6 +1537,12 @@ type ApplyResultItem struct {
 
 // ApplyResultItemResult defines model for ApplyResultItem.Result.
 type ApplyResultItemResult string
+
+// ApproveApplicationSet defines model for ApproveApplicationSet.
+type ApproveApplicationSet struct {
+	// Digest The `digest` of what is held.
+	Digest string `json:"digest"`
+}
 
 // AuditMark A record, by its number and hash. The anchor is the newest that was removed because of its age; 0 means that none was.
 type AuditMark struct {
@@ -1909,6 +2107,29 @@ type HeadlineState string
 // HealthStatusCode defines model for HealthStatusCode.
 type HealthStatusCode string
 
+// HeldDeletion Applications that its generators no longer have, and that are too many to be deleted without consent.
+type HeldDeletion struct {
+	// Applications By namespace/name: at most 1,000 that the caller may see.
+	Applications []string  `json:"applications"`
+	ConsentedAt  time.Time `json:"consentedAt,omitempty,omitzero"`
+
+	// ConsentedBy Who has agreed; absent: nobody has.
+	ConsentedBy string `json:"consentedBy,omitempty,omitzero"`
+
+	// Count How many would be deleted.
+	Count int `json:"count"`
+
+	// Digest Of exactly these applications. A consent names it.
+	Digest string `json:"digest"`
+
+	// Limit How many may be deleted without consent.
+	Limit int `json:"limit"`
+
+	// Of How many the set has.
+	Of    int       `json:"of"`
+	Since time.Time `json:"since"`
+}
+
 // HistoryEntry defines model for HistoryEntry.
 type HistoryEntry struct {
 	// Commit The commit that was applied; absent where another commit gave the same manifests before.
@@ -1934,6 +2155,9 @@ type HistoryEntry struct {
 type HubStatus struct {
 	// Accepted Snapshot that is enforced.
 	Accepted string `json:"accepted,omitempty,omitzero"`
+
+	// ApplicationSet The ApplicationSet that generates this application.
+	ApplicationSet ParentSet `json:"applicationSet,omitempty,omitzero"`
 
 	// AsOf The age of the status: the hub has everything that the cluster's agent had seen by then. Absent: its agent was never connected.
 	AsOf time.Time `json:"asOf,omitempty,omitzero"`
@@ -2149,8 +2373,11 @@ type Metadata struct {
 	Labels            StringMap `json:"labels,omitempty,omitzero"`
 	Name              string    `json:"name"`
 	Namespace         string    `json:"namespace,omitempty,omitzero"`
-	ResourceVersion   string    `json:"resourceVersion,omitempty,omitzero"`
-	Uid               string    `json:"uid,omitempty,omitzero"`
+
+	// OwnerReferences The ApplicationSet that generates it. What a write says here is ignored.
+	OwnerReferences []OwnerReference `json:"ownerReferences,omitempty,omitzero"`
+	ResourceVersion string           `json:"resourceVersion,omitempty,omitzero"`
+	Uid             string           `json:"uid,omitempty,omitzero"`
 }
 
 // MissingRight A right that a service account lacks.
@@ -2351,8 +2578,24 @@ type OperationSync struct {
 	SyncOptions []string           `json:"syncOptions,omitempty,omitzero"`
 }
 
+// OwnerReference defines model for OwnerReference.
+type OwnerReference struct {
+	ApiVersion         string `json:"apiVersion"`
+	BlockOwnerDeletion bool   `json:"blockOwnerDeletion,omitempty,omitzero"`
+	Controller         bool   `json:"controller,omitempty,omitzero"`
+	Kind               string `json:"kind"`
+	Name               string `json:"name"`
+	Uid                string `json:"uid,omitempty,omitzero"`
+}
+
 // ParentApplication The application that renders this one (app of apps).
 type ParentApplication struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+}
+
+// ParentSet The ApplicationSet that generates this application.
+type ParentSet struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
 }
@@ -2508,6 +2751,33 @@ type PolicyVersionDetail struct {
 	Version PolicyVersion     `json:"version"`
 }
 
+// PreviewedApplication defines model for PreviewedApplication.
+type PreviewedApplication struct {
+	Action PreviewedApplicationAction `json:"action"`
+
+	// After A Kubernetes object.
+	After AnyObject `json:"after,omitempty,omitzero"`
+
+	// Before A Kubernetes object.
+	Before AnyObject `json:"before,omitempty,omitzero"`
+
+	// Held The deletion would wait for consent.
+	Held bool `json:"held,omitempty,omitzero"`
+
+	// Name Empty where a parameter set gave no name.
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+
+	// Parameters What its template was filled with.
+	Parameters json.RawMessage `json:"parameters,omitempty,omitzero"`
+
+	// Problem Why it would not happen.
+	Problem string `json:"problem,omitempty,omitzero"`
+}
+
+// PreviewedApplicationAction defines model for PreviewedApplication.Action.
+type PreviewedApplicationAction string
+
 // Propagation defines model for Propagation.
 type Propagation string
 
@@ -2572,7 +2842,7 @@ type QuotaItem struct {
 	// Own A platform admin has set it for this tenant.
 	Own bool `json:"own,omitempty,omitzero"`
 
-	// Quota applications, clusters, repositories, users, tokens, storageBytes, rendersPerMinute or requestsPerMinute.
+	// Quota applications, clusters, repositories, users, tokens, storageBytes, applicationSets, applicationsPerSet, rendersPerMinute or requestsPerMinute.
 	Quota string `json:"quota"`
 
 	// Rate It is a rate; nothing is counted.
@@ -2958,6 +3228,38 @@ type RightQuestion struct {
 // Roles defines model for Roles.
 type Roles = []string
 
+// RolloutState defines model for RolloutState.
+type RolloutState struct {
+	Application        string             `json:"application"`
+	LastTransitionTime time.Time          `json:"lastTransitionTime,omitempty,omitzero"`
+	Message            string             `json:"message"`
+	Status             RolloutStateStatus `json:"status"`
+
+	// Step From 1; -1 for an application of no step, which the rollout never syncs.
+	Step            string   `json:"step"`
+	TargetRevisions []string `json:"targetRevisions,omitempty,omitzero"`
+}
+
+// RolloutStateStatus defines model for RolloutState.Status.
+type RolloutStateStatus string
+
+// RolloutStep defines model for RolloutStep.
+type RolloutStep struct {
+	MatchExpressions []RolloutStep_MatchExpressions_Item `json:"matchExpressions,omitempty,omitzero"`
+
+	// MaxUpdate A number, or a percentage such as 25%.
+	MaxUpdate            interface{}            `json:"maxUpdate,omitempty,omitzero"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// RolloutStep_MatchExpressions_Item defines model for RolloutStep.matchExpressions.Item.
+type RolloutStep_MatchExpressions_Item struct {
+	Key                  string                 `json:"key"`
+	Operator             string                 `json:"operator"`
+	Values               []string               `json:"values,omitempty,omitzero"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // ServerCertificates The certificates that those of one Git server over HTTPS must come from. They take the place of the hub's own authorities for that server.
 type ServerCertificates struct {
 	// Data One or more certificates in PEM.
@@ -2990,6 +3292,30 @@ type Session struct {
 
 	// SeenAt The last use, to a minute.
 	SeenAt time.Time `json:"seenAt"`
+}
+
+// SetHubStatus What Capstan knows beyond Argo CD's status.
+type SetHubStatus struct {
+	// Counts How many of its applications that the caller may see have each health; not in lists.
+	Counts   map[string]int `json:"counts,omitempty,omitzero"`
+	Deleting bool           `json:"deleting,omitempty,omitzero"`
+
+	// GeneratedAt When its generators were run last without an error.
+	GeneratedAt time.Time `json:"generatedAt,omitempty,omitzero"`
+	Generation  int64     `json:"generation"`
+
+	// Held Applications that its generators no longer have, and that are too many to be deleted without consent.
+	Held HeldDeletion `json:"held,omitempty,omitzero"`
+	Id   string       `json:"id"`
+
+	// ObservedGeneration The generation that the status is of.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty,omitzero"`
+
+	// Parent The application that renders this one (app of apps).
+	Parent ParentApplication `json:"parent,omitempty,omitzero"`
+
+	// Project Of what it generates; `*`: its template decides for each application.
+	Project string `json:"project"`
 }
 
 // Setting defines model for Setting.
@@ -3153,7 +3479,8 @@ type StreamCursor = string
 
 // StreamEvent defines model for StreamEvent.
 type StreamEvent struct {
-	Application Application `json:"application,omitempty,omitzero"`
+	Application    Application    `json:"application,omitempty,omitzero"`
+	ApplicationSet ApplicationSet `json:"applicationSet,omitempty,omitzero"`
 
 	// At Positions of the nodes of the event in the new tree, ascending.
 	At []int `json:"at,omitempty,omitzero"`
@@ -3544,6 +3871,9 @@ type AppProjectAnswer = AppProject
 // ApplicationAnswer defines model for ApplicationAnswer.
 type ApplicationAnswer = Application
 
+// ApplicationSetAnswer defines model for ApplicationSetAnswer.
+type ApplicationSetAnswer = ApplicationSet
+
 // DeepLinksAnswer defines model for DeepLinksAnswer.
 type DeepLinksAnswer struct {
 	Items []DeepLink `json:"items"`
@@ -3653,6 +3983,9 @@ type ListApplicationsParams struct {
 
 	// Repo Any of these repositories, by URL: a source of the application names one of them.
 	Repo []string `form:"repo,omitempty" json:"repo,omitempty,omitzero"`
+
+	// ApplicationSet Those that this ApplicationSet generates, as namespace/name; argocd is the namespace of a bare name.
+	ApplicationSet string `form:"applicationSet,omitempty" json:"applicationSet,omitempty,omitzero"`
 
 	// Query A query such as `health:degraded project:shop -cluster:prod "text"`. Terms
 	// of one field are alternatives, different fields must hold together, and
@@ -4063,6 +4396,77 @@ type OpenApplicationTerminalParams struct {
 
 // TerminateOperationParams defines parameters for TerminateOperation.
 type TerminateOperationParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// ListApplicationSetsParams defines parameters for ListApplicationSets.
+type ListApplicationSetsParams struct {
+	// Project Any of these projects; `*` has the sets whose project is templated.
+	Project []string `form:"project,omitempty" json:"project,omitempty,omitzero"`
+
+	// Projects The same as project, by Argo CD's name.
+	Projects []string `form:"projects,omitempty" json:"projects,omitempty,omitzero"`
+
+	// Namespace Any of these namespaces.
+	Namespace []string `form:"namespace,omitempty" json:"namespace,omitempty,omitzero"`
+
+	// AppsetNamespace The same as namespace, by Argo CD's name.
+	AppsetNamespace string             `form:"appsetNamespace,omitempty" json:"appsetNamespace,omitempty,omitzero"`
+	Health          []HealthStatusCode `form:"health,omitempty" json:"health,omitempty,omitzero"`
+
+	// Q Part of the name, any case.
+	Q string `form:"q,omitempty" json:"q,omitempty,omitzero"`
+
+	// Labels A label selector: `a=b,c!=d,e in (f,g),h,!i`.
+	Labels string `form:"labels,omitempty" json:"labels,omitempty,omitzero"`
+
+	// Selector The same as labels, by Argo CD's name.
+	Selector string `form:"selector,omitempty" json:"selector,omitempty,omitzero"`
+	Limit    int    `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `metadata.continue` of the page before.
+	Cursor string `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// CreateApplicationSetParams defines parameters for CreateApplicationSet.
+type CreateApplicationSetParams struct {
+	// Upsert Change the set if it exists. That needs the right to update it.
+	Upsert bool `form:"upsert,omitempty" json:"upsert,omitempty,omitzero"`
+
+	// DryRun Check everything, store nothing.
+	DryRun bool `form:"dryRun,omitempty" json:"dryRun,omitempty,omitzero"`
+
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// DeleteApplicationSetParams defines parameters for DeleteApplicationSet.
+type DeleteApplicationSetParams struct {
+	// Cascade Whether its applications go too. With false they stay, and no longer belong to a set. Absent: they go.
+	Cascade *bool `form:"cascade,omitempty" json:"cascade,omitempty"`
+
+	// PropagationPolicy The policy of a Kubernetes client: orphan is the same as cascade=false, the others as cascade=true.
+	PropagationPolicy DeleteApplicationSetParamsPropagationPolicy `form:"propagationPolicy,omitempty" json:"propagationPolicy,omitempty,omitzero"`
+}
+
+// DeleteApplicationSetParamsPropagationPolicy defines parameters for DeleteApplicationSet.
+type DeleteApplicationSetParamsPropagationPolicy string
+
+// UpdateApplicationSetParams defines parameters for UpdateApplicationSet.
+type UpdateApplicationSetParams struct {
+	// IfMatch The ETag of the object as it was read; another one now answers 412.
+	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
+}
+
+// ApproveApplicationSetParams defines parameters for ApproveApplicationSet.
+type ApproveApplicationSetParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// RefreshApplicationSetParams defines parameters for RefreshApplicationSet.
+type RefreshApplicationSetParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
@@ -4765,6 +5169,18 @@ type UpdateApplicationSpecJSONRequestBody = ApplicationSpec
 // SyncApplicationJSONRequestBody defines body for SyncApplication for application/json ContentType.
 type SyncApplicationJSONRequestBody = SyncRequest
 
+// CreateApplicationSetJSONRequestBody defines body for CreateApplicationSet for application/json ContentType.
+type CreateApplicationSetJSONRequestBody = ApplicationSet
+
+// GenerateApplicationSetJSONRequestBody defines body for GenerateApplicationSet for application/json ContentType.
+type GenerateApplicationSetJSONRequestBody = ApplicationSet
+
+// UpdateApplicationSetJSONRequestBody defines body for UpdateApplicationSet for application/json ContentType.
+type UpdateApplicationSetJSONRequestBody = ApplicationSet
+
+// ApproveApplicationSetJSONRequestBody defines body for ApproveApplicationSet for application/json ContentType.
+type ApproveApplicationSetJSONRequestBody = ApproveApplicationSet
+
 // PutAuditRetentionJSONRequestBody defines body for PutAuditRetention for application/json ContentType.
 type PutAuditRetentionJSONRequestBody PutAuditRetentionJSONBody
 
@@ -5046,6 +5462,181 @@ func (a GroupKind) MarshalJSON() ([]byte, error) {
 	object["name"], err = json.Marshal(a.Name)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'name': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for RolloutStep. Returns the specified
+// element and whether it was found
+func (a RolloutStep) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for RolloutStep
+func (a *RolloutStep) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for RolloutStep to handle AdditionalProperties
+func (a *RolloutStep) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["matchExpressions"]; found {
+		err = json.Unmarshal(raw, &a.MatchExpressions)
+		if err != nil {
+			return fmt.Errorf("error reading 'matchExpressions': %w", err)
+		}
+		delete(object, "matchExpressions")
+	}
+
+	if raw, found := object["maxUpdate"]; found {
+		err = json.Unmarshal(raw, &a.MaxUpdate)
+		if err != nil {
+			return fmt.Errorf("error reading 'maxUpdate': %w", err)
+		}
+		delete(object, "maxUpdate")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for RolloutStep to handle AdditionalProperties
+func (a RolloutStep) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.MatchExpressions != nil {
+		object["matchExpressions"], err = json.Marshal(a.MatchExpressions)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'matchExpressions': %w", err)
+		}
+	}
+
+	object["maxUpdate"], err = json.Marshal(a.MaxUpdate)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'maxUpdate': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for RolloutStep_MatchExpressions_Item. Returns the specified
+// element and whether it was found
+func (a RolloutStep_MatchExpressions_Item) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for RolloutStep_MatchExpressions_Item
+func (a *RolloutStep_MatchExpressions_Item) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for RolloutStep_MatchExpressions_Item to handle AdditionalProperties
+func (a *RolloutStep_MatchExpressions_Item) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["key"]; found {
+		err = json.Unmarshal(raw, &a.Key)
+		if err != nil {
+			return fmt.Errorf("error reading 'key': %w", err)
+		}
+		delete(object, "key")
+	}
+
+	if raw, found := object["operator"]; found {
+		err = json.Unmarshal(raw, &a.Operator)
+		if err != nil {
+			return fmt.Errorf("error reading 'operator': %w", err)
+		}
+		delete(object, "operator")
+	}
+
+	if raw, found := object["values"]; found {
+		err = json.Unmarshal(raw, &a.Values)
+		if err != nil {
+			return fmt.Errorf("error reading 'values': %w", err)
+		}
+		delete(object, "values")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for RolloutStep_MatchExpressions_Item to handle AdditionalProperties
+func (a RolloutStep_MatchExpressions_Item) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["key"], err = json.Marshal(a.Key)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'key': %w", err)
+	}
+
+	object["operator"], err = json.Marshal(a.Operator)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'operator': %w", err)
+	}
+
+	if a.Values != nil {
+		object["values"], err = json.Marshal(a.Values)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'values': %w", err)
+		}
 	}
 
 	for fieldName, field := range a.AdditionalProperties {

@@ -210,7 +210,7 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 	f := feed.New(rows{h.DB}, lifecycle.System{}, log)
 	service := &transact.Service{Store: rows{h.DB}, Notify: notifications{f}, Now: h.now, Log: log, Cache: access.NewCache()}
 	h.Catalog = catalog.New(catalog.Parts{
-		Service: service, Tenancy: tenancy.New(service, h.DB.System(), h.DB.System()), Platform: platform.New(service, h.DB.System(), 0, h.DB.DefaultQuotas()), Pace: notifications{f}, Inviter: inviter{}, Permits: plan.Permits,
+		Service: service, Tenancy: tenancy.New(service, h.DB.System(), h.DB.System()), Platform: platform.New(service, h.DB.System(), 0, h.DB.DefaultQuotas()), Pace: notifications{f}, Inviter: inviter{}, Permits: plan.Permits, Sets: h.generators(),
 	})
 	cfg := config()
 	for _, c := range change {

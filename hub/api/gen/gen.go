@@ -143,6 +143,36 @@ type ServerInterface interface {
 	// ExplainApplication Returns why an application is not healthy or not synced, and what to do next
 	// (GET /api/v1/applications/{namespace}/{name}/why)
 	ExplainApplication(ctx echo.Context, namespace PathNamespace, name PathName) error
+	// ListApplicationSets Lists ApplicationSets
+	// (GET /api/v1/applicationsets)
+	ListApplicationSets(ctx echo.Context, params ListApplicationSetsParams) error
+	// CreateApplicationSet Creates an ApplicationSet
+	// (POST /api/v1/applicationsets)
+	CreateApplicationSet(ctx echo.Context, params CreateApplicationSetParams) error
+	// GenerateApplicationSet Says which applications a set would generate and what that changes, and stores nothing
+	// (POST /api/v1/applicationsets/generate)
+	GenerateApplicationSet(ctx echo.Context) error
+	// DeleteApplicationSet Deletes an ApplicationSet, with the applications that it has generated if cascade
+	// (DELETE /api/v1/applicationsets/{namespace}/{name})
+	DeleteApplicationSet(ctx echo.Context, namespace PathNamespace, name PathName, params DeleteApplicationSetParams) error
+	// GetApplicationSet Returns one ApplicationSet
+	// (GET /api/v1/applicationsets/{namespace}/{name})
+	GetApplicationSet(ctx echo.Context, namespace PathNamespace, name PathName) error
+	// UpdateApplicationSet Replaces an ApplicationSet's spec, labels, annotations and finalizers
+	// (PUT /api/v1/applicationsets/{namespace}/{name})
+	UpdateApplicationSet(ctx echo.Context, namespace PathNamespace, name PathName, params UpdateApplicationSetParams) error
+	// ApproveApplicationSet Consents to the deletion of applications that is held
+	// (POST /api/v1/applicationsets/{namespace}/{name}/approve)
+	ApproveApplicationSet(ctx echo.Context, namespace PathNamespace, name PathName, params ApproveApplicationSetParams) error
+	// GetApplicationSetEvents Returns what happened to an ApplicationSet, newest first
+	// (GET /api/v1/applicationsets/{namespace}/{name}/events)
+	GetApplicationSetEvents(ctx echo.Context, namespace PathNamespace, name PathName) error
+	// RefreshApplicationSet Runs the generators of an ApplicationSet again
+	// (POST /api/v1/applicationsets/{namespace}/{name}/refresh)
+	RefreshApplicationSet(ctx echo.Context, namespace PathNamespace, name PathName, params RefreshApplicationSetParams) error
+	// GetApplicationSetTree Returns the applications of an ApplicationSet that the caller may see, as a tree
+	// (GET /api/v1/applicationsets/{namespace}/{name}/tree)
+	GetApplicationSetTree(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// ListAudit Searches the audit log, newest first
 	// (GET /api/v1/audit)
 	ListAudit(ctx echo.Context, params ListAuditParams) error
@@ -710,6 +740,13 @@ func (w *ServerInterfaceWrapper) ListApplications(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "repo", ctx.QueryParams(), &params.Repo, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter repo: %s", err))
+	}
+
+	// ------------- Optional query parameter "applicationSet" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "applicationSet", ctx.QueryParams(), &params.ApplicationSet, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter applicationSet: %s", err))
 	}
 
 	// ------------- Optional query parameter "query" -------------
@@ -2285,6 +2322,382 @@ func (w *ServerInterfaceWrapper) ExplainApplication(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ExplainApplication(ctx, namespace, name)
+	return err
+}
+
+// ListApplicationSets converts echo context to params.
+func (w *ServerInterfaceWrapper) ListApplicationSets(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListApplicationSetsParams
+	// ------------- Optional query parameter "project" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "project", ctx.QueryParams(), &params.Project, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter project: %s", err))
+	}
+
+	// ------------- Optional query parameter "projects" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "projects", ctx.QueryParams(), &params.Projects, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter projects: %s", err))
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", ctx.QueryParams(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Optional query parameter "appsetNamespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "appsetNamespace", ctx.QueryParams(), &params.AppsetNamespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter appsetNamespace: %s", err))
+	}
+
+	// ------------- Optional query parameter "health" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "health", ctx.QueryParams(), &params.Health, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter health: %s", err))
+	}
+
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", ctx.QueryParams(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter q: %s", err))
+	}
+
+	// ------------- Optional query parameter "labels" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "labels", ctx.QueryParams(), &params.Labels, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter labels: %s", err))
+	}
+
+	// ------------- Optional query parameter "selector" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "selector", ctx.QueryParams(), &params.Selector, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter selector: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListApplicationSets(ctx, params)
+	return err
+}
+
+// CreateApplicationSet converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateApplicationSet(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateApplicationSetParams
+	// ------------- Optional query parameter "upsert" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "upsert", ctx.QueryParams(), &params.Upsert, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter upsert: %s", err))
+	}
+
+	// ------------- Optional query parameter "dryRun" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dryRun", ctx.QueryParams(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter dryRun: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateApplicationSet(ctx, params)
+	return err
+}
+
+// GenerateApplicationSet converts echo context to params.
+func (w *ServerInterfaceWrapper) GenerateApplicationSet(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GenerateApplicationSet(ctx)
+	return err
+}
+
+// DeleteApplicationSet converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteApplicationSet(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteApplicationSetParams
+	// ------------- Optional query parameter "cascade" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cascade", ctx.QueryParams(), &params.Cascade, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cascade: %s", err))
+	}
+
+	// ------------- Optional query parameter "propagationPolicy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "propagationPolicy", ctx.QueryParams(), &params.PropagationPolicy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter propagationPolicy: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteApplicationSet(ctx, namespace, name, params)
+	return err
+}
+
+// GetApplicationSet converts echo context to params.
+func (w *ServerInterfaceWrapper) GetApplicationSet(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetApplicationSet(ctx, namespace, name)
+	return err
+}
+
+// UpdateApplicationSet converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateApplicationSet(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateApplicationSetParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateApplicationSet(ctx, namespace, name, params)
+	return err
+}
+
+// ApproveApplicationSet converts echo context to params.
+func (w *ServerInterfaceWrapper) ApproveApplicationSet(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ApproveApplicationSetParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ApproveApplicationSet(ctx, namespace, name, params)
+	return err
+}
+
+// GetApplicationSetEvents converts echo context to params.
+func (w *ServerInterfaceWrapper) GetApplicationSetEvents(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetApplicationSetEvents(ctx, namespace, name)
+	return err
+}
+
+// RefreshApplicationSet converts echo context to params.
+func (w *ServerInterfaceWrapper) RefreshApplicationSet(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RefreshApplicationSetParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RefreshApplicationSet(ctx, namespace, name, params)
+	return err
+}
+
+// GetApplicationSetTree converts echo context to params.
+func (w *ServerInterfaceWrapper) GetApplicationSetTree(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetApplicationSetTree(ctx, namespace, name)
 	return err
 }
 
@@ -4752,6 +5165,16 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/applications", wrapper.ListApplications, options.OperationMiddlewares["listApplications"]...)
 	router.POST(options.BaseURL+"/api/v1/applications", wrapper.CreateApplication, options.OperationMiddlewares["createApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/preview", wrapper.PreviewApplication, options.OperationMiddlewares["previewApplication"]...)
+	router.GET(options.BaseURL+"/api/v1/applicationsets", wrapper.ListApplicationSets, options.OperationMiddlewares["listApplicationSets"]...)
+	router.POST(options.BaseURL+"/api/v1/applicationsets", wrapper.CreateApplicationSet, options.OperationMiddlewares["createApplicationSet"]...)
+	router.POST(options.BaseURL+"/api/v1/applicationsets/generate", wrapper.GenerateApplicationSet, options.OperationMiddlewares["generateApplicationSet"]...)
+	router.DELETE(options.BaseURL+"/api/v1/applicationsets/:namespace/:name", wrapper.DeleteApplicationSet, options.OperationMiddlewares["deleteApplicationSet"]...)
+	router.GET(options.BaseURL+"/api/v1/applicationsets/:namespace/:name", wrapper.GetApplicationSet, options.OperationMiddlewares["getApplicationSet"]...)
+	router.PUT(options.BaseURL+"/api/v1/applicationsets/:namespace/:name", wrapper.UpdateApplicationSet, options.OperationMiddlewares["updateApplicationSet"]...)
+	router.POST(options.BaseURL+"/api/v1/applicationsets/:namespace/:name/refresh", wrapper.RefreshApplicationSet, options.OperationMiddlewares["refreshApplicationSet"]...)
+	router.POST(options.BaseURL+"/api/v1/applicationsets/:namespace/:name/approve", wrapper.ApproveApplicationSet, options.OperationMiddlewares["approveApplicationSet"]...)
+	router.GET(options.BaseURL+"/api/v1/applicationsets/:namespace/:name/tree", wrapper.GetApplicationSetTree, options.OperationMiddlewares["getApplicationSetTree"]...)
+	router.GET(options.BaseURL+"/api/v1/applicationsets/:namespace/:name/events", wrapper.GetApplicationSetEvents, options.OperationMiddlewares["getApplicationSetEvents"]...)
 	router.GET(options.BaseURL+"/api/v1/resources", wrapper.ListResources, options.OperationMiddlewares["listResources"]...)
 	router.GET(options.BaseURL+"/api/v1/bulk", wrapper.ListBulks, options.OperationMiddlewares["listBulks"]...)
 	router.POST(options.BaseURL+"/api/v1/bulk", wrapper.StartBulk, options.OperationMiddlewares["startBulk"]...)
@@ -4837,6 +5260,15 @@ type ApplicationAnswerJSONResponse struct {
 	Body Application
 
 	Headers ApplicationAnswerResponseHeaders
+}
+
+type ApplicationSetAnswerResponseHeaders struct {
+	ETag string
+}
+type ApplicationSetAnswerJSONResponse struct {
+	Body ApplicationSet
+
+	Headers ApplicationSetAnswerResponseHeaders
 }
 
 type DeepLinksAnswerJSONResponse struct {
@@ -6645,6 +7077,448 @@ type ExplainApplicationdefaultJSONResponse struct {
 }
 
 func (response ExplainApplicationdefaultJSONResponse) VisitExplainApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListApplicationSetsRequestObject struct {
+	Params ListApplicationSetsParams
+}
+
+type ListApplicationSetsResponseObject interface {
+	VisitListApplicationSetsResponse(w http.ResponseWriter) error
+}
+
+type ListApplicationSets200JSONResponse ApplicationSetList
+
+func (response ListApplicationSets200JSONResponse) VisitListApplicationSetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListApplicationSetsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListApplicationSetsdefaultJSONResponse) VisitListApplicationSetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateApplicationSetRequestObject struct {
+	Params CreateApplicationSetParams
+	Body   *CreateApplicationSetJSONRequestBody
+}
+
+type CreateApplicationSetResponseObject interface {
+	VisitCreateApplicationSetResponse(w http.ResponseWriter) error
+}
+
+type CreateApplicationSet200JSONResponse struct {
+	ApplicationSetAnswerJSONResponse
+}
+
+func (response CreateApplicationSet200JSONResponse) VisitCreateApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateApplicationSet201ResponseHeaders struct {
+	ETag string
+}
+
+type CreateApplicationSet201JSONResponse struct {
+	Body    ApplicationSet
+	Headers CreateApplicationSet201ResponseHeaders
+}
+
+func (response CreateApplicationSet201JSONResponse) VisitCreateApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateApplicationSetdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CreateApplicationSetdefaultJSONResponse) VisitCreateApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GenerateApplicationSetRequestObject struct {
+	Body *GenerateApplicationSetJSONRequestBody
+}
+
+type GenerateApplicationSetResponseObject interface {
+	VisitGenerateApplicationSetResponse(w http.ResponseWriter) error
+}
+
+type GenerateApplicationSet200JSONResponse ApplicationSetPreview
+
+func (response GenerateApplicationSet200JSONResponse) VisitGenerateApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GenerateApplicationSetdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GenerateApplicationSetdefaultJSONResponse) VisitGenerateApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteApplicationSetRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    DeleteApplicationSetParams
+}
+
+type DeleteApplicationSetResponseObject interface {
+	VisitDeleteApplicationSetResponse(w http.ResponseWriter) error
+}
+
+type DeleteApplicationSet202JSONResponse ApplicationSet
+
+func (response DeleteApplicationSet202JSONResponse) VisitDeleteApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteApplicationSet204Response struct {
+}
+
+func (response DeleteApplicationSet204Response) VisitDeleteApplicationSetResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteApplicationSetdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteApplicationSetdefaultJSONResponse) VisitDeleteApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationSetRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+}
+
+type GetApplicationSetResponseObject interface {
+	VisitGetApplicationSetResponse(w http.ResponseWriter) error
+}
+
+type GetApplicationSet200JSONResponse struct {
+	ApplicationSetAnswerJSONResponse
+}
+
+func (response GetApplicationSet200JSONResponse) VisitGetApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationSetdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetApplicationSetdefaultJSONResponse) VisitGetApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateApplicationSetRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    UpdateApplicationSetParams
+	Body      *UpdateApplicationSetJSONRequestBody
+}
+
+type UpdateApplicationSetResponseObject interface {
+	VisitUpdateApplicationSetResponse(w http.ResponseWriter) error
+}
+
+type UpdateApplicationSet200JSONResponse struct {
+	ApplicationSetAnswerJSONResponse
+}
+
+func (response UpdateApplicationSet200JSONResponse) VisitUpdateApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateApplicationSetdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UpdateApplicationSetdefaultJSONResponse) VisitUpdateApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApproveApplicationSetRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    ApproveApplicationSetParams
+	Body      *ApproveApplicationSetJSONRequestBody
+}
+
+type ApproveApplicationSetResponseObject interface {
+	VisitApproveApplicationSetResponse(w http.ResponseWriter) error
+}
+
+type ApproveApplicationSet202JSONResponse struct {
+	ApplicationSetAnswerJSONResponse
+}
+
+func (response ApproveApplicationSet202JSONResponse) VisitApproveApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApproveApplicationSetdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ApproveApplicationSetdefaultJSONResponse) VisitApproveApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationSetEventsRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+}
+
+type GetApplicationSetEventsResponseObject interface {
+	VisitGetApplicationSetEventsResponse(w http.ResponseWriter) error
+}
+
+type GetApplicationSetEvents200JSONResponse struct {
+	Items []KubernetesEvent `json:"items"`
+}
+
+func (response GetApplicationSetEvents200JSONResponse) VisitGetApplicationSetEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationSetEventsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetApplicationSetEventsdefaultJSONResponse) VisitGetApplicationSetEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RefreshApplicationSetRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    RefreshApplicationSetParams
+}
+
+type RefreshApplicationSetResponseObject interface {
+	VisitRefreshApplicationSetResponse(w http.ResponseWriter) error
+}
+
+type RefreshApplicationSet202Response struct {
+}
+
+func (response RefreshApplicationSet202Response) VisitRefreshApplicationSetResponse(w http.ResponseWriter) error {
+	w.WriteHeader(202)
+	return nil
+}
+
+type RefreshApplicationSetdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RefreshApplicationSetdefaultJSONResponse) VisitRefreshApplicationSetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationSetTreeRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+}
+
+type GetApplicationSetTreeResponseObject interface {
+	VisitGetApplicationSetTreeResponse(w http.ResponseWriter) error
+}
+
+type GetApplicationSetTree200JSONResponse Tree
+
+func (response GetApplicationSetTree200JSONResponse) VisitGetApplicationSetTreeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationSetTreedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetApplicationSetTreedefaultJSONResponse) VisitGetApplicationSetTreeResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -11412,6 +12286,36 @@ type StrictServerInterface interface {
 	// ExplainApplication Returns why an application is not healthy or not synced, and what to do next
 	// (GET /api/v1/applications/{namespace}/{name}/why)
 	ExplainApplication(ctx context.Context, request ExplainApplicationRequestObject) (ExplainApplicationResponseObject, error)
+	// ListApplicationSets Lists ApplicationSets
+	// (GET /api/v1/applicationsets)
+	ListApplicationSets(ctx context.Context, request ListApplicationSetsRequestObject) (ListApplicationSetsResponseObject, error)
+	// CreateApplicationSet Creates an ApplicationSet
+	// (POST /api/v1/applicationsets)
+	CreateApplicationSet(ctx context.Context, request CreateApplicationSetRequestObject) (CreateApplicationSetResponseObject, error)
+	// GenerateApplicationSet Says which applications a set would generate and what that changes, and stores nothing
+	// (POST /api/v1/applicationsets/generate)
+	GenerateApplicationSet(ctx context.Context, request GenerateApplicationSetRequestObject) (GenerateApplicationSetResponseObject, error)
+	// DeleteApplicationSet Deletes an ApplicationSet, with the applications that it has generated if cascade
+	// (DELETE /api/v1/applicationsets/{namespace}/{name})
+	DeleteApplicationSet(ctx context.Context, request DeleteApplicationSetRequestObject) (DeleteApplicationSetResponseObject, error)
+	// GetApplicationSet Returns one ApplicationSet
+	// (GET /api/v1/applicationsets/{namespace}/{name})
+	GetApplicationSet(ctx context.Context, request GetApplicationSetRequestObject) (GetApplicationSetResponseObject, error)
+	// UpdateApplicationSet Replaces an ApplicationSet's spec, labels, annotations and finalizers
+	// (PUT /api/v1/applicationsets/{namespace}/{name})
+	UpdateApplicationSet(ctx context.Context, request UpdateApplicationSetRequestObject) (UpdateApplicationSetResponseObject, error)
+	// ApproveApplicationSet Consents to the deletion of applications that is held
+	// (POST /api/v1/applicationsets/{namespace}/{name}/approve)
+	ApproveApplicationSet(ctx context.Context, request ApproveApplicationSetRequestObject) (ApproveApplicationSetResponseObject, error)
+	// GetApplicationSetEvents Returns what happened to an ApplicationSet, newest first
+	// (GET /api/v1/applicationsets/{namespace}/{name}/events)
+	GetApplicationSetEvents(ctx context.Context, request GetApplicationSetEventsRequestObject) (GetApplicationSetEventsResponseObject, error)
+	// RefreshApplicationSet Runs the generators of an ApplicationSet again
+	// (POST /api/v1/applicationsets/{namespace}/{name}/refresh)
+	RefreshApplicationSet(ctx context.Context, request RefreshApplicationSetRequestObject) (RefreshApplicationSetResponseObject, error)
+	// GetApplicationSetTree Returns the applications of an ApplicationSet that the caller may see, as a tree
+	// (GET /api/v1/applicationsets/{namespace}/{name}/tree)
+	GetApplicationSetTree(ctx context.Context, request GetApplicationSetTreeRequestObject) (GetApplicationSetTreeResponseObject, error)
 	// ListAudit Searches the audit log, newest first
 	// (GET /api/v1/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
@@ -13205,6 +14109,357 @@ func (sh *strictHandler) ExplainApplication(ctx echo.Context, namespace PathName
 		return err
 	} else if validResponse, ok := response.(ExplainApplicationResponseObject); ok {
 		return validResponse.VisitExplainApplicationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListApplicationSets operation middleware
+func (sh *strictHandler) ListApplicationSets(ctx echo.Context, params ListApplicationSetsParams) error {
+	var request ListApplicationSetsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListApplicationSets(ctx.Request().Context(), request.(ListApplicationSetsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListApplicationSets")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListApplicationSetsResponseObject); ok {
+		return validResponse.VisitListApplicationSetsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateApplicationSet operation middleware
+func (sh *strictHandler) CreateApplicationSet(ctx echo.Context, params CreateApplicationSetParams) error {
+	var request CreateApplicationSetRequestObject
+
+	request.Params = params
+
+	var body CreateApplicationSetJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateApplicationSet(ctx.Request().Context(), request.(CreateApplicationSetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateApplicationSet")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateApplicationSetResponseObject); ok {
+		return validResponse.VisitCreateApplicationSetResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GenerateApplicationSet operation middleware
+func (sh *strictHandler) GenerateApplicationSet(ctx echo.Context) error {
+	var request GenerateApplicationSetRequestObject
+
+	var body GenerateApplicationSetJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GenerateApplicationSet(ctx.Request().Context(), request.(GenerateApplicationSetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GenerateApplicationSet")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GenerateApplicationSetResponseObject); ok {
+		return validResponse.VisitGenerateApplicationSetResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteApplicationSet operation middleware
+func (sh *strictHandler) DeleteApplicationSet(ctx echo.Context, namespace PathNamespace, name PathName, params DeleteApplicationSetParams) error {
+	var request DeleteApplicationSetRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteApplicationSet(ctx.Request().Context(), request.(DeleteApplicationSetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteApplicationSet")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteApplicationSetResponseObject); ok {
+		return validResponse.VisitDeleteApplicationSetResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetApplicationSet operation middleware
+func (sh *strictHandler) GetApplicationSet(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request GetApplicationSetRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetApplicationSet(ctx.Request().Context(), request.(GetApplicationSetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetApplicationSet")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetApplicationSetResponseObject); ok {
+		return validResponse.VisitGetApplicationSetResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateApplicationSet operation middleware
+func (sh *strictHandler) UpdateApplicationSet(ctx echo.Context, namespace PathNamespace, name PathName, params UpdateApplicationSetParams) error {
+	var request UpdateApplicationSetRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	var body UpdateApplicationSetJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateApplicationSet(ctx.Request().Context(), request.(UpdateApplicationSetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateApplicationSet")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateApplicationSetResponseObject); ok {
+		return validResponse.VisitUpdateApplicationSetResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ApproveApplicationSet operation middleware
+func (sh *strictHandler) ApproveApplicationSet(ctx echo.Context, namespace PathNamespace, name PathName, params ApproveApplicationSetParams) error {
+	var request ApproveApplicationSetRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	var body ApproveApplicationSetJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ApproveApplicationSet(ctx.Request().Context(), request.(ApproveApplicationSetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ApproveApplicationSet")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ApproveApplicationSetResponseObject); ok {
+		return validResponse.VisitApproveApplicationSetResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetApplicationSetEvents operation middleware
+func (sh *strictHandler) GetApplicationSetEvents(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request GetApplicationSetEventsRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetApplicationSetEvents(ctx.Request().Context(), request.(GetApplicationSetEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetApplicationSetEvents")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetApplicationSetEventsResponseObject); ok {
+		return validResponse.VisitGetApplicationSetEventsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RefreshApplicationSet operation middleware
+func (sh *strictHandler) RefreshApplicationSet(ctx echo.Context, namespace PathNamespace, name PathName, params RefreshApplicationSetParams) error {
+	var request RefreshApplicationSetRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RefreshApplicationSet(ctx.Request().Context(), request.(RefreshApplicationSetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RefreshApplicationSet")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RefreshApplicationSetResponseObject); ok {
+		return validResponse.VisitRefreshApplicationSetResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetApplicationSetTree operation middleware
+func (sh *strictHandler) GetApplicationSetTree(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request GetApplicationSetTreeRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetApplicationSetTree(ctx.Request().Context(), request.(GetApplicationSetTreeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetApplicationSetTree")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetApplicationSetTreeResponseObject); ok {
+		return validResponse.VisitGetApplicationSetTreeResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

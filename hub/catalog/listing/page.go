@@ -133,8 +133,9 @@ func (o Order) compare(a, b Place) int {
 
 // A Request is what a caller wants to have of a list.
 type Request struct {
-	Queries []appquery.Query // all must hold
-	Me      []string         // names of the caller
+	Queries []appquery.Query   // all must hold
+	Me      []string           // names of the caller
+	Set     hub.ApplicationKey // that generates the applications; no name: any, or none
 	Order   Order
 	After   Place
 	Offset  int // rows to skip after the place
@@ -185,6 +186,9 @@ func page(visible []*Row, clusters map[hub.ClusterID]*Cluster, q Request) (Page,
 	out := Page{Clusters: clusters}
 	first := firstRows{order: q.Order, limit: q.Offset + q.Limit + 1, named: q.Order.By == "name" && !q.Order.Descending}
 	for _, r := range visible {
+		if q.Set.Name != "" && (r.Set == nil || *r.Set != q.Set) {
+			continue
+		}
 		on := clusters[r.Cluster]
 		var failed uint64
 		for i := range groups {

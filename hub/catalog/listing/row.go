@@ -124,12 +124,16 @@ func (r *Row) initiator() string {
 	return ""
 }
 
-// owner is the application that renders the row's; empty: none.
+// owner is the application that renders the row's, or the application set that
+// generates it; empty: none.
 func (r *Row) owner() string {
-	if r.Parent == nil {
-		return ""
+	switch {
+	case r.Parent != nil:
+		return r.Parent.Name
+	case r.Set != nil:
+		return r.Set.Name
 	}
-	return r.Parent.Name
+	return ""
 }
 
 // A Cluster is a cluster of rows as of the time of a list.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
@@ -145,6 +146,12 @@ func (w *writer) followSettings(ctx context.Context, changes []hub.SettingChange
 	if validation.Sets(changes, hub.InClusterKey, hub.GlobalProjectsKey, hub.PausesKey) || slices.ContainsFunc(changes, decides) {
 		w.Due = append(w.Due, hub.WorkRefresh)
 		return w.RefreshApplications(ctx)
+	}
+	if slices.ContainsFunc(changes, func(c hub.SettingChange) bool {
+		return c.Map == hub.ParamsMap && strings.HasPrefix(c.Key, hub.SetSettingsPrefix)
+	}) {
+		w.Due = append(w.Due, hub.WorkApplicationSet)
+		return w.WakeSets(ctx)
 	}
 	return nil
 }

@@ -321,6 +321,9 @@ type ApplicationPorts struct {
 	HistoryReader
 	OperationReader
 	SnapshotReader
+	SetReader
+	SetWriter
+	SetMemberStore
 }
 
 // ApplicationReader finds applications.
@@ -387,6 +390,49 @@ type RenderedStore interface {
 	// them; those that none has are left out.
 	RenderedBy(ctx context.Context, objects []string) (map[string]hub.RenderedBy, error)
 	PutRenderedBy(ctx context.Context, r hub.RenderedBy) error
+}
+
+// SetReader finds application sets.
+type SetReader interface {
+	ApplicationSet(ctx context.Context, namespace, name string) (hub.ApplicationSet, error)
+	ApplicationSetByID(ctx context.Context, id hub.ApplicationSetID) (hub.ApplicationSet, error)
+	ApplicationSets(ctx context.Context) ([]hub.ApplicationSet, error)
+	// SetResources returns the applications of a set as its status lists them.
+	SetResources(ctx context.Context, set hub.ApplicationSetID, limit int) ([]hub.SetResource, error)
+}
+
+// SetWriter changes application sets. Watches say what wakes a set.
+type SetWriter interface {
+	// LockApplicationSet keeps others from changing a set until the transaction ends.
+	LockApplicationSet(ctx context.Context, id hub.ApplicationSetID) (hub.ApplicationSet, error)
+	CreateApplicationSet(ctx context.Context, s hub.ApplicationSet, watches []string) (hub.ApplicationSet, error)
+	UpdateApplicationSet(ctx context.Context, s hub.ApplicationSet, watches []string, expect int64) (hub.ApplicationSet, error)
+	// PutApplicationSetStatus does not change the version.
+	PutApplicationSetStatus(ctx context.Context, id hub.ApplicationSetID, status hub.ApplicationSetStatus) error
+	// AcknowledgeSetRefresh removes the annotation that asked for it.
+	AcknowledgeSetRefresh(ctx context.Context, id hub.ApplicationSetID) error
+	// MarkSetDeleting has the reconcile delete the set.
+	MarkSetDeleting(ctx context.Context, id hub.ApplicationSetID, how hub.SetDeletion) error
+	// RemoveApplicationSet leaves the applications without an owner.
+	RemoveApplicationSet(ctx context.Context, id hub.ApplicationSetID) error
+}
+
+// SetMemberStore keeps which set has generated an application, and what wakes sets.
+type SetMemberStore interface {
+	SetMembers(ctx context.Context, set hub.ApplicationSetID) ([]hub.SetMember, error)
+	MembersOf(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.SetMember, error)
+	PutSetMember(ctx context.Context, m hub.SetMember) error
+	DropSetMember(ctx context.Context, app hub.ApplicationID) error
+	// PutSetRepositories has pushes to these repositories wake the set.
+	PutSetRepositories(ctx context.Context, s hub.ApplicationSet, urls []string) error
+	// PutSetPlaces has events of these places of Git hosts wake the set.
+	PutSetPlaces(ctx context.Context, id hub.ApplicationSetID, places []string) error
+	// RefreshSet has a set reconciled and its repositories fetched.
+	RefreshSet(ctx context.Context, id hub.ApplicationSetID) error
+	// WakeSets has all sets reconciled.
+	WakeSets(ctx context.Context) error
+	// WakeSetsOf has the sets of these applications reconciled.
+	WakeSetsOf(ctx context.Context, apps []hub.ApplicationID) error
 }
 
 // HistoryReader reads what an application has deployed.
@@ -513,6 +559,8 @@ type QuotaStore interface {
 	Usage(ctx context.Context) (hub.Usage, error)
 	// Quotas returns the tenant's own limits.
 	Quotas(ctx context.Context) (hub.Quotas, error)
+	// PerSet returns how many applications a set may have; 0: any number.
+	PerSet(ctx context.Context) (int, error)
 	PutQuotas(ctx context.Context, put hub.Quotas, drop []hub.Quota) error
 }
 

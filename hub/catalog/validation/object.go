@@ -31,8 +31,6 @@ func NotServed(o *manifest.Object) error {
 	object := manifest.KeyOf(o).Describe()
 	fix := "leave it out of this apply"
 	switch {
-	case o.GetAPIVersion() == ArgoVersion && o.GetKind() == "ApplicationSet":
-		fix = "write the Applications that it would make"
 	case !strings.HasPrefix(o.GetAPIVersion(), "argoproj.io/"):
 		fix = "objects for a cluster belong into a repository that an Application names"
 	}

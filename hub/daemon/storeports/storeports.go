@@ -45,7 +45,7 @@ func Catalog(t *store.Tenant) transact.Tx {
 		ClusterPorts: transact.ClusterPorts{ClusterReader: t, ClusterWriter: t, Enroller: t, TrustWriter: t},
 		ApplicationPorts: transact.ApplicationPorts{
 			ApplicationReader: t, PlaceReader: t, ListReader: t, ObjectReader: t, RevisionReader: t, ApplicationLocks: t, ApplicationWriter: t, RefreshReader: t, RenderedStore: t,
-			HistoryReader: t, OperationReader: t, SnapshotReader: t,
+			HistoryReader: t, OperationReader: t, SnapshotReader: t, SetReader: t, SetWriter: t, SetMemberStore: t,
 		},
 		SettingPorts: transact.SettingPorts{SettingReader: t, SettingWriter: t, PolicyVersionStore: t},
 		RecordPorts:  transact.RecordPorts{AuditLog: t, AuditKeeper: t, QuotaStore: t, FeedQueue: t, IdempotencyStore: t, BulkReader: t, BulkWriter: t},

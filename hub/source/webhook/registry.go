@@ -58,7 +58,7 @@ func always(string) bool { return true }
 func registryOf(h http.Header, body []byte) *sender {
 	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
 	if isDistribution(kind) {
-		return &sender{fixed("registry"), "", always, readDistribution, hub.WebhookRegistry}
+		return &sender{fixed("registry"), "", always, readDistribution, hub.WebhookRegistry, nil}
 	}
 	if kind != "application/json" && kind != "application/cloudevents+json" {
 		return nil
@@ -76,11 +76,11 @@ func registryOf(h http.Header, body []byte) *sender {
 	case err != nil:
 		return nil
 	case e.Event != nil && e.Type != "", e.Data != nil && strings.HasPrefix(e.Type, "harbor."):
-		return &sender{fixed("harbor"), "", always, readHarbor, hub.WebhookHarbor}
+		return &sender{fixed("harbor"), "", always, readHarbor, hub.WebhookHarbor, nil}
 	case e.Pushed != nil:
-		return &sender{fixed("docker hub"), "", always, readDockerHub, hub.WebhookRegistry}
+		return &sender{fixed("docker hub"), "", always, readDockerHub, hub.WebhookRegistry, nil}
 	case len(e.Events) > 0 && e.Events[0].Target != nil:
-		return &sender{fixed("registry"), "", always, readDistribution, hub.WebhookRegistry}
+		return &sender{fixed("registry"), "", always, readDistribution, hub.WebhookRegistry, nil}
 	}
 	return nil
 }

@@ -18,13 +18,21 @@ type sender struct {
 	// secret is the key of what it sends as Authorization; empty: it proves
 	// itself otherwise.
 	secret string
+	pulls  *pulls // its events about pull requests, where they have a word of their own; nil: none
+}
+
+// A pulls is how events about pull requests are read.
+type pulls struct {
+	event func(event string) bool
+	read  func(payload []byte) (saying, error)
 }
 
 // A saying is the description of a push in an event.
 type saying struct {
 	urls    []string
 	changes []change
-	nothing bool // it is no push after all
+	nothing bool // it is nothing to act on after all
+	pull    bool // it is about a pull request
 }
 
 // A change is a branch or tag that was moved. Without a ref the event does not
@@ -60,21 +68,21 @@ func isAzure(h http.Header) bool {
 func senderOf(h http.Header, body []byte) *sender {
 	switch {
 	case h.Get(eventHeader) != "":
-		return &sender{inHeader(eventHeader), "X-Capstan-Delivery", oneOf("push"), readGeneric, hub.WebhookGeneric}
+		return &sender{inHeader(eventHeader), "X-Capstan-Delivery", oneOf("push"), readGeneric, hub.WebhookGeneric, nil}
 	case oneOf("package", "registry_package")(h.Get("X-GitHub-Event")):
-		return &sender{inHeader("X-GitHub-Event"), "X-GitHub-Delivery", always, readPackage, ""}
+		return &sender{inHeader("X-GitHub-Event"), "X-GitHub-Delivery", always, readPackage, "", nil}
 	case h.Get("X-GitHub-Event") != "":
-		return &sender{inHeader("X-GitHub-Event"), "X-GitHub-Delivery", oneOf("push"), readGitHub, ""}
+		return &sender{inHeader("X-GitHub-Event"), "X-GitHub-Delivery", oneOf("push"), readGitHub, "", &pulls{oneOf("pull_request"), readGitHubPull}}
 	case h.Get("X-Gogs-Event") != "":
-		return &sender{inHeader("X-Gogs-Event"), "X-Gogs-Delivery", oneOf("push"), readGitHub, ""}
+		return &sender{inHeader("X-Gogs-Event"), "X-Gogs-Delivery", oneOf("push"), readGitHub, "", nil}
 	case h.Get("X-Gitlab-Event") != "":
-		return &sender{inHeader("X-Gitlab-Event"), "X-Gitlab-Event-UUID", oneOf("Push Hook", "Tag Push Hook", "System Hook"), readGitLab, ""}
+		return &sender{inHeader("X-Gitlab-Event"), "X-Gitlab-Event-UUID", oneOf("Push Hook", "Tag Push Hook", "System Hook"), readGitLab, "", &pulls{oneOf("Merge Request Hook"), readGitLab}}
 	case h.Get("X-Event-Key") != "" && h.Get("X-Hook-UUID") != "":
-		return &sender{inHeader("X-Event-Key"), "X-Request-UUID", oneOf("repo:push"), readBitbucket, ""}
+		return &sender{inHeader("X-Event-Key"), "X-Request-UUID", oneOf("repo:push"), readBitbucket, "", nil}
 	case h.Get("X-Event-Key") != "":
-		return &sender{inHeader("X-Event-Key"), "X-Request-Id", oneOf("repo:refs_changed"), readBitbucketServer, ""}
+		return &sender{inHeader("X-Event-Key"), "X-Request-Id", oneOf("repo:refs_changed"), readBitbucketServer, "", nil}
 	case isAzure(h):
-		return &sender{fixed("azure"), "X-Vss-Activityid", always, readAzure, ""}
+		return &sender{fixed("azure"), "X-Vss-Activityid", always, readAzure, "", nil}
 	}
 	return registryOf(h, body)
 }
@@ -95,12 +103,33 @@ func readGitHub(payload []byte) (saying, error) {
 	return saying{urls: []string{r.Clone, r.HTML, r.SSH, r.Git, r.URL}, changes: []change{{e.Ref, e.After}}}, err
 }
 
-// readGitLab reads push and tag events of a project or a group, and those of a
-// whole server, which include other events.
+// readGitHubPull reads an event about a pull request of the repository, also
+// those of Gitea. Reviews and assignments change nothing that is listed.
+func readGitHubPull(payload []byte) (saying, error) {
+	e, err := into[struct {
+		Action string `json:"action"`
+	}](payload)
+	if err != nil {
+		return saying{}, err
+	}
+	lists := oneOf("opened", "closed", "reopened", "synchronize", "synchronized", "edited", "labeled", "unlabeled", "label_updated", "label_cleared")
+	if !lists(e.Action) {
+		return saying{nothing: true}, nil
+	}
+	event, err := readGitHub(payload)
+	event.changes = nil
+	return event, err
+}
+
+// readGitLab reads push and tag events of a project or a group, those about merge
+// requests, and those of a whole server, which include other events.
 func readGitLab(payload []byte) (saying, error) {
 	e, err := into[struct {
-		Object  string `json:"object_kind"`
-		Event   string `json:"event_name"`
+		Object     string `json:"object_kind"`
+		Event      string `json:"event_name"`
+		Attributes struct {
+			Action string `json:"action"`
+		} `json:"object_attributes"`
 		Ref     string `json:"ref"`
 		After   string `json:"after"`
 		Project struct {
@@ -122,6 +151,11 @@ func readGitLab(payload []byte) (saying, error) {
 		changes: []change{{e.Ref, e.After}},
 	}
 	pushes := oneOf("push", "tag_push", "repository_update")
+	if event.pull = e.Object == "merge_request"; event.pull {
+		event.changes = nil
+		event.nothing = !oneOf("open", "reopen", "update", "close", "merge")(e.Attributes.Action)
+		return event, err
+	}
 	event.nothing = err == nil && !pushes(e.Object) && !pushes(e.Event)
 	return event, err
 }
@@ -199,7 +233,8 @@ func readAzure(payload []byte) (saying, error) {
 		} `json:"resource"`
 	}](payload)
 	remote := e.Resource.Repository.Remote
-	event := saying{urls: []string{remote, azureSSH(remote)}, nothing: err == nil && e.Event != "git.push"}
+	event := saying{urls: []string{remote, azureSSH(remote)}, pull: strings.HasPrefix(e.Event, "git.pullrequest.")}
+	event.nothing = err == nil && !event.pull && e.Event != "git.push"
 	for _, u := range e.Resource.Updates {
 		event.changes = append(event.changes, change{u.Name, u.New})
 	}

@@ -56,6 +56,14 @@ func headers(pairs ...string) http.Header {
 	return h
 }
 
+// both are the addresses of places with and without TLS.
+func both(places ...string) (out []string) {
+	for _, p := range places {
+		out = append(out, "http://"+p, "https://"+p)
+	}
+	return out
+}
+
 func basic(user, password string) string {
 	r := &http.Request{Header: http.Header{}}
 	r.SetBasicAuth(user, password)
@@ -63,12 +71,6 @@ func basic(user, password string) string {
 }
 
 func senders() map[string]sending {
-	both := func(places ...string) (out []string) {
-		for _, p := range places {
-			out = append(out, "http://"+p, "https://"+p)
-		}
-		return out
-	}
 	gogs := strings.Replace(push, `"ref":"refs/heads/main"`, `"ref":"refs/heads/main","after":"`+branchAt+`"`, 1)
 	digits := func(body string) string { return strings.TrimPrefix(sign(body, "s3cret"), "sha256=") }
 	all := registries()

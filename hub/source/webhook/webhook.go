@@ -1,5 +1,7 @@
 // Package webhook parses the events that Git hosts send after a push: GitHub,
 // GitLab, Bitbucket Cloud and Server, Azure DevOps, Gogs, and compatible ones.
+// Those of pull requests are read of GitHub, GitLab and Azure DevOps: generators
+// of application sets list them.
 // It also parses those of registries: GitHub's, Harbor, Docker Hub, and those
 // that are built on distribution. Others use Capstan's own form.
 // It trusts an event only to name repositories: changes are found by fetching
@@ -31,6 +33,9 @@ type Push struct {
 	// from the host, and not trusted. They are empty if the event has none, has
 	// several, or deletes it.
 	Ref, Commit string
+	// Pull means that a pull request of the repository has changed. No branch of
+	// the repository was moved.
+	Pull bool
 
 	proofs []proof
 }
@@ -39,7 +44,8 @@ type Push struct {
 // Push.SignedBy does, with the secrets of each tenant that the event may
 // concern.
 //
-// A ping and events that are no push have no URLs and no error. The error is
+// A ping and events that are neither a push nor about a pull request have no
+// URLs and no error. The error is
 // fault.Invalid for anything that cannot be understood. The caller limits the
 // size of a body.
 func Parse(header http.Header, body []byte) (Push, error) {
@@ -49,20 +55,25 @@ func Parse(header http.Header, body []byte) (Push, error) {
 			"point a webhook of GitHub, GitLab, Bitbucket, Azure DevOps, Gogs, Harbor or a registry at this address, or send Capstan's own form")
 	}
 	p := Push{Event: clip(from.event(header)), Delivery: clip(header.Get(from.delivery)), proofs: proofsOf(header, body, from.secret)}
-	if !from.pushes(p.Event) {
+	read := from.read
+	if p.Pull = from.pulls != nil && from.pulls.event(p.Event); p.Pull {
+		read = from.pulls.read
+	} else if !from.pushes(p.Event) {
 		return p, nil
 	}
 	payload, err := payloadOf(header.Get("Content-Type"), body)
 	if err != nil {
 		return Push{}, err
 	}
-	event, err := from.read(payload)
+	event, err := read(payload)
 	if err != nil {
 		return Push{}, fault.Wrap(fault.Invalid, err, "the event is not valid JSON")
 	}
 	if event.nothing {
+		p.Pull = false
 		return p, nil
 	}
+	p.Pull = p.Pull || event.pull
 	if p.URLs, err = addresses(event.urls); err != nil {
 		return Push{}, err
 	}

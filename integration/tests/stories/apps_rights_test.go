@@ -16,7 +16,8 @@ func TestAppOfAppsRights(t *testing.T) {
 		"wide/wide.yaml":    child("wide-child", "default", "https://example.com/x", "app", ""),
 		"project/p.yaml":    "apiVersion: argoproj.io/v1alpha1\nkind: AppProject\nmetadata: {name: gained, namespace: argocd}\nspec: {sourceRepos: ['*'], destinations: [{server: '*', namespace: '*'}]}\n",
 		"outside/o.yaml":    child("outside-child", "team", "https://example.com/x", "app", ""),
-		"set/set.yaml":      "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: many, namespace: argocd}\nspec: {generators: [], template: {}}\n",
+		"set/set.yaml":      renderedSet("many", "team"),
+		"wide-set/set.yaml": renderedSet("many-wide", "default") + "---\n" + renderedSet("many-any", "'{{.project}}'"),
 		"hook/hook.yaml":    child("hook-child", "team", "https://example.com/x", "app", "  annotations: {argocd.argoproj.io/hook: PreSync}\n"),
 		"version/v.yaml":    strings.ReplaceAll(child("version-child", "team", "https://example.com/x", "app", ""), "v1alpha1", "v1beta1"),
 		"takeover/own.yaml": child("not-yours", "default", "https://example.com/x", "app", ""),
@@ -77,9 +78,20 @@ func TestAppOfAppsRights(t *testing.T) {
 		cli(t, "project", "get", "gained")
 		project(children, "")
 	})
-	t.Run("AUTO-12 APP-31 an ApplicationSet, another version and a hook are refused clearly", func(t *testing.T) {
+	t.Run("APP-31 ASET-12 an application renders an ApplicationSet, and its deletion deletes both", func(t *testing.T) {
 		parentApp(t, "team-set", "team", repo.URL(), "set")
-		refused(t, "team-set", "ApplicationSet", "many", "ApplicationSets are not carried out")
+		settled(t, "team-set")
+		setUntil(t, "many", healthySet(1))
+		cli(t, "app", "delete", "team-set", "--yes")
+		absent(t, "many-app")
+		absent(t, "team-set")
+	})
+	t.Run("APP-31 SEC-D11 SEC-D16 a set of another project, or of any, is refused", func(t *testing.T) {
+		parentApp(t, "team-set", "team", repo.URL(), "wide-set")
+		refused(t, "team-set", "ApplicationSet", "many-wide", "may not write applications of project default")
+		refused(t, "team-set", "ApplicationSet", "many-any", "may not write applications of project *")
+	})
+	t.Run("APP-31 another version and a hook are refused clearly", func(t *testing.T) {
 		parentApp(t, "team-hook", "team", repo.URL(), "hook")
 		refused(t, "team-hook", "Application", "hook-child", "cannot be a hook")
 		parentApp(t, "team-version", "team", repo.URL(), "version")
@@ -102,6 +114,14 @@ func TestAppOfAppsRights(t *testing.T) {
 	for _, name := range []string{"team-outside", "not-yours"} {
 		cli(t, "app", "delete", name, "--yes")
 	}
+}
+
+// renderedSet is an application set of one application, without a cluster that it
+// could change.
+func renderedSet(name, project string) string {
+	return "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: " + name + ", namespace: argocd}\nspec:\n  goTemplate: true\n" +
+		"  generators: [{list: {elements: [{name: app, project: team}]}}]\n  template:\n    metadata: {name: '" + name + "-{{.name}}'}\n" +
+		"    spec: {project: " + project + ", source: {repoURL: 'https://example.com/x', path: app}, destination: {name: in-cluster, namespace: inside-child}}\n"
 }
 
 func TestAppOfItself(t *testing.T) {
