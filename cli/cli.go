@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/actions"
+	"github.com/capstan-cd/capstan/cli/appset"
 	"github.com/capstan-cd/capstan/cli/argocd"
 	"github.com/capstan-cd/capstan/cli/command"
 	"github.com/capstan-cd/capstan/cli/complete"
@@ -107,7 +108,7 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	account.AddCommand(rights.Account(a.env()).Commands()...)
 	root.AddCommand(
 		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), argocd.Configure(a.env()), a.whoamiCommand(), a.versionCommand(),
-		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), keys.Certificates(a.env()), keys.GPG(a.env()),
+		a.applyCommand(), a.applicationCommand(), appset.Commands(a.env()), a.clusterCommand(), a.repositoryCommand(), keys.Certificates(a.env()), keys.GPG(a.env()),
 		a.projectCommand(), account, a.scimCommand(), tenancy.Tenant(a.env()), a.tokenCommand(), tenancy.Audit(a.env()), a.settingsCommand(), a.pluginCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), live.Why(a.env()), argocd.Templates(a.env()), exitCodesTopic(),
 	)
 	argocd.Complete(root)

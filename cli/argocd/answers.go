@@ -18,7 +18,6 @@ const (
 	later      = "this release has no such command yet; "
 	byApply    = later + "write the object into a file, and `capstan apply -f FILE`"
 	asManifest = "`capstan export` writes it as a manifest; `capstan apply -f FILE` takes it"
-	noSets     = "ApplicationSets are not served yet; write the Applications that it would make"
 	noMessages = "notifications are not served yet; their settings are kept: `capstan settings get --map argocd-notifications-cm`"
 )
 
@@ -61,7 +60,6 @@ func Answers() []Answer {
 		{"admin settings resource-overrides health", "`capstan app get NAME` shows the health of live objects; a script is checked when it is set"},
 		{"admin settings resource-overrides ignore-differences", "`capstan app diff NAME` shows what is ignored"},
 		{"admin settings resource-overrides ignore-resource-updates", "an update of fields that are not ours changes no result, so nothing is to be tried out"},
-		{"appset create", noSets}, {"appset delete", noSets}, {"appset generate", noSets}, {"appset get", noSets}, {"appset list", noSets},
 		{"cluster add", "a cluster is enrolled from inside, without credentials: `capstan cluster enroll NAME`"},
 		{"cluster set", later + "`capstan apply -f` takes a cluster's Secret with its labels"},
 		{"cluster rotate-auth", "agents renew their certificates by themselves; `capstan cluster revoke NAME` ends them at once"},

@@ -26,13 +26,13 @@ type completion struct{ *command.Env }
 func Names(env *command.Env, root *cobra.Command) {
 	a := completion{env}
 
-	nouns := map[string]lister{"app": listApplications, "project": listProjects, "cluster": listClusters}
+	nouns := map[string]lister{"app": listApplications, "appset": listSets, "project": listProjects, "cluster": listClusters}
 	for _, noun := range root.Commands() {
 		list, there := nouns[noun.Name()]
 		a.completeFlags(noun)
 		for _, verb := range noun.Commands() {
 			a.completeFlags(verb)
-			if there && verb.ValidArgsFunction == nil && verb.Runnable() && verb.Name() != "create" && verb.Name() != "enroll" && verb.Name() != "list" {
+			if there && verb.ValidArgsFunction == nil && verb.Runnable() && verb.Name() != "create" && verb.Name() != "generate" && verb.Name() != "enroll" && verb.Name() != "list" {
 				verb.ValidArgsFunction = a.completer(list)
 			}
 		}
@@ -73,6 +73,15 @@ func (a completion) completer(list lister) cobra.CompletionFunc {
 func listApplications(cmd *cobra.Command, api *client.Client, begin string) (out []string, err error) {
 	_, name := client.SplitName(begin)
 	l, _, err := client.Call[apimodel.ApplicationList](api.ListApplications(cmd.Context(), apimodel.ListApplicationsParams{Q: name, Fields: "items.metadata", Limit: mostNames}))
+	for _, x := range l.Items {
+		out = append(out, client.QualifiedName(x.Metadata))
+	}
+	return out, err
+}
+
+func listSets(cmd *cobra.Command, api *client.Client, begin string) (out []string, err error) {
+	_, name := client.SplitName(begin)
+	l, _, err := client.Call[apimodel.ApplicationSetList](api.ListApplicationSets(cmd.Context(), apimodel.ListApplicationSetsParams{Q: name, Limit: mostNames}))
 	for _, x := range l.Items {
 		out = append(out, client.QualifiedName(x.Metadata))
 	}

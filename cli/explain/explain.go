@@ -75,4 +75,8 @@ func capital(s string) string {
 }
 
 // Topics lists all topics: codes by number, then conditions by name.
-func Topics() []Topic { return slices.Concat(codes(), conditions()) }
+func Topics() []Topic {
+	named := slices.Concat(conditions(), setConditions())
+	slices.SortFunc(named, func(a, b Topic) int { return strings.Compare(a.Code, b.Code) })
+	return slices.Concat(codes(), named)
+}

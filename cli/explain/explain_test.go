@@ -72,6 +72,12 @@ func conditions(t *testing.T) []string {
 	for _, m := range regexp.MustCompile(`= "(\w+(?:Error|Warning))"`).FindAllStringSubmatch(string(text), -1) {
 		found[m[1]] = true
 	}
+	if text, err = os.ReadFile(filepath.Join(root, "hub", "applicationset.go")); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`Set\w+ += "(ErrorOccurred|Invalid\w+|\w+Held)"`).FindAllStringSubmatch(string(text), -1) {
+		found[m[1]] = true
+	}
 	return keys(found)
 }
 

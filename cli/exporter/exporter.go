@@ -1,6 +1,6 @@
 // Package exporter writes what a tenant has declared as manifests that Argo CD
-// and Capstan both take: settings, repositories, clusters, projects and
-// applications. It reads the hub's API page by page and writes as it reads, in
+// and Capstan both take: settings, repositories, clusters, projects,
+// applications and ApplicationSets. It reads the hub's API page by page and writes as it reads, in
 // an order that is the same for the same state. Values of secrets stand in it
 // as Withheld. The export and admin commands call it.
 package exporter
@@ -44,7 +44,7 @@ type exporter struct {
 // Run writes all manifests. An error leaves an incomplete text behind.
 func Run(ctx context.Context, api *client.Client, out io.Writer) error {
 	x := &exporter{api: api, out: out}
-	for _, step := range []func(context.Context) error{x.settings, x.hostKeys, x.repositories, x.templates, x.clusters, x.projects, x.applications} {
+	for _, step := range []func(context.Context) error{x.settings, x.hostKeys, x.repositories, x.templates, x.clusters, x.projects, x.applications, x.applicationSets} {
 		if err := step(ctx); err != nil || x.err != nil {
 			return cmp.Or(err, x.err)
 		}
@@ -260,6 +260,13 @@ func (x *exporter) projects(ctx context.Context) error {
 func (x *exporter) applications(ctx context.Context) error {
 	return importer.EachApplication(ctx, x.api, apimodel.ListApplicationsParams{Fields: "-items.status,items.operation"}, func(a apimodel.Application) error {
 		x.write(object{APIVersion: a.ApiVersion, Kind: a.Kind, Metadata: ofObject(a.Metadata), Spec: a.Spec})
+		return x.err
+	})
+}
+
+func (x *exporter) applicationSets(ctx context.Context) error {
+	return importer.EachSet(ctx, x.api, func(s apimodel.ApplicationSet) error {
+		x.write(object{APIVersion: s.ApiVersion, Kind: s.Kind, Metadata: ofObject(s.Metadata), Spec: s.Spec})
 		return x.err
 	})
 }

@@ -3,6 +3,7 @@ package importer
 import (
 	"context"
 	"encoding/json"
+	"maps"
 
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/shared/apimodel"
@@ -30,6 +31,28 @@ func Confirm(ctx context.Context, api *client.Client, namespace, name string) er
 	_, err = client.Read(api.PatchApplication(ctx, namespace, name, apimodel.PatchApplicationParams{}, apimodel.PatchApplicationJSONRequestBody{
 		Patch: string(patch), PatchType: apimodel.Merge,
 	}))
+	return err
+}
+
+// WaitingSets lists the imported ApplicationSets that wait for a confirmation.
+func WaitingSets(ctx context.Context, api *client.Client) (out []apimodel.ApplicationSet, err error) {
+	err = EachSet(ctx, api, func(x apimodel.ApplicationSet) error {
+		if x.Metadata.Annotations[Imported] == Observed {
+			out = append(out, x)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// ConfirmSet starts the automation of what an imported ApplicationSet makes from
+// now on. Applications that it has made are confirmed by themselves.
+func ConfirmSet(ctx context.Context, api *client.Client, x apimodel.ApplicationSet) error {
+	m := x.Metadata
+	m.Annotations = maps.Clone(m.Annotations)
+	m.Annotations[Imported] = Confirmed
+	_, err := client.Read(api.UpdateApplicationSet(ctx, m.Namespace, m.Name, apimodel.UpdateApplicationSetParams{IfMatch: `"` + m.ResourceVersion + `"`},
+		apimodel.ApplicationSet{ApiVersion: x.ApiVersion, Kind: x.Kind, Metadata: m, Spec: x.Spec}))
 	return err
 }
 

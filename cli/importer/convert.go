@@ -24,7 +24,7 @@ const (
 )
 
 // A class is what a document is to the hub. The classes are applied in their
-// order: settings before what they are about, applications last.
+// order: settings before what they are about, applications and their sets last.
 type class int
 
 const (
@@ -33,6 +33,7 @@ const (
 	project
 	declaration // of a repository, a credential template or a cluster
 	application
+	applicationSet // after its applications, which it takes over
 )
 
 // An Item is one document, and what became of it.
@@ -61,7 +62,7 @@ func classify(d document) (class, string) {
 	case strings.HasPrefix(version, argoGroup) && kind == "AppProject":
 		return project, ""
 	case strings.HasPrefix(version, argoGroup) && kind == "ApplicationSet":
-		return leftOut, "ApplicationSets are not served yet; the Applications that it has made are imported as they are"
+		return applicationSet, ""
 	case kind == "ConfigManagementPlugin":
 		return leftOut, "the operator of the hub declares plugins, in files of this form"
 	case strings.HasPrefix(version, argoGroup) || strings.HasPrefix(version, "argocd-image-updater."):
@@ -93,12 +94,7 @@ func (it *Item) clean() {
 			meta["annotations"] = asMap(without(a, lastApplied, "managed-by"))
 		}
 	} else if a := it.doc.annotations(); len(a) > 0 {
-		meta["annotations"] = asMap(without(a, lastApplied, argoPrefix+"refresh", argoPrefix+"hydrate"))
-	}
-	if owners, _ := it.doc.meta()["ownerReferences"].([]any); len(owners) > 0 {
-		if owner, ok := owners[0].(map[string]any); ok {
-			it.note("it was made by " + textOf(owner, "kind") + " " + textOf(owner, "name") + ", and is an Application of its own now")
-		}
+		meta["annotations"] = asMap(without(a, lastApplied, argoPrefix+"refresh", argoPrefix+"hydrate", argoPrefix+"application-set-refresh"))
 	}
 	object := maps.Clone(it.doc.object)
 	object["metadata"] = meta

@@ -12,14 +12,14 @@ import (
 	"github.com/capstan-cd/capstan/shared/apimodel"
 )
 
-// prune deletes applications, projects, repositories and credential templates
+// prune deletes sets, applications, projects, repositories and credential templates
 // that the input does not have. Objects in clusters stay. Clusters and settings
 // are never deleted: an agent would lose its connection, and a key its value.
 func (im *importer) prune(ctx context.Context) error {
 	if !im.opts.Prune {
 		return nil
 	}
-	for _, step := range []func(context.Context) error{im.pruneApplications, im.pruneProjects, im.pruneRepositories} {
+	for _, step := range []func(context.Context) error{im.pruneSets, im.pruneApplications, im.pruneProjects, im.pruneRepositories} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (im *importer) pruneApplications(ctx context.Context) error {
 	slices.Sort(keys)
 	for _, key := range keys {
 		m := im.stored[key].Metadata
-		if im.has("Application", func(it *Item) bool { return id(it.Namespace, it.Name) == key }) {
+		if im.generatedBy(im.stored[key]) || im.has("Application", func(it *Item) bool { return id(it.Namespace, it.Name) == key }) {
 			continue
 		}
 		im.remove("Application", m.Namespace, m.Name, func() error {

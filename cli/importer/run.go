@@ -62,12 +62,13 @@ type importer struct {
 	opts   Options
 	items  []*Item
 	stored map[string]apimodel.Application // applications that are there, by namespace/name
+	sets   map[string]apimodel.ApplicationSet
 }
 
 // Run imports the files. The error is of what stops the import as a whole; what
 // is wrong with one document is in the report.
 func Run(ctx context.Context, api *client.Client, in files.Input, opts Options) (Report, error) {
-	im := &importer{api: api, opts: opts, stored: map[string]apimodel.Application{}}
+	im := &importer{api: api, opts: opts, stored: map[string]apimodel.Application{}, sets: map[string]apimodel.ApplicationSet{}}
 	if err := im.read(in); err != nil {
 		return Report{}, err
 	}
@@ -121,15 +122,22 @@ func (im *importer) item(d document) *Item {
 // order has what is left out come last.
 func order(it *Item) class {
 	if it.class == leftOut {
-		return application + 1
+		return applicationSet + 1
 	}
 	return it.class
 }
 
-// load reads the applications that the hub has.
+// load reads the applications and sets that the hub has.
 func (im *importer) load(ctx context.Context) error {
-	return EachApplication(ctx, im.api, apimodel.ListApplicationsParams{}, func(x apimodel.Application) error {
+	err := EachApplication(ctx, im.api, apimodel.ListApplicationsParams{}, func(x apimodel.Application) error {
 		im.stored[id(x.Metadata.Namespace, x.Metadata.Name)] = x
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return EachSet(ctx, im.api, func(x apimodel.ApplicationSet) error {
+		im.sets[id(x.Metadata.Namespace, x.Metadata.Name)] = x
 		return nil
 	})
 }
@@ -160,9 +168,15 @@ func (im *importer) prepare(it *Item) {
 	if it.class == leftOut {
 		return
 	}
+	im.noteOwner(it)
 	it.clean()
 	it.dropOwn()
-	if it.class != application {
+	switch it.class {
+	case application:
+	case applicationSet:
+		im.prepareSet(it)
+		return
+	default:
 		return
 	}
 	now, there := im.stored[id(it.Namespace, it.Name)]

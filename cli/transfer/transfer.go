@@ -5,8 +5,6 @@ package transfer
 
 import (
 	"bufio"
-	"cmp"
-	"context"
 	"fmt"
 	"os"
 
@@ -20,7 +18,6 @@ import (
 	"github.com/capstan-cd/capstan/cli/importer"
 	"github.com/capstan-cd/capstan/cli/output"
 	"github.com/capstan-cd/capstan/cli/usage"
-	"github.com/capstan-cd/capstan/shared/apimodel"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -46,8 +43,8 @@ func AdminImport(env *command.Env) *cobra.Command {
 func (a commands) exportCommand() *cobra.Command {
 	var to string
 	c := &cobra.Command{
-		Use: "export", Short: "Write all applications, projects, repositories, clusters and settings as YAML", Args: usage.Exactly(),
-		Long:    "Write all applications, projects, repositories, clusters and settings as YAML.\n\nArgo CD and Capstan take the text. Equal states have equal texts. Values of secrets are\nnot in it: each stands as \"" + exporter.Withheld + "\", and importing it leaves the stored value as it is.",
+		Use: "export", Short: "Write all applications, ApplicationSets, projects, repositories, clusters and settings as YAML", Args: usage.Exactly(),
+		Long:    "Write all applications, ApplicationSets, projects, repositories, clusters and settings as YAML.\n\nArgo CD and Capstan take the text. Equal states have equal texts. Values of secrets are\nnot in it: each stands as \"" + exporter.Withheld + "\", and importing it leaves the stored value as it is.",
 		Example: "  capstan export > backup.yaml\n  capstan export --out backup.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			api, err := a.Client()
@@ -189,89 +186,4 @@ func (a commands) adviseImport(r importer.Report) {
 	if r.Observed > 0 && !r.DryRun {
 		a.Note("%d applications are only observed. `capstan import list` shows them, `capstan import confirm` starts their automation.", r.Observed)
 	}
-}
-
-func (a commands) importList() *cobra.Command {
-	return a.Plain("list", "List imported applications that wait for a confirmation", "  capstan import list\n  capstan import list -o name", func(cmd *cobra.Command, api *client.Client) error {
-		all, err := importer.Waiting(cmd.Context(), api)
-		if err != nil {
-			return err
-		}
-		return a.printWaiting(all)
-	})
-}
-
-func (a commands) printWaiting(all []apimodel.Application) error {
-	t := output.Table{Head: []string{"NAME", "SYNC", "HEALTH", "IF CONFIRMED"}}
-	for _, x := range all {
-		name := client.QualifiedName(x.Metadata)
-		t.Rows = append(t.Rows, []string{name, string(x.Status.Sync.Status), string(x.Status.Health.Status), importer.Consequence(x)})
-		t.Names = append(t.Names, "application/"+name)
-	}
-	return a.PrintValue(struct {
-		Items []apimodel.Application `json:"items"`
-	}{all}, t)
-}
-
-func (a commands) importConfirm() *cobra.Command {
-	var all, yes bool
-	c := &cobra.Command{
-		Use: "confirm [APPLICATION…]", Short: "Start the automation of imported applications", Args: cobra.ArbitraryArgs,
-		Example: "  capstan import confirm shop\n  capstan import confirm --all --yes",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if all == (len(args) > 0) {
-				return usage.Errorf("expected names of applications, or --all")
-			}
-			api, err := a.Client()
-			if err != nil {
-				return err
-			}
-			waiting, err := importer.Waiting(cmd.Context(), api)
-			if err == nil && !all {
-				waiting, err = chosen(waiting, args)
-			}
-			if err != nil {
-				return err
-			}
-			return a.confirmAll(cmd.Context(), api, waiting, yes)
-		},
-	}
-	c.Flags().BoolVar(&all, "all", false, "confirm all that wait")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	return c
-}
-
-// confirmAll shows what a confirmation does, asks, and confirms.
-func (a commands) confirmAll(ctx context.Context, api *client.Client, waiting []apimodel.Application, yes bool) error {
-	if err := a.printWaiting(waiting); err != nil || len(waiting) == 0 {
-		return err
-	}
-	if err := a.Confirm(yes, fmt.Sprintf("Start the automation of %d applications?", len(waiting))); err != nil {
-		return err
-	}
-	failed := exit.Failures{Total: len(waiting)}
-	for _, x := range waiting {
-		if err := importer.Confirm(ctx, api, x.Metadata.Namespace, x.Metadata.Name); err != nil {
-			a.Note("capstan: application %s: %s", client.QualifiedName(x.Metadata), exit.Say(err))
-			failed.Add(exit.Of(err))
-		}
-	}
-	return failed.Err("applications", "were not confirmed")
-}
-
-// chosen returns the applications of some names.
-func chosen(waiting []apimodel.Application, names []string) (out []apimodel.Application, err error) {
-	for _, given := range names {
-		namespace, name := client.SplitName(given)
-		found := false
-		for _, x := range waiting {
-			if x.Metadata.Name == name && cmp.Or(x.Metadata.Namespace, "argocd") == namespace {
-				out, found = append(out, x), true
-			}
-		}
-		if !found {
-			return nil, fault.With(fault.New(fault.Missing, "no application %q waits for a confirmation", given), "", "see `capstan import list`")
-		}
-	}
-	return out, nil
 }
