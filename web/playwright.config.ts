@@ -28,7 +28,18 @@ const apart = [
   'states',
   'day',
 ];
-const usual = ['account', 'list', 'application', 'places', 'rights', 'docs', 'language', 'accessibility', 'hostile'];
+const usual = [
+  'account',
+  'list',
+  'application',
+  'places',
+  'sets',
+  'rights',
+  'docs',
+  'language',
+  'accessibility',
+  'hostile',
+];
 const order = process.env['CAPSTAN_SPECS']?.split(',') ?? usual;
 
 const forgotten = readdirSync(join(import.meta.dirname, 'e2e')).filter(

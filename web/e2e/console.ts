@@ -152,7 +152,7 @@ export const row = (page: Page, name: string) =>
 export const fact = (page: Page, label: string) => page.getByRole('group', { name: label, exact: true });
 export const openTab = (page: Page, name: string) => page.getByRole('tab', { name }).click();
 export const place = (page: Page, name: string) =>
-  page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name }).click();
+  page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name, exact: true }).click();
 
 /** Opens an application as a person does: by a search in the list. */
 export async function open(page: Page, name: string) {

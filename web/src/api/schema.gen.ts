@@ -1383,6 +1383,146 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/applicationsets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists ApplicationSets
+         * @description All conditions must hold. The numbers count what the caller may see.
+         */
+        get: operations["listApplicationSets"];
+        put?: never;
+        /**
+         * Creates an ApplicationSet
+         * @description It needs the right to create the set, and the one to create applications
+         *     in its project. With `dryRun` everything is checked and nothing stored;
+         *     `generate` says which applications there would be.
+         */
+        post: operations["createApplicationSet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applicationsets/generate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Says which applications a set would generate and what that changes, and stores nothing
+         * @description The generators are run as the hub runs them, with the checks, rights and
+         *     limits of the write. The set need not be stored. Applications that would
+         *     be deleted count as held where there are too many of them.
+         */
+        post: operations["generateApplicationSet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applicationsets/{namespace}/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns one ApplicationSet */
+        get: operations["getApplicationSet"];
+        /** Replaces an ApplicationSet's spec, labels, annotations and finalizers */
+        put: operations["updateApplicationSet"];
+        post?: never;
+        /** Deletes an ApplicationSet, with the applications that it has generated if cascade */
+        delete: operations["deleteApplicationSet"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applicationsets/{namespace}/{name}/refresh": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Runs the generators of an ApplicationSet again */
+        post: operations["refreshApplicationSet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applicationsets/{namespace}/{name}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Consents to the deletion of applications that is held
+         * @description The consent counts for the list whose digest it names, as
+         *     `status.capstan.held` shows it. For another list the answer is 409. It
+         *     needs the right to delete applications of the project of the set, too.
+         */
+        post: operations["approveApplicationSet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applicationsets/{namespace}/{name}/tree": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the applications of an ApplicationSet that the caller may see, as a tree */
+        get: operations["getApplicationSetTree"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applicationsets/{namespace}/{name}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns what happened to an ApplicationSet, newest first */
+        get: operations["getApplicationSetEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/resources": {
         parameters: {
             query?: never;
@@ -1904,7 +2044,7 @@ export interface paths {
         put?: never;
         /**
          * Accepts a stream of YAML or JSON documents and creates or changes the objects in it
-         * @description Application, AppProject, and Secrets labelled
+         * @description Application, ApplicationSet, AppProject, and Secrets labelled
          *     argocd.argoproj.io/secret-type (repository, repo-creds, cluster) are
          *     accepted, also as application/json. Each document has its own result; one that is refused does not
          *     stop the others. The rights are those of each object.
@@ -1927,8 +2067,8 @@ export interface paths {
          * Follows the changes of the tenant as server-sent events
          * @description Each event has an id, which is the cursor to continue from
          *     (`Last-Event-ID` or `cursor`). Event names: `application` (data is a
-         *     StreamEvent with the object), `resources`, `operation`, `cluster`,
-         *     `repository`, `project` (data is a StreamEvent), and `reset`: the
+         *     StreamEvent with the object), `applicationset`, `resources`, `operation`,
+         *     `cluster`, `repository`, `project` (data is a StreamEvent), and `reset`: the
          *     cursor is too old, or what the caller may see has changed much: list
          *     again and follow from the list's cursor. A lost right removes objects
          *     (`gone`), a new one brings them. An
@@ -3032,7 +3172,7 @@ export interface components {
         QuotaItem: {
             /** @description It is a rate; nothing is counted. */
             rate?: boolean;
-            /** @description applications, clusters, repositories, users, tokens, storageBytes, rendersPerMinute or requestsPerMinute. */
+            /** @description applications, clusters, repositories, users, tokens, storageBytes, applicationSets, applicationsPerSet, rendersPerMinute or requestsPerMinute. */
             quota: string;
             /**
              * Format: int64
@@ -3184,6 +3324,8 @@ export interface components {
             labels?: components["schemas"]["StringMap"];
             annotations?: components["schemas"]["StringMap"];
             finalizers?: string[];
+            /** @description The ApplicationSet that generates it. What a write says here is ignored. */
+            ownerReferences?: components["schemas"]["OwnerReference"][];
             uid?: string;
             resourceVersion?: string;
             /** Format: int64 */
@@ -3420,6 +3562,7 @@ export interface components {
             /** @description The operation in progress waits until a person approves what it deletes. */
             awaitsApproval?: boolean;
             parent?: components["schemas"]["ParentApplication"];
+            applicationSet?: components["schemas"]["ParentSet"];
         };
         /**
          * @description Why sync and health are not current; absent: they are. While the agent
@@ -3459,6 +3602,216 @@ export interface components {
          * @enum {string}
          */
         HeadlineState: "Deleting" | "Stale" | "SyncFailed" | "Degraded" | "SourceError" | "AwaitingApproval" | "Syncing" | "NotDeployed" | "Missing" | "Paused" | "Progressing" | "OutOfSync" | "Suspended" | "Unknown" | "Healthy";
+        /** @description As given; fields that are not listed here come back unchanged. */
+        ApplicationSetSpec: {
+            goTemplate?: boolean;
+            generators?: {
+                [key: string]: unknown;
+            }[] | null;
+            template?: {
+                metadata?: {
+                    [key: string]: unknown;
+                };
+                spec?: {
+                    [key: string]: unknown;
+                };
+            } & {
+                [key: string]: unknown;
+            };
+            templatePatch?: string;
+            syncPolicy?: {
+                preserveResourcesOnDeletion?: boolean;
+                applicationsSync?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            strategy?: {
+                type?: string;
+                deletionOrder?: string;
+                rollingSync?: {
+                    steps?: components["schemas"]["RolloutStep"][];
+                } & {
+                    [key: string]: unknown;
+                };
+            } & {
+                [key: string]: unknown;
+            };
+        } & {
+            [key: string]: unknown;
+        };
+        RolloutStep: {
+            matchExpressions?: ({
+                key: string;
+                operator: string;
+                values?: string[];
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description A number, or a percentage such as 25%. */
+            maxUpdate?: unknown;
+        } & {
+            [key: string]: unknown;
+        };
+        ApplicationSet: {
+            /** @description argoproj.io/v1alpha1 */
+            apiVersion: string;
+            /** @description ApplicationSet */
+            kind: string;
+            metadata: components["schemas"]["Metadata"];
+            spec: components["schemas"]["ApplicationSetSpec"];
+            status?: components["schemas"]["ApplicationSetStatus"];
+            /** @description Of the write that answered this. */
+            warnings?: string[];
+        };
+        ApplicationSetList: {
+            apiVersion: string;
+            kind: string;
+            metadata: {
+                /** @description The cursor of the next page; absent: this is the last. */
+                continue?: string;
+            };
+            cursor: components["schemas"]["StreamCursor"];
+            items: components["schemas"]["ApplicationSet"][];
+            /** @description How many sets the list has on all pages. */
+            total: number;
+        };
+        /** @description What is known of a set. It is the hub's; what a write says here is ignored. */
+        ApplicationSetStatus: {
+            conditions?: components["schemas"]["ApplicationSetCondition"][];
+            /** @description With a rolling sync, how far each application is; not in lists. */
+            applicationStatus?: components["schemas"]["RolloutState"][];
+            /** @description Its applications that the caller may see, at most as many as the setting applicationsetcontroller.status.max.resources.count; not in lists. */
+            resources?: components["schemas"]["TopResource"][];
+            /**
+             * Format: int64
+             * @description How many applications it has.
+             */
+            resourcesCount?: number;
+            health?: {
+                status: components["schemas"]["HealthStatusCode"];
+                message?: string;
+                /** Format: date-time */
+                lastTransitionTime?: string;
+            };
+            capstan?: components["schemas"]["SetHubStatus"];
+        };
+        ApplicationSetCondition: {
+            /** @description ErrorOccurred, ParametersGenerated, ResourcesUpToDate, RolloutProgressing, InvalidRolloutConfig or DeletionHeld. */
+            type: string;
+            /** @enum {string} */
+            status: "True" | "False" | "Unknown";
+            reason: string;
+            message: string;
+            /** Format: date-time */
+            lastTransitionTime?: string;
+        };
+        RolloutState: {
+            application: string;
+            /** @enum {string} */
+            status: "Waiting" | "Pending" | "Progressing" | "Healthy";
+            /** @description From 1; -1 for an application of no step, which the rollout never syncs. */
+            step: string;
+            message: string;
+            targetRevisions?: string[];
+            /** Format: date-time */
+            lastTransitionTime?: string;
+        };
+        /** @description What Capstan knows beyond Argo CD's status. */
+        SetHubStatus: {
+            id: string;
+            /** @description Of what it generates; `*`: its template decides for each application. */
+            project: string;
+            /** Format: int64 */
+            generation: number;
+            /**
+             * Format: int64
+             * @description The generation that the status is of.
+             */
+            observedGeneration?: number;
+            /**
+             * Format: date-time
+             * @description When its generators were run last without an error.
+             */
+            generatedAt?: string;
+            deleting?: boolean;
+            held?: components["schemas"]["HeldDeletion"];
+            parent?: components["schemas"]["ParentApplication"];
+            /** @description How many of its applications that the caller may see have each health; not in lists. */
+            counts?: {
+                [key: string]: number;
+            };
+        };
+        /** @description Applications that its generators no longer have, and that are too many to be deleted without consent. */
+        HeldDeletion: {
+            /** @description Of exactly these applications. A consent names it. */
+            digest: string;
+            /** Format: date-time */
+            since: string;
+            /** @description By namespace/name: at most 1,000 that the caller may see. */
+            applications: string[];
+            /** @description How many would be deleted. */
+            count: number;
+            /** @description How many the set has. */
+            of: number;
+            /** @description How many may be deleted without consent. */
+            limit: number;
+            /** @description Who has agreed; absent: nobody has. */
+            consentedBy?: string;
+            /** Format: date-time */
+            consentedAt?: string;
+        };
+        ApproveApplicationSet: {
+            /** @description The `digest` of what is held. */
+            digest: string;
+        };
+        ApplicationSetPreview: {
+            /** @description There is a set of that name; it would be changed. */
+            exists: boolean;
+            /** @description By name; unchanged ones too. */
+            items: components["schemas"]["PreviewedApplication"][];
+            /** @description The applications that there would be, as Argo CD's clients read them. */
+            applications: components["schemas"]["Application"][];
+            /** @description How many there are of each action, and among them how many have a problem or would be held. */
+            counts: {
+                create: number;
+                update: number;
+                delete: number;
+                held: number;
+                unchanged: number;
+                problems: number;
+            };
+            warnings?: string[];
+        };
+        PreviewedApplication: {
+            namespace: string;
+            /** @description Empty where a parameter set gave no name. */
+            name: string;
+            /** @enum {string} */
+            action: "create" | "update" | "delete" | "unchanged";
+            before?: components["schemas"]["AnyObject"];
+            after?: components["schemas"]["AnyObject"];
+            /** @description What its template was filled with. */
+            parameters?: {
+                [key: string]: unknown;
+            };
+            /** @description Why it would not happen. */
+            problem?: string;
+            /** @description The deletion would wait for consent. */
+            held?: boolean;
+        };
+        OwnerReference: {
+            apiVersion: string;
+            kind: string;
+            name: string;
+            uid?: string;
+            controller?: boolean;
+            blockOwnerDeletion?: boolean;
+        };
+        /** @description The ApplicationSet that generates this application. */
+        ParentSet: {
+            namespace: string;
+            name: string;
+        };
         /** @description The application that renders this one (app of apps). */
         ParentApplication: {
             namespace: string;
@@ -3648,7 +4001,7 @@ export interface components {
             operationId?: string;
             awaitsApproval?: boolean;
             deleting?: boolean;
-            /** @description The application that renders it. */
+            /** @description The application that renders it, or the ApplicationSet that generates it. */
             owner?: string;
             /** @description The annotations of the notice that people have put on it. */
             notice?: {
@@ -4327,13 +4680,14 @@ export interface components {
         };
         StreamEvent: {
             /** @enum {string} */
-            kind: "application" | "resources" | "operation" | "cluster" | "repository" | "project" | "detail" | "reset" | "alive";
+            kind: "application" | "applicationset" | "resources" | "operation" | "cluster" | "repository" | "project" | "detail" | "reset" | "alive";
             id: string;
             namespace?: string;
             name?: string;
             gone?: boolean;
             application?: components["schemas"]["Application"];
             row?: components["schemas"]["ApplicationRow"];
+            applicationSet?: components["schemas"]["ApplicationSet"];
             cluster?: components["schemas"]["Cluster"];
             repository?: components["schemas"]["Repository"];
             operation?: components["schemas"]["OperationState"];
@@ -4749,6 +5103,16 @@ export interface components {
                 "application/json": components["schemas"]["Application"];
             };
         };
+        /** @description The ApplicationSet. */
+        ApplicationSetAnswer: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["ApplicationSet"];
+            };
+        };
         /** @description The settings as they are now. */
         SettingsAnswer: {
             headers: {
@@ -4791,7 +5155,7 @@ export interface components {
          *     query does not have (any more) comes as `gone`.
          */
         ApplicationQuery: string;
-        /** @description The namespace of the application; `argocd` unless it says otherwise. */
+        /** @description The namespace of the object; `argocd` unless it says otherwise. */
         PathNamespace: string;
         PathName: string;
         PathUsername: string;
@@ -7322,6 +7686,8 @@ export interface operations {
                 labels?: string;
                 /** @description Any of these repositories, by URL: a source of the application names one of them. */
                 repo?: string[];
+                /** @description Those that this ApplicationSet generates, as namespace/name; argocd is the namespace of a bare name. */
+                applicationSet?: string;
                 /**
                  * @description A query such as `health:degraded project:shop -cluster:prod "text"`. Terms
                  *     of one field are alternatives, different fields must hold together, and
@@ -7442,6 +7808,277 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ApplicationPreview"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listApplicationSets: {
+        parameters: {
+            query?: {
+                /** @description Any of these projects; `*` has the sets whose project is templated. */
+                project?: string[];
+                /** @description The same as project, by Argo CD's name. */
+                projects?: string[];
+                /** @description Any of these namespaces. */
+                namespace?: string[];
+                /** @description The same as namespace, by Argo CD's name. */
+                appsetNamespace?: string;
+                health?: components["schemas"]["HealthStatusCode"][];
+                /** @description Part of the name, any case. */
+                q?: string;
+                /** @description A label selector: `a=b,c!=d,e in (f,g),h,!i`. */
+                labels?: string;
+                /** @description The same as labels, by Argo CD's name. */
+                selector?: string;
+                limit?: number;
+                /** @description The `metadata.continue` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page, by namespace and name. What a set has generated is left out of its status. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApplicationSetList"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    createApplicationSet: {
+        parameters: {
+            query?: {
+                /** @description Change the set if it exists. That needs the right to update it. */
+                upsert?: boolean;
+                /** @description Check everything, store nothing. */
+                dryRun?: boolean;
+            };
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApplicationSet"];
+            };
+        };
+        responses: {
+            200: components["responses"]["ApplicationSetAnswer"];
+            201: components["responses"]["ApplicationSetAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    generateApplicationSet: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApplicationSet"];
+            };
+        };
+        responses: {
+            /** @description What it would generate. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApplicationSetPreview"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getApplicationSet: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["ApplicationSetAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    updateApplicationSet: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The ETag of the object as it was read; another one now answers 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApplicationSet"];
+            };
+        };
+        responses: {
+            200: components["responses"]["ApplicationSetAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteApplicationSet: {
+        parameters: {
+            query?: {
+                /** @description Whether its applications go too. With false they stay, and no longer belong to a set. Absent: they go. */
+                cascade?: boolean;
+                /** @description The policy of a Kubernetes client: orphan is the same as cascade=false, the others as cascade=true. */
+                propagationPolicy?: "foreground" | "background" | "orphan";
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The deletion is under way; the set is gone when its applications are. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApplicationSet"];
+                };
+            };
+            /** @description The set is gone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    refreshApplicationSet: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It happens as soon as possible; `status.capstan.generatedAt` is the time of the last one. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    approveApplicationSet: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApproveApplicationSet"];
+            };
+        };
+        responses: {
+            202: components["responses"]["ApplicationSetAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getApplicationSetTree: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tree as nodes; `parent` is the uid of the set. At most 5,000. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tree"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getApplicationSetEvents: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description At most 500 events. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["KubernetesEvent"][];
+                    };
                 };
             };
             default: components["responses"]["ErrorAnswer"];
@@ -7613,7 +8250,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7633,7 +8270,7 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7661,7 +8298,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7696,7 +8333,7 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7717,7 +8354,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7740,7 +8377,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7760,7 +8397,7 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7784,7 +8421,7 @@ export interface operations {
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7808,7 +8445,7 @@ export interface operations {
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7845,7 +8482,7 @@ export interface operations {
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7869,7 +8506,7 @@ export interface operations {
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7892,7 +8529,7 @@ export interface operations {
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7915,7 +8552,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7940,7 +8577,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -7968,7 +8605,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
                 revision: string;
@@ -7997,7 +8634,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
                 revision: string;
@@ -8026,7 +8663,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
                 revision: string;
@@ -8055,7 +8692,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
                 revision: string;
@@ -8087,7 +8724,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -8145,7 +8782,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -8197,7 +8834,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
                 podName: string;
@@ -8241,7 +8878,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -8276,7 +8913,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -8312,7 +8949,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -8340,7 +8977,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -8372,7 +9009,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -8409,7 +9046,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -8438,7 +9075,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -9162,7 +9799,7 @@ export interface operations {
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -9186,7 +9823,7 @@ export interface operations {
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -9220,7 +9857,7 @@ export interface operations {
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -9257,7 +9894,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -9327,7 +9964,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -9355,7 +9992,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -9378,7 +10015,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -9406,7 +10043,7 @@ export interface operations {
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -9433,7 +10070,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -9554,7 +10191,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };
@@ -9584,7 +10221,7 @@ export interface operations {
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
-                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                /** @description The namespace of the object; `argocd` unless it says otherwise. */
                 namespace: components["parameters"]["PathNamespace"];
                 name: components["parameters"]["PathName"];
             };

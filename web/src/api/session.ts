@@ -40,6 +40,7 @@ const verbs: Record<string, string> = {
 const things: Record<string, string> = {
   accounts: t('accounts'),
   applications: t('applications'),
+  applicationsets: t('ApplicationSets'),
   audit: t('the audit log'),
   certificates: t('certificates'),
   clusters: t('clusters'),

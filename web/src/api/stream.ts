@@ -4,6 +4,7 @@ import { under } from './root';
 
 const kinds: StreamEvent['kind'][] = [
   'application',
+  'applicationset',
   'resources',
   'operation',
   'cluster',

@@ -436,3 +436,92 @@ test('UX-A11-5 the language is chosen on the sign-in page and in the menu of the
   fireEvent.click(await screen.findByRole('button', { name: 'Account' }));
   await screen.findByRole('menuitemradio', { name: '日本語' });
 });
+
+const everything = { resource: '*', action: '*', all: true, projects: [] };
+const fleet = {
+  apiVersion: 'argoproj.io/v1alpha1',
+  kind: 'ApplicationSet',
+  metadata: { name: 'fleet', namespace: 'argocd', resourceVersion: '7' },
+  spec: { generators: [{ clusters: {} }] },
+  status: {
+    health: { status: 'Degraded', message: 'a generator failed' },
+    resourcesCount: 3,
+    resources: [{ version: 'v1alpha1', kind: 'Application', namespace: 'argocd', name: 'fleet-a', status: 'Synced' }],
+    conditions: [{ type: 'ErrorOccurred', status: 'True', reason: 'x', message: 'the repository cannot be read' }],
+    capstan: { id: 'x', project: 'default', generation: 1 },
+  },
+};
+
+test('ASET-23(part) the list of ApplicationSets says what is wrong with each, and that there is none', async () => {
+  answers = {
+    'GET /api/v1/me': { status: 200, body: { ...me, permissions: [everything] } },
+    'GET /api/v1/applicationsets': { status: 200, body: { items: [fleet], total: 1, cursor: '1', metadata: {} } },
+  };
+  show('/applicationsets');
+  await screen.findByText('1 ApplicationSet');
+  screen.getByText('The repository cannot be read.');
+  const link = screen.getByRole<HTMLAnchorElement>('link', { name: 'fleet' });
+  expect(link.getAttribute('href')).toBe('/applicationsets/argocd/fleet');
+  fireEvent.click(screen.getByText('Tiles'));
+  await screen.findByText('3 applications');
+  answers['GET /api/v1/applicationsets'] = { status: 200, body: { items: [], total: 0, cursor: '1', metadata: {} } };
+  fireEvent.change(screen.getByLabelText('Search ApplicationSets'), { target: { value: 'none' } });
+  await screen.findByText('No ApplicationSet matches the search.');
+});
+
+test('ASET-23(part) consent to a held deletion is for the list that is shown, and takes the name of the set', async () => {
+  const held = {
+    digest: 'd1',
+    since: '2026-01-01T00:00:00Z',
+    applications: ['argocd/fleet-a'],
+    count: 1,
+    of: 3,
+    limit: 0,
+  };
+  const status = { ...fleet.status, capstan: { ...fleet.status.capstan, held } };
+  answers = {
+    'GET /api/v1/me': { status: 200, body: { ...me, permissions: [everything] } },
+    'GET /api/v1/applicationsets/argocd/fleet': { status: 200, body: { ...fleet, status } },
+    'POST /api/v1/applicationsets/argocd/fleet/approve': { status: 202, body: fleet },
+  };
+  show('/applicationsets/argocd/fleet');
+  await screen.findByText('1 of 3 applications would be deleted, and wait for consent');
+  fireEvent.click(screen.getByRole('button', { name: 'Delete them …' }));
+  const run = await screen.findByRole<HTMLButtonElement>('button', { name: 'Delete 1 application' });
+  expect(run.disabled).toBe(true);
+  fireEvent.change(screen.getByLabelText('Type fleet to go on'), { target: { value: 'fleet' } });
+  answers['GET /api/v1/applicationsets/argocd/fleet'] = { status: 200, body: fleet };
+  fireEvent.click(run);
+  await waitFor(() => expect(screen.queryByText(/wait for consent/)).toBeNull());
+  const sentBody = sent.find((s) => s.path === 'POST /api/v1/applicationsets/argocd/fleet/approve')?.body;
+  expect(JSON.parse(sentBody ?? '')).toEqual({ digest: 'd1' });
+});
+
+test('UX-PRO-4(part) a set is saved after a preview, and with deletions after a question', async () => {
+  const item = (name: string, action: string) => ({ namespace: 'argocd', name, action });
+  const counts = { create: 1, update: 0, delete: 1, unchanged: 0, problems: 0, held: 0 };
+  answers = {
+    'GET /api/v1/me': { status: 200, body: { ...me, permissions: [everything] } },
+    'POST /api/v1/applicationsets/generate': {
+      status: 200,
+      body: { exists: true, items: [item('new', 'create'), item('old', 'delete')], applications: [], counts },
+    },
+    'POST /api/v1/applicationsets': { status: 201, body: fleet },
+    'GET /api/v1/applicationsets/argocd/fleet': { status: 200, body: fleet },
+  };
+  show('/applicationsets/new');
+  const create = await screen.findByRole('button', { name: 'Create' });
+  expect(create.getAttribute('aria-disabled')).toBe('true');
+  fireEvent.click(screen.getAllByRole('button', { name: 'Preview' }).at(-1) ?? create);
+  await screen.findByText('1 created, 0 changed, 1 deleted');
+  expect(sent.some((s) => s.path === 'POST /api/v1/applicationsets')).toBe(false);
+  fireEvent.click(screen.getByRole('button', { name: 'Create' }));
+  await screen.findByText('None of the applications that there are stays.');
+  const run = screen.getByRole<HTMLButtonElement>('button', { name: 'Save and delete' });
+  expect(run.disabled).toBe(true);
+  fireEvent.change(screen.getByLabelText('Type fleet to go on'), { target: { value: 'fleet' } });
+  fireEvent.click(run);
+  await waitFor(() => expect(window.location.pathname).toBe('/applicationsets/argocd/fleet'));
+  const made: unknown = JSON.parse(sent.find((s) => s.path === 'POST /api/v1/applicationsets')?.body ?? '');
+  expect(made).toMatchObject({ kind: 'ApplicationSet', metadata: { name: 'fleet' } });
+});

@@ -5,6 +5,7 @@ import { type Details, detailed, shownApplication } from '../api/detail';
 import { follow } from '../api/stream';
 import { type AppKey, appFilters, appQueries, putDetails } from '../features/apps/api';
 import { listFilters, patched, type RowPage } from '../features/apps/list/api';
+import { setFilters } from '../features/apps/sets/keys';
 import { clusterQueries } from '../features/clusters/api';
 import { projectQueries } from '../features/projects/api';
 import { repositoryQueries } from '../features/repositories/api';
@@ -54,6 +55,7 @@ export function useLive(cursor: string | undefined): Liveness {
           due = undefined;
           read = Date.now();
           void client.invalidateQueries(listFilters.each());
+          void client.invalidateQueries(setFilters.shown());
         },
         Math.max(settle, read + seldom - Date.now()),
       );
@@ -90,6 +92,10 @@ export function useLive(cursor: string | undefined): Liveness {
         if (e.kind === 'project') {
           void client.invalidateQueries(projectQueries.list());
           void client.invalidateQueries(appFilters.windows());
+        }
+        if (e.kind === 'applicationset') {
+          void client.invalidateQueries(setFilters.each());
+          continue;
         }
         if (e.kind === 'repository') void client.invalidateQueries(repositoryQueries.list());
         if (e.row) touched.add(`${e.row.namespace}/${e.row.name}`);

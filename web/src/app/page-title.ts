@@ -5,6 +5,7 @@ import { t } from '../texts';
 const places = new Map([
   ['overview', t('Overview')],
   ['applications', t('Applications')],
+  ['applicationsets', t('ApplicationSets')],
   ['clusters', t('Clusters')],
   ['resources', t('Resources')],
   ['repositories', t('Repositories')],
@@ -19,8 +20,12 @@ const places = new Map([
 /** The title of a page, as tabs and the history of a browser show it: the innermost first. */
 export function pageTitle(path: string, tenant: string): string {
   const [place = '', ...inner] = path.split('/').filter(Boolean).map(decodeURIComponent);
-  if (path === '/applications/new') return [t('New application'), tenant, 'Capstan'].filter(Boolean).join(' · ');
-  const word = inner.at(-1) ?? places.get(place) ?? place;
+  const word =
+    ((path === '/applications/new' && t('New application')) ||
+      (path === '/applicationsets/new' && t('New ApplicationSet')) ||
+      inner.at(-1)) ??
+    places.get(place) ??
+    place;
   return [word, tenant, 'Capstan'].filter(Boolean).join(' · ');
 }
 

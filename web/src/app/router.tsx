@@ -16,6 +16,7 @@ import { isArgo } from '../features/apps/argo-address';
 import type { Beginning } from '../features/apps/edit/document';
 import { listSearch, translated } from '../features/apps/list/search';
 import { appSearch } from '../features/apps/search';
+import type { ListSearch, SetSearch } from '../features/apps/sets/search';
 import { SignInPage } from '../features/login/sign-in-page';
 import { objectSearch } from '../features/objects/search';
 import { NoPage, Problem } from '../ui/states';
@@ -37,6 +38,9 @@ const PlatformPage = lazyRouteComponent(() => import('../features/platform/platf
 const ProjectList = lazyRouteComponent(() => import('../features/projects/project-list'), 'ProjectList');
 const ProjectPage = lazyRouteComponent(() => import('../features/projects/project-page'), 'ProjectPage');
 const RepositoryList = lazyRouteComponent(() => import('../features/repositories/repository-list'), 'RepositoryList');
+const SetList = lazyRouteComponent(() => import('../features/apps/sets/set-list'), 'SetList');
+const SetPage = lazyRouteComponent(() => import('../features/apps/sets/set-page'), 'SetPage');
+const NewSet = lazyRouteComponent(() => import('../features/apps/sets/write'), 'NewSet');
 const SettingsPage = lazyRouteComponent(() => import('../features/settings/settings-page'), 'SettingsPage');
 
 /** Loads all pages, for tests that wait for none. */
@@ -56,6 +60,9 @@ export const loadPages = () =>
       ProjectList,
       ProjectPage,
       RepositoryList,
+      SetList,
+      SetPage,
+      NewSet,
       SettingsPage,
     ].map((page) => page.preload?.()),
   );
@@ -176,6 +183,24 @@ export function makeRouter(queries: QueryClient) {
       });
     },
   });
+  const sets = createRoute({
+    getParentRoute: () => shell,
+    path: '/applicationsets',
+    validateSearch: (s: Record<string, unknown>): ListSearch => words(s, ['q', 'project', 'health', 'view']),
+    component: SetList,
+  });
+  const newSet = createRoute({
+    getParentRoute: () => shell,
+    path: '/applicationsets/new',
+    validateSearch: (s: Record<string, unknown>): SetSearch => words(s, ['show']),
+    component: NewSet,
+  });
+  const set = createRoute({
+    getParentRoute: () => shell,
+    path: '/applicationsets/$namespace/$name',
+    validateSearch: (s: Record<string, unknown>): SetSearch => words(s, ['tab', 'ask', 'view', 'find', 'show']),
+    component: SetPage,
+  });
   const clusters = createRoute({
     getParentRoute: () => shell,
     path: '/clusters',
@@ -255,6 +280,9 @@ export function makeRouter(queries: QueryClient) {
         create,
         app,
         bare,
+        sets,
+        newSet,
+        set,
         projects,
         project,
         clusters,

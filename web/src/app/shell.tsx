@@ -11,6 +11,7 @@ import {
   IconServer2,
   IconSettings,
   IconStack2,
+  IconTemplate,
   IconUserCircle,
 } from '@tabler/icons-react';
 import { useMutation, useQuery } from '@tanstack/react-query';
@@ -35,6 +36,7 @@ import { ThemeItems } from './theme-menu';
 const places = [
   { to: '/overview', label: t('Overview'), icon: IconHome },
   { to: '/applications', label: t('Applications'), icon: IconApps },
+  { to: '/applicationsets', label: t('ApplicationSets'), icon: IconTemplate, right: 'applicationsets' },
   { to: '/clusters', label: t('Clusters'), icon: IconServer2 },
   { to: '/resources', label: t('Resources'), icon: IconStack2, feature: 'resources' },
   { to: '/repositories', label: t('Repositories'), icon: IconGitBranch },
@@ -78,7 +80,7 @@ export function Shell() {
             .map((p) => (
               <Fragment key={p.to}>
                 {'heading' in p && <h2>{p.heading}</h2>}
-                <Link to={p.to} aria-current={path.startsWith(p.to) ? 'page' : undefined}>
+                <Link to={p.to} aria-current={path === p.to || path.startsWith(`${p.to}/`) ? 'page' : undefined}>
                   <p.icon size={16} stroke={1.75} aria-hidden />
                   {p.label}
                   {p.to === '/applications' && total !== undefined && (
@@ -119,6 +121,12 @@ export function Shell() {
   );
 }
 
+/** Pages below a place that are no objects of it. */
+const named = new Map([
+  ['/applications/new', t('New application')],
+  ['/applicationsets/new', t('New ApplicationSet')],
+]);
+
 /** Pages that the navigation does not have. */
 const others = [{ to: '/account', label: t('Your account') }] as const;
 
@@ -149,9 +157,7 @@ function Crumbs({ path, tenant }: { path: string; tenant: string }) {
       {inner && (
         <li>
           <IconChevronRight size={14} aria-hidden />
-          <span aria-current="page">
-            {path === '/applications/new' ? t('New application') : decodeURIComponent(inner)}
-          </span>
+          <span aria-current="page">{named.get(path) ?? decodeURIComponent(inner)}</span>
         </li>
       )}
     </ol>

@@ -13,6 +13,8 @@ const names: Record<string, string> = {
   users: t('Members'),
   tokens: t('Tokens'),
   storageBytes: t('Storage'),
+  applicationSets: t('ApplicationSets'),
+  applicationsPerSet: t('Applications of an ApplicationSet'),
   rendersPerMinute: t('Renders in a minute'),
   requestsPerMinute: t('Requests in a minute'),
 };

@@ -82,6 +82,7 @@ export const frame = {
   'Reconnecting to the hub. What you see is as of {{time}}.':
     'ハブに再接続しています。表示内容は {{time}} 時点のものです。',
   'Reconnecting …': '再接続中…',
+  'Applications of an ApplicationSet': 'ApplicationSetのアプリケーション数',
   'Renders in a minute': '1分あたりのレンダリング数',
   'Requests in a minute': '1分あたりのリクエスト数',
   'Rolling out': '展開中',

@@ -12,6 +12,7 @@ import { object } from './object';
 import { operator } from './operator';
 import { projects } from './projects';
 import { repositories } from './repositories';
+import { sets } from './sets';
 import { sync } from './sync';
 
 /** All texts of the console in Japanese, by the English ones. */
@@ -30,5 +31,6 @@ export const ja = {
   ...operator,
   ...projects,
   ...repositories,
+  ...sets,
   ...sync,
 } as const;

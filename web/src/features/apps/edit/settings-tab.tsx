@@ -63,6 +63,7 @@ export default function SettingsTab({ appKey, app, search, go }: Props) {
     setWritten(textOf(as));
   };
   const parent = app.status?.capstan?.parent;
+  const set = app.status?.capstan?.applicationSet;
   return (
     <div className="edit-settings">
       <Editor
@@ -86,6 +87,20 @@ export default function SettingsTab({ appKey, app, search, go }: Props) {
                     parent: (
                       <Link to="/applications/$namespace/$name" params={parent}>
                         {parent.name}
+                      </Link>
+                    ),
+                  }}
+                />
+              </Alert>
+            )}
+            {set && (
+              <Alert color="yellow" role="status" title={t('Managed by an ApplicationSet')}>
+                <Rich
+                  text="<set/> generates this application, and undoes what is changed here, but for the fields that it ignores or preserves."
+                  parts={{
+                    set: (
+                      <Link to="/applicationsets/$namespace/$name" params={set} search={{ tab: 'edit' }}>
+                        {set.name}
                       </Link>
                     ),
                   }}
