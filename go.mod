@@ -80,6 +80,8 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
+require github.com/wneessen/go-mail v0.8.1 // indirect
+
 require (
 	github.com/gosimple/slug v1.15.0 // indirect
 	github.com/gosimple/unidecode v1.0.1 // indirect

@@ -14,22 +14,23 @@ type Quota string
 
 // The quotas. Those of rates are per minute, over all replicas.
 const (
-	QuotaApplications Quota = "applications"
-	QuotaClusters     Quota = "clusters"
-	QuotaRepositories Quota = "repositories" // registered ones
-	QuotaUsers        Quota = "users"
-	QuotaTokens       Quota = "tokens"
-	QuotaStorage      Quota = "storageBytes" // of rendered manifests, in the database
-	QuotaSets         Quota = "applicationSets"
-	QuotaPerSet       Quota = "applicationsPerSet" // of one application set
-	QuotaRenders      Quota = "rendersPerMinute"
-	QuotaRequests     Quota = "requestsPerMinute" // to the API
+	QuotaApplications  Quota = "applications"
+	QuotaClusters      Quota = "clusters"
+	QuotaRepositories  Quota = "repositories" // registered ones
+	QuotaUsers         Quota = "users"
+	QuotaTokens        Quota = "tokens"
+	QuotaStorage       Quota = "storageBytes" // of rendered manifests, in the database
+	QuotaSets          Quota = "applicationSets"
+	QuotaPerSet        Quota = "applicationsPerSet" // of one application set
+	QuotaRenders       Quota = "rendersPerMinute"
+	QuotaRequests      Quota = "requestsPerMinute" // to the API
+	QuotaNotifications Quota = "notificationsPerHour"
 )
 
 // AllQuotas are all of them, in the order in which they are shown.
 func AllQuotas() []Quota {
 	return []Quota{
-		QuotaApplications, QuotaClusters, QuotaRepositories, QuotaUsers, QuotaTokens, QuotaStorage, QuotaSets, QuotaPerSet, QuotaRenders, QuotaRequests,
+		QuotaApplications, QuotaClusters, QuotaRepositories, QuotaUsers, QuotaTokens, QuotaStorage, QuotaSets, QuotaPerSet, QuotaRenders, QuotaRequests, QuotaNotifications,
 	}
 }
 

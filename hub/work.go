@@ -9,6 +9,8 @@ const (
 	WorkRetry   = "retry"   // key: operation that is to be tried again
 	WorkUpgrade = "upgrade" // key: cluster whose agent is to be upgraded
 	WorkBulk    = "bulk"    // key: bulk request that has applications left
+	WorkNotify  = "notify"  // key: application with transitions that nobody was told of
+	WorkDeliver = "deliver" // key: message to a recipient
 
 	WorkApplicationSet = "applicationset" // key: application set that is to be reconciled
 )

@@ -51,11 +51,15 @@ var mayImport = map[string][]string{
 	"hub/relay":    {"hub", "hub/repourl", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/repourl", "hub/plan", "hub/dispatch/wire", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/repourl", "hub/access", "hub/audit", "hub/catalog/...", "hub/generate/changes", "hub/plan", "hub/settings", "shared/*"},
-	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/identity/connector", "hub/identity/connector/exchange", "hub/identity/sso", "hub/access", "hub/audit", "hub/deeplink", "hub/feed", "hub/relay/...", "hub/signature", "hub/why", "shared/*", "proto/*/*"},
+	"hub/api":      {"hub", "hub/repourl", "hub/api/...", "hub/catalog/...", "hub/settings", "hub/identity", "hub/identity/connector", "hub/identity/connector/exchange", "hub/identity/sso", "hub/access", "hub/audit", "hub/deeplink", "hub/feed", "hub/notify", "hub/notify/stage", "hub/relay/...", "hub/signature", "hub/why", "shared/*", "proto/*/*"},
 	"hub/deeplink": {"shared/fault"},
+	"hub/notify":   {"hub", "hub/repourl", "shared/*"},
 	"hub/lru":      {},
-	"hub/settings": {"hub", "hub/repourl", "hub/deeplink", "hub/identity/connector/...", "hub/signature", "shared/*", "proto/*/*"},
-	"hub/pacing":   {"hub", "hub/repourl"},
+
+	"hub/notify/send":  {"hub", "hub/notify", "hub/source/guard", "shared/*"},
+	"hub/notify/stage": {"hub", "hub/notify", "hub/notify/send", "shared/*"},
+	"hub/settings":     {"hub", "hub/repourl", "hub/deeplink", "hub/notify", "hub/identity/connector/...", "hub/signature", "shared/*", "proto/*/*"},
+	"hub/pacing":       {"hub", "hub/repourl"},
 
 	"hub/identity/sso": {"hub", "hub/identity", "hub/identity/connector", "hub/identity/connector/...", "hub/lru", "hub/settings", "shared/*"},
 
@@ -181,7 +185,8 @@ var homes = map[string][]string{
 	"github.com/coreos/go-oidc/v3":           {"hub/identity/connector/..."},
 	"github.com/russellhaering/goxmldsig":    {"hub/identity/connector/saml"},
 	"golang.org/x/oauth2":                    {"hub/identity/connector/..."},
-	"github.com/expr-lang/expr":              {"hub/deeplink"},
+	"github.com/expr-lang/expr":              {"hub/deeplink", "hub/notify"},
+	"github.com/wneessen/go-mail":            {"hub/notify/send"},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
 	// The hub starts its own binary alone: nothing of a source is a command.
 	"os/exec": {"hub/render/scheduler", "hub/render/plugin", "cli/...", "hub/store/storetest", "integration/..."},

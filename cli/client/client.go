@@ -542,6 +542,60 @@ func (c *Client) ChangePassword(ctx context.Context, body ChangePasswordJSONRequ
 	return r.send(ctx, body)
 }
 
+// ListDeliveries is GET /api/v1/notifications/deliveries: Lists messages about applications, newest first.
+func (c *Client) ListDeliveries(ctx context.Context, params ListDeliveriesParams) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/notifications/deliveries")
+	r.add("application", params.Application)
+	r.add("state", params.State)
+	r.add("service", params.Service)
+	r.add("trigger", params.Trigger)
+	r.add("before", params.Before)
+	r.add("limit", params.Limit)
+	return r.send(ctx, nil)
+}
+
+// GetDelivery is GET /api/v1/notifications/deliveries/{id}: Returns a message with what was sent and answered.
+func (c *Client) GetDelivery(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/notifications/deliveries/{id}", id)
+	return r.send(ctx, nil)
+}
+
+// Redeliver is POST /api/v1/notifications/deliveries/{id}/redeliver: Sends a message once more, as a delivery of its own.
+func (c *Client) Redeliver(ctx context.Context, id PathID) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/notifications/deliveries/{id}/redeliver", id)
+	return r.send(ctx, nil)
+}
+
+// ListNotificationServices is GET /api/v1/notifications/services: Lists the services that messages about applications can be sent to.
+func (c *Client) ListNotificationServices(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/notifications/services")
+	return r.send(ctx, nil)
+}
+
+// ListNotificationTemplates is GET /api/v1/notifications/templates: Lists the templates of messages about applications.
+func (c *Client) ListNotificationTemplates(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/notifications/templates")
+	return r.send(ctx, nil)
+}
+
+// TryNotificationTemplate is POST /api/v1/notifications/templates/{name}/try: Renders a template for an application, and sends it if that is asked for.
+func (c *Client) TryNotificationTemplate(ctx context.Context, name PathName, body TryNotificationTemplateJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/notifications/templates/{name}/try", name)
+	return r.send(ctx, body)
+}
+
+// ListNotificationTriggers is GET /api/v1/notifications/triggers: Lists the triggers that applications can be subscribed to.
+func (c *Client) ListNotificationTriggers(ctx context.Context) (*http.Response, error) {
+	r := c.request(http.MethodGet, "/api/v1/notifications/triggers")
+	return r.send(ctx, nil)
+}
+
+// TryNotificationTrigger is POST /api/v1/notifications/triggers/{name}/try: Evaluates a trigger for the present state of an application.
+func (c *Client) TryNotificationTrigger(ctx context.Context, name PathName, body TryNotificationTriggerJSONRequestBody) (*http.Response, error) {
+	r := c.request(http.MethodPost, "/api/v1/notifications/triggers/{name}/try", name)
+	return r.send(ctx, body)
+}
+
 // ListProjects is GET /api/v1/projects: Lists the projects.
 func (c *Client) ListProjects(ctx context.Context) (*http.Response, error) {
 	r := c.request(http.MethodGet, "/api/v1/projects")

@@ -114,6 +114,7 @@ type Parts struct {
 	Relay          *relay.Relay
 	Logs           *podlogs.Service
 	Previews       Previews
+	Notifications  Notifications
 	Webhook        Webhook
 	Probe          Prober                          // nil: nothing is tested
 	Ready          func(ctx context.Context) error // nil error: the hub can serve

@@ -236,7 +236,7 @@ func (m *matrix) probes(op method) []probe {
 
 // rank puts previews before other operations.
 func rank(operation string) int {
-	if strings.HasPrefix(operation, "preview") || operation == "generateApplicationSet" {
+	if strings.HasPrefix(operation, "preview") || strings.HasPrefix(operation, "tryNotification") || operation == "generateApplicationSet" {
 		return 0
 	}
 	return 1
@@ -338,7 +338,7 @@ func TestForeignMatrix(t *testing.T) {
 		}
 	}
 	// What a body names may be made by the request, so the other places come
-	// first, and bodies are sent by one caller alone. A preview answers with what
+	// first, and bodies are sent by one caller alone. A preview or a trial answers with what
 	// there is, so it comes before what makes something.
 	ops := methods(t)
 	slices.SortStableFunc(ops, func(a, b method) int {

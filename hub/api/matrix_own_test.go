@@ -237,6 +237,7 @@ spec:
 	m.call(m.admin, "POST", "/api/v1/apply", labelledSecret(m.t, "scm-creds", map[string]string{"token": "x"})).ok(200)
 	var deferred struct{ Items []struct{ ID string } }
 	m.call(m.admin, "GET", "/api/v1/deferred-credentials", nil).ok(200).into(&deferred)
+	m.call(m.admin, "POST", "/api/v1/notifications/templates/app-created/try", map[string]any{"application": "argocd/web", "service": "slack", "send": true}).ok(200)
 	m.ids = map[string]string{"deferred-credentials": deferred.Items[0].ID, "repositories": repo.ID, "repository-credentials": templates.Items[0].ID}
 }
 

@@ -60,6 +60,7 @@ func rights() map[string]string {
 		"logout": "all", "getMe": "all", "changePassword": "all", "chooseLanguage": "all", "getVersion": "all", "getClientSettings": "all", "listPlugins": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",
 		"apply": "all", "streamChanges": "all", // the rights are those of each object
 		"canI": "all", "explainRights": "all", "listPauses": "all", "findDeviceLogin": "all", "decideDeviceLogin": "all",
+		"listNotificationServices": "all", "listNotificationTriggers": "all", "listNotificationTemplates": "all", // names alone
 		"listBulks": "all", "getBulk": "all", "cancelBulk": "all", // of who has asked
 	}
 }
@@ -94,8 +95,10 @@ func bodies() map[string]any {
 		"beginPause":       map[string]any{"cluster": "prod", "reason": "incident", "for": "1h"},
 		"explainRights":    map[string]any{"questions": []any{map[string]any{"resource": "applications", "action": "get", "object": "shop/web"}}},
 		"approveOperation": map[string]any{}, "abandonApplication": map[string]any{},
-		"deleteLiveResource": map[string]any{"version": "v1", "kind": "Pod", "name": "x"},
-		"patchLiveResource":  map[string]any{"version": "v1", "kind": "Pod", "name": "x", "patch": "{}"},
+		"deleteLiveResource":      map[string]any{"version": "v1", "kind": "Pod", "name": "x"},
+		"patchLiveResource":       map[string]any{"version": "v1", "kind": "Pod", "name": "x", "patch": "{}"},
+		"tryNotificationTrigger":  map[string]any{"application": "argocd/web"},
+		"tryNotificationTemplate": map[string]any{"application": "argocd/web", "service": "slack"},
 	}
 }
 
@@ -127,6 +130,10 @@ func concrete(path string, ids map[string]string) string {
 		path = strings.ReplaceAll(path, "{name}", "prod")
 	case strings.Contains(path, "/projects/"):
 		path = strings.ReplaceAll(path, "{name}", "shop")
+	case strings.Contains(path, "/notifications/triggers/"):
+		path = strings.ReplaceAll(path, "{name}", "on-created")
+	case strings.Contains(path, "/notifications/templates/"):
+		path = strings.ReplaceAll(path, "{name}", "app-created")
 	case strings.Contains(path, "/tenants/"):
 		path = strings.ReplaceAll(path, "{name}", "acme")
 	}

@@ -18,7 +18,7 @@ func TestSettingsOfUnservedFeatures(t *testing.T) {
 		var out struct{ Results []struct{ Warnings []string } }
 		text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + params + ", namespace: argocd}\ndata: {" + key + ": '" + value + "'}\n"
 		w.call(admin, http.MethodPost, "/api/v1/apply", text).ok(200).into(&out)
-		if got := strings.Join(out.Results[0].Warnings, "\n"); !strings.Contains(got, key+" of "+params+" is stored, but not used yet") {
+		if got := strings.Join(out.Results[0].Warnings, "\n"); !strings.Contains(got, key+" of "+params+" is stored without effect: ") {
 			t.Errorf("the warnings are %q", got)
 		}
 		var all struct {

@@ -60,9 +60,18 @@ type Config struct {
 	Metrics    Metrics    `json:"metrics"`
 	AgentChart AgentChart `json:"agentChart"` // what the command to install an agent names
 	Tenants    Tenants    `json:"tenants"`
+	// Notifications sets where messages may be sent to.
+	Notifications Notifications `json:"notifications"`
 	// ConsoleStyles is the folder of the style sheets that the setting ui.cssurl
 	// of a tenant may name. Empty: there are none.
 	ConsoleStyles string `json:"consoleStyles"`
+}
+
+// Notifications sets where messages may be sent to.
+type Notifications struct {
+	// AllowPrivate lists networks (CIDR) of services that are reached although
+	// they are loopback, link-local or private.
+	AllowPrivate []string `json:"allowPrivate"`
 }
 
 // Tenants sets what holds for every tenant unless a platform admin says
@@ -78,8 +87,8 @@ type Tenants struct {
 	FirstID string `json:"firstID"`
 	// Quotas are what a tenant may have: applications, clusters, repositories,
 	// users, tokens, storageBytes, applicationSets, applicationsPerSet,
-	// rendersPerMinute, requestsPerMinute. One that
-	// is not named, or 0, limits nothing.
+	// rendersPerMinute, requestsPerMinute, notificationsPerHour. One that is not
+	// named, or 0, limits nothing.
 	Quotas hub.Quotas `json:"quotas"`
 }
 

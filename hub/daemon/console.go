@@ -92,7 +92,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 	}, api.Parts{
 		Catalog: cat, Identity: sessions, SignIn: signIn, Passwords: passwords,
 		Exchange: exchange.New(time.Now), ExchangeClient: issuers,
-		Feed: p.feed, Relay: live, Logs: podlogs.New(live), Previews: previews{p.stage, p.db}, Webhook: hooks, Probe: p.probe, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
+		Feed: p.feed, Relay: live, Logs: podlogs.New(live), Previews: previews{p.stage, p.db}, Notifications: p.trial, Webhook: hooks, Probe: p.probe, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
 		Metrics: face{p.instruments, p.monitor}, Quotas: p.rates, Sources: explore.New(p.sources, p.pool, p.plugins),
 	})
 	if err != nil {

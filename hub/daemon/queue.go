@@ -100,7 +100,7 @@ func (q *queue) notify(kinds ...string) {
 
 // all notifies every kind: a transaction may have enqueued any.
 func (q *queue) all() {
-	q.notify(hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, hub.WorkRetry, hub.WorkUpgrade, hub.WorkBulk, hub.WorkApplicationSet)
+	q.notify(hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, hub.WorkRetry, hub.WorkUpgrade, hub.WorkBulk, hub.WorkApplicationSet, hub.WorkNotify, hub.WorkDeliver)
 }
 
 // follow makes work that was just enqueued continue a trace.

@@ -35,6 +35,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/generate/inputs"
 	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/hub/metrics"
+	"github.com/capstan-cd/capstan/hub/notify/stage"
 	"github.com/capstan-cd/capstan/hub/observe"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/quota"
@@ -77,6 +78,7 @@ type parts struct {
 	feed     *feed.Feed
 
 	rates *quota.Rates
+	trial *stage.Trial // of notifications
 
 	pipeline
 	agentSide
@@ -151,7 +153,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer p.db.Close()
 	p.addLevel(level)
-	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addRates, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector, p.addTenants, p.addMemory} {
+	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addRates, p.addPipeline, p.addNotifications, p.addAgents, p.addConsole, p.addMetrics, p.addCollector, p.addTenants, p.addMemory} {
 		if err := add(ctx); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,12 +25,15 @@ type argo struct {
 	ociFailed map[string]*prometheus.CounterVec // by type of request
 	waited    *prometheus.HistogramVec
 	reconcile *prometheus.HistogramVec
+	triggers  *prometheus.CounterVec
+	messages  *prometheus.CounterVec
+	names     *firstValues // of triggers and services
 	repos     *firstValues
 	synced    *syncs
 }
 
 func newArgo(m *Metrics) argo {
-	a := argo{repos: newFew(m.options.MaxSeries), synced: newSyncs(m.options.MaxSeries)}
+	a := argo{names: newFew(mostNames), repos: newFew(m.options.MaxSeries), synced: newSyncs(m.options.MaxSeries)}
 	a.logins = m.counter("argocd_login_request_total", "Attempts to sign in.", "status")
 	a.gitTotal = m.counter("argocd_git_request_total", "Conversations with Git servers.", "repo", "request_type")
 	a.gitTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -53,6 +57,8 @@ func newArgo(m *Metrics) argo {
 		Name: "argocd_app_reconcile", Help: "Time to refresh an application.", Buckets: []float64{0.25, .5, 1, 2, 4, 8, 16},
 	}, []string{"namespace", "dest_server"})
 	m.reg.MustRegister(a.reconcile)
+	a.triggers = m.counter("argocd_notifications_trigger_eval_total", "Evaluations of triggers of notifications.", "name", "triggered")
+	a.messages = m.counter("argocd_notifications_deliveries_total", "Attempts to deliver notifications.", "trigger", "service", "succeeded")
 	return a
 }
 
@@ -92,6 +98,24 @@ func (a argo) ended(application, phase string, took time.Duration) {
 func (m *Metrics) Reconciled(took time.Duration) {
 	if m.options.Argo {
 		m.argo.reconcile.WithLabelValues("", "").Observe(took.Seconds())
+	}
+}
+
+// mostNames bounds the names of triggers and services that are shown one by one:
+// tenants choose them.
+const mostNames = 500
+
+// Evaluated counts evaluations of a trigger.
+func (m *Metrics) Evaluated(trigger string, triggered bool, n int) {
+	if m.options.Argo {
+		m.argo.triggers.WithLabelValues(m.argo.names.pick(trigger), strconv.FormatBool(triggered)).Add(float64(n))
+	}
+}
+
+// Delivered counts an attempt to deliver a notification.
+func (m *Metrics) Delivered(trigger, service string, succeeded bool) {
+	if m.options.Argo {
+		m.argo.messages.WithLabelValues(m.argo.names.pick(trigger), m.argo.names.pick(service), strconv.FormatBool(succeeded)).Inc()
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 // Further maps of Argo CD.
 const (
 	rolesMap             = rbac.Map
-	notificationsMap     = "argocd-notifications-cm"
-	notificationsSecret  = "argocd-notifications-secret"
+	notificationsMap     = hub.NotificationsMap
+	notificationsSecret  = hub.NotificationsSecret
 	pluginsMap           = "argocd-cmp-cm"
 	imageUpdaterMap      = "argocd-image-updater-config"
 	imageUpdaterSSHMap   = "argocd-image-updater-ssh-config"
@@ -22,8 +22,7 @@ const (
 // otherMaps are the keys of the maps with names of users' own.
 func otherMaps() []Known {
 	return slices.Concat(
-		table(notificationsMap, row{anyKey, "Services, templates and triggers of notifications.", "message: done\n", anyText, "", ""}),
-		table(notificationsSecret, row{anyKey, "What services of notifications sign in with.", "a token", anyText, "", ""}),
+		notificationKeys(),
 		table(pluginsMap, row{anyKey, "Plugins that render manifests.", "x", anyText, "the operator of the hub declares plugins in render.plugins.folder", ""}),
 		table(
 			imageUpdaterMap,

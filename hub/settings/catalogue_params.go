@@ -203,8 +203,7 @@ func generatorRows() []row {
 // senderRows are parameters of notifications and of the commit server (CFG-18).
 func senderRows() []row {
 	return []row{
-		{"notificationscontroller.processors.count", "How many notifications are sent at once.", "1", positive, byWorkers, ""},
-		{"notificationscontroller.selfservice.enabled", "Whether namespaces have notifications of their own.", "false", truth, "", ""},
+		{"notificationscontroller.selfservice.enabled", "Whether namespaces have notifications of their own.", "false", truth, "an organisation has one configuration of notifications; teams that need their own have an organisation", ""},
 		{"commitserver.listen.address", "The address that the commit server serves on.", "0.0.0.0", listen, oneProcess, ""},
 		{"commitserver.metrics.listen.address", "The address that its metrics are served on.", "0.0.0.0", listen, oneProcess, ""},
 	}

@@ -122,7 +122,7 @@ func reserved(key string) bool {
 func Public(name, key string) bool {
 	k, known := Find(name, key)
 	switch {
-	case !known || IsSecret(name) || k.Key == anyKey:
+	case !known || IsSecret(name) || k.Key == anyKey || name == hub.NotificationsMap:
 		return false
 	case name != hub.SettingsMap:
 		return k.Key != "otlp.headers"

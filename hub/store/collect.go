@@ -18,6 +18,8 @@ const (
 	keepChanges      = time.Hour
 	keepDeviceLogins = time.Hour // after they expired, so that a device hears that
 	keepBulks        = 7 * 24 * time.Hour
+	keepDeliveries   = 30 * 24 * time.Hour
+	mostDeliveries   = 10_000 // of a tenant, the newest
 	keepAnswers      = 24 * time.Hour
 	keepRows         = time.Hour // bodies of rows that newer ones replace; no agent reads them any more
 	keepLog          = 7 * 24 * time.Hour
@@ -153,6 +155,8 @@ func (t *Tenant) Collect(ctx context.Context, now time.Time) (more bool, err err
 	full.queue(b, collectMany, collectSessionClaims, t.id, now)
 	full.queue(b, collectMany, collectDeviceLogins, t.id, now.Add(-keepDeviceLogins))
 	full.queue(b, collectBulks, collectBulk, t.id, now.Add(-keepBulks))
+	full.queue(b, collectMany, collectDeliveries, t.id, now.Add(-keepDeliveries), mostDeliveries)
+	full.queue(b, collectMany, collectThreads, t.id, now.Add(-keepDeliveries))
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
 		return false, fmt.Errorf("collect what is not needed: %w", err)
 	}

@@ -49,6 +49,7 @@ type world struct {
 	snapshot   hub.Snapshot
 	operation  hub.Operation
 	bulk       hub.BulkID
+	delivery   hub.Delivery
 	object     hub.SealedObject
 }
 
@@ -95,6 +96,7 @@ func build(t testing.TB, db *store.DB, name, texts string) *world {
 		w.people(t, ctx, tx)
 		w.places(t, ctx, tx)
 		w.state(t, ctx, tx)
+		w.messages(t, ctx, tx)
 		return nil
 	})
 	w.outside(t, db)
@@ -166,6 +168,7 @@ func (w *world) places(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	check(t, tx.ChangeSettings(ctx, []hub.Setting{
 		{Map: hub.SettingsMap, Key: "url", Value: w.mark, UpdatedAt: now(), UpdatedBy: w.mark},
 		{Map: hub.SecretMap, Key: "token", Value: "setting secret of " + w.mark, Secret: true, UpdatedAt: now(), UpdatedBy: w.mark},
+		{Map: hub.NotificationsMap, Key: "service.slack", Value: w.mark, UpdatedAt: now(), UpdatedBy: w.mark}, // so that transitions are noted
 	}, nil))
 	must[bool](t)(tx.Fetched(ctx, w.repository.ID, []hub.Ref{{Name: "refs/heads/" + w.mark, Commit: "c0ffee"}}, now(), "", false))
 	w.cluster = must[hub.Cluster](t)(tx.CreateCluster(ctx, hub.Cluster{Meta: hub.Meta{Name: w.mark}, Server: "https://" + w.mark}))
@@ -215,6 +218,18 @@ func (w *world) state(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	}))
 }
 
+// messages are about an application, to one recipient.
+func (w *world) messages(t testing.TB, ctx context.Context, tx *store.Tenant) {
+	check(t, tx.PutNotified(ctx, w.app.ID, &hub.NotifiedState{Sent: map[string]int64{w.mark: 1}}, nil))
+	check(t, tx.PutThread(ctx, hub.Thread{Service: w.mark, Recipient: w.mark, Key: w.mark, Place: w.mark, Message: w.mark}))
+	w.delivery = hub.Delivery{
+		ID: hub.NewID[hub.DeliveryID](), Dedup: []byte(w.tenant + "dedup"), Application: w.app.ID, Namespace: w.mark, Name: w.mark, Project: w.mark, Trigger: w.mark,
+		Templates: []string{w.mark}, Service: w.mark, ServiceType: w.mark, Recipient: w.mark, State: hub.DeliveryPending, Reason: w.mark,
+		Message: json.RawMessage(`{"mark":"` + w.mark + `"}`), Shown: json.RawMessage(`{"mark":"` + w.mark + `"}`), CreatedAt: now(),
+	}
+	must[bool](t)(tx.PutDelivery(ctx, w.delivery))
+}
+
 func (w *world) tombstone() hub.Tombstone {
 	return hub.Tombstone{Application: w.app.ID, Cluster: w.cluster.ID, Version: "v1", Kind: "ConfigMap", Namespace: w.mark, Name: "old", Since: 1}
 }
@@ -233,6 +248,6 @@ func (w *world) outside(t testing.TB, db *store.DB) {
 func (w *world) ids() []string {
 	return []string{
 		string(w.user.ID), string(w.token.ID), string(w.project.ID), string(w.repository.ID), string(w.template.ID), string(w.cluster.ID),
-		string(w.enrolment.ID), string(w.app.ID), string(w.set.ID), string(w.snapshot.ID), string(w.operation.ID),
+		string(w.enrolment.ID), string(w.app.ID), string(w.set.ID), string(w.snapshot.ID), string(w.operation.ID), string(w.delivery.ID),
 	}
 }

@@ -19,7 +19,7 @@ type foreigner struct{ w *world }
 func (f foreigner) value(typ reflect.Type, depth int) reflect.Value {
 	w := f.w
 	for _, known := range []any{
-		w.tenant, w.user.ID, w.token.ID, w.project.ID, w.cluster.ID, w.enrolment.ID, w.repository.ID, w.app.ID, w.set.ID, w.snapshot.ID, w.operation.ID, w.bulk,
+		w.tenant, w.user.ID, w.token.ID, w.project.ID, w.cluster.ID, w.enrolment.ID, w.repository.ID, w.app.ID, w.set.ID, w.snapshot.ID, w.operation.ID, w.bulk, w.delivery.ID,
 		w.object.Digest, w.mark, now(), json.RawMessage(w.app.Spec), hub.Failed, w.object.Sealed, []string{w.mark}, false, time.Second,
 	} {
 		if reflect.TypeOf(known) == typ {

@@ -303,6 +303,30 @@ func (e DeferredCredentialKind) Valid() bool {
 	}
 }
 
+// Defines values for DeliveryState.
+const (
+	DeliveryStateDelivered DeliveryState = "delivered"
+	DeliveryStateFailed    DeliveryState = "failed"
+	DeliveryStatePending   DeliveryState = "pending"
+	DeliveryStateSkipped   DeliveryState = "skipped"
+)
+
+// Valid indicates whether the value is a known member of the DeliveryState enum.
+func (e DeliveryState) Valid() bool {
+	switch e {
+	case DeliveryStateDelivered:
+		return true
+	case DeliveryStateFailed:
+		return true
+	case DeliveryStatePending:
+		return true
+	case DeliveryStateSkipped:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HeadlineState.
 const (
 	HeadlineStateAwaitingApproval HeadlineState = "AwaitingApproval"
@@ -1961,6 +1985,58 @@ type DeletionPlan struct {
 	Effects []string `json:"effects"`
 }
 
+// Delivery A message about an application to one recipient.
+type Delivery struct {
+	Attempts  []DeliveryAttempt `json:"attempts"`
+	CreatedAt time.Time         `json:"createdAt"`
+
+	// DueAt When the next attempt is.
+	DueAt      time.Time `json:"dueAt,omitempty,omitzero"`
+	FinishedAt time.Time `json:"finishedAt,omitempty,omitzero"`
+
+	// Id Absent of a message that was only rendered.
+	Id string `json:"id,omitempty,omitzero"`
+
+	// Message What is sent: message, and the part of the service. Values of secrets are masked.
+	Message   map[string]interface{} `json:"message"`
+	Name      string                 `json:"name"`
+	Namespace string                 `json:"namespace"`
+	Project   string                 `json:"project"`
+
+	// Reason Why it failed, was skipped, or is tried again.
+	Reason    string `json:"reason,omitempty,omitzero"`
+	Recipient string `json:"recipient"`
+
+	// Redelivers The delivery that this one repeats.
+	Redelivers  string        `json:"redelivers,omitempty,omitzero"`
+	Service     string        `json:"service"`
+	ServiceType string        `json:"serviceType"`
+	State       DeliveryState `json:"state"`
+	Templates   []string      `json:"templates"`
+
+	// Trigger Empty: somebody tried a template.
+	Trigger string `json:"trigger"`
+}
+
+// DeliveryAttempt defines model for DeliveryAttempt.
+type DeliveryAttempt struct {
+	Answer string    `json:"answer,omitempty,omitzero"`
+	At     time.Time `json:"at"`
+
+	// Error Absent: the message was accepted.
+	Error string `json:"error,omitempty,omitzero"`
+
+	// Requests Method and address, then the body. Paths that are secrets are left out.
+	Requests []string `json:"requests,omitempty,omitzero"`
+
+	// Status Of the last answer.
+	Status int   `json:"status,omitempty,omitzero"`
+	TookMs int64 `json:"tookMs"`
+}
+
+// DeliveryState defines model for DeliveryState.
+type DeliveryState string
+
 // Destination defines model for Destination.
 type Destination struct {
 	Name                 string                 `json:"name,omitempty,omitzero"`
@@ -2468,6 +2544,54 @@ type Node struct {
 	Version                      string         `json:"version"`
 }
 
+// NotificationService defines model for NotificationService.
+type NotificationService struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+}
+
+// NotificationServices defines model for NotificationServices.
+type NotificationServices struct {
+	Items []NotificationService `json:"items"`
+
+	// Problems Settings of notifications that cannot be read, by their keys, for those who may see settings.
+	Problems map[string]string `json:"problems,omitempty,omitzero"`
+}
+
+// NotificationTemplate defines model for NotificationTemplate.
+type NotificationTemplate struct {
+	// Builtin Every tenant has it.
+	Builtin bool   `json:"builtin"`
+	Name    string `json:"name"`
+
+	// Text Its value in argocd-notifications-cm; of the tenant's own only for those who may see settings.
+	Text string `json:"text,omitempty,omitzero"`
+}
+
+// NotificationTemplates defines model for NotificationTemplates.
+type NotificationTemplates struct {
+	Items []NotificationTemplate `json:"items"`
+}
+
+// NotificationTrigger defines model for NotificationTrigger.
+type NotificationTrigger struct {
+	// Builtin Every tenant has it.
+	Builtin bool `json:"builtin"`
+
+	// Default Subscriptions that name no trigger get it.
+	Default     bool   `json:"default,omitempty,omitzero"`
+	Description string `json:"description,omitempty,omitzero"`
+	Name        string `json:"name"`
+
+	// Text Its value in argocd-notifications-cm; of the tenant's own only for those who may see settings.
+	Text string `json:"text,omitempty,omitzero"`
+}
+
+// NotificationTriggers defines model for NotificationTriggers.
+type NotificationTriggers struct {
+	Items []NotificationTrigger `json:"items"`
+}
+
 // ObjectDiff defines model for ObjectDiff.
 type ObjectDiff struct {
 	// Applied A Kubernetes object.
@@ -2842,7 +2966,7 @@ type QuotaItem struct {
 	// Own A platform admin has set it for this tenant.
 	Own bool `json:"own,omitempty,omitzero"`
 
-	// Quota applications, clusters, repositories, users, tokens, storageBytes, applicationSets, applicationsPerSet, rendersPerMinute or requestsPerMinute.
+	// Quota applications, clusters, repositories, users, tokens, storageBytes, applicationSets, applicationsPerSet, rendersPerMinute, requestsPerMinute or notificationsPerHour.
 	Quota string `json:"quota"`
 
 	// Rate It is a rate; nothing is counted.
@@ -3603,6 +3727,22 @@ type SyncWindow struct {
 	TimeZone    string `json:"timeZone,omitempty,omitzero"`
 }
 
+// TemplateTrial defines model for TemplateTrial.
+type TemplateTrial struct {
+	// Application NAMESPACE/NAME.
+	Application string `json:"application"`
+	Recipient   string `json:"recipient,omitempty,omitzero"`
+
+	// Send Send it.
+	Send bool `json:"send,omitempty,omitzero"`
+
+	// Service The name of a service. One that is not set is a type.
+	Service string `json:"service"`
+
+	// Text The template in the place of what is set.
+	Text string `json:"text,omitempty,omitzero"`
+}
+
 // Tenant defines model for Tenant.
 type Tenant struct {
 	CreatedAt time.Time `json:"createdAt"`
@@ -3718,6 +3858,33 @@ type Tree struct {
 
 	// Tag The same for equal trees, whatever their cursor and asOf.
 	Tag string `json:"tag,omitempty,omitzero"`
+}
+
+// TriggerResult defines model for TriggerResult.
+type TriggerResult struct {
+	// Condition Its place and its hash.
+	Condition string `json:"condition"`
+	OncePer   string `json:"oncePer,omitempty,omitzero"`
+
+	// Problem Why it cannot be evaluated.
+	Problem   string   `json:"problem,omitempty,omitzero"`
+	Templates []string `json:"templates"`
+	Triggered bool     `json:"triggered"`
+	When      string   `json:"when"`
+}
+
+// TriggerResults defines model for TriggerResults.
+type TriggerResults struct {
+	Items []TriggerResult `json:"items"`
+}
+
+// TriggerTrial defines model for TriggerTrial.
+type TriggerTrial struct {
+	// Application NAMESPACE/NAME.
+	Application string `json:"application"`
+
+	// Text The trigger in the place of what is set.
+	Text string `json:"text,omitempty,omitzero"`
 }
 
 // User defines model for User.
@@ -4709,6 +4876,25 @@ type ChangePasswordJSONBody struct {
 	New NewPassword `json:"new"`
 }
 
+// ListDeliveriesParams defines parameters for ListDeliveries.
+type ListDeliveriesParams struct {
+	// Application NAMESPACE/NAME of one application.
+	Application string        `form:"application,omitempty" json:"application,omitempty,omitzero"`
+	State       DeliveryState `form:"state,omitempty" json:"state,omitempty,omitzero"`
+	Service     string        `form:"service,omitempty" json:"service,omitempty,omitzero"`
+	Trigger     string        `form:"trigger,omitempty" json:"trigger,omitempty,omitzero"`
+
+	// Before Deliveries before this one: the last of the page before.
+	Before string `form:"before,omitempty" json:"before,omitempty,omitzero"`
+	Limit  int    `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// RedeliverParams defines parameters for Redeliver.
+type RedeliverParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // EndPauseParams defines parameters for EndPause.
 type EndPauseParams struct {
 	// Cluster Its name; absent: the pause of the tenant.
@@ -5222,6 +5408,12 @@ type ChooseLanguageJSONRequestBody ChooseLanguageJSONBody
 
 // ChangePasswordJSONRequestBody defines body for ChangePassword for application/json ContentType.
 type ChangePasswordJSONRequestBody ChangePasswordJSONBody
+
+// TryNotificationTemplateJSONRequestBody defines body for TryNotificationTemplate for application/json ContentType.
+type TryNotificationTemplateJSONRequestBody = TemplateTrial
+
+// TryNotificationTriggerJSONRequestBody defines body for TryNotificationTrigger for application/json ContentType.
+type TryNotificationTriggerJSONRequestBody = TriggerTrial
 
 // BeginPauseJSONRequestBody defines body for BeginPause for application/json ContentType.
 type BeginPauseJSONRequestBody BeginPauseJSONBody

@@ -29,11 +29,13 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog/platform"
 	"github.com/capstan-cd/capstan/hub/catalog/tenancy"
 	"github.com/capstan-cd/capstan/hub/catalog/transact"
+	"github.com/capstan-cd/capstan/hub/daemon/notifystore"
 	"github.com/capstan-cd/capstan/hub/daemon/storeports"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/hub/identity/connector/exchange"
 	"github.com/capstan-cd/capstan/hub/identity/sso"
+	"github.com/capstan-cd/capstan/hub/notify/stage"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/relay"
 	"github.com/capstan-cd/capstan/hub/relay/podlogs"
@@ -219,6 +221,7 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 	if h.Issuers, err = guard.Client([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "", false); err != nil {
 		t.Fatal(err)
 	}
+	messages := notifystore.New(h.DB, log, nil)
 	sessions := identity.New(storeports.Identity(h.DB.System()), h.Catalog, passwords, identity.Config{Trust: time.Nanosecond}, log)
 	s, err := api.New(cfg, api.Parts{
 		Catalog: h.Catalog, Identity: sessions, Passwords: passwords, SignIn: sso.New(sso.Parts{
@@ -230,7 +233,7 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 			Console: cfg.ExternalURL, Log: log, Now: time.Now,
 		}),
 		Exchange: exchange.New(time.Now), ExchangeClient: h.Issuers,
-		Feed: f, Relay: relay.New(noAgents{}), Logs: podlogs.New(relay.New(noAgents{})), Previews: noPreviews{}, Webhook: pushes{}, Probe: h.probe, Ready: h.DB.Ping, Log: log,
+		Feed: f, Relay: relay.New(noAgents{}), Logs: podlogs.New(relay.New(noAgents{})), Previews: noPreviews{}, Notifications: stage.NewTrial(messages, messages.Lookups, cfg.ExternalURL), Webhook: pushes{}, Probe: h.probe, Ready: h.DB.Ping, Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -287,6 +287,30 @@ type ServerInterface interface {
 	// ChangePassword Changes the caller's password and ends the caller's other sessions
 	// (PUT /api/v1/me/password)
 	ChangePassword(ctx echo.Context) error
+	// ListDeliveries Lists messages about applications, newest first
+	// (GET /api/v1/notifications/deliveries)
+	ListDeliveries(ctx echo.Context, params ListDeliveriesParams) error
+	// GetDelivery Returns a message with what was sent and answered
+	// (GET /api/v1/notifications/deliveries/{id})
+	GetDelivery(ctx echo.Context, id PathID) error
+	// Redeliver Sends a message once more, as a delivery of its own
+	// (POST /api/v1/notifications/deliveries/{id}/redeliver)
+	Redeliver(ctx echo.Context, id PathID, params RedeliverParams) error
+	// ListNotificationServices Lists the services that messages about applications can be sent to
+	// (GET /api/v1/notifications/services)
+	ListNotificationServices(ctx echo.Context) error
+	// ListNotificationTemplates Lists the templates of messages about applications
+	// (GET /api/v1/notifications/templates)
+	ListNotificationTemplates(ctx echo.Context) error
+	// TryNotificationTemplate Renders a template for an application, and sends it if that is asked for
+	// (POST /api/v1/notifications/templates/{name}/try)
+	TryNotificationTemplate(ctx echo.Context, name PathName) error
+	// ListNotificationTriggers Lists the triggers that applications can be subscribed to
+	// (GET /api/v1/notifications/triggers)
+	ListNotificationTriggers(ctx echo.Context) error
+	// TryNotificationTrigger Evaluates a trigger for the present state of an application
+	// (POST /api/v1/notifications/triggers/{name}/try)
+	TryNotificationTrigger(ctx echo.Context, name PathName) error
 	// EndPause Ends a pause of automation, if there is one
 	// (DELETE /api/v1/pauses)
 	EndPause(ctx echo.Context, params EndPauseParams) error
@@ -3455,6 +3479,170 @@ func (w *ServerInterfaceWrapper) ChangePassword(ctx echo.Context) error {
 	return err
 }
 
+// ListDeliveries converts echo context to params.
+func (w *ServerInterfaceWrapper) ListDeliveries(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDeliveriesParams
+	// ------------- Optional query parameter "application" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "application", ctx.QueryParams(), &params.Application, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter application: %s", err))
+	}
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", ctx.QueryParams(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter state: %s", err))
+	}
+
+	// ------------- Optional query parameter "service" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "service", ctx.QueryParams(), &params.Service, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter service: %s", err))
+	}
+
+	// ------------- Optional query parameter "trigger" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trigger", ctx.QueryParams(), &params.Trigger, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter trigger: %s", err))
+	}
+
+	// ------------- Optional query parameter "before" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "before", ctx.QueryParams(), &params.Before, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter before: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListDeliveries(ctx, params)
+	return err
+}
+
+// GetDelivery converts echo context to params.
+func (w *ServerInterfaceWrapper) GetDelivery(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetDelivery(ctx, id)
+	return err
+}
+
+// Redeliver converts echo context to params.
+func (w *ServerInterfaceWrapper) Redeliver(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id PathID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RedeliverParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.Redeliver(ctx, id, params)
+	return err
+}
+
+// ListNotificationServices converts echo context to params.
+func (w *ServerInterfaceWrapper) ListNotificationServices(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListNotificationServices(ctx)
+	return err
+}
+
+// ListNotificationTemplates converts echo context to params.
+func (w *ServerInterfaceWrapper) ListNotificationTemplates(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListNotificationTemplates(ctx)
+	return err
+}
+
+// TryNotificationTemplate converts echo context to params.
+func (w *ServerInterfaceWrapper) TryNotificationTemplate(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.TryNotificationTemplate(ctx, name)
+	return err
+}
+
+// ListNotificationTriggers converts echo context to params.
+func (w *ServerInterfaceWrapper) ListNotificationTriggers(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListNotificationTriggers(ctx)
+	return err
+}
+
+// TryNotificationTrigger converts echo context to params.
+func (w *ServerInterfaceWrapper) TryNotificationTrigger(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.TryNotificationTrigger(ctx, name)
+	return err
+}
+
 // EndPause converts echo context to params.
 func (w *ServerInterfaceWrapper) EndPause(ctx echo.Context) error {
 	var err error
@@ -5207,6 +5395,14 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/operations", wrapper.ListOperations, options.OperationMiddlewares["listOperations"]...)
 	router.GET(options.BaseURL+"/api/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit, options.OperationMiddlewares["verifyAudit"]...)
+	router.GET(options.BaseURL+"/api/v1/notifications/services", wrapper.ListNotificationServices, options.OperationMiddlewares["listNotificationServices"]...)
+	router.GET(options.BaseURL+"/api/v1/notifications/triggers", wrapper.ListNotificationTriggers, options.OperationMiddlewares["listNotificationTriggers"]...)
+	router.POST(options.BaseURL+"/api/v1/notifications/triggers/:name/try", wrapper.TryNotificationTrigger, options.OperationMiddlewares["tryNotificationTrigger"]...)
+	router.GET(options.BaseURL+"/api/v1/notifications/templates", wrapper.ListNotificationTemplates, options.OperationMiddlewares["listNotificationTemplates"]...)
+	router.POST(options.BaseURL+"/api/v1/notifications/templates/:name/try", wrapper.TryNotificationTemplate, options.OperationMiddlewares["tryNotificationTemplate"]...)
+	router.GET(options.BaseURL+"/api/v1/notifications/deliveries", wrapper.ListDeliveries, options.OperationMiddlewares["listDeliveries"]...)
+	router.GET(options.BaseURL+"/api/v1/notifications/deliveries/:id", wrapper.GetDelivery, options.OperationMiddlewares["getDelivery"]...)
+	router.POST(options.BaseURL+"/api/v1/notifications/deliveries/:id/redeliver", wrapper.Redeliver, options.OperationMiddlewares["redeliver"]...)
 	router.GET(options.BaseURL+"/api/v1/settings/plugins", wrapper.ListPlugins, options.OperationMiddlewares["listPlugins"]...)
 	router.GET(options.BaseURL+"/api/v1/settings/client", wrapper.GetClientSettings, options.OperationMiddlewares["getClientSettings"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/export", wrapper.ExportAudit, options.OperationMiddlewares["exportAudit"]...)
@@ -9081,6 +9277,323 @@ func (response ChangePassworddefaultJSONResponse) VisitChangePasswordResponse(w 
 	return err
 }
 
+type ListDeliveriesRequestObject struct {
+	Params ListDeliveriesParams
+}
+
+type ListDeliveriesResponseObject interface {
+	VisitListDeliveriesResponse(w http.ResponseWriter) error
+}
+
+type ListDeliveries200JSONResponse struct {
+	Items []Delivery `json:"items"`
+
+	// Next The parameter before of the next page; absent: this is the last.
+	Next string `json:"next,omitempty,omitzero"`
+}
+
+func (response ListDeliveries200JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveriesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListDeliveriesdefaultJSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeliveryRequestObject struct {
+	Id PathID `json:"id"`
+}
+
+type GetDeliveryResponseObject interface {
+	VisitGetDeliveryResponse(w http.ResponseWriter) error
+}
+
+type GetDelivery200JSONResponse Delivery
+
+func (response GetDelivery200JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeliverydefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetDeliverydefaultJSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverRequestObject struct {
+	Id     PathID `json:"id"`
+	Params RedeliverParams
+}
+
+type RedeliverResponseObject interface {
+	VisitRedeliverResponse(w http.ResponseWriter) error
+}
+
+type Redeliver201JSONResponse Delivery
+
+func (response Redeliver201JSONResponse) VisitRedeliverResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RedeliverdefaultJSONResponse) VisitRedeliverResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListNotificationServicesRequestObject struct {
+}
+
+type ListNotificationServicesResponseObject interface {
+	VisitListNotificationServicesResponse(w http.ResponseWriter) error
+}
+
+type ListNotificationServices200JSONResponse NotificationServices
+
+func (response ListNotificationServices200JSONResponse) VisitListNotificationServicesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListNotificationServicesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListNotificationServicesdefaultJSONResponse) VisitListNotificationServicesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListNotificationTemplatesRequestObject struct {
+}
+
+type ListNotificationTemplatesResponseObject interface {
+	VisitListNotificationTemplatesResponse(w http.ResponseWriter) error
+}
+
+type ListNotificationTemplates200JSONResponse NotificationTemplates
+
+func (response ListNotificationTemplates200JSONResponse) VisitListNotificationTemplatesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListNotificationTemplatesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListNotificationTemplatesdefaultJSONResponse) VisitListNotificationTemplatesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TryNotificationTemplateRequestObject struct {
+	Name PathName `json:"name"`
+	Body *TryNotificationTemplateJSONRequestBody
+}
+
+type TryNotificationTemplateResponseObject interface {
+	VisitTryNotificationTemplateResponse(w http.ResponseWriter) error
+}
+
+type TryNotificationTemplate200JSONResponse Delivery
+
+func (response TryNotificationTemplate200JSONResponse) VisitTryNotificationTemplateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TryNotificationTemplatedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response TryNotificationTemplatedefaultJSONResponse) VisitTryNotificationTemplateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListNotificationTriggersRequestObject struct {
+}
+
+type ListNotificationTriggersResponseObject interface {
+	VisitListNotificationTriggersResponse(w http.ResponseWriter) error
+}
+
+type ListNotificationTriggers200JSONResponse NotificationTriggers
+
+func (response ListNotificationTriggers200JSONResponse) VisitListNotificationTriggersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListNotificationTriggersdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListNotificationTriggersdefaultJSONResponse) VisitListNotificationTriggersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TryNotificationTriggerRequestObject struct {
+	Name PathName `json:"name"`
+	Body *TryNotificationTriggerJSONRequestBody
+}
+
+type TryNotificationTriggerResponseObject interface {
+	VisitTryNotificationTriggerResponse(w http.ResponseWriter) error
+}
+
+type TryNotificationTrigger200JSONResponse TriggerResults
+
+func (response TryNotificationTrigger200JSONResponse) VisitTryNotificationTriggerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TryNotificationTriggerdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response TryNotificationTriggerdefaultJSONResponse) VisitTryNotificationTriggerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type EndPauseRequestObject struct {
 	Params EndPauseParams
 }
@@ -12430,6 +12943,30 @@ type StrictServerInterface interface {
 	// ChangePassword Changes the caller's password and ends the caller's other sessions
 	// (PUT /api/v1/me/password)
 	ChangePassword(ctx context.Context, request ChangePasswordRequestObject) (ChangePasswordResponseObject, error)
+	// ListDeliveries Lists messages about applications, newest first
+	// (GET /api/v1/notifications/deliveries)
+	ListDeliveries(ctx context.Context, request ListDeliveriesRequestObject) (ListDeliveriesResponseObject, error)
+	// GetDelivery Returns a message with what was sent and answered
+	// (GET /api/v1/notifications/deliveries/{id})
+	GetDelivery(ctx context.Context, request GetDeliveryRequestObject) (GetDeliveryResponseObject, error)
+	// Redeliver Sends a message once more, as a delivery of its own
+	// (POST /api/v1/notifications/deliveries/{id}/redeliver)
+	Redeliver(ctx context.Context, request RedeliverRequestObject) (RedeliverResponseObject, error)
+	// ListNotificationServices Lists the services that messages about applications can be sent to
+	// (GET /api/v1/notifications/services)
+	ListNotificationServices(ctx context.Context, request ListNotificationServicesRequestObject) (ListNotificationServicesResponseObject, error)
+	// ListNotificationTemplates Lists the templates of messages about applications
+	// (GET /api/v1/notifications/templates)
+	ListNotificationTemplates(ctx context.Context, request ListNotificationTemplatesRequestObject) (ListNotificationTemplatesResponseObject, error)
+	// TryNotificationTemplate Renders a template for an application, and sends it if that is asked for
+	// (POST /api/v1/notifications/templates/{name}/try)
+	TryNotificationTemplate(ctx context.Context, request TryNotificationTemplateRequestObject) (TryNotificationTemplateResponseObject, error)
+	// ListNotificationTriggers Lists the triggers that applications can be subscribed to
+	// (GET /api/v1/notifications/triggers)
+	ListNotificationTriggers(ctx context.Context, request ListNotificationTriggersRequestObject) (ListNotificationTriggersResponseObject, error)
+	// TryNotificationTrigger Evaluates a trigger for the present state of an application
+	// (POST /api/v1/notifications/triggers/{name}/try)
+	TryNotificationTrigger(ctx context.Context, request TryNotificationTriggerRequestObject) (TryNotificationTriggerResponseObject, error)
 	// EndPause Ends a pause of automation, if there is one
 	// (DELETE /api/v1/pauses)
 	EndPause(ctx context.Context, request EndPauseRequestObject) (EndPauseResponseObject, error)
@@ -15704,6 +16241,247 @@ func (sh *strictHandler) ChangePassword(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(ChangePasswordResponseObject); ok {
 		return validResponse.VisitChangePasswordResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListDeliveries operation middleware
+func (sh *strictHandler) ListDeliveries(ctx echo.Context, params ListDeliveriesParams) error {
+	var request ListDeliveriesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeliveries(ctx.Request().Context(), request.(ListDeliveriesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeliveries")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListDeliveriesResponseObject); ok {
+		return validResponse.VisitListDeliveriesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetDelivery operation middleware
+func (sh *strictHandler) GetDelivery(ctx echo.Context, id PathID) error {
+	var request GetDeliveryRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDelivery(ctx.Request().Context(), request.(GetDeliveryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDelivery")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetDeliveryResponseObject); ok {
+		return validResponse.VisitGetDeliveryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// Redeliver operation middleware
+func (sh *strictHandler) Redeliver(ctx echo.Context, id PathID, params RedeliverParams) error {
+	var request RedeliverRequestObject
+
+	request.Id = id
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.Redeliver(ctx.Request().Context(), request.(RedeliverRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Redeliver")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RedeliverResponseObject); ok {
+		return validResponse.VisitRedeliverResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListNotificationServices operation middleware
+func (sh *strictHandler) ListNotificationServices(ctx echo.Context) error {
+	var request ListNotificationServicesRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListNotificationServices(ctx.Request().Context(), request.(ListNotificationServicesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListNotificationServices")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListNotificationServicesResponseObject); ok {
+		return validResponse.VisitListNotificationServicesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListNotificationTemplates operation middleware
+func (sh *strictHandler) ListNotificationTemplates(ctx echo.Context) error {
+	var request ListNotificationTemplatesRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListNotificationTemplates(ctx.Request().Context(), request.(ListNotificationTemplatesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListNotificationTemplates")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListNotificationTemplatesResponseObject); ok {
+		return validResponse.VisitListNotificationTemplatesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// TryNotificationTemplate operation middleware
+func (sh *strictHandler) TryNotificationTemplate(ctx echo.Context, name PathName) error {
+	var request TryNotificationTemplateRequestObject
+
+	request.Name = name
+
+	var body TryNotificationTemplateJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.TryNotificationTemplate(ctx.Request().Context(), request.(TryNotificationTemplateRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TryNotificationTemplate")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(TryNotificationTemplateResponseObject); ok {
+		return validResponse.VisitTryNotificationTemplateResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListNotificationTriggers operation middleware
+func (sh *strictHandler) ListNotificationTriggers(ctx echo.Context) error {
+	var request ListNotificationTriggersRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListNotificationTriggers(ctx.Request().Context(), request.(ListNotificationTriggersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListNotificationTriggers")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListNotificationTriggersResponseObject); ok {
+		return validResponse.VisitListNotificationTriggersResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// TryNotificationTrigger operation middleware
+func (sh *strictHandler) TryNotificationTrigger(ctx echo.Context, name PathName) error {
+	var request TryNotificationTriggerRequestObject
+
+	request.Name = name
+
+	var body TryNotificationTriggerJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.TryNotificationTrigger(ctx.Request().Context(), request.(TryNotificationTriggerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TryNotificationTrigger")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(TryNotificationTriggerResponseObject); ok {
+		return validResponse.VisitTryNotificationTriggerResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

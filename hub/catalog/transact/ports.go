@@ -2,6 +2,7 @@ package transact
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -509,6 +510,7 @@ type RecordPorts struct {
 	IdempotencyStore
 	BulkReader
 	BulkWriter
+	DeliveryStore
 }
 
 // BulkReader finds bulk requests.
@@ -633,4 +635,16 @@ type Notifier interface {
 	// Credentials means that sessions, tokens or accounts of the tenant have ended
 	// or have changed.
 	Credentials(tenant hub.TenantID)
+}
+
+// DeliveryStore finds messages to recipients, and has them sent.
+type DeliveryStore interface {
+	Deliveries(ctx context.Context, f hub.DeliveryFilter) ([]hub.Delivery, error)
+	Delivery(ctx context.Context, id hub.DeliveryID) (hub.Delivery, error)
+	// DeliveryMessage has secrets of the tenant: it goes into another delivery
+	// and nowhere else.
+	DeliveryMessage(ctx context.Context, id hub.DeliveryID) (json.RawMessage, error)
+	// PutDelivery makes a pending message work.
+	PutDelivery(ctx context.Context, d hub.Delivery) (stored bool, err error)
+	DeliveriesSince(ctx context.Context, after time.Time) (int64, error)
 }

@@ -48,7 +48,7 @@ func Catalog(t *store.Tenant) transact.Tx {
 			HistoryReader: t, OperationReader: t, SnapshotReader: t, SetReader: t, SetWriter: t, SetMemberStore: t,
 		},
 		SettingPorts: transact.SettingPorts{SettingReader: t, SettingWriter: t, PolicyVersionStore: t},
-		RecordPorts:  transact.RecordPorts{AuditLog: t, AuditKeeper: t, QuotaStore: t, FeedQueue: t, IdempotencyStore: t, BulkReader: t, BulkWriter: t},
+		RecordPorts:  transact.RecordPorts{AuditLog: t, AuditKeeper: t, QuotaStore: t, FeedQueue: t, IdempotencyStore: t, BulkReader: t, BulkWriter: t, DeliveryStore: t},
 		Deploy:       transact.Deployer{Operator: d, Remover: d, AgentSettings: d},
 	}
 }

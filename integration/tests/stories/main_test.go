@@ -36,7 +36,8 @@ func begin(ctx context.Context, dir string) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err = suite.Installed(ctx, dir, stack.Options{Clusters: []string{"in-cluster"}, Nodes: true, AgentEnv: env})
+	here := map[string]any{"notifications": map[string]any{"allowPrivate": []string{"127.0.0.0/8"}}}
+	s, err = suite.Installed(ctx, dir, stack.Options{Clusters: []string{"in-cluster"}, Nodes: true, AgentEnv: env, Settings: here})
 	return s.Stop, err
 }
 

@@ -37,8 +37,8 @@ func TestPullRequestsOfTheGuide(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() {
-		if _, err := s.API.Apply(context.WithoutCancel(t.Context()), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-tls-certs-cm, namespace: argocd}\ndata: {}\n"); err != nil {
-			t.Error(err)
+		if out, err := s.API.CLI(context.WithoutCancel(t.Context()), "", "cert", "rm", "127.0.0.1", "--cert-type", "https", "--yes"); err != nil {
+			t.Error(err, out)
 		}
 	})
 	text := strings.NewReplacer("owner: my-org", "owner: acme\n          api: "+host.HTTP.URL, "https://github.com/my-org/my-app.git", repo.URL()).
