@@ -109,7 +109,7 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	root.AddCommand(
 		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), argocd.Configure(a.env()), a.whoamiCommand(), a.versionCommand(),
 		a.applyCommand(), a.applicationCommand(), appset.Commands(a.env()), a.clusterCommand(), a.repositoryCommand(), keys.Certificates(a.env()), keys.GPG(a.env()),
-		a.projectCommand(), account, a.scimCommand(), tenancy.Tenant(a.env()), a.tokenCommand(), tenancy.Audit(a.env()), a.settingsCommand(), a.pluginCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), live.Why(a.env()), argocd.Templates(a.env()), exitCodesTopic(),
+		a.projectCommand(), account, a.scimCommand(), tenancy.Tenant(a.env()), a.tokenCommand(), tenancy.Audit(a.env()), a.settingsCommand(), a.notificationsCommand(), a.pluginCommand(), a.adminCommand(), transfer.Export(a.env()), transfer.Import(a.env()), explain.Command(a.env()), live.Why(a.env()), argocd.Templates(a.env()), exitCodesTopic(),
 	)
 	argocd.Complete(root)
 	complete.Names(a.env(), root)
@@ -126,7 +126,7 @@ func (a *app) env() *command.Env {
 func (a *app) adminCommand() *cobra.Command {
 	return noun("admin", "Export, import, and try out settings without a hub", nil,
 		transfer.Export(a.env()), transfer.AdminImport(a.env()),
-		project.Admin(a.env()),
+		project.Admin(a.env()), a.adminNotifications(),
 		noun("settings", "Try out settings", nil, actions.Overrides(a.env()), rights.Policy(a.env())))
 }
 

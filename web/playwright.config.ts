@@ -34,6 +34,7 @@ const usual = [
   'application',
   'places',
   'sets',
+  'notifications',
   'rights',
   'docs',
   'language',

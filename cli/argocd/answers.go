@@ -18,7 +18,6 @@ const (
 	later      = "this release has no such command yet; "
 	byApply    = later + "write the object into a file, and `capstan apply -f FILE`"
 	asManifest = "`capstan export` writes it as a manifest; `capstan apply -f FILE` takes it"
-	noMessages = "notifications are not served yet; their settings are kept: `capstan settings get --map argocd-notifications-cm`"
 )
 
 // Answers lists the commands of Argo CD that are done in another way here, or
@@ -47,10 +46,6 @@ func Answers() []Answer {
 		{"admin dashboard", "the hub serves the console itself: open its address in a browser"},
 		{"admin initial-password", "there is none: the hub prints a setup link at its first start, for `capstan setup`"},
 		{"admin redis-initial-password", "there is no Redis"},
-		{"admin notifications template get", noMessages},
-		{"admin notifications template notify", noMessages},
-		{"admin notifications trigger get", noMessages},
-		{"admin notifications trigger run", noMessages},
 		{"admin proj generate-spec", asManifest},
 		{"admin proj update-role-policy", byApply},
 		{"admin repo generate-spec", asManifest},

@@ -34,7 +34,7 @@ func (a commands) tenantSetQuota() *cobra.Command {
 	return &cobra.Command{
 		Use: "set-quota NAME QUOTA=LIMIT...", Short: "Set what an organisation may have",
 		Long: "Set what an organisation may have. Quotas: applications, clusters, repositories, users, tokens, storageBytes,\n" +
-			"applicationSets, applicationsPerSet, rendersPerMinute, requestsPerMinute. A limit is a number, none, or default for what the hub's configuration says.\n" +
+			"applicationSets, applicationsPerSet, rendersPerMinute, requestsPerMinute, notificationsPerHour. A limit is a number, none, or default for what the hub's configuration says.\n" +
 			"What is there stays, also beyond a new limit.",
 		Example: "  capstan tenant set-quota acme applications=500 clusters=20\n  capstan tenant set-quota acme rendersPerMinute=none users=default",
 		Args: func(_ *cobra.Command, args []string) error {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/integration/rigs/gitserver"
+	"github.com/capstan-cd/capstan/integration/rigs/notifyhosts"
 	"github.com/capstan-cd/capstan/integration/rigs/playwright"
 )
 
@@ -160,6 +161,14 @@ func (c *console) perform(t *testing.T, act string) (string, error) {
 		return "from-the-push", err
 	case "hostile":
 		return hostile(t)
+	case "notify":
+		hosts := notifyhosts.New(t)
+		notificationSettings(t, map[string]any{
+			"secret:console-key":           "hook-secret-1",
+			"service.webhook.console-hook": "url: " + hosts.URL + "/hook/console\nheaders: [{name: X-Key, value: $console-key}]\n",
+			"template.console-said":        "webhook:\n  console-hook: {method: POST, body: 'about {{.app.metadata.name}} with {{index .secrets \"console-key\"}}'}\n",
+		})
+		return "", nil
 	case "reader":
 		password := rand.Text()
 		account := map[string]any{"name": "reader", "password": password, "roles": []string{"readonly"}}

@@ -2128,6 +2128,146 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notifications/services": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the services that messages about applications can be sent to */
+        get: operations["listNotificationServices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/triggers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the triggers that applications can be subscribed to */
+        get: operations["listNotificationTriggers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/triggers/{name}/try": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Evaluates a trigger for the present state of an application */
+        post: operations["tryNotificationTrigger"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the templates of messages about applications */
+        get: operations["listNotificationTemplates"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/templates/{name}/try": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Renders a template for an application, and sends it if that is asked for */
+        post: operations["tryNotificationTemplate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists messages about applications, newest first
+         * @description They are kept for 30 days, the newest 10,000 of a tenant. Values of secrets
+         *     are masked, as they are in what services answered.
+         */
+        get: operations["listDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/deliveries/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a message with what was sent and answered */
+        get: operations["getDelivery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/deliveries/{id}/redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Sends a message once more, as a delivery of its own */
+        post: operations["redeliver"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/settings/plugins": {
         parameters: {
             query?: never;
@@ -3172,7 +3312,7 @@ export interface components {
         QuotaItem: {
             /** @description It is a rate; nothing is counted. */
             rate?: boolean;
-            /** @description applications, clusters, repositories, users, tokens, storageBytes, applicationSets, applicationsPerSet, rendersPerMinute or requestsPerMinute. */
+            /** @description applications, clusters, repositories, users, tokens, storageBytes, applicationSets, applicationsPerSet, rendersPerMinute, requestsPerMinute or notificationsPerHour. */
             quota: string;
             /**
              * Format: int64
@@ -3914,6 +4054,118 @@ export interface components {
             cascade?: boolean;
             propagation?: components["schemas"]["Propagation"];
             reason?: string;
+        };
+        NotificationServices: {
+            items: components["schemas"]["NotificationService"][];
+            /** @description Settings of notifications that cannot be read, by their keys, for those who may see settings. */
+            problems?: {
+                [key: string]: string;
+            };
+        };
+        NotificationService: {
+            name: string;
+            type: string;
+        };
+        NotificationTriggers: {
+            items: components["schemas"]["NotificationTrigger"][];
+        };
+        NotificationTrigger: {
+            name: string;
+            /** @description Every tenant has it. */
+            builtin: boolean;
+            description?: string;
+            /** @description Subscriptions that name no trigger get it. */
+            default?: boolean;
+            /** @description Its value in argocd-notifications-cm; of the tenant's own only for those who may see settings. */
+            text?: string;
+        };
+        NotificationTemplates: {
+            items: components["schemas"]["NotificationTemplate"][];
+        };
+        NotificationTemplate: {
+            name: string;
+            /** @description Every tenant has it. */
+            builtin: boolean;
+            /** @description Its value in argocd-notifications-cm; of the tenant's own only for those who may see settings. */
+            text?: string;
+        };
+        TriggerTrial: {
+            /** @description NAMESPACE/NAME. */
+            application: string;
+            /** @description The trigger in the place of what is set. */
+            text?: string;
+        };
+        TriggerResults: {
+            items: components["schemas"]["TriggerResult"][];
+        };
+        TriggerResult: {
+            /** @description Its place and its hash. */
+            condition: string;
+            when: string;
+            triggered: boolean;
+            oncePer?: string;
+            templates: string[];
+            /** @description Why it cannot be evaluated. */
+            problem?: string;
+        };
+        TemplateTrial: {
+            /** @description NAMESPACE/NAME. */
+            application: string;
+            /** @description The name of a service. One that is not set is a type. */
+            service: string;
+            recipient?: string;
+            /** @description The template in the place of what is set. */
+            text?: string;
+            /** @description Send it. */
+            send?: boolean;
+        };
+        /** @enum {string} */
+        DeliveryState: "pending" | "delivered" | "failed" | "skipped";
+        /** @description A message about an application to one recipient. */
+        Delivery: {
+            /** @description Absent of a message that was only rendered. */
+            id?: string;
+            namespace: string;
+            name: string;
+            project: string;
+            /** @description Empty: somebody tried a template. */
+            trigger: string;
+            templates: string[];
+            service: string;
+            serviceType: string;
+            recipient: string;
+            state: components["schemas"]["DeliveryState"];
+            /** @description Why it failed, was skipped, or is tried again. */
+            reason?: string;
+            /** @description What is sent: message, and the part of the service. Values of secrets are masked. */
+            message: {
+                [key: string]: unknown;
+            };
+            attempts: components["schemas"]["DeliveryAttempt"][];
+            /** @description The delivery that this one repeats. */
+            redelivers?: string;
+            /** Format: date-time */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description When the next attempt is.
+             */
+            dueAt?: string;
+            /** Format: date-time */
+            finishedAt?: string;
+        };
+        DeliveryAttempt: {
+            /** Format: date-time */
+            at: string;
+            /** Format: int64 */
+            tookMs: number;
+            /** @description Method and address, then the body. Paths that are secrets are left out. */
+            requests?: string[];
+            /** @description Of the last answer. */
+            status?: number;
+            answer?: string;
+            /** @description Absent: the message was accepted. */
+            error?: string;
         };
         /** @description A request about many applications. */
         Bulk: {
@@ -9256,6 +9508,206 @@ export interface operations {
                         firstBad?: number;
                         problem?: string;
                     };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listNotificationServices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Their names, without their options. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationServices"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listNotificationTriggers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Those of the tenant, and those that every tenant has. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationTriggers"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    tryNotificationTrigger: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TriggerTrial"];
+            };
+        };
+        responses: {
+            /** @description What each condition says. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TriggerResults"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listNotificationTemplates: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Those of the tenant, and those that every tenant has. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationTemplates"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    tryNotificationTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TemplateTrial"];
+            };
+        };
+        responses: {
+            /** @description The message. With send it is in the list of deliveries. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listDeliveries: {
+        parameters: {
+            query?: {
+                /** @description NAMESPACE/NAME of one application. */
+                application?: string;
+                state?: components["schemas"]["DeliveryState"];
+                service?: string;
+                trigger?: string;
+                /** @description Deliveries before this one: the last of the page before. */
+                before?: string;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of deliveries. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Delivery"][];
+                        /** @description The parameter before of the next page; absent: this is the last. */
+                        next?: string;
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getDelivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The delivery. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    redeliver: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                id: components["parameters"]["PathID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The new delivery. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];

@@ -23,6 +23,7 @@ export function pageTitle(path: string, tenant: string): string {
   const word =
     ((path === '/applications/new' && t('New application')) ||
       (path === '/applicationsets/new' && t('New ApplicationSet')) ||
+      (path === '/settings/notifications' && t('Notifications')) ||
       inner.at(-1)) ??
     places.get(place) ??
     place;

@@ -41,6 +41,10 @@ const RepositoryList = lazyRouteComponent(() => import('../features/repositories
 const SetList = lazyRouteComponent(() => import('../features/apps/sets/set-list'), 'SetList');
 const SetPage = lazyRouteComponent(() => import('../features/apps/sets/set-page'), 'SetPage');
 const NewSet = lazyRouteComponent(() => import('../features/apps/sets/write'), 'NewSet');
+const NotificationsPage = lazyRouteComponent(
+  () => import('../features/notifications/notifications-page'),
+  'NotificationsPage',
+);
 const SettingsPage = lazyRouteComponent(() => import('../features/settings/settings-page'), 'SettingsPage');
 
 /** Loads all pages, for tests that wait for none. */
@@ -63,6 +67,7 @@ export const loadPages = () =>
       SetList,
       SetPage,
       NewSet,
+      NotificationsPage,
       SettingsPage,
     ].map((page) => page.preload?.()),
   );
@@ -262,6 +267,15 @@ export function makeRouter(queries: QueryClient) {
       words(s, ['tab', 'q', 'edit']),
     component: SettingsPage,
   });
+  const notifications = createRoute({
+    getParentRoute: () => shell,
+    path: '/settings/notifications',
+    validateSearch: (
+      s: Record<string, unknown>,
+    ): { tab?: string; state?: string; app?: string; delivery?: string; try?: string } =>
+      words(s, ['tab', 'state', 'app', 'delivery', 'try']),
+    component: NotificationsPage,
+  });
   const account = createRoute({
     getParentRoute: () => shell,
     path: '/account',
@@ -292,6 +306,7 @@ export function makeRouter(queries: QueryClient) {
         activity,
         access,
         settings,
+        notifications,
         account,
         platform,
       ]),

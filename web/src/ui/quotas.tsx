@@ -17,6 +17,7 @@ const names: Record<string, string> = {
   applicationsPerSet: t('Applications of an ApplicationSet'),
   rendersPerMinute: t('Renders in a minute'),
   requestsPerMinute: t('Requests in a minute'),
+  notificationsPerHour: t('Messages in an hour'),
 };
 
 const amount = (item: Item, value: number) =>

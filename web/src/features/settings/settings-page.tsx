@@ -1,7 +1,7 @@
-import { SegmentedControl, Stack, Table, Text, TextInput, useMantineColorScheme } from '@mantine/core';
+import { Button, SegmentedControl, Stack, Table, Text, TextInput, useMantineColorScheme } from '@mantine/core';
 import { IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { useNavigate, useSearch } from '@tanstack/react-router';
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useDenied } from '../../api/session';
 import { ago, exact } from '../../format/format';
 import { Rich, t } from '../../texts';
@@ -44,6 +44,11 @@ export function SettingsPage() {
           text="They keep the names of Argo CD: <code>capstan apply -f</code> takes its ConfigMaps as they are."
           parts={{ code: <code /> }}
         />
+      }
+      actions={
+        <Button component={Link} to="/settings/notifications" variant="default">
+          {t('Notifications')}
+        </Button>
       }
       tabs={tabs}
       tab={tab}

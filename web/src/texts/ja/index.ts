@@ -8,6 +8,7 @@ import { edit } from './edit';
 import { frame } from './frame';
 import { list } from './list';
 import { live } from './live';
+import { notifications } from './notifications';
 import { object } from './object';
 import { operator } from './operator';
 import { projects } from './projects';
@@ -27,6 +28,7 @@ export const ja = {
   ...frame,
   ...list,
   ...live,
+  ...notifications,
   ...object,
   ...operator,
   ...projects,
