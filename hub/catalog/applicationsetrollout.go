@@ -104,6 +104,9 @@ func specHash(a hub.Application) string {
 	return hex.EncodeToString(sum[:6])
 }
 
+// observedUntilConfirmed is why a rollout leaves an imported application alone.
+const observedUntilConfirmed = "it was imported, and is observed until the import is confirmed"
+
 // rolledOut is an application as a rollout sees it.
 func (r *reconciling) rolledOut(a hub.Application, on *hub.Cluster) plan.RolloutApplication {
 	st := a.Status
@@ -115,6 +118,9 @@ func (r *reconciling) rolledOut(a hub.Application, on *hub.Cluster) plan.Rollout
 	x.Current = st.PlannedGeneration == a.Generation && st.ComparedAt != nil && (shown.Stale == nil || !shown.Stale.Expired)
 	if why := st.Broken(); why != nil {
 		x.Broken, x.Current = why.Message, false
+	}
+	if a.Observed() {
+		x.Broken, x.Current = observedUntilConfirmed, false
 	}
 	if op := st.Operation; op != nil {
 		x.Operation = &plan.RolloutOperation{Began: op.CreatedAt, Over: op.Phase.Over()}
@@ -162,7 +168,7 @@ func (r *reconciling) beginSync(ctx context.Context, w *writer, was hub.Applicat
 		return err
 	}
 	a, there := held[was.ID]
-	if !there || a.DeletingAt != nil || !r.owns(a) {
+	if !there || a.DeletingAt != nil || a.Observed() || !r.owns(a) {
 		return nil
 	}
 	if op := a.Status.Operation; op != nil && !op.Phase.Over() {

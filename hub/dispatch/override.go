@@ -162,7 +162,7 @@ func isFull(o hub.OperationOptions) bool { return len(o.Resources) == 0 && !o.Dr
 // request (SYNC-05), inside the caller's transaction.
 func Local(ctx context.Context, tx Tx, keys Keys, app hub.ApplicationID, req hub.SyncRequest) (hub.Operation, error) {
 	c := &change{tx: tx, now: time.Now()}
-	a, spec, err := c.one(ctx, app)
+	a, spec, err := c.one(ctx, app, req.Initiator)
 	if err != nil {
 		return hub.Operation{}, err
 	}

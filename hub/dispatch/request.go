@@ -11,13 +11,14 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // Sync appends an operation that a person asked for, inside the caller's
 // transaction. The caller wakes the cluster after the commit.
 func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest) (hub.Operation, error) {
 	c := &change{tx: tx, now: time.Now()}
-	a, spec, err := c.one(ctx, app)
+	a, spec, err := c.one(ctx, app, req.Initiator)
 	if err != nil {
 		return hub.Operation{}, err
 	}
@@ -117,7 +118,7 @@ func stands(target hub.SnapshotID, revision string, o hub.Override) bool {
 // else.
 func Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, entry int64, reason string, options hub.OperationOptions, by hub.Initiator) (hub.Operation, error) {
 	c := &change{tx: tx, now: time.Now()}
-	a, spec, err := c.one(ctx, app)
+	a, spec, err := c.one(ctx, app, by)
 	if err != nil {
 		return hub.Operation{}, err
 	}
@@ -297,8 +298,8 @@ func (c *change) stopRetry(ctx context.Context, app hub.ApplicationID) error {
 	return c.tx.SetOperationRetry(ctx, op.ID, nil, op.Options)
 }
 
-// one loads an application that a person wants an operation for.
-func (c *change) one(ctx context.Context, id hub.ApplicationID) (hub.Application, hub.ApplicationSpec, error) {
+// one loads an application that somebody wants an operation for.
+func (c *change) one(ctx context.Context, id hub.ApplicationID, by hub.Initiator) (hub.Application, hub.ApplicationSpec, error) {
 	if err := c.load(ctx, []hub.ApplicationID{id}); err != nil {
 		return hub.Application{}, hub.ApplicationSpec{}, err
 	}
@@ -317,7 +318,7 @@ func (c *change) one(ctx context.Context, id hub.ApplicationID) (hub.Application
 	if err != nil {
 		return a, spec, err
 	}
-	return a, spec, plan.Check(a, running, c.windows(a, spec), c.now)
+	return a, spec, plan.Check(a, running, c.windows(a, spec), syncwindow.Of(by.Automated), c.now)
 }
 
 func (c *change) operation(a hub.Application, kind hub.OperationKind, s hub.Snapshot, by hub.Initiator) hub.Operation {

@@ -309,8 +309,9 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// Check reports whether a person may start an operation now (SYNC-07, WIN-09).
-func Check(app hub.Application, running *hub.Operation, windows syncwindow.Set, now time.Time) error {
+// Check reports whether a person, or a rollout, may start an operation now
+// (SYNC-07, WIN-09).
+func Check(app hub.Application, running *hub.Operation, windows syncwindow.Set, use syncwindow.Use, now time.Time) error {
 	object := "application " + app.Name
 	if app.DeletingAt != nil {
 		return fault.With(fault.New(fault.Conflict, "the application is being deleted"), object, "wait for the deletion to end")
@@ -322,7 +323,7 @@ func Check(app hub.Application, running *hub.Operation, windows syncwindow.Set, 
 		return fault.With(fault.New(fault.Conflict, "operation %s is in progress", running.ID), object,
 			"wait for it, or end it with `capstan app terminate "+app.Name+"`")
 	}
-	if why := windows.Why(syncwindow.Manual, now); why != "" {
+	if why := windows.Why(use, now); why != "" {
 		return fault.With(fault.New(fault.Conflict, "sync is %s", why), object,
 			"wait for the opening, or have the windows of project "+app.Project+" changed; `capstan project windows list "+app.Project+"` shows them")
 	}

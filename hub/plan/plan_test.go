@@ -335,7 +335,7 @@ func TestCheck(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := plan.Check(c.app, c.running, syncwindow.Set{}, now)
+			err := plan.Check(c.app, c.running, syncwindow.Set{}, syncwindow.Manual, now)
 			if (fault.KindOf(err) == fault.Conflict) != c.refused || !c.refused && err != nil {
 				t.Errorf("%s: %v", c.why, err)
 			}

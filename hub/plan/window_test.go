@@ -46,8 +46,11 @@ func TestWindows(t *testing.T) {
 		if d := plan.Next(input(func(s *plan.Input) { s.Windows = byHand })); d.Operation != nil {
 			t.Errorf("%+v", d)
 		}
-		if err := plan.Check(hub.Application{Cluster: "prod"}, nil, byHand, moment()); err != nil {
+		if err := plan.Check(hub.Application{Cluster: "prod"}, nil, byHand, syncwindow.Manual, moment()); err != nil {
 			t.Error(err)
+		}
+		if err := plan.Check(hub.Application{Cluster: "prod"}, nil, byHand, syncwindow.Automated, moment()); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("a rollout may sync: %v", err)
 		}
 	})
 	t.Run("WIN-09 what runs is not superseded while closed", func(t *testing.T) {
@@ -83,7 +86,7 @@ func TestWindows(t *testing.T) {
 	})
 	t.Run("WIN-09 a person's sync is refused, with the next opening and what to do", func(t *testing.T) {
 		t.Parallel()
-		err := plan.Check(hub.Application{Cluster: "prod", Meta: hub.Meta{Name: "web"}, Project: "shop"}, nil, lunch(nil), moment())
+		err := plan.Check(hub.Application{Cluster: "prod", Meta: hub.Meta{Name: "web"}, Project: "shop"}, nil, lunch(nil), syncwindow.Manual, moment())
 		f, ok := fault.As(err)
 		if !ok || f.Kind != fault.Conflict || !strings.Contains(f.Cause, "next opening 2026-05-01 13:00 UTC") || !strings.Contains(f.Fix, "windows list shop") {
 			t.Error(err)
