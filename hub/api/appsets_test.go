@@ -200,7 +200,7 @@ func TestApplicationsOfASet(t *testing.T) {
 	}
 	w.sql(t, `INSERT INTO application_set_member (tenant_id, application_id, set_id)
 		SELECT a.tenant_id, a.id, s.id FROM application a JOIN application_set s ON s.tenant_id = a.tenant_id WHERE a.name LIKE 'fleet-%'`)
-	t.Run("ASET-12(part) an application names its set, as its owner and in its status", func(t *testing.T) {
+	t.Run("ASET-12 an application names its set, as its owner and in its status", func(t *testing.T) {
 		var app struct {
 			Metadata struct {
 				OwnerReferences []struct{ APIVersion, Kind, Name string }
@@ -260,7 +260,7 @@ func TestNamespacesOfApplicationSets(t *testing.T) {
 	admin := w.Admin("acme")
 	inTeam := applicationSet("fleet")
 	inTeam["metadata"] = map[string]any{"name": "fleet", "namespace": "team-a"}
-	t.Run("ANY-04(part) a set is only in a namespace that the settings and its project list", func(t *testing.T) {
+	t.Run("ANY-04 a set is only in a namespace that the settings and its project list", func(t *testing.T) {
 		w.call(admin, "POST", setsPath, inTeam).fails(403)
 		w.call(admin, "PATCH", settingsPath, map[string]any{"values": map[string]any{"argocd-cmd-params-cm": map[string]any{"applicationsetcontroller.namespaces": "team-*", "application.namespaces": "team-*"}}}).ok(200)
 		w.call(admin, "POST", setsPath, inTeam).fails(400)
@@ -310,7 +310,7 @@ func TestPreviewOfApplicationSets(t *testing.T) {
 			t.Errorf("%d applications", apps.Total)
 		}
 	})
-	t.Run("ASET-10(part) generate names applications that would not be made, and why", func(t *testing.T) {
+	t.Run("ASET-10 generate names applications that would not be made, and why", func(t *testing.T) {
 		var p preview
 		w.call(admin, "POST", setsPath+"/generate", at(applicationSet("fleet", "a"), "nowhere")).ok(200).into(&p)
 		if p.Counts.Problems != 1 || len(p.Applications) != 0 || !strings.Contains(p.Items[0].Problem, "cluster") {
@@ -318,7 +318,7 @@ func TestPreviewOfApplicationSets(t *testing.T) {
 		}
 		w.call(admin, "POST", setsPath+"/generate", map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "ApplicationSet", "metadata": map[string]any{"name": "x"}, "spec": map[string]any{}}).fails(400)
 	})
-	t.Run("SEC-D1 ASET-19(part) generate needs the rights of the write", func(t *testing.T) {
+	t.Run("SEC-D1 ASET-19 generate needs the rights of the write", func(t *testing.T) {
 		reader := w.User("acme", "only-reads", "readonly")
 		w.call(reader, "POST", setsPath+"/generate", at(applicationSet("fleet", "a"), "prod")).fails(403)
 	})

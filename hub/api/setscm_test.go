@@ -74,7 +74,7 @@ func TestSetsOfGitHosts(t *testing.T) {
 		return ""
 	}
 	s.apply(previews(host.HTTP.URL))
-	t.Run("CRED-04 without the Secret, or with one for another host, nothing is sent (part)", func(t *testing.T) {
+	t.Run("CRED-04 without the Secret, or with one for another host, nothing is sent", func(t *testing.T) {
 		if m := failed(refresh(true)); !strings.Contains(m, "github-token") {
 			t.Errorf("without a Secret: %q", m)
 		}
@@ -83,7 +83,7 @@ func TestSetsOfGitHosts(t *testing.T) {
 			t.Errorf("a Secret of another host: %q, %v", m, host.Calls())
 		}
 	})
-	t.Run("AGEN-10 AGEN-11 an application for each pull request (part)", func(t *testing.T) {
+	t.Run("AGEN-10 AGEN-11 an application for each pull request", func(t *testing.T) {
 		secret(", url: '" + host.HTTP.URL + "'")
 		set := refresh(true)
 		if got := s.apps(); failed(set) != "" || !slices.Equal(got, []string{"pr-3-feature-3-x", "pr-4-feature-4-x"}) {
@@ -153,13 +153,13 @@ func TestSetsOfGitHosts(t *testing.T) {
 			t.Errorf("an empty list is held: %+v, %v", set.Status.Held, s.apps())
 		}
 	})
-	t.Run("AGEN-17 the set is found by the place of its repository (part)", func(t *testing.T) {
+	t.Run("AGEN-17 the set is found by the place of its repository", func(t *testing.T) {
 		targets, err := s.DB.System().WebhookTargets(t.Context(), nil, []string{"127.0.0.1/acme/shop"})
 		if err != nil || len(targets) != 1 || !slices.Equal(targets[0].Sets, []hub.ApplicationSetID{s.set("previews").ID}) {
 			t.Errorf("%+v, %v", targets, err)
 		}
 	})
-	t.Run("SEC-D16 no status and no log has the token (part)", func(t *testing.T) {
+	t.Run("SEC-D16 no status and no log has the token", func(t *testing.T) {
 		for _, leak := range append(secrets.Find("the log", []byte(s.Log.String())), secrets.Find("the set", fmt.Appendf(nil, "%+v", s.set("previews")))...) {
 			t.Error(leak)
 		}

@@ -9,7 +9,7 @@ import (
 
 func TestRolledOut(t *testing.T) {
 	t.Parallel()
-	t.Run("APRG-05 an imported application is not synced by a rollout before the import is confirmed (part)", func(t *testing.T) {
+	t.Run("APRG-05 an imported application is not synced by a rollout before the import is confirmed", func(t *testing.T) {
 		t.Parallel()
 		r := &reconciling{now: time.Now()}
 		for value, want := range map[string]string{hub.ImportObserve: observedUntilConfirmed, hub.ImportConfirmed: ""} {

@@ -89,8 +89,8 @@ applyNestedSelectors: true
 		"ASET-04 a template that cannot be read":           {list + body("{{.name"), "spec.template.metadata.name"},
 		"ASET-04 an unknown option":                        {list + "goTemplateOptions: [missingkey]\n" + body("a"), "spec.goTemplateOptions"},
 		"ASET-05 a patch that cannot be read":              {list + "templatePatch: '{{if}}'\n" + body("a"), "spec.templatePatch"},
-		"ASET-09(part) a template without a name":          {list + body(""), "spec.template.metadata.name is missing"},
-		"ASET-14(part) an unknown policy":                  {list + "syncPolicy: {applicationsSync: never}\n" + body("a"), "spec.syncPolicy.applicationsSync"},
+		"ASET-09 a template without a name":                {list + body(""), "spec.template.metadata.name is missing"},
+		"ASET-14 an unknown policy":                        {list + "syncPolicy: {applicationsSync: never}\n" + body("a"), "spec.syncPolicy.applicationsSync"},
 		"ASET-08 an unknown operator of a selector":        {"generators: [{list: {elements: []}, selector: {matchExpressions: [{key: a, operator: Is}]}}]\n" + body("a"), "spec.generators[0].selector"},
 		"ASET-08 a selector by what is no key":             {"generators: [{list: {elements: []}, selector: {matchLabels: {'path[0]': a}}}]\n" + body("a"), "no key of a label"},
 		"AGEN-02 a selector of what is no label":           {"generators: [{clusters: {selector: {matchLabels: {a: b/c}}}}]\n" + body("a"), "no value of a label"},
@@ -180,13 +180,13 @@ func TestRequeue(t *testing.T) {
 		standard   time.Duration
 		want       time.Duration
 	}{
-		"ASET-17(part) lists and clusters hold until something changes": {"[{list: {elements: []}}, {clusters: {}}]", 0, 0},
-		"ASET-17(part) AGEN-05(part) Git holds three minutes":           {"[{list: {elements: []}}, {git: {repoURL: a, directories: [{path: b}]}}]", 0, 3 * time.Minute},
-		"ASET-17(part) or what the tenant has set":                      {"[{git: {repoURL: a, directories: [{path: b}]}}]", time.Hour, time.Hour},
-		"ASET-17(part) or what the generator says":                      {"[{git: {repoURL: a, directories: [{path: b}], requeueAfterSeconds: 20}}]", time.Hour, 20 * time.Second},
-		"AGEN-10(part) pull requests hold half an hour":                 {"[{pullRequest: {github: {owner: a, repo: b}}}]", 0, 30 * time.Minute},
-		"AGEN-13(part) a plugin holds half an hour":                     {"[{plugin: {configMapRef: {name: a}}}]", 0, 30 * time.Minute},
-		"ASET-17(part) the shortest of nested ones counts": {
+		"ASET-17 lists and clusters hold until something changes": {"[{list: {elements: []}}, {clusters: {}}]", 0, 0},
+		"ASET-17 AGEN-05 Git holds three minutes":                 {"[{list: {elements: []}}, {git: {repoURL: a, directories: [{path: b}]}}]", 0, 3 * time.Minute},
+		"ASET-17 or what the tenant has set":                      {"[{git: {repoURL: a, directories: [{path: b}]}}]", time.Hour, time.Hour},
+		"ASET-17 or what the generator says":                      {"[{git: {repoURL: a, directories: [{path: b}], requeueAfterSeconds: 20}}]", time.Hour, 20 * time.Second},
+		"AGEN-10 pull requests hold half an hour":                 {"[{pullRequest: {github: {owner: a, repo: b}}}]", 0, 30 * time.Minute},
+		"AGEN-13(part) a plugin holds half an hour":               {"[{plugin: {configMapRef: {name: a}}}]", 0, 30 * time.Minute},
+		"ASET-17 the shortest of nested ones counts": {
 			"[{matrix: {generators: [{list: {}}, {merge: {mergeKeys: [a], generators: [{plugin: {configMapRef: {name: a}}}, {git: {repoURL: a, files: [{path: b}], requeueAfterSeconds: 60}}]}}]}}]", 0, time.Minute,
 		},
 	} {
@@ -255,7 +255,7 @@ func TestGuide(t *testing.T) {
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	const head = "goTemplate: true\ngoTemplateOptions: ['missingkey=error']\n"
-	t.Run("ASET-10(part) invalid applications are problems, and others proceed", func(t *testing.T) {
+	t.Run("ASET-10 invalid applications are problems, and others proceed", func(t *testing.T) {
 		t.Parallel()
 		r, err := made(t, head+"generators: [{list: {elements: [{name: a, path: x}, {name: b}, {name: c, path: z}]}}]\n"+
 			"template: {metadata: {name: '{{.name}}'}, spec: {project: default, source: {repoURL: r, path: '{{.path}}'}, destination: {}}}", &inputs{})
@@ -268,7 +268,7 @@ func TestProblems(t *testing.T) {
 			}
 		}
 	})
-	t.Run("ASET-10(part) ASET-11(part) a problem without a name keeps all applications", func(t *testing.T) {
+	t.Run("ASET-10 ASET-11 a problem without a name keeps all applications", func(t *testing.T) {
 		t.Parallel()
 		r, err := made(t, head+"generators: [{list: {elements: [{name: a}, {other: b}]}}]\n"+body("{{.name}}"), &inputs{})
 		if err != nil || !slices.Equal(names(r), []string{"a"}) || len(r.Problems) != 1 || r.Problems[0].Application != "" || !keeps(r, "d") {
@@ -276,7 +276,7 @@ func TestProblems(t *testing.T) {
 		}
 	})
 	for name, element := range map[string]string{"an empty name": `""`, "capitals": "A", "a slash": "a/b", "a long name": strings.Repeat("a", 254)} {
-		t.Run("ASET-09(part) "+name+" is no name", func(t *testing.T) {
+		t.Run("ASET-09 "+name+" is no name", func(t *testing.T) {
 			t.Parallel()
 			r, err := made(t, head+"generators: [{list: {elements: [{name: "+element+"}, {name: b}]}}]\n"+body("{{.name}}"), &inputs{})
 			if err != nil || !slices.Equal(names(r), []string{"b"}) || len(r.Problems) != 1 || !keeps(r, "anything") {
@@ -284,7 +284,7 @@ func TestProblems(t *testing.T) {
 			}
 		})
 	}
-	t.Run("ASET-09(part) of applications with the same name there is none, and a problem", func(t *testing.T) {
+	t.Run("ASET-09 of applications with the same name there is none, and a problem", func(t *testing.T) {
 		t.Parallel()
 		r, err := made(t, head+"generators: [{list: {elements: [{name: a}, {name: b}, {name: a}]}}, {list: {elements: [{name: a}]}}]\n"+body("{{.name}}"), &inputs{})
 		if err != nil || !slices.Equal(names(r), []string{"b"}) || len(r.Problems) != 1 || r.Problems[0].Application != "a" || !strings.Contains(r.Problems[0].Message, "3 parameter sets") {
@@ -322,7 +322,7 @@ func TestProblems(t *testing.T) {
 		"a decision without its list":       {"[{clusterDecisionResource: {configMapRef: a, name: b}}]", "status.clusters", &inputs{decisions: generate.Decisions{MatchKey: "name", Objects: []map[string]any{{"status": map[string]any{"x": 1.0}}}}}},
 		"a decision with what is no object": {"[{clusterDecisionResource: {configMapRef: a, name: b}}]", "no map", &inputs{decisions: generate.Decisions{MatchKey: "name", Objects: []map[string]any{{"status": map[string]any{"clusters": []any{"a"}}}}}}},
 	} {
-		t.Run("ASET-11(part) "+name+" leaves no result", func(t *testing.T) {
+		t.Run("ASET-11 "+name+" leaves no result", func(t *testing.T) {
 			t.Parallel()
 			r, err := made(t, head+"generators: "+c.generators+"\n"+body("a"), c.in)
 			if err == nil || !strings.Contains(err.Error(), c.want) || len(r.Applications) > 0 {

@@ -80,19 +80,19 @@ func TestHosts(t *testing.T) {
 		spec string
 		want []string
 	}{
-		"AGEN-11(part) parameters of pull requests, with values": {
+		"AGEN-11 parameters of pull requests, with values": {
 			"goTemplate: true\n" + pulls + "'{{.author}}'}}}]\n" + body("n{{.number}}-{{.branch_slug}}-{{.head_short_sha_7}}-{{.values.v}}-{{len .labels}}"),
 			[]string{"n7-feature-add-cart-" + scmhosts.SHA("cart")[:7] + "-ana-1", "n8-fix-" + scmhosts.SHA("fix")[:7] + "-ben-0"},
 		},
-		"AGEN-11(part) parameters of pull requests without Go templates": {
+		"AGEN-11 parameters of pull requests without Go templates": {
 			pulls + "'{{author}}'}}}]\n" + body("n{{number}}-{{target_branch}}-{{values.v}}"), []string{"n7-main-ana", "n8-main-ben"},
 		},
-		"AGEN-09(part) parameters of repositories, with values": {
+		"AGEN-09 parameters of repositories, with values": {
 			"goTemplate: true\ngenerators: [{scmProvider: {github: {organization: my-org, tokenRef: {secretName: a, key: b}}, filters: [{pathsExist: [kustomization.yaml]}], values: {v: '{{.repository}}-x'}}}]\n" +
 				body("{{.values.v}}-{{.branchNormalized}}-{{.short_sha_7}}"),
 			[]string{"my-app-x-main-" + scmhosts.SHA("main")[:7]},
 		},
-		"AGEN-14(part) a matrix asks a host with the parameters of another generator": {
+		"AGEN-14 a matrix asks a host with the parameters of another generator": {
 			"goTemplate: true\ngenerators: [{matrix: {generators: [{list: {elements: [{repo: my-app}]}}, {pullRequest: {github: {owner: my-org, repo: '{{.repo}}', tokenRef: {secretName: a, key: b}}}}]}}]\n" +
 				body("{{.repo}}-{{.number}}"),
 			[]string{"my-app-7", "my-app-8"},
@@ -108,7 +108,7 @@ func TestHosts(t *testing.T) {
 			}
 		})
 	}
-	t.Run("ASET-11(part) FT-G2(part) a host that refuses leaves no result", func(t *testing.T) {
+	t.Run("ASET-11 FT-G2(part) a host that refuses leaves no result", func(t *testing.T) {
 		t.Parallel()
 		in := onHost(host, "my-org")
 		in.token = "another"

@@ -56,7 +56,7 @@ test('UX-PRO-4 ASET-23 a set is made after a preview that equals what comes of i
   await look(page, 'set');
 });
 
-test('ASET-23(part) an application leads to its set, and lists of applications and sets know of each other', async ({
+test('ASET-23 an application leads to its set, and lists of applications and sets know of each other', async ({
   page,
 }) => {
   await page.getByRole('link', { name: 'console-set-a' }).click();
@@ -114,7 +114,7 @@ test('UX-PRO-4 ASET-23 a change that deletes asks before it is saved, and a mass
   await page.getByText('It has made no application that you may see.').waitFor();
 });
 
-test('ASET-23(part) a set is deleted after its name is typed', async ({ page }) => {
+test('ASET-23 a set is deleted after its name is typed', async ({ page }) => {
   const wide = page.viewportSize();
   await page.setViewportSize({ width: 390, height: 844 });
   await look(page, 'set-narrow');

@@ -112,3 +112,19 @@ func TestRepositoriesOfAProject(t *testing.T) {
 		})
 	}
 }
+
+func TestGeneratorsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, generator := range map[string]string{
+		"AGEN-12(refused) clusterDecisionResource": `{"clusterDecisionResource":{"configMapRef":"decisions","name":"x"}}`,
+		"AGEN-13(refused) plugin":                  `{"plugin":{"configMapRef":{"name":"plugin"}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := generate(t, known{}, generator)
+			if f, ok := fault.As(err); !ok || f.Kind != fault.Invalid || !strings.Contains(f.Cause, "is not served") || f.Fix == "" {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}

@@ -152,7 +152,7 @@ func TestChanges(t *testing.T) {
 			t.Errorf("commit %s", got["service-0006"])
 		}
 	})
-	t.Run("AGEN-17 an event makes the next scan ask, a set's own poll does not (part)", func(t *testing.T) {
+	t.Run("AGEN-17 an event makes the next scan ask, a set's own poll does not", func(t *testing.T) {
 		host.Put(scmhosts.Repository{ID: 999, Name: "new", Default: "main", Branches: []scmhosts.Branch{{Name: "main", SHA: scmhosts.SHA("new")}}, Pushed: c.Now()})
 		c.pass(time.Second)
 		if got := list(t, scm.Reader{}); got["new"] != "" {
@@ -186,7 +186,7 @@ func TestChanges(t *testing.T) {
 			t.Errorf("a hard refresh asks %d times", n)
 		}
 	})
-	t.Run("AGEN-18 each request is shown with its endpoint, set and limit (part)", func(t *testing.T) {
+	t.Run("AGEN-18 each request is shown with its endpoint, set and limit", func(t *testing.T) {
 		host.Limit(4000, c.Now().Add(time.Hour))
 		c.pass(time.Hour)
 		list(t, scm.Reader{})
@@ -309,7 +309,7 @@ func TestSharing(t *testing.T) {
 
 func TestAuthorities(t *testing.T) {
 	t.Parallel()
-	t.Run("AGEN-16 caRef and insecure (part)", func(t *testing.T) {
+	t.Run("AGEN-16 caRef and insecure", func(t *testing.T) {
 		t.Parallel()
 		host := scmhosts.New(t, scmhosts.GitLab)
 		host.Put(shop(1, "shop"))
@@ -321,7 +321,7 @@ func TestAuthorities(t *testing.T) {
 			}
 		}
 	})
-	t.Run("AGEN-16 appSecretName (part)", func(t *testing.T) {
+	t.Run("AGEN-16 appSecretName", func(t *testing.T) {
 		t.Parallel()
 		host := scmhosts.New(t, scmhosts.GitHub)
 		host.Put(withPulls())
@@ -337,7 +337,7 @@ func TestAuthorities(t *testing.T) {
 			t.Errorf("%+v %+v", a.app, a.uses)
 		}
 	})
-	t.Run("AGEN-16 basicAuth and bearerToken (part)", func(t *testing.T) {
+	t.Run("AGEN-16 basicAuth and bearerToken", func(t *testing.T) {
 		t.Parallel()
 		host := scmhosts.New(t, scmhosts.BitbucketServer)
 		host.Put(withPulls())

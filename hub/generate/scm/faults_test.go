@@ -130,8 +130,8 @@ func TestUnreachable(t *testing.T) {
 	}{
 		{"FT-G2 a certificate that is not trusted", func(a *access) { a.ca = "" }, "certificate"},
 		{"SEC-A6 settings that refuse the address", func(a *access) { a.refuse = fault.New(fault.Denied, "not allowed") }, "not allowed"},
-		{"CRED-04 a Secret that is not there (part)", func(a *access) { clear(a.secrets) }, "no such value"},
-		{"AGEN-16 a Secret without a token (part)", func(a *access) { a.secrets["creds/token"] = " \n" }, "holds no token"},
+		{"CRED-04 a Secret that is not there", func(a *access) { clear(a.secrets) }, "no such value"},
+		{"AGEN-16 a Secret without a token", func(a *access) { a.secrets["creds/token"] = " \n" }, "holds no token"},
 		{"FT-G2 a host that is away", func(*access) { host.HTTP.Close() }, "cannot be reached"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

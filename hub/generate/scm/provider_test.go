@@ -39,7 +39,7 @@ func TestProviders(t *testing.T) {
 				}
 				return got
 			}
-			t.Run("AGEN-07 repositories of all pages, by their default branch or all (part: "+kind+")", func(t *testing.T) {
+			t.Run("AGEN-07 repositories of all pages, by their default branch or all ("+kind+")", func(t *testing.T) {
 				if got, want := listed(list(t, "", "")), []string{"shop@main", "cart@main", "billing@main", "api@main", "web@main"}; !slices.Equal(got, want) {
 					t.Errorf("got %v, want %v", got, want)
 				}
@@ -51,7 +51,7 @@ func TestProviders(t *testing.T) {
 					t.Errorf("URLs %q and %q", overSSH, overHTTPS)
 				}
 			})
-			t.Run("AGEN-08 fields of a filter are AND, filters are OR (part: "+kind+")", func(t *testing.T) {
+			t.Run("AGEN-08 fields of a filter are AND, filters are OR ("+kind+")", func(t *testing.T) {
 				for filters, want := range map[string][]string{
 					`[{"repositoryMatch":"^(shop|api)$"}]`:                                            {"shop@main", "shop@release/1.0", "api@main", "api@release/1.0"},
 					`[{"repositoryMatch":"^shop$","branchMatch":"^release/"}]`:                        {"shop@release/1.0"},
@@ -102,7 +102,7 @@ func TestProviderParams(t *testing.T) {
 func TestProviderSwitches(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{scmhosts.GitHub, scmhosts.GitLab, scmhosts.Gitea} {
-		t.Run("AGEN-07 switches for archived, shared and nested repositories (part: "+kind+")", func(t *testing.T) {
+		t.Run("AGEN-07 switches for archived, shared and nested repositories ("+kind+")", func(t *testing.T) {
 			t.Parallel()
 			host := scmhosts.New(t, kind)
 			old, nested, shared := shop(2, "old"), shop(3, "nested"), shop(4, "shared")
@@ -124,7 +124,7 @@ func TestProviderSwitches(t *testing.T) {
 			}
 		})
 	}
-	t.Run("AGEN-07 an owner of Gitea may be a user (part)", func(t *testing.T) {
+	t.Run("AGEN-07 an owner of Gitea may be a user", func(t *testing.T) {
 		t.Parallel()
 		host := scmhosts.New(t, scmhosts.Gitea)
 		host.Put(shop(1, "shop"))
@@ -203,11 +203,11 @@ func TestRefusedGenerators(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ spec, want string }{
 		"AGEN-07 awsCodeCommit (part: refused)": {`{"awsCodeCommit":{"region":"eu-central-1"}}`, "awsCodeCommit is not supported"},
-		"AGEN-07 no host (part)":                {`{"requeueAfterSeconds":3}`, "names no host"},
-		"AGEN-07 another protocol (part)":       {`{"cloneProtocol":"git","github":{"organization":"acme"}}`, "cloneProtocol"},
-		"AGEN-07 no organisation (part)":        {`{"github":{}}`, "organization is empty"},
-		"AGEN-08 no regular expression (part)":  {`{"github":{"organization":"acme"},"filters":[{"branchMatch":"("}]}`, "filters.branchMatch"},
-		"AGEN-16 no token for Azure (part)":     {`{"azureDevOps":{"organization":"acme","teamProject":"team"}}`, "accessTokenRef is empty"},
+		"AGEN-07 no host":                       {`{"requeueAfterSeconds":3}`, "names no host"},
+		"AGEN-07 another protocol":              {`{"cloneProtocol":"git","github":{"organization":"acme"}}`, "cloneProtocol"},
+		"AGEN-07 no organisation":               {`{"github":{}}`, "organization is empty"},
+		"AGEN-08 no regular expression":         {`{"github":{"organization":"acme"},"filters":[{"branchMatch":"("}]}`, "filters.branchMatch"},
+		"AGEN-16 no token for Azure":            {`{"azureDevOps":{"organization":"acme","teamProject":"team"}}`, "accessTokenRef is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -48,7 +48,7 @@ func TestPullRequests(t *testing.T) {
 				t.Helper()
 				return pullsOf(t, host, repo, extra, rest).List(t.Context(), newAccess(host, nil))
 			}
-			t.Run("AGEN-10 pull requests of all pages, with filters (part: "+kind+")", func(t *testing.T) {
+			t.Run("AGEN-10 pull requests of all pages, with filters ("+kind+")", func(t *testing.T) {
 				for filters, want := range map[string][]int64{
 					"": {7, 8, 9}, `,"filters":[{"branchMatch":"add|fix"}]`: {7, 8}, `,"filters":[{"targetBranchMatch":"^release/"}]`: {9},
 					`,"filters":[{"titleMatch":"cart$","targetBranchMatch":"main"}]`: {7}, `,"filters":[{"titleMatch":"typo"},{"titleMatch":"^WIP"}]`: {8, 9},
@@ -59,13 +59,13 @@ func TestPullRequests(t *testing.T) {
 				}
 			})
 			if kind != scmhosts.Bitbucket && kind != scmhosts.BitbucketServer {
-				t.Run("AGEN-10 labels (part: "+kind+")", func(t *testing.T) {
+				t.Run("AGEN-10 labels ("+kind+")", func(t *testing.T) {
 					if got, err := list(t, "shop", `,"labels":["preview","Fix typo"]`, ""); err != nil || !slices.Equal(numbers(got), []int64{8}) {
 						t.Errorf("%v: %v", numbers(got), err)
 					}
 				})
 			}
-			t.Run("AGEN-10 continueOnRepoNotFoundError (part: "+kind+")", func(t *testing.T) {
+			t.Run("AGEN-10 continueOnRepoNotFoundError ("+kind+")", func(t *testing.T) {
 				if got, err := list(t, "gone", "", ""); fault.KindOf(err) != fault.Invalid || got != nil {
 					t.Errorf("a repository that is not there: %v, %v", got, err)
 				}
@@ -73,7 +73,7 @@ func TestPullRequests(t *testing.T) {
 					t.Errorf("where the generator continues: %v, %v", got, err)
 				}
 			})
-			t.Run("AGEN-11 parameters of a pull request (part: "+kind+")", func(t *testing.T) {
+			t.Run("AGEN-11 parameters of a pull request ("+kind+")", func(t *testing.T) {
 				got, err := list(t, "shop", "", "")
 				if err != nil {
 					t.Fatal(err)
@@ -103,7 +103,7 @@ func TestPullRequests(t *testing.T) {
 
 func TestPullRequestState(t *testing.T) {
 	t.Parallel()
-	t.Run("AGEN-10 pullRequestState of GitLab (part)", func(t *testing.T) {
+	t.Run("AGEN-10 pullRequestState of GitLab", func(t *testing.T) {
 		t.Parallel()
 		host := scmhosts.New(t, scmhosts.GitLab)
 		host.Put(withPulls())
@@ -117,7 +117,7 @@ func TestPullRequestState(t *testing.T) {
 			t.Errorf("a state that does not exist: %v", err)
 		}
 	})
-	t.Run("AGEN-10 the default poll is 30 minutes (part)", func(t *testing.T) {
+	t.Run("AGEN-10 the default poll is 30 minutes", func(t *testing.T) {
 		t.Parallel()
 		p, err := scm.ParsePullRequests(json.RawMessage(`{"github":{"owner":"acme","repo":"shop"}}`))
 		if err != nil || p.RequeueAfter.Minutes() != 30 {

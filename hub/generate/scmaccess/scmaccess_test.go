@@ -59,26 +59,26 @@ func TestPermittedAddresses(t *testing.T) {
 		secrets []string
 		want    fault.Kind // empty: permitted
 	}{
-		"CRED-04 the public host of the kind":                              {base: "https://gitlab.com/api/v4", secrets: []string{"plain"}},
-		"SEC-A6 the public host of another kind":                           {base: "https://api.github.com", secrets: []string{"plain"}, want: fault.Denied},
-		"SEC-A6 the public host without TLS":                               {base: "http://gitlab.com/api/v4", secrets: []string{"plain"}, want: fault.Denied},
-		"SEC-A6 another host":                                              {base: own, secrets: []string{"plain"}, want: fault.Denied},
-		"SEC-A6 another host without a token":                              {base: own},
-		"SEC-A6 another host that the settings name":                       {base: own, secrets: []string{"plain"}, allowed: "https://a.example, https://git.example.com/"},
-		"SEC-A6 another host than the settings name":                       {base: own, allowed: "https://a.example", want: fault.Denied},
-		"SEC-A6 another port than the settings name":                       {base: "https://git.example.com:8443", secrets: []string{"plain"}, allowed: "https://git.example.com", want: fault.Denied},
-		"SEC-A6 a host that begins like one of the settings":               {base: "https://git.example.com.evil.example", secrets: []string{"plain"}, allowed: "https://git.example.com", want: fault.Denied},
-		"SEC-A6 without TLS what the settings name with it":                {base: "http://git.example.com", secrets: []string{"plain"}, allowed: "https://git.example.com", want: fault.Denied},
-		"CRED-04 the host of the Secret":                                   {base: own, secrets: []string{"bound"}},
-		"CRED-04 the host of the Secret, which the settings do not name":   {base: own, secrets: []string{"bound"}, allowed: "https://a.example"},
-		"CRED-04 another host than that of the Secret":                     {base: "https://gitlab.com/api/v4", secrets: []string{"bound"}, want: fault.Denied},
-		"CRED-04 the API of the host of the Secret":                        {kind: "github", base: "https://api.github.com", secrets: []string{"github"}},
-		"CRED-04 a Secret of the set's project":                            {base: "https://gitlab.com/api/v4", secrets: []string{"team"}, project: "shop"},
-		"SEC-D11 a Secret of another project":                              {base: "https://gitlab.com/api/v4", secrets: []string{"team"}, project: "bank", want: fault.Denied},
-		"SEC-D11 a Secret of a project, for a set of any":                  {base: "https://gitlab.com/api/v4", secrets: []string{"team"}, project: "*", want: fault.Denied},
-		"SEC-D16 a Secret of another tenant":                               {base: "https://gitlab.com/api/v4", secrets: []string{"other"}, want: fault.Invalid},
-		"AGEN-07 the settings switch hosts off (part)":                     {base: "https://gitlab.com/api/v4", enabled: "false", want: fault.Denied},
-		"AGEN-07 the settings switch hosts on, as they are already (part)": {base: "https://gitlab.com/api/v4", enabled: "true"},
+		"CRED-04 the public host of the kind":                            {base: "https://gitlab.com/api/v4", secrets: []string{"plain"}},
+		"SEC-A6 the public host of another kind":                         {base: "https://api.github.com", secrets: []string{"plain"}, want: fault.Denied},
+		"SEC-A6 the public host without TLS":                             {base: "http://gitlab.com/api/v4", secrets: []string{"plain"}, want: fault.Denied},
+		"SEC-A6 another host":                                            {base: own, secrets: []string{"plain"}, want: fault.Denied},
+		"SEC-A6 another host without a token":                            {base: own},
+		"SEC-A6 another host that the settings name":                     {base: own, secrets: []string{"plain"}, allowed: "https://a.example, https://git.example.com/"},
+		"SEC-A6 another host than the settings name":                     {base: own, allowed: "https://a.example", want: fault.Denied},
+		"SEC-A6 another port than the settings name":                     {base: "https://git.example.com:8443", secrets: []string{"plain"}, allowed: "https://git.example.com", want: fault.Denied},
+		"SEC-A6 a host that begins like one of the settings":             {base: "https://git.example.com.evil.example", secrets: []string{"plain"}, allowed: "https://git.example.com", want: fault.Denied},
+		"SEC-A6 without TLS what the settings name with it":              {base: "http://git.example.com", secrets: []string{"plain"}, allowed: "https://git.example.com", want: fault.Denied},
+		"CRED-04 the host of the Secret":                                 {base: own, secrets: []string{"bound"}},
+		"CRED-04 the host of the Secret, which the settings do not name": {base: own, secrets: []string{"bound"}, allowed: "https://a.example"},
+		"CRED-04 another host than that of the Secret":                   {base: "https://gitlab.com/api/v4", secrets: []string{"bound"}, want: fault.Denied},
+		"CRED-04 the API of the host of the Secret":                      {kind: "github", base: "https://api.github.com", secrets: []string{"github"}},
+		"CRED-04 a Secret of the set's project":                          {base: "https://gitlab.com/api/v4", secrets: []string{"team"}, project: "shop"},
+		"SEC-D11 a Secret of another project":                            {base: "https://gitlab.com/api/v4", secrets: []string{"team"}, project: "bank", want: fault.Denied},
+		"SEC-D11 a Secret of a project, for a set of any":                {base: "https://gitlab.com/api/v4", secrets: []string{"team"}, project: "*", want: fault.Denied},
+		"SEC-D16 a Secret of another tenant":                             {base: "https://gitlab.com/api/v4", secrets: []string{"other"}, want: fault.Invalid},
+		"AGEN-07 the settings switch hosts off":                          {base: "https://gitlab.com/api/v4", enabled: "false", want: fault.Denied},
+		"AGEN-07 the settings switch hosts on, as they are already":      {base: "https://gitlab.com/api/v4", enabled: "true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -103,8 +103,8 @@ func TestSecrets(t *testing.T) {
 		{"CRED-04 a key that is not there", scm.SecretKind, "plain", "password", ""},
 		{"CRED-04 what is no token", scm.SecretKind, "plain", "url", ""},
 		{"CRED-04 a Secret without the label", scm.SecretKind, "unlabelled", "token", ""},
-		{"AGEN-16 an authority of argocd-tls-certs-cm (part)", scm.ConfigMapKind, "argocd-tls-certs-cm", "git.example.com", "PEM"},
-		{"AGEN-16 an authority that is not stored (part)", scm.ConfigMapKind, "argocd-tls-certs-cm", "a.example", ""},
+		{"AGEN-16 an authority of argocd-tls-certs-cm", scm.ConfigMapKind, "argocd-tls-certs-cm", "git.example.com", "PEM"},
+		{"AGEN-16 an authority that is not stored", scm.ConfigMapKind, "argocd-tls-certs-cm", "a.example", ""},
 		{"AGEN-16 caRef to another ConfigMap (part: refused)", scm.ConfigMapKind, "my-authorities", "ca", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestGitHubApp(t *testing.T) {
 		}
 		return p.List(t.Context(), hosts.Access(scm.Reader{Tenant: "t1", Fresh: true}, "shop", nil))
 	}
-	t.Run("AGEN-16 appSecretName: a token of the installation at the organisation, which is used again (part)", func(t *testing.T) {
+	t.Run("AGEN-16 appSecretName: a token of the installation at the organisation, which is used again", func(t *testing.T) {
 		for range 2 {
 			if got, err := list("app"); err != nil || len(got) != 1 {
 				t.Fatalf("%v, %v", got, err)
@@ -157,7 +157,7 @@ func TestGitHubApp(t *testing.T) {
 			t.Errorf("requests of tokens: %s", requests)
 		}
 	})
-	t.Run("CRED-04 an app of another server, and a Secret without an app (part)", func(t *testing.T) {
+	t.Run("CRED-04 an app of another server, and a Secret without an app", func(t *testing.T) {
 		if _, err := list("other"); fault.KindOf(err) != fault.Denied {
 			t.Error(err)
 		}
@@ -165,7 +165,7 @@ func TestGitHubApp(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("SEC-D16 an error has no token (part)", func(t *testing.T) {
+	t.Run("SEC-D16 an error has no token", func(t *testing.T) {
 		issuer.Revoke()
 		_, err := list("app")
 		if err == nil || len(secrets.Find("error", []byte(err.Error()))) > 0 {
