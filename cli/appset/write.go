@@ -183,6 +183,10 @@ func generated(ctx context.Context, api *client.Client, s apimodel.ApplicationSe
 			return s, nil, timedOut(ctx, err)
 		}
 		if x.Status.Capstan.ObservedGeneration >= s.Metadata.Generation {
+			if held := x.Status.Capstan.Held; held.Count > 0 && held.ConsentedBy == "" {
+				err := fault.New(fault.Conflict, "ApplicationSet %s: %d of %d applications are only deleted with consent", client.QualifiedName(x.Metadata), held.Count, held.Of)
+				return s, nil, fault.With(err, "", "`capstan appset approve "+client.QualifiedName(x.Metadata)+"` deletes them")
+			}
 			for _, c := range x.Status.Conditions {
 				switch {
 				case c.Type == errorOccurred && c.Status == isTrue:

@@ -107,6 +107,9 @@ func heldSentence(h hub.HeldDeletion) string {
 	if more := len(h.Applications) - len(shown); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
+	if len(h.Applications) == h.Of {
+		return fmt.Sprintf("none of the %d applications is generated any more, and a set loses all of them only with consent: %s", h.Of, text)
+	}
 	return fmt.Sprintf("%d of %d applications are no longer generated, and at most %d are deleted without consent: %s", len(h.Applications), h.Of, h.Limit, text)
 }
 
