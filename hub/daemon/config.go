@@ -88,7 +88,7 @@ type Tenants struct {
 	// Quotas are what a tenant may have: applications, clusters, repositories,
 	// users, tokens, storageBytes, applicationSets, applicationsPerSet,
 	// rendersPerMinute, requestsPerMinute, notificationsPerHour. One that is not
-	// named, or 0, limits nothing.
+	// named, or 0, limits nothing, but applicationsPerSet is 1,000 then.
 	Quotas hub.Quotas `json:"quotas"`
 }
 
